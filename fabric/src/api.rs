@@ -75,9 +75,8 @@ pub trait Endpoint: Send + Sync {
     /// The node's name.
     fn id(&self) -> PeerId;
 
-    /// The credentials by which another process reaches this node and admits it; see
-    /// [`Fabric::add_peer`]. `None` on fabrics where nodes find each other. A process that has the
-    /// card can pass for the node.
+    /// By what another process reaches this node and admits it; see [`Fabric::add_peer`]. `None` on
+    /// fabrics where nodes find each other. It is no secret: who has it cannot pass for the node.
     fn access_card(&self) -> Option<String> {
         None
     }

@@ -177,6 +177,12 @@ pub enum Refusal {
     /// It admits invited guests only, and this node showed no key or a wrong one.
     #[error("it asks for a key, which this node did not have")]
     Key,
+    /// The role in this node's certificate does not allow what the connection is for.
+    #[error(
+        "the role in this node's certificate does not allow it: `selkie cert show` says which role \
+         that is, and `selkie cert node --role` makes another certificate"
+    )]
+    Role,
     /// It has the maximum of connections.
     #[error("it has as many connections as it takes")]
     Full,

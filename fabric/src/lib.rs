@@ -76,6 +76,7 @@ pub mod fault;
 mod id;
 pub mod mem;
 pub mod meter;
+mod role;
 #[cfg(target_os = "linux")]
 pub mod shm;
 pub mod sim;
@@ -96,6 +97,7 @@ pub use env::{BoxFuture, Env, RealRuntime};
 pub use error::{FabricError, Refusal};
 pub use id::{PeerId, RegionKey, RemoteAddr};
 pub use mem::MemFabric;
+pub use role::{NodeCertificate, Role};
 pub use stream::Stream;
 pub use tls_error::{CertificateFault, CertificateOwner, TlsError};
 pub use verb::{Chain, ChainError, ChainResult, INLINE_VERBS, Verb};

@@ -4,6 +4,8 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use crate::role::NodeCertificate;
+
 /// A connection whose reads and writes block: TCP, or TLS over TCP.
 pub trait Stream: Read + Write + Send {
     /// No read and no write that is called from now on lasts longer than `limit`, which is never
@@ -15,6 +17,17 @@ pub trait Stream: Read + Write + Send {
     /// # Errors
     /// What the system says.
     fn set_timeouts(&mut self, limit: Duration) -> io::Result<()>;
+
+    /// The certificate that the other side has shown; `None` where connections are not secured.
+    fn certificate(&self) -> Option<NodeCertificate> {
+        None
+    }
+
+    /// Says that the other side may ask for more: whoever serves the connection keeps it apart from
+    /// those that anybody can make. Returns `false` if there is no room for it; then it should end.
+    fn let_in(&mut self) -> bool {
+        true
+    }
 }
 
 impl Stream for TcpStream {
@@ -27,5 +40,13 @@ impl Stream for TcpStream {
 impl<S: Stream + ?Sized> Stream for Box<S> {
     fn set_timeouts(&mut self, limit: Duration) -> io::Result<()> {
         (**self).set_timeouts(limit)
+    }
+
+    fn certificate(&self) -> Option<NodeCertificate> {
+        (**self).certificate()
+    }
+
+    fn let_in(&mut self) -> bool {
+        (**self).let_in()
     }
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::role::Role;
+
 /// Why there is no TLS connection to a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -62,6 +64,10 @@ pub enum CertificateFault {
     OutOfDate,
     /// It is not a certificate of a node, or is unreadable.
     Unfit,
+    /// It says no role, or several.
+    NoRole,
+    /// Its role is none of the node at that address.
+    WrongRole(Role),
 }
 
 impl fmt::Display for CertificateOwner {
@@ -87,6 +93,17 @@ impl fmt::Display for CertificateFault {
                  `selkie cert node`"
             }
             Self::Unfit => "is none of a node: make one with `selkie cert node`",
+            Self::NoRole => {
+                "says no role: make another with `selkie cert node --role \
+                 memory|compute|reader|operator`"
+            }
+            Self::WrongRole(role) => {
+                return write!(
+                    f,
+                    "is of role {role}, which that node cannot have: make one of its role with \
+                     `selkie cert node --role`"
+                );
+            }
         })
     }
 }

@@ -23,8 +23,9 @@ use selkie_fabric::tcp::{
     TcpConfig, TcpFabric, WireError,
 };
 use selkie_fabric::{
-    Buf, CertificateFault, CertificateOwner, Completion, Endpoint, Fabric, FabricError,
-    LocalRegion, PeerId, QueuePair, RealRuntime, RemoteAddr, Stream, TlsError, Verb,
+    Buf, CertificateFault, CertificateOwner, Completion, Domain, Endpoint, Fabric, FabricError,
+    LocalRegion, PeerId, QueuePair, RealRuntime, Refusal, RemoteAddr, Rights, Role, Stream,
+    TlsError, Verb,
 };
 
 const MEMORY: PeerId = PeerId::memory(0);
@@ -91,6 +92,10 @@ impl Process {
     }
 }
 
+fn memory_of(pool: &Authority) -> Arc<Security> {
+    pool.node_of(&[Role::Memory])
+}
+
 fn eventually(claim: &str, mut holds: impl FnMut() -> bool) {
     let started = Instant::now();
     while !holds() {
@@ -130,7 +135,7 @@ fn an_untrusted_peer_is_told_why_on_either_side_and_harms_no_other() {
         ),
     ];
     let good = Process::start(NODE, config(Some(pool.node())));
-    let memory = Process::start(MEMORY, config(Some(pool.node())));
+    let memory = Process::start(MEMORY, config(Some(memory_of(&pool))));
     let living = good.connect(memory.addr(), None);
     let add = || Verb::fetch_and_add(memory.at(0), 1);
     for (round, (security, seen, told)) in cases.into_iter().enumerate() {
@@ -171,9 +176,99 @@ fn a_certificate_for_another_name_is_none_of_a_node() {
 }
 
 #[test]
+fn a_certificate_without_one_role_is_refused_on_either_side() {
+    let pool = Authority::new("pool");
+    let add = |memory: &Process| Verb::fetch_and_add(memory.at(0), 1);
+    let distrusted = |why| Err(FabricError::Tls { peer: MEMORY, why });
+    for roles in [&[][..], &[Role::Memory, Role::Compute]] {
+        assert!(pool.node_of(roles).certificate().is_none());
+        let memory = Process::start(MEMORY, config(Some(memory_of(&pool))));
+        let stranger = Process::start(NODE, config(Some(pool.node_of(roles))));
+        let queue_pair = stranger.connect(memory.addr(), None);
+        let told = distrusted(ours(CertificateFault::NoRole));
+        assert_eq!(stranger.post(&*queue_pair, add(&memory)), told, "{roles:?}");
+        let why = theirs(CertificateFault::NoRole);
+        eventually("it is counted", || memory.bad() == (1, Some(WireError::Tls { why })));
+
+        let stranger = Process::start(MEMORY, config(Some(pool.node_of(roles))));
+        let node = Process::start(NODE, config(Some(pool.node())));
+        let queue_pair = node.connect(stranger.addr(), None);
+        assert_eq!(node.post(&*queue_pair, add(&stranger)), distrusted(why), "{roles:?}");
+        assert_eq!((memory.region.load(0), stranger.region.load(0)), (0, 0));
+    }
+    let names = [NODE_NAME.to_owned(), format!("*.{NODE_NAME}")];
+    let (certificate, key) = pool.issue_for(&names, Valid::Now);
+    let authority = pool.certificate();
+    let any = [authority, certificate, key];
+    let any = Security::from_pem(any[0].as_bytes(), any[1].as_bytes(), any[2].as_bytes());
+    assert!(any.unwrap().certificate().is_none(), "one for all roles has none");
+}
+
+#[test]
+fn nodes_are_of_the_role_in_their_certificate() {
+    let pool = Authority::new("pool");
+    let memory = Process::start(MEMORY, config(Some(memory_of(&pool))));
+    let add = |at: &Process| Verb::fetch_and_add(at.at(0), 1);
+    for (role, name, expected) in [
+        (Role::Compute, NODE, Ok(0)),
+        (Role::Memory, PeerId::memory(1), Ok(1)),
+        (Role::Memory, NODE, Err(Refusal::Role)),
+        (Role::Compute, PeerId::memory(1), Err(Refusal::Role)),
+        (Role::Operator, NODE, Err(Refusal::Role)),
+        // Memory is open to readers within a domain only.
+        (Role::Reader, NODE, Err(Refusal::Role)),
+    ] {
+        let node = Process::start(name, config(Some(pool.node_of(&[role]))));
+        let queue_pair = node.connect(memory.addr(), None);
+        let expected = expected.map_err(|why| FabricError::Refused { peer: MEMORY, why });
+        assert_eq!(node.post(&*queue_pair, add(&memory)), expected, "{role} as {name}");
+    }
+    assert_eq!(memory.region.load(0), 2);
+    assert_eq!(memory.bad().0, 0);
+
+    let node = Process::start(NODE, config(Some(pool.node())));
+    for role in [Role::Compute, Role::Reader, Role::Operator] {
+        let impostor = Process::start(MEMORY, config(Some(pool.node_of(&[role]))));
+        let queue_pair = node.connect(impostor.addr(), None);
+        let error = node.post(&*queue_pair, add(&impostor)).unwrap_err();
+        let why = theirs(CertificateFault::WrongRole(role));
+        assert_eq!(error, FabricError::Tls { peer: MEMORY, why });
+        let text = error.to_string();
+        assert!(text.contains(&format!("is of role {role}")), "{text}");
+    }
+}
+
+#[test]
+fn a_reader_does_not_write_even_with_the_key_of_a_node_that_writes() {
+    let pool = Authority::new("pool");
+    let (reader, writer) = (PeerId::compute(1), PeerId::compute(2));
+    let keys = [(); 2].map(|()| AccessKey::random().unwrap());
+    let invited = TcpConfig { admission: Admission::Invited, ..config(Some(memory_of(&pool))) };
+    let memory = Process::start(MEMORY, invited);
+    let domain = Domain::new([(0..4096, Rights::READ)]).unwrap();
+    let reading = selkie_fabric::tcp::Invitation::new(keys[0]).within(domain);
+    memory.fabric.invite(MEMORY, reader, reading).unwrap();
+    memory.fabric.invite(MEMORY, writer, keys[1]).unwrap();
+    let as_reader = || config(Some(pool.node_of(&[Role::Reader])));
+    let write = || Verb::write(memory.at(64), Buf::zeroed(8));
+
+    let own = Process::start(reader, as_reader());
+    let queue_pair = own.connect(memory.addr(), Some(keys[0]));
+    let read = Verb::read(memory.at(64), Buf::zeroed(8));
+    own.post(&*queue_pair, read).unwrap();
+    let refused = own.post(&*queue_pair, write()).unwrap_err();
+    assert!(matches!(refused, FabricError::Forbidden { .. }), "{refused}");
+
+    let thief = Process::start(writer, as_reader());
+    let queue_pair = thief.connect(memory.addr(), Some(keys[1]));
+    let refused = FabricError::Refused { peer: MEMORY, why: Refusal::Role };
+    assert_eq!(thief.post(&*queue_pair, write()), Err(refused));
+}
+
+#[test]
 fn who_shows_no_certificate_is_refused() {
     let pool = Authority::new("pool");
-    let memory = Process::start(MEMORY, config(Some(pool.node())));
+    let memory = Process::start(MEMORY, config(Some(memory_of(&pool))));
     let mut roots = rustls::RootCertStore::empty();
     let root = rustls::pki_types::CertificateDer::from_pem_slice(pool.certificate().as_bytes());
     roots.add(root.unwrap()).unwrap();
@@ -199,9 +294,9 @@ fn who_shows_no_certificate_is_refused() {
 fn a_secured_node_and_one_that_is_not_tell_each_other() {
     let pool = Authority::new("pool");
     for is_secured in [false, true] {
-        let security = |wanted: bool| wanted.then(|| pool.node());
-        let memory = Process::start(MEMORY, config(security(is_secured)));
-        let node = Process::start(NODE, config(security(!is_secured)));
+        let memory = is_secured.then(|| memory_of(&pool));
+        let memory = Process::start(MEMORY, config(memory));
+        let node = Process::start(NODE, config((!is_secured).then(|| pool.node())));
         let queue_pair = node.connect(memory.addr(), None);
         let (sees, shows, text) = if is_secured {
             (TlsError::PeerSpeaksTls, TlsError::PeerIsPlain, "it speaks TLS")
@@ -267,10 +362,10 @@ fn who_listens_sees_neither_payloads_nor_keys() {
     const SECRET: &[u8; 32] = b"what only nodes of the pool read";
     let pool = Authority::new("pool");
     for is_secured in [false, true] {
-        let security = || is_secured.then(|| pool.node());
-        let invited = TcpConfig { admission: Admission::Invited, ..config(security()) };
+        let memory = config(is_secured.then(|| memory_of(&pool)));
+        let invited = TcpConfig { admission: Admission::Invited, ..memory };
         let memory = Process::start(MEMORY, invited);
-        let node = Process::start(NODE, config(security()));
+        let node = Process::start(NODE, config(is_secured.then(|| pool.node())));
         let key = AccessKey::random().unwrap();
         memory.fabric.invite(MEMORY, NODE, key).unwrap();
         let proxy = Proxy::to(memory.addr(), |_, _| {});
@@ -293,7 +388,7 @@ fn who_listens_sees_neither_payloads_nor_keys() {
 #[test]
 fn what_is_changed_on_its_way_is_not_executed() {
     let pool = Authority::new("pool");
-    let memory = Process::start(MEMORY, config(Some(pool.node())));
+    let memory = Process::start(MEMORY, config(Some(memory_of(&pool))));
     let node = Process::start(NODE, config(Some(pool.node())));
     let corrupts = Arc::new(Mutex::new(false));
     let asked = Arc::clone(&corrupts);
@@ -317,7 +412,7 @@ fn a_handshake_that_is_dragged_out_is_given_up_on_both_sides() {
     // Takes ten seconds, and is given up long before.
     const DRIPPED: usize = 500;
     let pool = Authority::new("pool");
-    let memory = Process::start(MEMORY, config(Some(pool.node())));
+    let memory = Process::start(MEMORY, config(Some(memory_of(&pool))));
     // A record that is announced, and comes byte by byte.
     let drip = |mut stream: TcpStream| {
         let mut record = vec![0x16, 3, 3, 2, 0];
@@ -349,7 +444,7 @@ fn a_handshake_that_is_dragged_out_is_given_up_on_both_sides() {
 #[test]
 fn long_chains_pass_in_both_directions_at_once() {
     let pool = Authority::new("pool");
-    let memory = Process::start(MEMORY, config(Some(pool.node())));
+    let memory = Process::start(MEMORY, config(Some(memory_of(&pool))));
     let node = Process::start(NODE, config(Some(pool.node())));
     let queue_pair = node.connect(memory.addr(), None);
     const BYTES: usize = 600 << 10;
@@ -387,7 +482,7 @@ fn echoing(security: Arc<Security>) -> Process {
 #[test]
 fn what_is_handed_over_is_secured_too() {
     let (pool, other) = (Authority::new("pool"), Authority::new("other"));
-    let memory = echoing(pool.node());
+    let memory = echoing(memory_of(&pool));
     let mut stream = pool.node().connect(memory.addr(), PATIENCE).unwrap();
     stream.set_timeouts(PATIENCE).unwrap();
     stream.write_all(&ECHO.to_le_bytes()).unwrap();
@@ -416,7 +511,7 @@ fn what_is_handed_over_is_secured_too() {
 #[test]
 fn one_read_lasts_no_longer_than_said_however_slowly_its_record_comes() {
     let pool = Authority::new("pool");
-    let memory = echoing(pool.node());
+    let memory = echoing(memory_of(&pool));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (addr, server) = (listener.local_addr().unwrap(), memory.addr());
     let (slow, is_slow) = std::sync::mpsc::channel::<()>();
@@ -480,6 +575,10 @@ fn files_are_checked_before_any_peer_is_met() {
         (pool.issue(NODE_NAME, Valid::Once), "this node's certificate has expired: make another"),
         (pool.issue(NODE_NAME, Valid::Later), "this node's certificate is not valid yet"),
         (no_node(), "this node's certificate is none of a node"),
+        (
+            pool.issue_for(&[NODE_NAME.to_owned()], Valid::Now),
+            "this node's certificate says no role: make another with `selkie cert node --role",
+        ),
         ((certificate.clone(), key), "it is not the key of"),
         (("nonsense".into(), no_node().1), "node.pem holds no certificate in PEM"),
         ((certificate, "nonsense".into()), "node.key holds no key in PEM"),

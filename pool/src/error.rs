@@ -184,4 +184,10 @@ impl PoolError {
             _ => false,
         }
     }
+
+    /// Whether the role of this process does not allow it. Another process may do it.
+    #[must_use]
+    pub fn is_denied(&self) -> bool {
+        matches!(self, Self::Control { source: ControlError::Denied { .. } })
+    }
 }

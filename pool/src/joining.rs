@@ -4,9 +4,11 @@ use crate::config::{MAX_MEMORY_NODES, PoolConfig, PoolPlan};
 use crate::control::ControlPlane;
 use crate::document::{Identity, MemoryMember, PoolState, Timing};
 use crate::error::PoolError;
+use crate::token::TokenVerifier;
 
 /// Creates a pool where `plane` keeps none yet: `config` says its shape and how many memory nodes
-/// are to join. Each of them chooses its own capacity.
+/// are to join. Each of them chooses its own capacity. The pool has no token: relays let everybody in
+/// whose connection is not secured.
 ///
 /// # Errors
 /// [`PoolError::Config`] for a bad field, [`PoolError::Control`] if there is a pool already.
@@ -16,9 +18,25 @@ pub async fn create(
     config: &PoolConfig,
     timing: Timing,
 ) -> Result<(), PoolError> {
+    create_with_token(plane, identity, config, timing, None).await
+}
+
+/// As [`create`], with the verifier of a token that relays ask for on connections that are not
+/// secured.
+///
+/// # Errors
+/// As [`create`].
+pub async fn create_with_token(
+    plane: &dyn ControlPlane,
+    identity: Identity<'_>,
+    config: &PoolConfig,
+    timing: Timing,
+    token: Option<TokenVerifier>,
+) -> Result<(), PoolError> {
     config.plan()?;
     timing.validate()?;
-    plane.create(PoolState::new(identity, timing, config)).await?;
+    let state = PoolState { token, ..PoolState::new(identity, timing, config) };
+    plane.create(state).await?;
     Ok(())
 }
 

@@ -37,6 +37,7 @@ mod placement;
 mod pool;
 mod rebuild;
 mod reclaim;
+mod token;
 
 pub use addr::GAddr;
 pub use checksum::checksum;
@@ -49,7 +50,7 @@ pub use document::{
 };
 pub use error::PoolError;
 pub use failure_domain::FailureDomain;
-pub use joining::create;
+pub use joining::{create, create_with_token};
 pub use line_hasher::LineHasher;
 pub use membership::{ATTEMPTS, Membership, Observer, SignsOfLife, change_state};
 pub use migration::{DrainProgress, drain};

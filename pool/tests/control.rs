@@ -311,7 +311,7 @@ fn files_that_are_damaged_or_of_another_format_are_refused() {
     // What a crash in the middle of a write leaves beside it does no harm.
     std::fs::write(directory.path().join("state.new-1"), &good[..9]).unwrap();
     assert!(block_on(plane.load()).is_ok());
-    for bad in [&good[..good.len() / 2], "", "{}", &good.replace("\"format\":6", "\"format\":99")] {
+    for bad in [&good[..good.len() / 2], "", "{}", &good.replace("\"format\":7", "\"format\":99")] {
         std::fs::write(&path, bad).unwrap();
         let error = block_on(plane.load()).unwrap_err();
         assert!(matches!(error, ControlError::Damaged { .. }), "{error}");

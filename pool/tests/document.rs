@@ -6,7 +6,7 @@ use selkie_pool::control::{Beat, Change, ControlError, PoolState};
 
 /// Every field of a pool's document, each with a value that is not its default.
 const DOCUMENT: &str = r#"{
-    "format": 6,
+    "format": 7,
     "name": "orders",
     "id": 18446744073709551615,
     "fabric": "tcp",

@@ -5,6 +5,7 @@ use std::thread;
 
 use super::error::OpenError;
 use crate::engine::log::{LogError, LogTo, open_store};
+use crate::fabric::Role;
 use crate::pool::{Coding, PoolConfig};
 use crate::shared::{Network, PoolUrl};
 
@@ -61,6 +62,7 @@ pub struct PoolOptions {
     pub(super) reads_only: bool,
     pub(super) network: Network,
     pub(super) tls: Option<PathBuf>,
+    pub(super) token: Option<PathBuf>,
 }
 
 impl PoolOptions {
@@ -127,6 +129,23 @@ impl PoolOptions {
         self
     }
 
+    /// File with the token of a pool over TCP whose connections are not secured, for a process on
+    /// another host than the one that the pool was made on.
+    #[must_use]
+    pub fn token(mut self, file: impl Into<PathBuf>) -> Self {
+        self.token = Some(file.into());
+        self
+    }
+
+    /// Refuses a node that writes where the certificate of the process lets it read.
+    pub(super) fn check_role(&self, url: &PoolUrl, role: Option<Role>) -> Result<(), OpenError> {
+        if role != Some(Role::Reader) || self.reads_only {
+            return Ok(());
+        }
+        let allowed = "must be set: the certificate in `tls` is of role reader".to_owned();
+        Err(OpenError::Option { option: "reads_only", url: url.to_string(), allowed })
+    }
+
     /// Refuses options of what the nodes of a process share.
     pub(super) fn check_join(&self, url: &PoolUrl) -> Result<(), OpenError> {
         let given = [
@@ -134,6 +153,7 @@ impl PoolOptions {
             ("threads", self.threads.is_some()),
             ("network", self.is_networked()),
             ("tls", self.tls.is_some()),
+            ("token", self.token.is_some()),
         ];
         match given.into_iter().find(|(_, is_given)| *is_given) {
             Some((option, _)) => Err(OpenError::Option {
@@ -158,6 +178,7 @@ impl PoolOptions {
         match url {
             PoolUrl::Embedded if self.is_networked() => refused("network", "is for pools over TCP"),
             PoolUrl::Embedded if self.tls.is_some() => refused("tls", "is for pools over TCP"),
+            PoolUrl::Embedded if self.token.is_some() => refused("token", "is for pools over TCP"),
             PoolUrl::Shared(_) if self.memory_bytes.is_some() => refused(
                 "memory_bytes",
                 "is for `embedded:`; memory nodes lend that of a shared pool",

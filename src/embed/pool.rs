@@ -11,11 +11,11 @@ use crate::engine::backup::{Backup, BackupError, BackupReport};
 use crate::engine::log::LogObjects;
 use crate::engine::{ComputeId, Engine, EngineConfig, EngineError, Entered, Roster};
 use crate::fabric::tcp::Security;
-use crate::fabric::{Env, Fabric, MemFabric};
+use crate::fabric::{Env, Fabric, MemFabric, Role};
 use crate::memnode::EmbeddedPool;
 use crate::pool::{self, PoolError};
 use crate::report;
-use crate::shared::{PoolUrl, SharedPool};
+use crate::shared::{Credentials, PoolUrl, SharedPool};
 
 /// Bound of a wait for a page, an answer or a frame, if the pool asks for no longer one.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -54,6 +54,8 @@ struct Process {
     runtime: Runtime,
     /// Worker threads of the runtime.
     threads: usize,
+    /// The role in the certificate, if there is one.
+    role: Option<Role>,
     /// The memory nodes of an embedded pool, which outlive all that uses them.
     _memory: Option<Arc<EmbeddedPool>>,
 }
@@ -65,6 +67,7 @@ impl Process {
             url.parse().map_err(|source| OpenError::Url { url: url.to_owned(), source })?;
         options.check(&parsed)?;
         let runtime = Runtime::start(options.worker_threads()).map_err(OpenError::Threads)?;
+        let mut role = None;
         let (fabric, pool, memory) = match &parsed {
             PoolUrl::Embedded => {
                 let fabric: Arc<dyn Fabric> = MemFabric::new();
@@ -73,7 +76,10 @@ impl Process {
             }
             PoolUrl::Shared(place) => {
                 let security = options.tls.as_deref().map(Security::load).transpose()?;
-                let shared = SharedPool::at(place, security)?;
+                let token = Credentials::load(None, options.token.as_deref())?.token;
+                let credentials = Credentials { security, token };
+                role = credentials.role();
+                let shared = SharedPool::at(place, credentials)?;
                 let (fabric, pool) = shared.open(runtime.env(), &options.network).await?;
                 (fabric, pool, None)
             }
@@ -81,7 +87,8 @@ impl Process {
         let roster = Roster::default();
         report::publish(&pool, runtime.env(), &roster);
         let threads = options.worker_threads();
-        let process = Self { url: parsed, fabric, pool, roster, runtime, threads, _memory: memory };
+        let (url, _memory) = (parsed, memory);
+        let process = Self { url, fabric, pool, roster, runtime, threads, role, _memory };
         Ok(Arc::new(process))
     }
 }
@@ -108,7 +115,8 @@ impl Pool {
     }
 
     async fn start(process: Arc<Process>, options: &PoolOptions) -> Result<Self, OpenError> {
-        let Process { fabric, pool, roster, runtime, threads, url, .. } = &*process;
+        let Process { fabric, pool, roster, runtime, threads, role, url, .. } = &*process;
+        options.check_role(url, *role)?;
         let index = match options.node {
             Some(index) => index,
             None => pool.next_index().await?.as_usize(),

@@ -1,7 +1,9 @@
 //! Why a shared pool cannot be used.
 
-use crate::fabric::FabricError;
+use std::path::PathBuf;
+
 use crate::fabric::tcp::SecurityError;
+use crate::fabric::{FabricError, Role};
 use crate::pool::PoolError;
 use crate::pool::control::ControlError;
 
@@ -18,6 +20,27 @@ pub enum SharedPoolError {
     /// Connections cannot be secured.
     #[error(transparent)]
     Security(#[from] SecurityError),
+    /// The token of a pool cannot be read or written.
+    #[error("the pool's token in {path}: {why}")]
+    Token {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The role in the certificate of this process does not allow what it is about to do.
+    #[error(
+        "the certificate in --tls DIR is of role {role}, and {what} takes role {}: make one with \
+         `selkie cert node --role`", names(.allowed)
+    )]
+    Role {
+        /// The role.
+        role: Role,
+        /// What it is about to do.
+        what: &'static str,
+        /// The roles that may.
+        allowed: &'static [Role],
+    },
     /// A memory node is gone, and with it a part of the pool.
     #[error("memory node {node} of the pool is dead: what it held is lost; destroy the pool")]
     MemoryLost {
@@ -53,7 +76,7 @@ pub enum SharedPoolError {
     },
     /// Options of a network where memory is shared.
     #[error(
-        "--listen, --advertise, --tls and --insecure are for pools over TCP (the last for --metrics too); this is none"
+        "--listen, --advertise, --tls, --token and --insecure are for pools over TCP (the last for --metrics too); this is none"
     )]
     NoNetwork,
     /// The host has less memory than was asked for.
@@ -75,6 +98,8 @@ impl SharedPoolError {
             Self::Fabric(error) => error.is_retryable(),
             Self::InUse { .. } | Self::HostMemory { .. } => true,
             Self::Security(_)
+            | Self::Token { .. }
+            | Self::Role { .. }
             | Self::MemoryLost { .. }
             | Self::UnknownFabric { .. }
             | Self::NoEtcd
@@ -82,6 +107,10 @@ impl SharedPoolError {
             | Self::NoNetwork => false,
         }
     }
+}
+
+fn names(roles: &[Role]) -> String {
+    roles.iter().map(|role| role.name()).collect::<Vec<_>>().join(" or ")
 }
 
 impl From<ControlError> for SharedPoolError {

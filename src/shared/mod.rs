@@ -13,11 +13,13 @@
 //! # }
 //! ```
 
+mod credentials;
 mod error;
 mod network;
 mod pool;
 mod url;
 
+pub use credentials::Credentials;
 pub use error::SharedPoolError;
 pub use network::{FabricKind, Network};
 pub use pool::{OpenedPool, SharedPool};

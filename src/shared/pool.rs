@@ -8,18 +8,19 @@ use rustix::process::getuid;
 
 use crate::fabric::shm::ShmFabric;
 use crate::fabric::tcp::{Security, TcpFabric};
-use crate::fabric::{BoxFuture, Env, Fabric, PeerId};
+use crate::fabric::{BoxFuture, Env, Fabric, PeerId, Role};
 use crate::memnode::{
     Capacity, MemoryServer,
     monitor::{HostMemory, MonitorConfig},
 };
 use crate::pool::control::{
-    Connect, ControlError, ControlPlane, Expectation, FilePlane, Identity, PoolState, RELAY_MAGIC,
-    Relay, RemotePlane, Timing,
+    self, Connect, ControlError, ControlPlane, Expectation, FilePlane, Identity, PoolState,
+    RELAY_MAGIC, Relay, RemotePlane, Timing, Token, host_number,
 };
 use crate::pool::{self, Pool, PoolConfig, PoolError, Residency};
 use crate::report;
 
+use super::credentials::{self, Credentials};
 use super::error::SharedPoolError;
 use super::network::{self, FabricKind, Network};
 use super::url::{HostPort, Place, PoolName};
@@ -36,22 +37,22 @@ pub type OpenedPool = (Arc<dyn Fabric>, Arc<Pool>);
 pub struct SharedPool {
     place: Place,
     plane: Arc<dyn ControlPlane>,
-    security: Option<Arc<Security>>,
+    credentials: Credentials,
 }
 
 impl SharedPool {
     /// Names the pool at a place; a pool on this host is the calling user's. It does no I/O yet.
-    /// `security` secures connections to the nodes of the pool; either all nodes of a pool have it,
-    /// or none.
+    /// `credentials` are for the nodes of the pool, on TCP.
     ///
     /// # Errors
     /// If this build knows no etcd, or the system refuses a thread.
-    pub fn at(place: &Place, security: Option<Arc<Security>>) -> Result<Self, SharedPoolError> {
+    pub fn at(place: &Place, credentials: impl Into<Credentials>) -> Result<Self, SharedPoolError> {
+        let credentials = credentials.into();
         let plane: Arc<dyn ControlPlane> = match place {
             Place::Host { name, .. } => Arc::new(FilePlane::at(directory_of(name))),
             Place::Relays(hosts) => {
                 let endpoints: Vec<&str> = hosts.iter().map(HostPort::as_str).collect();
-                Arc::new(remote(&endpoints, Expectation::default(), security.as_ref())?)
+                Arc::new(remote(&endpoints, Expectation::default(), &credentials)?)
             }
             #[cfg(feature = "etcd")]
             Place::Etcd { endpoints, name } => {
@@ -62,7 +63,7 @@ impl SharedPool {
             #[cfg(not(feature = "etcd"))]
             Place::Etcd { .. } => return Err(SharedPoolError::NoEtcd),
         };
-        Ok(Self { place: place.clone(), plane, security })
+        Ok(Self { place: place.clone(), plane, credentials })
     }
 
     /// Its control plane.
@@ -72,17 +73,21 @@ impl SharedPool {
     }
 
     /// Makes the pool. `config.bytes_per_node` is only checked: each memory node says itself what
-    /// it lends.
+    /// it lends. A pool over TCP gets a token, which memory nodes ask for before they relay requests
+    /// on connections that are not secured, unless it `trusts_network`. Returns the file with the
+    /// token, in a directory of the calling user.
     ///
     /// # Errors
-    /// If there is one, a field is out of range, or pools are not made at such places.
+    /// If there is one, a field is out of range, the token cannot be written, or pools are not made
+    /// at such places.
     pub fn create<'a>(
         &'a self,
         env: &'a Env,
         fabric: FabricKind,
         config: &'a PoolConfig,
         timing: Timing,
-    ) -> BoxFuture<'a, Result<(), SharedPoolError>> {
+        trusts_network: bool,
+    ) -> BoxFuture<'a, Result<Option<PathBuf>, SharedPoolError>> {
         Box::pin(async move {
             let name = match &self.place {
                 Place::Host { name, .. } | Place::Etcd { name, .. } => name.as_str(),
@@ -90,7 +95,25 @@ impl SharedPool {
             };
             self.check_kind(fabric)?;
             let identity = Identity { name, id: random(env), fabric: fabric.name() };
-            Ok(pool::create(&*self.plane, identity, config, timing).await?)
+            let has_token = fabric == FabricKind::Tcp && !trusts_network;
+            let token = has_token.then(Token::random).transpose();
+            let token = token.map_err(|error| {
+                let path = self.directory().unwrap_or_default();
+                SharedPoolError::Token { path, why: error.to_string() }
+            })?;
+            let verifier = token.as_ref().map(Token::verifier);
+            pool::create_with_token(&*self.plane, identity, config, timing, verifier).await?;
+            let (Some(token), Some(directory)) = (token, self.directory()) else {
+                return Ok(None);
+            };
+            match credentials::write_token(&directory, &token) {
+                Ok(path) => Ok(Some(path)),
+                Err(error) => {
+                    // Without the token nobody could use it.
+                    self.plane.destroy().await?;
+                    Err(error)
+                }
+            }
         })
     }
 
@@ -117,14 +140,15 @@ impl SharedPool {
             }
             let fabric: Arc<dyn Fabric> = match kind {
                 FabricKind::Shm => {
-                    network.check_absent(self.security.is_some())?;
+                    network.check_absent(self.credentials.are_given())?;
                     self.shm(&state)?
                 }
                 FabricKind::Tcp => {
+                    self.credentials.check_role("to lend memory", &[Role::Memory])?;
                     network::check_memory(offer.bytes)?;
                     self.check_trust(&state).await?;
-                    let tcp =
-                        TcpFabric::new(network.config(&state, self.security.clone())?, env.clone());
+                    let config = network.config(&state, self.security())?;
+                    let tcp = TcpFabric::new(config, env.clone());
                     let relay = Relay::new(Arc::clone(&self.plane), &state.name)?;
                     let serve = move |stream, from| {
                         if let Err(error) = relay.serve(stream) {
@@ -136,7 +160,7 @@ impl SharedPool {
                 }
             };
             let (plane, headroom) = (Arc::clone(&self.plane), offer.headroom);
-            let lent = MemoryServer::join(&fabric, plane, env, random(env), offer).await?;
+            let lent = MemoryServer::join(&fabric, plane, env, self.host(env), offer).await?;
             lent.follow(env);
             if let Some(headroom) = headroom {
                 lent.start_monitor(env, MonitorConfig::new(headroom, HostMemory::default()));
@@ -162,18 +186,22 @@ impl SharedPool {
             let state = self.plane.load().await?.state;
             let shm = match self.kind_of(&state)? {
                 FabricKind::Shm => {
-                    network.check_absent(self.security.is_some())?;
+                    network.check_absent(self.credentials.are_given())?;
                     Some(self.shm(&state)?)
                 }
-                FabricKind::Tcp => None,
+                FabricKind::Tcp => {
+                    let allowed = &[Role::Compute, Role::Reader];
+                    self.credentials.check_role("to run a compute node", allowed)?;
+                    None
+                }
             };
             let fabric: Arc<dyn Fabric> = match &shm {
                 Some(shm) => Arc::clone(shm) as Arc<dyn Fabric>,
-                None => TcpFabric::new(network.config(&state, self.security.clone())?, env.clone()),
+                None => TcpFabric::new(network.config(&state, self.security())?, env.clone()),
             };
             let pool = loop {
                 let (fabric, plane) = (Arc::clone(&fabric), Arc::clone(&self.plane));
-                match Pool::open(fabric, plane, random(env)).await {
+                match Pool::open(fabric, plane, self.host(env)).await {
                     Err(PoolError::Incomplete { .. }) if env.now() - started < PATIENCE => {
                         env.sleep(self.plane.pace()).await;
                     }
@@ -215,7 +243,7 @@ impl SharedPool {
                 continue;
             };
             let same = Expectation { name: None, id: Some(state.id) };
-            let relay = remote(&[address], same, self.security.as_ref())?;
+            let relay = remote(&[address], same, &self.credentials)?;
             if let Err(error @ ControlError::Refused { .. }) = relay.load().await {
                 return Err(error.into());
             }
@@ -285,8 +313,28 @@ impl SharedPool {
                 ) => {}
                 (Err(error), _) => return Err(error),
             }
-            Ok(self.plane.destroy().await?)
+            self.plane.destroy().await?;
+            self.directory().map_or(Ok(()), |directory| credentials::remove_token(&directory))
         })
+    }
+
+    fn security(&self) -> Option<Arc<Security>> {
+        self.credentials.security.clone()
+    }
+
+    /// The number of a new member of the pool, of its certificate if it has one.
+    fn host(&self, env: &Env) -> u64 {
+        let shown = self.credentials.security.as_ref().and_then(|own| own.certificate());
+        let number = random(env);
+        shown.map_or(number, |shown| host_number(&shown, number))
+    }
+
+    /// What a pool that was made here has on this host.
+    fn directory(&self) -> Option<PathBuf> {
+        match &self.place {
+            Place::Host { name, .. } | Place::Etcd { name, .. } => Some(directory_of(name)),
+            Place::Relays(_) => None,
+        }
     }
 
     fn kind_of(&self, state: &PoolState) -> Result<FabricKind, SharedPoolError> {
@@ -321,17 +369,17 @@ impl SharedPool {
     }
 }
 
-/// The control plane behind relays, over connections that `security` secures.
+/// The control plane behind relays.
 fn remote(
     endpoints: &[&str],
     pool: Expectation,
-    security: Option<&Arc<Security>>,
+    credentials: &Credentials,
 ) -> Result<RemotePlane, PoolError> {
-    let Some(security) = security.map(Arc::clone) else {
-        return RemotePlane::new(endpoints, pool);
+    let connect: Connect = match credentials.security.clone() {
+        Some(security) => Arc::new(move |_, address, limit| security.connect(address, limit)),
+        None => control::plain_connect(),
     };
-    let connect: Connect = Arc::new(move |_, address, limit| security.connect(address, limit));
-    RemotePlane::over(endpoints, pool, connect)
+    RemotePlane::over(endpoints, pool, connect, credentials.find_token(directory_of))
 }
 
 /// The directory of a pool of the calling user.

@@ -7,6 +7,7 @@ use crate::support::certificates::{self, CertError, MAX_DAYS, Validity};
 use crate::support::exit;
 use clap::{Args, Subcommand};
 use comfy_table::{Table, presets};
+use selkie::fabric::Role;
 use selkie::shared::PoolName;
 use serde_json::json;
 
@@ -40,12 +41,16 @@ enum Command {
         /// Name of the node's certificate: 1 to 64 letters, digits, `-` or `_`
         #[arg(value_name = "NAME")]
         name: PoolName,
+        /// What the node may do: `memory` lends memory and passes requests on; `compute` reads and
+        /// writes pages; `reader` reads pages; `operator` looks at the pool and drains memory nodes
+        #[arg(long, value_name = "ROLE", default_value = "compute")]
+        role: Role,
         /// Days of validity, 1 to 36500, not beyond the authority [default: 365, or as long as
         /// the authority]
         #[arg(long, value_name = "N")]
         days: Option<u32>,
     },
-    /// Shows the subject, the issuer and the validity of certificates in files
+    /// Shows the subject, the role, the issuer and the validity of certificates in files
     Show {
         /// Files with certificates in PEM
         #[arg(value_name = "FILE", required = true)]
@@ -87,8 +92,8 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
                 );
             })
         }
-        Command::Node { dir, name, days } => certificates::make_node(dir, name, *days)
-            .map(|own| println!("{name} is ready: --tls {}", own.display())),
+        Command::Node { dir, name, role, days } => certificates::make_node(dir, name, *role, *days)
+            .map(|own| println!("{name} is ready, of role {role}: --tls {}", own.display())),
         Command::Show { files, json } => show(files, *json),
     };
     match done {
@@ -112,7 +117,8 @@ fn show(files: &[PathBuf], as_json: bool) -> Result<(), CertError> {
             .iter()
             .map(|(file, shown)| {
                 json!({
-                    "file": file.to_string(), "subject": shown.subject, "issuer": shown.issuer,
+                    "file": file.to_string(), "subject": shown.subject, "role": shown.role,
+                    "issuer": shown.issuer,
                     "from": shown.from, "until": shown.until, "state": word(shown.state),
                 })
             })
@@ -122,11 +128,12 @@ fn show(files: &[PathBuf], as_json: bool) -> Result<(), CertError> {
     }
     let mut table = Table::new();
     table.load_preset(presets::UTF8_FULL_CONDENSED);
-    table.set_header(["file", "subject", "issuer", "from", "until", "state"]);
+    table.set_header(["file", "subject", "role", "issuer", "from", "until", "state"]);
     for (file, shown) in all {
         table.add_row([
             file.to_string(),
             shown.subject,
+            shown.role.unwrap_or_else(|| "-".to_owned()),
             shown.issuer,
             shown.from,
             shown.until,

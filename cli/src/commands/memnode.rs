@@ -82,7 +82,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     };
     let (network, fabric) = (arguments.network.network(), arguments.fabric);
     let lent = runtime.block_on(async {
-        let shared = SharedPool::at(&arguments.pool, arguments.network.tls().security()?)?;
+        let shared = SharedPool::at(&arguments.pool, arguments.network.tls().credentials()?)?;
         let domain = arguments.domain.clone().unwrap_or_default();
         let offer = Capacity { bytes: arguments.memory, domain, headroom: arguments.headroom };
         shared.lend(&env, offer, fabric, &network).await

@@ -8,7 +8,7 @@ use comfy_table::{Table, presets};
 use selkie::fabric::{Env, PeerId, RealRuntime};
 use selkie::pool::control::{MemoryMember, PoolState, Timing};
 use selkie::pool::{self, Coding, PoolConfig, PoolError, Reclaim, Residency};
-use selkie::shared::{FabricKind, Place, SharedPool, SharedPoolError};
+use selkie::shared::{Credentials, FabricKind, Place, SharedPool, SharedPoolError};
 use selkie_tpcc::units;
 use serde_json::json;
 
@@ -59,6 +59,10 @@ enum Command {
         /// A node without a heartbeat for this long is dead, as 2s or 500ms; at least 4 heartbeats
         #[arg(long, value_name = "TIME", default_value = "2s", value_parser = humantime::parse_duration)]
         lease: Duration,
+        /// Let every process that reaches a memory node use the pool, without a token or a
+        /// certificate; for pools over TCP on a network where all are trusted
+        #[arg(long)]
+        trust_network: bool,
         /// Time between heartbeats of a node, 10ms to 10min
         #[arg(long, value_name = "TIME", default_value = "250ms", value_parser = humantime::parse_duration)]
         heartbeat: Duration,
@@ -115,6 +119,8 @@ fn memory_node(text: &str) -> Result<u16, String> {
 /// Looks for values out of range.
 pub(crate) fn check(arguments: &Arguments) -> Result<(), exit::Refusal> {
     let Command::Create {
+        fabric,
+        trust_network,
         memory_nodes,
         max_compute_nodes,
         gcl,
@@ -128,6 +134,7 @@ pub(crate) fn check(arguments: &Arguments) -> Result<(), exit::Refusal> {
     else {
         return Ok(());
     };
+    check_trust(*fabric, *trust_network)?;
     let timing = Timing { lease: *lease, heartbeat: *heartbeat };
     let config =
         config(*memory_nodes, *max_compute_nodes, (*gcl, *range), *coding, log_size.unwrap_or(0));
@@ -143,6 +150,14 @@ pub(crate) fn check(arguments: &Arguments) -> Result<(), exit::Refusal> {
         }
         error => exit::Refusal { key: String::new(), what: error.to_string() },
     })
+}
+
+fn check_trust(fabric: FabricKind, trusts_network: bool) -> Result<(), exit::Refusal> {
+    if trusts_network && fabric != FabricKind::Tcp {
+        let what = "trust-network: is for pools over TCP: give --fabric tcp".to_owned();
+        return Err(exit::Refusal { key: "trust-network".to_owned(), what });
+    }
+    Ok(())
 }
 
 fn config(
@@ -187,7 +202,11 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
             log_size,
             lease,
             heartbeat,
+            trust_network,
         } => {
+            if let Err(refusal) = check_trust(*fabric, *trust_network) {
+                return exit::refuse(&refusal);
+            }
             let config = config(
                 *memory_nodes,
                 *max_compute_nodes,
@@ -196,15 +215,15 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
                 log_size.unwrap_or(0),
             );
             let timing = Timing { lease: *lease, heartbeat: *heartbeat };
-            runtime.block_on(create(&env, name, *fabric, &config, timing))
+            let made = (*fabric, timing, *trust_network);
+            runtime.block_on(create(&env, name, &config, made))
         }
         Command::Drain { name, node, no_wait, tls } => {
             runtime.block_on(drain(&env, name, *node, *no_wait, tls))
         }
         Command::Status { name, json, tls } => runtime.block_on(status(name, tls, *json)),
-        Command::Destroy { name, force, tls } => {
-            runtime.block_on(async { SharedPool::at(name, tls.security()?)?.destroy(*force).await })
-        }
+        Command::Destroy { name, force, tls } => runtime
+            .block_on(async { SharedPool::at(name, tls.credentials()?)?.destroy(*force).await }),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -215,15 +234,21 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 async fn create(
     env: &Env,
     name: &Place,
-    fabric: FabricKind,
     config: &PoolConfig,
-    timing: Timing,
+    (fabric, timing, trusts_network): (FabricKind, Timing, bool),
 ) -> Result<(), SharedPoolError> {
-    SharedPool::at(name, None)?.create(env, fabric, config, timing).await?;
+    let shared = SharedPool::at(name, Credentials::default())?;
+    let token = shared.create(env, fabric, config, timing, trusts_network).await?;
     let nodes = config.memory_nodes;
     println!(
         "pool {name} waits for {nodes} memory nodes: selkie memnode --pool {name} --memory SIZE"
     );
+    if let Some(token) = token {
+        println!(
+            "without --tls, processes of other hosts or users take its token: --token {}",
+            token.display()
+        );
+    }
     Ok(())
 }
 
@@ -239,7 +264,7 @@ async fn drain(
     no_wait: bool,
     tls: &TlsArguments,
 ) -> Result<(), SharedPoolError> {
-    let shared = SharedPool::at(name, tls.security()?)?;
+    let shared = SharedPool::at(name, tls.credentials()?)?;
     let mut leaving = pool::drain(shared.plane(), node).await?;
     let (mut told, mut is_told_of_hands) = (None, false);
     loop {
@@ -324,7 +349,7 @@ fn status_as_json(
 }
 
 async fn status(name: &Place, tls: &TlsArguments, as_json: bool) -> Result<(), SharedPoolError> {
-    let shared = SharedPool::at(name, tls.security()?)?;
+    let shared = SharedPool::at(name, tls.credentials()?)?;
     let state = shared.plane().load().await?.state;
     let living = shared.living().await?;
     let lives = |peer: PeerId| living.contains(&peer);

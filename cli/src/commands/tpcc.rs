@@ -159,8 +159,8 @@ pub(crate) fn check(arguments: &Arguments) -> Result<(), exit::Refusal> {
 fn check_network(arguments: &Arguments) -> Result<(), exit::Refusal> {
     let Network { listen, advertise, insecure } = arguments.network.network();
     let insecure = insecure && !arguments.metrics.are_given();
-    let secured = arguments.network.tls().are_given();
-    let given = listen.is_some() || advertise.is_some() || insecure || secured;
+    let needs_tcp = arguments.network.tls().need_tcp();
+    let given = listen.is_some() || advertise.is_some() || insecure || needs_tcp;
     if given && arguments.pool == PoolUrl::Embedded {
         let what = SharedPoolError::NoNetwork.to_string();
         return Err(exit::Refusal { key: "listen".to_owned(), what });
@@ -223,8 +223,8 @@ fn run_shared(
 ) -> Result<Option<Report>, SharedError> {
     let runtime = RealRuntime::new(config.setup().processors())?;
     let env = runtime.env();
-    let security = arguments.network.tls().security().map_err(SharedError::Pool)?;
-    let shared = SharedPool::at(place, security).map_err(SharedError::Pool)?;
+    let credentials = arguments.network.tls().credentials().map_err(SharedError::Pool)?;
+    let shared = SharedPool::at(place, credentials).map_err(SharedError::Pool)?;
     let (network, progress) = (arguments.network.network(), Arc::clone(progress));
     let purpose = if arguments.load_only { Purpose::LoadOnly } else { Purpose::Run };
     let loading = if arguments.reload { LoadPolicy::Anew } else { LoadPolicy::IfMissing };

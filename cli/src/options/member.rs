@@ -79,7 +79,7 @@ impl MemberArguments {
     ) -> Result<T, MemberError> {
         let runtime = RealRuntime::new(2)?;
         let env = runtime.env();
-        let shared = SharedPool::at(place, self.network.tls().security()?)?;
+        let shared = SharedPool::at(place, self.network.tls().credentials()?)?;
         runtime.block_on(async {
             let (fabric, pool) = shared.open(&env, &self.network.network()).await?;
             before(&pool).await?;

@@ -2,33 +2,41 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use clap::Args;
-use selkie::fabric::tcp::Security;
-use selkie::shared::{Network, SharedPoolError};
+use selkie::shared::{Credentials, Network, SharedPoolError};
 
 use crate::support::exit;
 
-/// TLS of connections to the nodes of a pool over TCP.
+/// What this process shows to the nodes of a pool over TCP.
 #[derive(Args)]
 pub(crate) struct TlsArguments {
     /// Directory with ca.pem, node.pem and node.key, as `selkie cert node` makes it. Connections of
-    /// a pool over TCP are then encrypted, and only nodes with a certificate of the pool's
-    /// authority take part
+    /// a pool over TCP are then encrypted, only nodes with a certificate of the pool's authority
+    /// take part, and the role in it says as what
     #[arg(long, value_name = "DIR")]
     tls: Option<PathBuf>,
+    /// File with the token of a pool over TCP without --tls, copied from the host that the pool was
+    /// made on; `selkie pool create` says where it is. The calling user's processes on that host
+    /// find it without this option
+    #[arg(long, value_name = "FILE", conflicts_with = "tls")]
+    token: Option<PathBuf>,
 }
 
 impl TlsArguments {
-    /// Whether there are any.
+    /// Whether there are certificates.
     pub(crate) fn are_given(&self) -> bool {
         self.tls.is_some()
     }
 
+    /// Whether there is something that is for pools over TCP only.
+    pub(crate) fn need_tcp(&self) -> bool {
+        self.tls.is_some() || self.token.is_some()
+    }
+
     /// Reads the files.
-    pub(crate) fn security(&self) -> Result<Option<Arc<Security>>, SharedPoolError> {
-        Ok(self.tls.as_deref().map(Security::load).transpose()?)
+    pub(crate) fn credentials(&self) -> Result<Credentials, SharedPoolError> {
+        Credentials::load(self.tls.as_deref(), self.token.as_deref())
     }
 }
 

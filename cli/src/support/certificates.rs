@@ -22,10 +22,13 @@ use rcgen::{
 };
 use time::format_description::well_known::Rfc3339;
 use time::{Duration, OffsetDateTime};
+use x509_parser::certificate::X509Certificate;
+use x509_parser::extensions::GeneralName;
 use x509_parser::pem::Pem;
 
+use selkie::fabric::Role;
 use selkie::fabric::tcp::{
-    AUTHORITY_FILE, CERTIFICATE_FILE, KEY_FILE, NODE_NAME, SecurityError, check_private,
+    AUTHORITY_FILE, CERTIFICATE_FILE, KEY_FILE, NODE_NAME, SecurityError, check_private, role_name,
 };
 use selkie::shared::PoolName;
 
@@ -101,6 +104,8 @@ pub(crate) enum CertError {
 pub(crate) struct Shown {
     /// Whose it is.
     pub(crate) subject: String,
+    /// What its holder may do in a pool; `None` if it does not say, as that of an authority.
+    pub(crate) role: Option<String>,
     /// Who vouches for that.
     pub(crate) issuer: String,
     /// Since when it is valid.
@@ -147,8 +152,8 @@ pub(crate) fn make_authority(
     place(directory, &files)
 }
 
-/// Makes certificate and key of a node of the authority in `directory`, in a directory there that
-/// has the node's name. Returns that. They are valid for a year unless said otherwise, or as long
+/// Makes certificate and key of a node of the authority in `directory`, for one role, in a directory
+/// there that has the node's name. Returns that. They are valid for a year unless said otherwise, or as long
 /// as the authority.
 ///
 /// # Errors
@@ -157,6 +162,7 @@ pub(crate) fn make_authority(
 pub(crate) fn make_node(
     directory: &Path,
     name: &PoolName,
+    role: Role,
     days: Option<u32>,
 ) -> Result<PathBuf, CertError> {
     let mut params = params(days.unwrap_or(NODE_DAYS))?;
@@ -186,8 +192,9 @@ pub(crate) fn make_node(
     }
     let issuer = Issuer::from_ca_cert_pem(&pem, key)?;
 
-    let name_for_all = rcgen::SanType::DnsName(NODE_NAME.try_into()?);
-    params.subject_alt_names = vec![name_for_all];
+    let names = [NODE_NAME.to_owned(), role_name(role)];
+    let names = names.into_iter().map(|name| Ok(rcgen::SanType::DnsName(name.try_into()?)));
+    params.subject_alt_names = names.collect::<Result<_, rcgen::Error>>()?;
     params.distinguished_name.push(DnType::CommonName, name.as_str());
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages =
@@ -231,6 +238,7 @@ pub(crate) fn show(path: &Path) -> Result<Vec<Shown>, CertError> {
         };
         all.push(Shown {
             subject: certificate.subject().to_string(),
+            role: role_of(&certificate),
             issuer: certificate.issuer().to_string(),
             from: date(from),
             until: date(until),
@@ -238,6 +246,18 @@ pub(crate) fn show(path: &Path) -> Result<Vec<Shown>, CertError> {
         });
     }
     if all.is_empty() { Err(unusable("holds no certificate in PEM")) } else { Ok(all) }
+}
+
+/// The roles in a certificate; nodes have one.
+fn role_of(certificate: &X509Certificate<'_>) -> Option<String> {
+    let names = certificate.subject_alternative_name().ok().flatten();
+    let names = names.iter().flat_map(|names| &names.value.general_names);
+    let has = |role: &Role| {
+        let wanted = role_name(*role);
+        names.clone().any(|name| matches!(name, GeneralName::DNSName(found) if *found == wanted))
+    };
+    let roles: Vec<_> = Role::ALL.into_iter().filter(has).map(Role::name).collect();
+    (!roles.is_empty()).then(|| roles.join(", "))
 }
 
 fn params(days: u32) -> Result<CertificateParams, CertError> {

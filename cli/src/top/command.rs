@@ -97,7 +97,7 @@ struct View {
 impl View {
     fn open(Arguments { name, tls, .. }: &Arguments) -> Result<Self, TopError> {
         let runtime = RealRuntime::new(1).map_err(TopError::Runtime)?;
-        let pool = SharedPool::at(name, tls.security()?)?;
+        let pool = SharedPool::at(name, tls.credentials()?)?;
         let (watch, started) = (PoolWatch::default(), Instant::now());
         Ok(Self { name: name.clone(), pool, runtime, watch, started, latest: None })
     }

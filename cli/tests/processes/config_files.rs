@@ -150,7 +150,10 @@ fn every_option_of_every_command_is_a_key_and_takes_what_the_option_takes() {
             // Some need another, or do not go with its default.
             let with = match (section.as_str(), name.as_str()) {
                 ("tpcc", "load-only" | "reload") => "pool = \"shm:a\"\n",
-                ("tpcc", "listen" | "advertise" | "insecure" | "tls") => "pool = \"tcp:a:1\"\n",
+                ("tpcc", "listen" | "advertise" | "insecure" | "tls" | "token") => {
+                    "pool = \"tcp:a:1\"\n"
+                }
+                ("pool.create", "trust-network") => "fabric = \"tcp\"\n",
                 ("micro" | "smallbank" | "tatp", "insecure") => "metrics = \"127.0.0.1:0\"\n",
                 ("tpcc" | "smallbank" | "tatp", "log-dir") => "durability = \"disk\"\n",
                 ("tpcc" | "smallbank" | "tatp", "log-mb") => "durability = \"memory\"\n",
@@ -195,7 +198,7 @@ fn sections_and_keys_that_do_not_exist_are_refused_with_those_that_do() {
     );
     is_refused(
         "[sim]\nseed = 1\n[pool.create]\nx = 1",
-        "4: [pool.create] x = 1: there is no such key; there are name, fabric, memory-nodes, max-compute-nodes, gcl, range, coding, log-size, lease, heartbeat\n",
+        "4: [pool.create] x = 1: there is no such key; there are name, fabric, memory-nodes, max-compute-nodes, gcl, range, coding, log-size, lease, trust-network, heartbeat\n",
     );
     for key in ["config", "log", "help", "version", "memory_nodes", "cache_mb"] {
         let expected = format!("2: [tpcc] {key} = 1: there is no such key; there are pool, ");

@@ -20,4 +20,5 @@ mod observation;
 mod scenarios;
 mod shared_pool;
 mod tls;
+mod tokens;
 mod virtual_time;

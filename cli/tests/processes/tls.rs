@@ -41,7 +41,12 @@ impl Certificates {
     fn pool(&self, authority: &str, nodes: &[&str]) {
         succeeds(&["cert", "init", &self.at(authority), "--name", "demo"]);
         for node in nodes {
-            succeeds(&["cert", "node", &self.at(authority), node]);
+            // Named after their roles, or compute nodes.
+            let role = match *node {
+                "memory" | "reader" | "operator" => node,
+                _ => "compute",
+            };
+            succeeds(&["cert", "node", &self.at(authority), node, "--role", role]);
         }
     }
 
@@ -51,7 +56,8 @@ impl Certificates {
         let key = KeyPair::from_pem(&read("ca.key")).unwrap();
         let issuer = Issuer::from_ca_cert_pem(&read("ca.pem"), key).unwrap();
         let own = KeyPair::from_pem(&read(&format!("{node}/node.key"))).unwrap();
-        let mut params = CertificateParams::new(["selkie-node".to_owned()]).unwrap();
+        let names = ["selkie-node", "compute.selkie-node"].map(str::to_owned);
+        let mut params = CertificateParams::new(names).unwrap();
         params.not_before = date_time_ymd(2001, 1, 1);
         params.not_after = date_time_ymd(2002, 1, 1);
         let expired = params.signed_by(&own, &issuer).unwrap();
@@ -86,7 +92,7 @@ fn drivers_and_memory_share_a_database_over_secured_connections() {
 fn who_does_not_belong_to_a_secured_pool_is_told_what_is_wrong() {
     let certificates = Certificates::new();
     certificates.pool("ca", &["memory", "good", "old"]);
-    certificates.pool("other", &["node"]);
+    certificates.pool("other", &["node", "memory"]);
     certificates.pool("twin", &["node"]);
     let pool = start("refused", &["--tls", &certificates.at("ca/memory")]);
     let tpcc = |url: &str, tls: Option<&str>, expected: &str| {
@@ -123,7 +129,7 @@ fn who_does_not_belong_to_a_secured_pool_is_told_what_is_wrong() {
     // Memory nodes are told before they are in.
     for (tls, expected) in [
         (&[][..], "it speaks TLS, and this node does not"),
-        (&["--tls", &certificates.at("other/node")], "its certificate is not of this pool's"),
+        (&["--tls", &certificates.at("other/memory")], "its certificate is not of this pool's"),
     ] {
         let lend = [&["memnode", "--pool", &pool.name, "--memory", "10M"], tls].concat();
         refused(&lend, 1, expected);
@@ -159,7 +165,11 @@ fn options_that_contradict_or_have_no_meaning_are_refused() {
     refused(&[&open[..], &["--tls", &tls]].concat(), 1, "has no pool");
     refused(&[&open[..], &["--insecure"]].concat(), 1, "has no pool");
     refused(&[&open[..], &["--insecure", "--tls", &tls]].concat(), 2, "contradicts --tls");
-    refused(&[&TINY[..], &["--tls", &tls]].concat(), 2, "--tls and --insecure are for pools over");
+    refused(
+        &[&TINY[..], &["--tls", &tls]].concat(),
+        2,
+        "--tls, --token and --insecure are for pools over",
+    );
 
     let name = format!("test-tls-shm-{}", std::process::id());
     succeeds(&["pool", "create", &name, "--memory-nodes", "1"]);
@@ -201,7 +211,7 @@ fn certificates_are_made_as_a_whole_once_and_for_their_owner() {
     let (root, ca) = (certificates.0.path(), certificates.at("ca"));
     succeeds(&["cert", "init", &format!("{ca}/"), "--name", "demo", "--days", "100"]);
     let said = succeeds(&["cert", "node", &ca, "memory-1", "--days", "99"]);
-    assert_eq!(said, format!("memory-1 is ready: --tls {ca}/memory-1\n"));
+    assert_eq!(said, format!("memory-1 is ready, of role compute: --tls {ca}/memory-1\n"));
     let all = ["ca", "ca/ca.key", "ca/ca.pem", "ca/memory-1", "ca/memory-1/ca.pem"];
     let all = [&all[..], &["ca/memory-1/node.key", "ca/memory-1/node.pem"]].concat();
     assert_eq!(files(root), all);
@@ -252,13 +262,126 @@ fn certificates_are_shown() {
     assert_eq!(of("state"), ["valid", "valid", "expired"]);
     assert_eq!(of("file"), [&authority[..], &good, &old]);
     assert_eq!(of("subject")[1], "CN=good");
+    let roles: Vec<_> = all.iter().map(|c| c["role"].as_str()).collect();
+    assert_eq!(roles, [None, Some("compute"), Some("compute")]);
     assert!(of("subject")[0].ends_with(" of demo"), "{shown}");
     assert!(of("issuer").iter().all(|issuer| *issuer == of("subject")[0]));
     assert_eq!(of("until")[2], "2002-01-01T00:00:00Z");
     let table = succeeds(&["cert", "show", &good, &old]);
     assert!(table.contains("CN=good") && table.contains("expired"), "{table}");
+    assert!(table.contains("role") && table.contains("compute"), "{table}");
+    succeeds(&["cert", "node", &certificates.at("ca"), "boss", "--role", "operator"]);
+    let boss = certificates.at("ca/boss/node.pem");
+    assert_eq!(prints(&["cert", "show", &boss, "--json"])["certificates"][0]["role"], "operator");
+    let bad = run(&["cert", "node", &certificates.at("ca"), "x", "--role", "root"]);
+    assert_eq!(bad.status.code(), Some(2));
+    assert!(text(&bad.stderr).contains("`memory`, `compute`, `reader` or `operator`"));
 
     let key = certificates.at("ca/good/node.key");
     refused(&["cert", "show", &good, &key], 1, "node.key holds no certificate in PEM");
     refused(&["cert", "show", &certificates.at("none")], 1, "none: No such file");
+}
+
+/// A coded pool of four memory nodes over TCP, which have certificates. All but the first join
+/// through relays.
+#[track_caller]
+fn start_coded(test: &str, certificates: &Certificates) -> Pool {
+    let memory = certificates.at("ca/memory");
+    let lend = ["--tls", &memory];
+    let (test, create) = (format!("tls-{test}"), ["--coding", "2+1"]);
+    let setup = Setup { test: &test, over: Over::Tcp, memory_nodes: 4, ..Setup::default() };
+    Pool::start(&Setup { memory: "200M", lend: &lend, create: &create, ..setup })
+}
+
+#[test]
+fn roles_say_what_the_holder_of_a_certificate_may_do() {
+    let certificates = Certificates::new();
+    certificates.pool("ca", &["memory", "driver", "reader", "operator"]);
+    let tls = |node: &str| certificates.at(&format!("ca/{node}"));
+    let pool = start_coded("roles", &certificates);
+    let lend = ["memnode", "--pool", &pool.url, "--memory", "10M", "--tls"];
+    refused(&[&lend[..], &[&tls("driver")]].concat(), 1, "to lend memory takes role memory");
+    // Also where the control plane is at hand, and does not judge.
+    for url in [&pool.url, &pool.name] {
+        let drive =
+            |node: &str| [&TINY[..], &["--pool", url, "--tls", &tls(node)]].concat().join(" ");
+        let drive = |node: &str, expected: &str| {
+            let drive = drive(node);
+            refused(&drive.split(' ').collect::<Vec<_>>(), 1, expected);
+        };
+        drive(
+            "memory",
+            "is of role memory, and to run a compute node takes role compute or reader",
+        );
+        drive("operator", "is of role operator, and to run a compute node takes role compute");
+    }
+    let reader = tls("reader");
+    let by = |url: &str, expected: &str| {
+        refused(&[&TINY[..], &["--pool", url, "--tls", &reader]].concat(), 1, expected);
+    };
+    by(&pool.url, "a certificate of role reader must not change labels");
+    by(&pool.name, "peer mem0 refused the connection: the role in this node's certificate");
+    assert!(pool.compute_nodes().is_empty(), "none of them was left behind");
+
+    // All may look.
+    for node in ["memory", "driver", "reader", "operator"] {
+        let status = prints(&["pool", "status", &pool.url, "--json", "--tls", &tls(node)]);
+        assert_eq!(status["memory_nodes"][3]["lives"], true);
+        succeeds(&["top", &pool.url, "--once", "--tls", &tls(node)]);
+    }
+    let drain = |node: &str, memory: &str| {
+        ["pool", "drain", &pool.url, memory, "--tls", &tls(node)].map(str::to_owned)
+    };
+    // Of a memory node that is not in the pool: those of the pool share a certificate here.
+    succeeds(&["cert", "node", &certificates.at("ca"), "stranger", "--role", "memory"]);
+    for (node, role) in [("reader", "reader"), ("stranger", "memory")] {
+        let drain = drain(node, "mem3");
+        let says = format!("a certificate of role {role} must not change mem");
+        refused(&drain.each_ref().map(String::as_str), 1, &says);
+    }
+    let driver = tls("driver");
+    // The reader's driver that wrote to the pool's files has said there that it loads.
+    let more = ["--json", "--reload", "--pool", &pool.url, "--tls", &driver];
+    assert_eq!(prints(&[&TINY[..], &more].concat())["consistency"], "ok");
+    // It has to be there while the slabs move.
+    let longer = [&TINY[..TINY.len() - 1], &["60", "--pool", &pool.url, "--tls", &driver]].concat();
+    let mover = Process::start(&longer);
+    succeeds(&drain("operator", "mem3").each_ref().map(String::as_str));
+    let status = prints(&["pool", "status", &pool.url, "--json", "--tls", &tls("operator")]);
+    assert_eq!(status["memory_nodes"][3]["left"], true);
+    drop(mover);
+}
+
+#[test]
+fn a_reader_reads_what_others_write_and_changes_nothing() {
+    use selkie::{OpenError, PoolOptions, block_on};
+    let certificates = Certificates::new();
+    certificates.pool("ca", &["memory", "writer", "reader"]);
+    let tls = |node: &str| PoolOptions::new().tls(certificates.path(&format!("ca/{node}")));
+    let mut pool = start_coded("reader", &certificates);
+    block_on(async {
+        let writer = tls("writer").open(&pool.url).await.unwrap();
+        let mut page = writer.engine().allocate().await.unwrap();
+        let addr = page.addr();
+        page.bytes_mut(0..5).copy_from_slice(b"hello");
+        drop(page);
+
+        let refused = tls("reader").open(&pool.url).await.map(drop).unwrap_err();
+        assert!(matches!(refused, OpenError::Option { option: "reads_only", .. }), "{refused}");
+        let reader = tls("reader").reads_only(true).open(&pool.url).await.unwrap();
+        assert_eq!(&reader.engine().shared(addr).await.unwrap()[..5], b"hello");
+        assert!(reader.engine().exclusive(addr).await.is_err());
+        writer.engine().exclusive(addr).await.unwrap().bytes_mut(0..5).copy_from_slice(b"world");
+        assert_eq!(&reader.engine().shared(addr).await.unwrap()[..5], b"world");
+        assert_eq!(pool.compute_nodes().len(), 2);
+
+        // Others declare a memory node dead that it misses.
+        drop(pool.memory.pop());
+        assert_eq!(&reader.engine().shared(addr).await.unwrap()[..5], b"world");
+        writer.engine().exclusive(addr).await.unwrap().bytes_mut(0..5).copy_from_slice(b"again");
+        assert_eq!(&reader.engine().shared(addr).await.unwrap()[..5], b"again");
+        reader.close().await.unwrap();
+        writer.close().await.unwrap();
+    });
+    assert!(pool.compute_nodes().is_empty());
 }

@@ -232,7 +232,11 @@ impl Engine {
             let peer = memory.descriptor.peer;
             let found = endpoint.connect(peer);
             if matches!(found, Err(FabricError::PeerDead { peer: dead }) if dead == peer) {
-                pool.declare_memory_dead(peer.index()).await?;
+                match pool.declare_memory_dead(peer.index()).await {
+                    // Those who may will miss it.
+                    Err(error) if error.is_denied() => {}
+                    declared => declared?,
+                }
             }
         }
         Ok(())

@@ -40,6 +40,11 @@ impl Core {
         if let Err(error) = found {
             return Ok(matches!(error, FabricError::PeerDead { peer: dead } if dead == peer));
         }
+        self.is_missed_by_all(memory).await
+    }
+
+    /// Waits until others miss a memory node, if it is dead. Returns whether they did.
+    async fn is_missed_by_all(&self, memory: usize) -> Result<bool, EngineError> {
         let Some(missed_within) = self.pool.missed_within(memory) else { return Ok(false) };
         let until = self.env.now() + missed_within;
         self.wait_until(|| self.pool.is_memory_dead(memory) || self.env.now() > until).await?;
@@ -57,9 +62,16 @@ impl Core {
         if !peer.is_memory() || !self.is_dead_for_all(memory).await? {
             return Err(error.into());
         }
-        if self.memory.coded.is_some() && !self.pool.is_memory_dead(memory) {
-            self.pool.declare_memory_dead(peer.index()).await?;
+        if self.memory.coded.is_none() || self.pool.is_memory_dead(memory) {
+            return Ok(());
         }
-        Ok(())
+        match self.pool.declare_memory_dead(peer.index()).await {
+            // A reader: those who may declare it miss it.
+            Err(denied) if denied.is_denied() => match self.is_missed_by_all(memory).await? {
+                true => Ok(()),
+                false => Err(error.into()),
+            },
+            declared => Ok(declared?),
+        }
     }
 }

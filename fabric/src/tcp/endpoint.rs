@@ -34,7 +34,7 @@ impl Endpoint for TcpEndpoint {
         let listens = self.node.host.listen_addr();
         let ip = config.advertise.unwrap_or(listens.ip());
         let addr = SocketAddr::new(ip, listens.port());
-        let card = AccessCard { addr, key: self.node.access };
+        let card = AccessCard { addr, key: self.node.access.hash() };
         (config.admission == Admission::ByCard).then(|| card.to_text())
     }
 

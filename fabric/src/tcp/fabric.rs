@@ -118,8 +118,10 @@ impl TcpFabric {
     /// first 8 bytes, little-endian, are `magic`, unless that is the magic of the fabric's own
     /// hello. It gets the stream behind those bytes, with TLS if the fabric's connections have it,
     /// blocking and without time limits, on a thread of its own. The endpoint shuts the stream down
-    /// when it leaves; the handler should return then. No key is asked for. At most
-    /// [`MAX_FOREIGN_CONNECTIONS`] run at a time for each endpoint; further connections are closed.
+    /// when it leaves; the handler should return then. No key is asked for. Until the handler lets
+    /// the other side in ([`Stream::let_in`](crate::Stream::let_in)) the connection may have to make
+    /// room for any other; then it has one of [`MAX_FOREIGN_CONNECTIONS`] places of its endpoint, of
+    /// which one that waits in a read makes room.
     /// Replaces an earlier handler of the same magic.
     ///
     /// The fabric keeps the handler: a handler that needs the fabric has to hold it weakly.
@@ -251,7 +253,7 @@ impl Fabric for TcpFabric {
         within: Option<&Arc<Domain>>,
     ) -> Result<(), FabricError> {
         let AccessCard { addr, key } = AccessCard::parse(peer, card)?;
-        let mut invitation = Invitation::new(key);
+        let mut invitation = Invitation::by_hash(key);
         if let Some(domain) = within {
             invitation = invitation.within(Arc::clone(domain));
         }

@@ -49,13 +49,16 @@
 //! network learns them. With [`TcpConfig::security`] every connection has TLS 1.3, also those of
 //! other protocols, and both sides show a certificate of the pool's authority first. All nodes of a
 //! pool have the certificate of the authority, and a certificate of their own for the name
-//! [`NODE_NAME`]. The name is the same for all: it does not say where a node is, as nodes move.
-//! Names and keys tell which node of the pool a peer is, as without TLS. A peer that is not trusted
-//! is told why, and so is the counter of bad connections ([`TlsError`](crate::TlsError)). A node
-//! with TLS and a node without tell each other so. The end of a connection is not signed: frames
-//! carry their length, so a connection that is cut is noticed. Certificates are checked when a
-//! connection begins; one that expires later ends no connection. They cannot be revoked: if the key
-//! of a node is stolen, the pool needs another authority.
+//! [`NODE_NAME`] and for that of a [`Role`](crate::Role) ([`role_name`]). These names do not say
+//! where a node is, as nodes move. Both sides know the other's role after the handshake: memory
+//! nodes have the role `memory`, compute nodes `compute` or `reader`. A reader is admitted to the
+//! memory of a memory node within a domain only. Names and keys tell which node of the pool a peer
+//! is, as without TLS. A peer that is not trusted is told why, and so is the counter of bad
+//! connections ([`TlsError`](crate::TlsError)). A node with TLS and a node without tell each other
+//! so. The end of a connection is not signed: frames carry their length, so a connection that is cut
+//! is noticed. Certificates are checked when a connection begins; one that expires later ends no
+//! connection. They cannot be revoked: if the key of a node is stolen, the pool needs another
+//! authority.
 //!
 //! ```text
 //! connecting node                            accepting node
@@ -66,6 +69,13 @@
 //! ```
 //! TLS takes one more round trip. Both ends bound it: the host by the time limit of the hello, the
 //! connecting node by [`TcpConfig::dead_after`], also if bytes trickle in.
+//!
+//! # Who is let in
+//! Connections that have not been admitted yet have 64 places, of which the oldest makes room for
+//! the next (`server/newcomers.rs`). Those of other protocols that were let in
+//! ([`Stream::let_in`](crate::Stream::let_in)) have [`MAX_FOREIGN_CONNECTIONS`], of which an idle one
+//! makes room (`server/port_mux.rs`). Connections of peers have [`MAX_CONNECTIONS`], and make room
+//! for no other: each peer has a share of them for sure (`server/admissions.rs`).
 //!
 //! Contents: `fabric`, `endpoint`, `node` (the traits, the nodes of this process), `client` (posts
 //! chains), `server` (executes them), `wire` (the bytes), `security` (certificates, TLS, keys,
@@ -88,6 +98,7 @@ pub use security::certificates::{
     AUTHORITY_FILE, CERTIFICATE_FILE, KEY_FILE, NODE_NAME, Security, SecurityError, check_private,
 };
 pub use security::key::{AccessKey, InvalidKeyText};
+pub use security::roles::role_name;
 pub use server::admissions::{Invitation, MAX_CONNECTIONS};
 pub use server::host::BadConnections;
 pub use server::port_mux::{MAX_FOREIGN_CONNECTIONS, ProtocolHandler};

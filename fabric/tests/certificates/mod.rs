@@ -12,7 +12,8 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
     KeyPair, KeyUsagePurpose, date_time_ymd,
 };
-use selkie_fabric::tcp::{NODE_NAME, Security};
+use selkie_fabric::Role;
+use selkie_fabric::tcp::{NODE_NAME, Security, role_name};
 
 /// An authority.
 pub struct Authority(CertifiedIssuer<'static, KeyPair>);
@@ -34,9 +35,15 @@ impl Authority {
         Authority(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
-    /// Certificate and key of a node, in PEM.
+    /// Certificate and key for a name, in PEM; for that of all nodes, of a compute node.
     pub fn issue(&self, name: &str, valid: Valid) -> (String, String) {
-        let mut params = CertificateParams::new([name.to_owned()]).unwrap();
+        let role = (name == NODE_NAME).then(|| role_name(Role::Compute));
+        self.issue_for(&[&[name.to_owned()], role.as_slice()].concat(), valid)
+    }
+
+    /// Certificate and key for some names, in PEM.
+    pub fn issue_for(&self, names: &[String], valid: Valid) -> (String, String) {
+        let mut params = CertificateParams::new(names).unwrap();
         let years = match valid {
             Valid::Now => (1980, 4000),
             Valid::Once => (1980, 1990),
@@ -57,9 +64,18 @@ impl Authority {
         Security::from_pem(trusted.as_bytes(), certificate.as_bytes(), key.as_bytes()).unwrap()
     }
 
-    /// A node of a pool of this authority.
+    /// A compute node of a pool of this authority.
     pub fn node(&self) -> Arc<Security> {
-        self.node_trusting(self, NODE_NAME, Valid::Now)
+        self.node_of(&[Role::Compute])
+    }
+
+    /// A node of a pool of this authority, whose certificate says these roles.
+    pub fn node_of(&self, roles: &[Role]) -> Arc<Security> {
+        let names = roles.iter().map(|role| role_name(*role));
+        let names: Vec<String> = [NODE_NAME.to_owned()].into_iter().chain(names).collect();
+        let (certificate, key) = self.issue_for(&names, Valid::Now);
+        let authority = self.0.pem();
+        Security::from_pem(authority.as_bytes(), certificate.as_bytes(), key.as_bytes()).unwrap()
     }
 
     pub fn certificate(&self) -> String {

@@ -13,5 +13,6 @@ mod common;
 mod connections;
 mod deaths;
 mod fencing;
+mod newcomers;
 mod other_protocols;
 mod wakers;

@@ -44,6 +44,14 @@ pub enum ControlError {
         /// What it does not do.
         what: String,
     },
+    /// The caller may not do this: it is not let in, or its role does not allow it.
+    #[error("{place}: not allowed: {what}")]
+    Denied {
+        /// The plane.
+        place: String,
+        /// Why, and how to be allowed.
+        what: String,
+    },
     /// The plane cannot be reached or used.
     #[error("{place}: {what}")]
     Unavailable {
@@ -68,6 +76,7 @@ impl ControlError {
             | Self::Damaged { place, .. }
             | Self::OtherPool { place, .. }
             | Self::Refused { place, .. }
+            | Self::Denied { place, .. }
             | Self::Unavailable { place, .. } => place,
         }
     }

@@ -18,11 +18,13 @@ mod error;
 mod etcd;
 #[cfg(target_os = "linux")]
 mod file;
+mod identity;
 mod local;
 mod plane;
 mod promise;
 mod relay;
 mod remote;
+mod rights;
 mod serve;
 mod target;
 
@@ -37,9 +39,13 @@ pub use error::ControlError;
 pub use etcd::EtcdPlane;
 #[cfg(target_os = "linux")]
 pub use file::FilePlane;
+pub use identity::{host_number, is_host_of};
 pub use local::LocalPlane;
 pub use plane::{Beat, Change, ControlPlane, Version, Versioned};
 pub use relay::{RELAY_MAGIC, RelayError};
-pub use remote::{Expectation, RemotePlane};
+pub use remote::{Expectation, FindToken, RemotePlane, plain_connect};
+pub use rights::{Refused, may_beat, may_change};
 pub use serve::Relay;
 pub use target::Connect;
+
+pub use crate::token::{Token, TokenError, TokenVerifier};

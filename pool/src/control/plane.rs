@@ -103,6 +103,11 @@ pub trait ControlPlane: Send + Sync {
     /// `Damaged`, `Unavailable`.
     fn beats(&self) -> BoxFuture<'_, Result<Vec<(Beat, Duration)>, ControlError>>;
 
+    /// Whether another process is asked for it, to which this one shows its own certificate.
+    fn is_relayed(&self) -> bool {
+        false
+    }
+
     /// How often to look for changes.
     fn pace(&self) -> Duration;
 

@@ -11,14 +11,18 @@
 //! 12                                    12  verdict  u32
 //!                                       16  after two of the verdicts a frame:
 //!                                           WELCOME     Welcome, the pool's name and id
-//!                                           NOT_SERVED  ControlError of the plane behind it
+//!                                           NOT_SERVED  ControlError of the plane behind it, or why
+//!                                                       the client is not let in
+//!                                           CHALLENGE   Asked, the pool's name and a challenge
+//!                                           ELSEWHERE   Elsewhere, where other relays are
 //! frame
 //! 0   bytes    u32  at most MAX_FRAME_BYTES
 //! 4   JSON
 //! ```
-//! After a welcome there follow frames with a [`Request`] each, every one answered by a frame with
-//! a [`Response`] before the next is read. Any other verdict ends the connection, and so do
-//! malformed bytes.
+//! After a challenge the client sends a frame with a [`Proof`] that it has the token of the pool,
+//! and a second reply follows, which is no challenge. After a welcome there follow frames with a
+//! [`Request`] each, every one answered by a frame with a [`Response`] before the next is read. Any
+//! other verdict ends the connection, and so do malformed bytes.
 //!
 //! Nothing here waits without a bound: every read and write is told how much time is left
 //! ([`Stream`]).
@@ -26,13 +30,14 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
 
-use selkie_fabric::{Stream, TlsError};
+use selkie_fabric::{Role, Stream, TlsError};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::error::ControlError;
 use super::plane::{Beat, Change, Version};
 use crate::document::{FORMAT, PoolState};
+use crate::token::{Challenge, Proof, Token};
 
 /// First word, little-endian, of a connection to a relay. A process that accepts connections of
 /// several kinds at one port tells by it that the rest is for
@@ -41,7 +46,7 @@ pub const RELAY_MAGIC: u64 = u64::from_le_bytes(*b"SELKCTL?");
 /// First word of a reply.
 const REPLY_MAGIC: u64 = u64::from_le_bytes(*b"SELKCTL!");
 /// Grows with every change of the messages.
-const MESSAGES: u32 = 1;
+const MESSAGES: u32 = 2;
 /// Version of everything behind the first fields, the states in it included.
 pub(super) const VERSION: u32 = MESSAGES << 16 | FORMAT;
 /// Most bytes of JSON in a frame.
@@ -58,6 +63,8 @@ const WELCOME: u32 = 0;
 const OTHER_VERSION: u32 = 1;
 const FULL: u32 = 2;
 const NOT_SERVED: u32 = 3;
+const CHALLENGE: u32 = 4;
+const ELSEWHERE: u32 = 5;
 
 const _: () = {
     assert!(REPLY_BYTES == 8 + 4 + 4);
@@ -113,6 +120,33 @@ pub enum RelayError {
         /// What is wrong, and on which side.
         why: TlsError,
     },
+    /// The other end shows the certificate of a node that serves no relay.
+    #[error("it shows a certificate of role {role}, and relays are memory nodes")]
+    Role {
+        /// The role in it.
+        role: Role,
+    },
+    /// The relay asks for the token of the pool, and this process has none.
+    #[error(
+        "pool {pool} asks for its token: give --token FILE with the token that it was made with, or \
+         --tls DIR where its nodes have certificates"
+    )]
+    NoToken {
+        /// The name of the pool.
+        pool: String,
+    },
+    /// The relay does not serve clients with certificates.
+    #[error("it asks another relay itself, and names where others are")]
+    Elsewhere {
+        /// Where: `HOST:PORT`.
+        endpoints: Vec<String>,
+    },
+    /// The client is not let in.
+    #[error("the other end is not let in: {why}")]
+    Denied {
+        /// Why.
+        why: ControlError,
+    },
     /// The relay serves as many connections as it can.
     #[error("the relay has no room for another connection")]
     Full,
@@ -140,6 +174,20 @@ impl From<io::Error> for RelayError {
 pub(super) struct Welcome {
     pub(super) name: String,
     pub(super) id: u64,
+}
+
+/// What a relay asks of a client without a certificate.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Asked {
+    /// The pool whose token it is.
+    pub(super) name: String,
+    pub(super) challenge: Challenge,
+}
+
+/// Where the relays of a pool are, as far as this one knows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Elsewhere {
+    pub(super) endpoints: Vec<String>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -179,6 +227,8 @@ pub(super) enum Verdict {
     OtherVersion,
     Full,
     NotServed(ControlError),
+    Challenge(Asked),
+    Elsewhere(Elsewhere),
 }
 
 /// A stream with a deadline.
@@ -300,13 +350,46 @@ fn check_length(bytes: u32) -> Result<usize, RelayError> {
     if bytes > MAX_FRAME_BYTES { Err(RelayError::Length { bytes }) } else { Ok(bytes) }
 }
 
-/// Says hello, and learns which pool the relay serves.
+/// Says hello, proves to have the token if the relay asks for it, and learns which pool the relay
+/// serves. `token` knows the tokens of pools.
 pub(super) fn greet(
     stream: &mut dyn Stream,
+    token: impl Fn(&str) -> Option<Token>,
     until: Instant,
 ) -> Result<Result<Welcome, ControlError>, RelayError> {
+    if let Some(shown) = stream.certificate().filter(|shown| shown.role != Role::Memory) {
+        return Err(RelayError::Role { role: shown.role });
+    }
     let hello = [&RELAY_MAGIC.to_le_bytes()[..], &VERSION.to_le_bytes()].concat();
     send(stream, &hello, until)?;
+    match receive_verdict(stream, until)? {
+        Verdict::Welcome(welcome) => return Ok(Ok(welcome)),
+        Verdict::NotServed(error) => return Ok(Err(error)),
+        Verdict::Full => return Err(RelayError::Full),
+        Verdict::Challenge(Asked { name, challenge }) => {
+            let token = token(&name).ok_or(RelayError::NoToken { pool: name })?;
+            send(stream, &encode(&token.prove(&challenge))?, until)?;
+        }
+        Verdict::Elsewhere(Elsewhere { endpoints }) => {
+            return Err(RelayError::Elsewhere { endpoints });
+        }
+        Verdict::OtherVersion => return Err(unexpected(OTHER_VERSION)),
+    }
+    match receive_verdict(stream, until)? {
+        Verdict::Welcome(welcome) => Ok(Ok(welcome)),
+        Verdict::NotServed(error) => Ok(Err(error)),
+        Verdict::Full => Err(RelayError::Full),
+        Verdict::Challenge(_) => Err(unexpected(CHALLENGE)),
+        Verdict::Elsewhere(_) => Err(unexpected(ELSEWHERE)),
+        Verdict::OtherVersion => Err(unexpected(OTHER_VERSION)),
+    }
+}
+
+fn unexpected(verdict: u32) -> RelayError {
+    RelayError::Content { what: format!("a verdict {verdict}") }
+}
+
+fn receive_verdict(stream: &mut dyn Stream, until: Instant) -> Result<Verdict, RelayError> {
     let mut reply = Until { stream, until };
     let first: [u8; 2] = reply.array()?;
     if let Some(why) = TlsError::in_reply(&first) {
@@ -317,11 +400,18 @@ pub(super) fn greet(
     let (version, verdict) = (reply.u32()?, reply.u32()?);
     check_version(version)?;
     match verdict {
-        WELCOME => receive(stream, until).map(Ok),
-        NOT_SERVED => receive(stream, until).map(Err),
-        FULL => Err(RelayError::Full),
-        _ => Err(RelayError::Content { what: format!("a verdict {verdict}") }),
+        WELCOME => receive(stream, until).map(Verdict::Welcome),
+        NOT_SERVED => receive(stream, until).map(Verdict::NotServed),
+        CHALLENGE => receive(stream, until).map(Verdict::Challenge),
+        ELSEWHERE => receive(stream, until).map(Verdict::Elsewhere),
+        FULL => Ok(Verdict::Full),
+        _ => Err(unexpected(verdict)),
     }
+}
+
+/// The answer to a challenge.
+pub(super) fn receive_proof(stream: &mut dyn Stream, until: Instant) -> Result<Proof, RelayError> {
+    receive(stream, until)
 }
 
 /// The first word of a connection.
@@ -344,6 +434,8 @@ pub(super) fn reply(
         Verdict::OtherVersion => (OTHER_VERSION, Vec::new()),
         Verdict::Full => (FULL, Vec::new()),
         Verdict::NotServed(error) => (NOT_SERVED, encode(error)?),
+        Verdict::Challenge(asked) => (CHALLENGE, encode(asked)?),
+        Verdict::Elsewhere(elsewhere) => (ELSEWHERE, encode(elsewhere)?),
     };
     let mut bytes = Vec::with_capacity(REPLY_BYTES + frame.len());
     bytes.extend(REPLY_MAGIC.to_le_bytes());

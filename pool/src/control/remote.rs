@@ -26,10 +26,18 @@
 //! from then on, also where [`Expectation`] leaves that open; relays of other pools are passed
 //! over.
 //!
+//! # Trust
+//! On a connection with certificates the other end has to be a memory node, and the role in this
+//! process's certificate says what the relay lets it do. On one without, the relay asks for the
+//! token of its pool ([`FindToken`]), if the pool has one. A relay that asks another relay itself
+//! does not serve processes with certificates: it names the memory nodes of the pool, which are
+//! tried as well from then on. A relay that does not let this process in
+//! is passed over; what a role does not allow is refused by every relay, and not tried again.
+//!
 //! Not done: making pools. A pool is made where it is kept.
 
 use std::fmt;
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::mpsc::{self, SyncSender, TrySendError};
 use std::thread;
@@ -46,6 +54,10 @@ use super::relay::{
 use super::target::{Connect, Target, Unreached, bad_endpoint};
 use crate::document::PoolState;
 use crate::error::PoolError;
+use crate::token::Token;
+
+/// Finds the token of the pool of a name.
+pub type FindToken = Arc<dyn Fn(&str) -> Option<Token> + Send + Sync>;
 
 /// Bound of every call.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -58,6 +70,8 @@ const FIRST_ATTEMPT: Duration = Duration::from_millis(300);
 const CONNECT_LIMIT: Duration = Duration::from_secs(1);
 /// Between two rounds of attempts.
 const ROUND_PAUSE: Duration = Duration::from_millis(50);
+/// Relays that are tried: those that were given, and those that they name.
+const MAX_TARGETS: usize = 1024;
 /// Calls that wait for their turn.
 const MAX_CALLS: usize = 1024;
 /// A connection that was not used for longer is not used again: the relay may be about to close it.
@@ -96,6 +110,16 @@ impl fmt::Display for Expectation {
     }
 }
 
+/// Connects over TCP, and secures nothing.
+#[must_use]
+pub fn plain_connect() -> Connect {
+    Arc::new(|_, address, limit| {
+        let stream = TcpStream::connect_timeout(&address, limit)?;
+        stream.set_nodelay(true)?;
+        Ok(Box::new(stream))
+    })
+}
+
 /// Asks relays for the state of one pool.
 pub struct RemotePlane {
     jobs: SyncSender<Job>,
@@ -114,15 +138,11 @@ impl RemotePlane {
     /// [`PoolError::Config`] for an endpoint that is not allowed, [`PoolError::Control`] if the
     /// system refuses a thread.
     pub fn new(endpoints: &[impl AsRef<str>], pool: Expectation) -> Result<Self, PoolError> {
-        let connect = |_: &str, address: SocketAddr, limit: Duration| {
-            let stream = TcpStream::connect_timeout(&address, limit)?;
-            stream.set_nodelay(true)?;
-            Ok(Box::new(stream) as Box<dyn Stream>)
-        };
-        Self::over(endpoints, pool, Arc::new(connect))
+        Self::over(endpoints, pool, plain_connect(), Arc::new(|_: &str| None))
     }
 
-    /// As [`RemotePlane::new`], over connections made by `connect`.
+    /// As [`RemotePlane::new`], over connections made by `connect`, with the tokens that `token`
+    /// finds.
     ///
     /// # Errors
     /// As [`RemotePlane::new`].
@@ -130,6 +150,7 @@ impl RemotePlane {
         endpoints: &[impl AsRef<str>],
         pool: Expectation,
         connect: Connect,
+        token: FindToken,
     ) -> Result<Self, PoolError> {
         let targets = endpoints.iter().map(|text| Target::parse(text.as_ref()));
         let targets = targets.collect::<Result<Vec<_>, _>>()?;
@@ -138,8 +159,8 @@ impl RemotePlane {
         }
         let names: Vec<&str> = targets.iter().map(|target| target.endpoint()).collect();
         let endpoints = names.join(", ");
-        let mut line =
-            Line { endpoints: endpoints.clone(), targets, connect, pool, open: None, known: None };
+        let (open, known, names) = (None, None, endpoints.clone());
+        let mut line = Line { endpoints: names, targets, connect, token, pool, open, known };
         let (jobs, queue) = mpsc::sync_channel::<Job>(MAX_CALLS);
         let work = move || queue.iter().for_each(|job| job(&mut line));
         // It ends when the plane is dropped, after the call it is at.
@@ -208,6 +229,10 @@ impl ControlPlane for RemotePlane {
         })
     }
 
+    fn is_relayed(&self) -> bool {
+        true
+    }
+
     fn pace(&self) -> Duration {
         Duration::from_millis(50)
     }
@@ -226,6 +251,7 @@ struct Line {
     /// The first is connected to, or next to be tried.
     targets: Vec<Target>,
     connect: Connect,
+    token: FindToken,
     pool: Expectation,
     open: Option<Open>,
     /// The state that was read last.
@@ -385,6 +411,20 @@ impl Line {
         self.targets.first().map_or_else(String::new, |target| target.endpoint().to_owned())
     }
 
+    /// Tries these relays too from now on.
+    fn add_targets(&mut self, endpoints: &[String]) {
+        for endpoint in endpoints {
+            let is_known = self.targets.iter().any(|target| target.endpoint() == endpoint);
+            if is_known || self.targets.len() >= MAX_TARGETS {
+                continue;
+            }
+            match Target::parse(endpoint) {
+                Ok(target) => self.targets.push(target),
+                Err(error) => tracing::warn!(%error, "a relay names one that cannot be"),
+            }
+        }
+    }
+
     /// A connection to the relay in front, if it is one of the pool.
     fn open(&mut self, until: Instant) -> Result<Open, Miss> {
         let Some(target) = self.targets.first_mut() else {
@@ -401,12 +441,24 @@ impl Line {
             Err(Unreached::Distrusted(why)) => return Err(distrusted(why)),
             Err(Unreached::Lost(what)) => return Err(Miss::Unsent(what)),
         };
-        let pool = match greet(&mut *stream, until) {
+        let token = |name: &str| (self.token)(name);
+        let pool = match greet(&mut *stream, token, until) {
             Ok(Ok(pool)) => pool,
             Ok(Err(error @ ControlError::Unavailable { .. })) => {
                 return Err(Miss::Unsent(format!("said: {error}")));
             }
+            Ok(Err(error @ ControlError::Denied { .. })) => {
+                return Err(Miss::Useless(behind(&endpoint, error)));
+            }
             Ok(Err(error)) => return Err(Miss::Final(behind(&endpoint, error))),
+            Err(error @ (RelayError::Role { .. } | RelayError::NoToken { .. })) => {
+                let (place, what) = (format!("the relay at {endpoint}"), error.to_string());
+                return Err(Miss::Useless(ControlError::Denied { place, what }));
+            }
+            Err(RelayError::Elsewhere { endpoints }) => {
+                self.add_targets(&endpoints);
+                return Err(Miss::Unsent("asks another relay itself".to_owned()));
+            }
             Err(error @ RelayError::Version { .. }) => {
                 let (place, what) = (format!("the relay at {endpoint}"), error.to_string());
                 return Err(Miss::Useless(ControlError::Damaged { place, what }));

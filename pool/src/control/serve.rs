@@ -8,8 +8,19 @@
 //! error of a connection ends that connection and no other. The relay keeps no state: the plane
 //! recognises a repeated change, at this relay or another one of the pool, by its number.
 //!
-//! Not done: authorisation. Every process that reaches the port may change the pool, unless the
-//! [`Stream`] admits only trusted ones.
+//! # Who may do what
+//! A client that shows a certificate may do what its role allows ([`rights`](super::rights)): a
+//! change is judged by the state that it would replace and the state that it would leave. A client
+//! without certificate has to prove that it has the token of the pool, and may then do everything,
+//! as nothing tells it from others. A pool without a token lets everybody in: it trusts its
+//! network.
+//!
+//! A relay whose own plane is behind another relay shows its own certificate there, and would be
+//! judged by its own role. So it does not pass on what clients with certificates ask, but tells them
+//! where the memory nodes of the pool are: one of them has the plane.
+//!
+//! Until a client is let in it is a newcomer ([`Stream::let_in`]), and is told nothing of
+//! the pool but its name.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -18,16 +29,18 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use selkie_fabric::Stream;
+use selkie_fabric::{NodeCertificate, Stream};
 
 use super::error::ControlError;
-use super::plane::{ControlPlane, Versioned};
+use super::plane::{Beat, Change, ControlPlane, Version, Versioned};
 use super::relay::{
-    FRAME_LIMIT, IDLE_LIMIT, RelayError, Request, Response, Verdict, Welcome, encode,
-    receive_magic, receive_next, receive_version, reply, send,
+    Asked, Elsewhere, FRAME_LIMIT, IDLE_LIMIT, RelayError, Request, Response, Verdict, Welcome,
+    encode, receive_magic, receive_next, receive_proof, receive_version, reply, send,
 };
+use super::rights::{self, Refused};
 use crate::document::PoolState;
 use crate::error::PoolError;
+use crate::token::{Challenge, TokenVerifier};
 
 /// Connections, each with a thread, that a relay serves at once.
 const MAX_CONNECTIONS: usize = 256;
@@ -87,16 +100,28 @@ impl Relay {
             reply(stream, &Verdict::Full, soon())?;
             return Err(RelayError::Full);
         };
-        let id = match wait(self.plane.load()) {
-            Ok(found) => found.state.id,
+        let state = match wait(self.plane.load()) {
+            Ok(found) => found.state,
             Err(error) => return reply(stream, &Verdict::NotServed(error), soon()),
         };
+        let (shown, id) = (stream.certificate(), state.id);
+        if let (None, Some(token)) = (shown, &state.token) {
+            self.ask_for_token(stream, token)?;
+        }
+        if shown.is_some() && self.plane.is_relayed() {
+            return reply(stream, &Verdict::Elsewhere(elsewhere(&state)), soon());
+        }
+        if !stream.let_in() {
+            reply(stream, &Verdict::Full, soon())?;
+            return Err(RelayError::Full);
+        }
         let welcome = Welcome { name: self.name.clone(), id };
         reply(stream, &Verdict::Welcome(welcome), soon())?;
+        let client = Client { id, shown };
         loop {
             match receive_next(stream, Instant::now() + IDLE_LIMIT) {
                 Ok(Some(request)) => {
-                    let answer = encode_answer(&self.answer(id, request)?)?;
+                    let answer = encode_answer(&self.answer(&client, request)?)?;
                     send(stream, &answer, soon())?;
                 }
                 Ok(None) => return Ok(()),
@@ -105,23 +130,78 @@ impl Relay {
         }
     }
 
-    /// The plane's answer. The pool of the connection is that of `id`.
-    fn answer(&self, id: u64, request: Request) -> Result<Response, RelayError> {
+    /// Lets the client in that proves to have the token.
+    fn ask_for_token(
+        &self,
+        stream: &mut dyn Stream,
+        token: &TokenVerifier,
+    ) -> Result<(), RelayError> {
+        let challenge = Challenge::random();
+        let challenge =
+            challenge.map_err(|error| RelayError::Content { what: error.to_string() })?;
+        let asked = Asked { name: self.name.clone(), challenge };
+        reply(stream, &Verdict::Challenge(asked), soon())?;
+        if token.accepts(&challenge, &receive_proof(stream, soon())?) {
+            return Ok(());
+        }
+        let what = "the token that was shown is not the one that the pool was made with".to_owned();
+        let why = ControlError::Denied { place: format!("pool {}", self.name), what };
+        reply(stream, &Verdict::NotServed(why.clone()), soon())?;
+        Err(RelayError::Denied { why })
+    }
+
+    /// The plane's answer.
+    fn answer(&self, client: &Client, request: Request) -> Result<Response, RelayError> {
         let answer = match request {
-            Request::Load { known } => self.load(id)?.map(|found| {
+            Request::Load { known } => self.load(client.id)?.map(|found| {
                 let version = found.version;
                 if Some(version) == known {
                     return Response::Unchanged;
                 }
                 Response::State { version, state: Box::new(PoolState::clone(&found.state)) }
             }),
-            Request::Replace { change, expected, state } => self.load(id)?.and_then(|_| {
-                wait(self.plane.replace_as(change, expected, *state)).map(Response::Replaced)
-            }),
-            Request::Beat(beat) => wait(self.plane.beat(beat)).map(|()| Response::Noted),
+            Request::Replace { change, expected, state } => self
+                .load(client.id)?
+                .and_then(|now| self.replace(client, &now, (change, expected), *state))
+                .map(Response::Replaced),
+            Request::Beat(beat) => {
+                let now = self.load(client.id)?;
+                now.and_then(|now| self.beat(client, &now, beat)).map(|()| Response::Noted)
+            }
             Request::Beats => wait(self.plane.beats()).map(Response::Beats),
         };
         Ok(answer.unwrap_or_else(Response::Failed))
+    }
+
+    fn replace(
+        &self,
+        client: &Client,
+        now: &Versioned,
+        (change, expected): (Change, Version),
+        state: PoolState,
+    ) -> Result<Option<Version>, ControlError> {
+        // A change of an earlier state replaces nothing, but may have been made before; one of a
+        // later state than this relay finds is asked for again.
+        if let Some(shown) = &client.shown
+            && expected >= now.version
+        {
+            if expected > now.version {
+                return Ok(None);
+            }
+            rights::may_change(shown, &now.state, &state).map_err(|why| self.denied(&why))?;
+        }
+        wait(self.plane.replace_as(change, expected, state))
+    }
+
+    fn beat(&self, client: &Client, now: &Versioned, beat: Beat) -> Result<(), ControlError> {
+        if let Some(shown) = &client.shown {
+            rights::may_beat(shown, &now.state, &beat).map_err(|why| self.denied(&why))?;
+        }
+        wait(self.plane.beat(beat))
+    }
+
+    fn denied(&self, why: &Refused) -> ControlError {
+        ControlError::Denied { place: format!("pool {}", self.name), what: why.to_string() }
     }
 
     /// Versions of another pool mean nothing to a client of this one.
@@ -131,6 +211,22 @@ impl Relay {
             loaded => Ok(loaded),
         }
     }
+}
+
+/// A client that was let in.
+struct Client {
+    /// The pool of its connection.
+    id: u64,
+    /// What its certificate says, where connections are secured.
+    shown: Option<NodeCertificate>,
+}
+
+/// The addresses of the living memory nodes.
+fn elsewhere(state: &PoolState) -> Elsewhere {
+    let living = state.memory_nodes.iter().flatten().filter(|member| !member.dead);
+    let cards = living.filter_map(|member| state.cards.get(&member.descriptor.peer.to_raw()));
+    let addresses = cards.filter_map(|card| card.card.split(' ').next());
+    Elsewhere { endpoints: addresses.map(str::to_owned).collect() }
 }
 
 /// An answer that is too long is replaced by one that says so.

@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 pub struct Card {
     /// The process that runs it.
     pub host: u64,
-    /// How it is reached and let in: see [`selkie_fabric::Endpoint::access_card`].
+    /// How it is reached and let in, which is no secret: see
+    /// [`selkie_fabric::Endpoint::access_card`].
     pub card: String,
     /// What is in memory it may read, and no more.
     pub reads_only: bool,

@@ -1,7 +1,7 @@
 //! Bounds of the document.
 
 /// Version of the format that this software writes; other versions are refused.
-pub(crate) const FORMAT: u32 = 6;
+pub(crate) const FORMAT: u32 = 7;
 
 /// Ranges of a coded pool, at most: with 12 slabs each, [`MAX_LOST_PAGES`]
 /// and as many nodes as there can be, what says where they lie is within what every control plane

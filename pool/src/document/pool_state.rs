@@ -14,6 +14,7 @@ use super::timing::Timing;
 use crate::coding::Coding;
 use crate::config::PoolConfig;
 use crate::layout::SlabGeometry;
+use crate::token::TokenVerifier;
 
 /// A pool: its shape, its memory, who is in it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,6 +50,10 @@ pub struct PoolState {
     pub regeneration: Option<Regeneration>,
     /// The slab of a coded pool that is on its way to another memory node.
     pub migration: Option<Migration>,
+    /// Tells who has the token of the pool, which relays ask for on connections that are not
+    /// secured; `None` lets everybody in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<TokenVerifier>,
     /// The memory nodes, by index; `None` for one that has not joined yet.
     pub memory_nodes: Vec<Option<MemoryMember>>,
     /// The compute nodes in the pool, by index.
@@ -121,6 +126,7 @@ impl PoolState {
             rebuilds_begun: 0,
             regeneration: None,
             migration: None,
+            token: None,
             memory_nodes: vec![None; config.memory_nodes],
             compute_nodes: BTreeMap::new(),
             cards: BTreeMap::new(),

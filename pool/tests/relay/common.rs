@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use selkie_fabric::{BoxFuture, PeerId, RealRuntime};
 use selkie_pool::control::{
-    Beat, Change, ControlError, ControlPlane, Expectation, Identity, LocalPlane, PoolState,
-    RemotePlane, Timing, Version, Versioned,
+    Beat, Change, ControlError, ControlPlane, Expectation, FindToken, Identity, LocalPlane,
+    PoolState, RemotePlane, Timing, Version, Versioned,
 };
 use selkie_pool::{Coding, PoolConfig, PoolError};
 
@@ -45,6 +45,10 @@ pub(crate) fn beat(node: u16) -> Beat {
 
 pub(crate) fn remote(endpoints: &[String]) -> RemotePlane {
     RemotePlane::new(endpoints, Expectation::default()).unwrap()
+}
+
+pub(crate) fn no_token() -> FindToken {
+    Arc::new(|_: &str| None)
 }
 
 pub(crate) fn version_of(plane: &dyn ControlPlane) -> Version {

@@ -10,3 +10,4 @@ mod pools;
 #[path = "../relay_server/mod.rs"]
 mod relay_server;
 mod streams;
+mod trust;

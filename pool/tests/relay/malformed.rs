@@ -23,6 +23,11 @@ fn what_is_no_relay_is_passed_over_and_named() {
         (magic.to_vec(), "ended in the middle"),
         ([&start[..], &9_u32.to_le_bytes()].concat(), "a verdict 9"),
         ([&start[..], &2_u32.to_le_bytes()].concat(), "no room"),
+        (
+            [&start[..], &4_u32.to_le_bytes(), &2_u32.to_le_bytes(), b"{}"].concat(),
+            "not understood",
+        ),
+        ([&start[..], &4_u32.to_le_bytes()].concat(), "ended in the middle"),
         ([&welcome[..], &(16_u32 << 20 | 1).to_le_bytes()].concat(), "16777217 bytes"),
         ([&welcome[..], &2_u32.to_le_bytes(), b"{}"].concat(), "not understood"),
         ([&welcome[..], &9_u32.to_le_bytes(), b"{}"].concat(), "ended in the middle"),

@@ -9,7 +9,7 @@ use selkie_pool::control::{
 };
 use tempfile::TempDir;
 
-use crate::common::{block_on, make, pool, remote, replace};
+use crate::common::{block_on, make, no_token, pool, remote, replace};
 use crate::relay_server::RelayServer;
 
 #[test]
@@ -47,7 +47,8 @@ fn a_pool_of_another_name_or_id_is_refused_and_passed_over() {
             Ok(Box::new(TcpStream::connect_timeout(address, limit)?))
         })
     };
-    let remote = RemotePlane::over(&["10.0.0.1:1"], Expectation::default(), connect).unwrap();
+    let remote =
+        RemotePlane::over(&["10.0.0.1:1"], Expectation::default(), connect, no_token()).unwrap();
     assert_eq!(block_on(remote.load()).unwrap().state.id, 1);
     moved.store(true, Ordering::SeqCst);
     drop(ours);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use selkie_pool::PoolError;
 use selkie_pool::control::{Connect, ControlError, ControlPlane, Expectation, RemotePlane, Stream};
 
-use crate::common::{block_on, pool, remote, replace};
+use crate::common::{block_on, no_token, pool, remote, replace};
 use crate::relay_server::RelayServer;
 
 /// Stands for encryption: nothing is on the wire as it was written.
@@ -53,7 +53,8 @@ fn both_ends_talk_over_any_stream_and_names_are_looked_up() {
         })
     };
     let endpoints = [format!("localhost:{port}")];
-    let masked = RemotePlane::over(&endpoints, Expectation::default(), connect).unwrap();
+    let masked =
+        RemotePlane::over(&endpoints, Expectation::default(), connect, no_token()).unwrap();
     let known = block_on(masked.load()).unwrap();
     assert_eq!(replace(&masked, &known, 2), Ok(Some(2)));
     assert!(hosts.lock().unwrap().iter().all(|host| host == "localhost"));

@@ -37,12 +37,13 @@ use super::outcome::{Completed, OutcomeCell, wake};
 use super::reactor::{Reactor, wait_readable};
 use crate::error::FabricError;
 use crate::id::PeerId;
+use crate::role::NodeCertificate;
 use crate::tcp::transport::pipe::{Pipe, Received};
 use crate::tcp::wire::error::WireError;
 use crate::tcp::wire::frame_buffer::FrameBuffer;
 use crate::tcp::wire::frames::{self, Decoded};
 use crate::tcp::wire::hello;
-use crate::tls_error::TlsError;
+use crate::tls_error::{CertificateFault, CertificateOwner, TlsError};
 use crate::verb::{Chain, ChainError};
 
 /// A queue of this length is sent at once.
@@ -332,8 +333,9 @@ impl Link {
                     let peer = self.peer;
                     return Err(LinkFailure::Refused(FabricError::Refused { peer, why }));
                 }
-                Some(Ok(())) => state.accepted = true,
+                Some(Ok(())) => self.check_role()?,
             }
+            state.accepted = true;
             inbox.take(hello::REPLY_BYTES);
         }
         loop {
@@ -374,6 +376,20 @@ impl Link {
             outcome?;
             inbox.take(bytes);
             state = self.state.lock();
+        }
+    }
+
+    /// Refuses a peer whose certificate is not of a role that it can have.
+    fn check_role(&self) -> Result<(), LinkFailure> {
+        let security = self.reactor.config().security.as_ref();
+        let shown = security.and_then(|own| own.of_another(self.pipe.certificate()));
+        match shown {
+            Some(NodeCertificate { role, .. }) if !role.may_be(self.peer) => {
+                let fault = CertificateFault::WrongRole(role);
+                let owner = CertificateOwner::Theirs;
+                Err(LinkFailure::Tls(TlsError::Certificate { owner, fault }))
+            }
+            _ => Ok(()),
         }
     }
 

@@ -1,17 +1,18 @@
-//! The access card of a node: its address and the key by which other processes let it in.
+//! The access card of a node: its address, and the hash of the key that it shows. A card is no
+//! secret: what is made of it knows the key when it sees it, and cannot show it.
 
 use std::net::SocketAddr;
 
-use super::key::AccessKey;
+use super::key::KeyHash;
 use crate::error::FabricError;
 use crate::id::PeerId;
 
-/// The credentials of one node. As text: `ADDRESS KEY`.
+/// The card of one node. As text: `ADDRESS HASH`.
 pub(crate) struct AccessCard {
     /// Where the node listens.
     pub(crate) addr: SocketAddr,
-    /// What the node shows when it connects.
-    pub(crate) key: AccessKey,
+    /// Of the key that the node shows when it connects.
+    pub(crate) key: KeyHash,
 }
 
 impl AccessCard {
@@ -19,10 +20,10 @@ impl AccessCard {
     pub(crate) fn parse(peer: PeerId, text: &str) -> Result<Self, FabricError> {
         let card = || {
             let (addr, key) = text.split_once(' ')?;
-            Some(Self { addr: addr.parse().ok()?, key: AccessKey::parse(key).ok()? })
+            Some(Self { addr: addr.parse().ok()?, key: KeyHash::parse(key).ok()? })
         };
         // The error does not repeat the text: it may hold a key.
-        card().ok_or(FabricError::Network { peer, what: "its card is not `ADDRESS KEY`".into() })
+        card().ok_or(FabricError::Network { peer, what: "its card is not `ADDRESS HASH`".into() })
     }
 
     /// The text that [`AccessCard::parse`] reads.

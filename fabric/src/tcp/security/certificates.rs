@@ -2,8 +2,8 @@
 //!
 //! A pool has one *authority*. Every node has its certificate; a process that has its key can make
 //! nodes. Both sides of a connection show a certificate that the authority signed, for the one name
-//! [`NODE_NAME`]. The name of the node in the pool and its access keys say which node it is. TLS
-//! 1.3 only. No session is resumed, so an expired certificate opens no further connection.
+//! [`NODE_NAME`] and for that of one role (`roles`). The name of the node in the pool and its access
+//! keys say which node it is. TLS 1.3 only. No session is resumed, so an expired certificate opens no further connection.
 //!
 //! The calendar of the system decides whether a certificate is valid now: clocks of environments
 //! have no dates.
@@ -29,7 +29,9 @@ use rustls::{
     ClientConfig, ClientConnection, Connection, RootCertStore, ServerConfig, ServerConnection,
 };
 
+use super::roles::{ClientRoles, ServerRoles, certificate_of};
 use super::tls::{Tls, tls_error};
+use crate::role::NodeCertificate;
 use crate::stream::Stream;
 use crate::tcp::transport::blocking::Blocking;
 use crate::tls_error::{CertificateOwner, TlsError};
@@ -52,6 +54,8 @@ const NOT_OWNER: u32 = 0o077;
 pub struct Security {
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
+    /// What the certificate of this node says; `None` if it says no role.
+    own: Option<NodeCertificate>,
 }
 
 /// Why connections cannot be secured.
@@ -141,6 +145,17 @@ impl Security {
         Ok(Box::new(Blocking::connect(addr, tls, limit)?))
     }
 
+    /// What the certificate of this node says. `None` if it says no role: no peer trusts it then.
+    pub fn certificate(&self) -> Option<NodeCertificate> {
+        self.own
+    }
+
+    /// What the certificate of a peer says; `None` if it is that of this node: who shows it has the
+    /// rights of this process.
+    pub(crate) fn of_another(&self, shown: Option<NodeCertificate>) -> Option<NodeCertificate> {
+        shown.filter(|_| shown != self.own)
+    }
+
     /// A new connecting side.
     pub(crate) fn client(&self) -> Result<Tls, TlsError> {
         let name = ServerName::try_from(NODE_NAME).map_err(|_| TlsError::Broken)?;
@@ -208,27 +223,29 @@ impl PemFiles {
         let mut client = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(versions)
             .map_err(|error| bad(&key, &error))?
-            .with_webpki_verifier(Arc::clone(&verifiers.server))
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::clone(&verifiers.server) as _)
             .with_client_auth_cert(chain.clone(), own_key.clone_key())
             .map_err(|error| fits(&error))?;
         client.resumption = Resumption::disabled();
         let mut server = ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(versions)
             .map_err(|error| bad(&key, &error))?
-            .with_client_cert_verifier(Arc::clone(&verifiers.client))
+            .with_client_cert_verifier(Arc::clone(&verifiers.client) as _)
             .with_single_cert(chain.clone(), own_key)
             .map_err(|error| fits(&error))?;
         server.session_storage = Arc::new(NoServerSessionStorage {});
         server.send_tls13_tickets = 0;
-        let security = Security { client: Arc::new(client), server: Arc::new(server) };
+        let own = chain.first().and_then(certificate_of);
+        let security = Security { client: Arc::new(client), server: Arc::new(server), own };
         Ok((security, verifiers, chain))
     }
 }
 
 /// The checks of certificates.
 struct Verifiers {
-    server: Arc<WebPkiServerVerifier>,
-    client: Arc<dyn ClientCertVerifier>,
+    server: Arc<ServerRoles>,
+    client: Arc<ClientRoles>,
 }
 
 impl Verifiers {
@@ -240,7 +257,10 @@ impl Verifiers {
         let (own_roots, own_provider) = of();
         let client = WebPkiClientVerifier::builder_with_provider(own_roots, own_provider).build();
         match (server, client) {
-            (Ok(server), Ok(client)) => Ok(Self { server, client }),
+            (Ok(server), Ok(client)) => Ok(Self {
+                server: Arc::new(ServerRoles(server)),
+                client: Arc::new(ClientRoles(client)),
+            }),
             (Err(error), _) | (_, Err(error)) => Err(error.to_string()),
         }
     }

@@ -1,13 +1,16 @@
-//! `AccessKey`: the secret that a guest shows to be admitted.
+//! `AccessKey`: the secret that a guest shows to be admitted; and its hash, by which a host knows it.
 
 use std::fmt;
 use std::hint::black_box;
 use std::io;
 
+use ring::digest::{SHA256, digest};
 use rustix::rand::{GetRandomFlags, getrandom};
 
 /// Bytes of a key.
 pub(crate) const KEY_BYTES: usize = 16;
+/// Bytes of the hash of a key.
+const HASH_BYTES: usize = 32;
 
 /// 128 random bits that a node gives to a guest, and asks for when the guest connects. Any process
 /// that has them can pass for the guest. So they are never printed, and a comparison takes the same
@@ -41,9 +44,16 @@ impl AccessKey {
         self.0
     }
 
+    /// By what a host knows the key.
+    pub(crate) fn hash(self) -> KeyHash {
+        let mut hash = [0; HASH_BYTES];
+        hash.copy_from_slice(digest(&SHA256, &self.0).as_ref());
+        KeyHash(hash)
+    }
+
     /// 32 hexadecimal digits. Keep them as secret as the key.
     pub fn to_text(self) -> String {
-        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+        to_text(&self.0)
     }
 
     /// Reads a text of [`AccessKey::to_text`].
@@ -51,21 +61,46 @@ impl AccessKey {
     /// # Errors
     /// If the text is not 32 hexadecimal digits in lower case.
     pub fn parse(text: &str) -> Result<Self, InvalidKeyText> {
-        let digit = |byte: &u8| match byte {
-            b'0'..=b'9' => Ok(byte - b'0'),
-            b'a'..=b'f' => Ok(byte - b'a' + 10),
-            _ => Err(InvalidKeyText),
-        };
-        let (pairs, rest) = text.as_bytes().as_chunks::<2>();
-        if pairs.len() != KEY_BYTES || !rest.is_empty() {
-            return Err(InvalidKeyText);
-        }
-        let mut bytes = [0; KEY_BYTES];
-        for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
-            *byte = digit(high)? << 4 | digit(low)?;
-        }
-        Ok(Self(bytes))
+        parse(text).map(Self)
     }
+}
+
+/// SHA-256 of an access key. It tells whether a key is the right one, and nobody can make the key
+/// of it: keys are random.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct KeyHash([u8; HASH_BYTES]);
+
+impl KeyHash {
+    /// 64 hexadecimal digits.
+    pub(crate) fn to_text(self) -> String {
+        to_text(&self.0)
+    }
+
+    /// Reads a text of [`KeyHash::to_text`].
+    pub(crate) fn parse(text: &str) -> Result<Self, InvalidKeyText> {
+        parse(text).map(Self)
+    }
+}
+
+fn to_text(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn parse<const BYTES: usize>(text: &str) -> Result<[u8; BYTES], InvalidKeyText> {
+    let digit = |byte: &u8| match byte {
+        b'0'..=b'9' => Ok(byte - b'0'),
+        b'a'..=b'f' => Ok(byte - b'a' + 10),
+        _ => Err(InvalidKeyText),
+    };
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    if pairs.len() != BYTES || !rest.is_empty() {
+        return Err(InvalidKeyText);
+    }
+    let mut bytes = [0; BYTES];
+    for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
+        *byte = digit(high)? << 4 | digit(low)?;
+    }
+    Ok(bytes)
 }
 
 impl PartialEq for AccessKey {
@@ -108,6 +143,17 @@ mod tests {
             bytes[bit / 8] ^= 1 << (bit % 8);
             assert_ne!(AccessKey::from_bytes(bytes), key, "bit {bit}");
         }
+    }
+
+    #[test]
+    fn a_hash_is_of_one_key_and_survives_its_text() {
+        let (one, two) = (AccessKey::random().unwrap(), AccessKey::random().unwrap());
+        assert!(one.hash() == one.hash() && one.hash() != two.hash());
+        assert_eq!(KeyHash::parse(&one.hash().to_text()), Ok(one.hash()));
+        assert_eq!(KeyHash::parse(&one.to_text()), Err(InvalidKeyText), "a key is no hash");
+        // SHA-256 of sixteen zero bytes.
+        let known = "374708fff7719dd5979ec875d56cd2286f6d3cf7ec317a3b25632aab28ec37bb";
+        assert_eq!(AccessKey::from_bytes([0; KEY_BYTES]).hash().to_text(), known);
     }
 
     #[test]

@@ -5,6 +5,8 @@ use std::io::{self, ErrorKind, IoSlice, Read, Write};
 
 use rustls::{AlertDescription, CertificateError, Connection, Error, InvalidMessage};
 
+use super::roles::certificate_of;
+use crate::role::NodeCertificate;
 use crate::tls_error::{CertificateFault, CertificateOwner, TlsError};
 
 /// Sealed bytes received at once.
@@ -39,6 +41,11 @@ impl Tls {
     /// Whether the handshake is over, as far as this side knows.
     pub(crate) fn is_established(&self) -> bool {
         !self.connection.is_handshaking()
+    }
+
+    /// What the certificate of the other side says, once the handshake is over.
+    pub(crate) fn certificate(&self) -> Option<NodeCertificate> {
+        self.connection.peer_certificates()?.first().and_then(certificate_of)
     }
 
     /// Whether opened bytes wait for a buffer.
@@ -175,6 +182,7 @@ fn certificate_fault(why: &CertificateError) -> CertificateFault {
         E::NotValidYet | E::NotValidYetContext { .. } => CertificateFault::NotYetValid,
         // Also an authority of the same name with another key.
         E::UnknownIssuer | E::BadSignature => CertificateFault::Foreign,
+        E::ApplicationVerificationFailure => CertificateFault::NoRole,
         _ => CertificateFault::Unfit,
     }
 }
@@ -188,6 +196,7 @@ fn alert_error(alert: AlertDescription) -> TlsError {
         A::CertificateRequired => ours(CertificateFault::Missing),
         // The other side found no signature of its authority, or a false one.
         A::UnknownCA | A::DecryptError => ours(CertificateFault::Foreign),
+        A::AccessDenied => ours(CertificateFault::NoRole),
         A::CertificateExpired => ours(CertificateFault::OutOfDate),
         A::BadCertificate | A::UnsupportedCertificate | A::CertificateUnknown => {
             ours(CertificateFault::Unfit)
@@ -201,12 +210,15 @@ mod tests {
     use rcgen::{CertificateParams, KeyPair};
 
     use super::super::certificates::{NODE_NAME, Security};
+    use super::super::roles::role_name;
     use super::*;
+    use crate::role::Role;
 
     /// Two sides that trust each other, in a pool whose authority is its only node.
     fn sides() -> (Tls, Tls) {
         let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new([NODE_NAME.to_owned()]).unwrap();
+        let names = [NODE_NAME.to_owned(), role_name(Role::Memory)];
+        let params = CertificateParams::new(names).unwrap();
         let pem = params.self_signed(&key).unwrap().pem();
         let key = key.serialize_pem();
         let security = Security::from_pem(pem.as_bytes(), pem.as_bytes(), key.as_bytes()).unwrap();

@@ -10,14 +10,15 @@ use std::sync::Arc;
 use crate::domain::Domain;
 use crate::error::Refusal;
 use crate::id::PeerId;
+use crate::role::Role;
 use crate::tcp::config::Admission;
-use crate::tcp::security::key::AccessKey;
+use crate::tcp::security::key::{AccessKey, KeyHash};
 use crate::tcp::wire::hello::Hello;
 
 /// The terms on which a guest is admitted: the key it has to show, and its domain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Invitation {
-    key: AccessKey,
+    key: KeyHash,
     /// `None` allows everything.
     domain: Option<Arc<Domain>>,
 }
@@ -25,6 +26,10 @@ pub struct Invitation {
 impl Invitation {
     /// Admits the guest that shows `key`, without a domain.
     pub fn new(key: AccessKey) -> Self {
+        Self::by_hash(key.hash())
+    }
+
+    pub(crate) fn by_hash(key: KeyHash) -> Self {
         Self { key, domain: None }
     }
 
@@ -43,6 +48,11 @@ impl From<AccessKey> for Invitation {
 
 /// Most connections that a node serves.
 pub const MAX_CONNECTIONS: usize = 1024;
+/// Connections that each peer may have in any case. It may have more as long as at least half of all
+/// places are free.
+const SHARE: usize = 16;
+
+const _: () = assert!(64 * SHARE <= MAX_CONNECTIONS, "a pool has up to 58 compute nodes");
 
 /// Incarnations that are never admitted again.
 #[derive(Default)]
@@ -95,7 +105,7 @@ pub(crate) struct Admissions<C> {
     admission: Admission,
     invitations: HashMap<PeerId, Invitation>,
     /// The keys of invitations that a revocation withdrew, the latest of each peer.
-    withdrawn: HashMap<PeerId, AccessKey>,
+    withdrawn: HashMap<PeerId, KeyHash>,
     is_closed: bool,
 }
 
@@ -114,10 +124,12 @@ impl<C> Admissions<C> {
     }
 
     /// Admits a connection, unless its node has no invitation or is revoked, here or in `fenced`.
-    /// `None` if this node is closed.
+    /// `role` is that of its certificate: the memory of a memory node is open to readers within a
+    /// domain only. `None` if this node is closed.
     pub(crate) fn admit(
         &mut self,
         hello: &Hello,
+        role: Option<Role>,
         connection: &Arc<C>,
         fenced: &mut RevokedIncarnations,
     ) -> Option<Result<AdmittedConnection, Refusal>> {
@@ -128,10 +140,15 @@ impl<C> Admissions<C> {
         let domain = match self.admission {
             Admission::Anyone => None,
             Admission::Invited | Admission::ByCard => match self.invitations.get(&from) {
-                Some(invitation) if hello.key == Some(invitation.key) => invitation.domain.clone(),
+                Some(invitation) if hello.key.is_some_and(|key| key.hash() == invitation.key) => {
+                    invitation.domain.clone()
+                }
                 _ => return Some(Err(Refusal::Key)),
             },
         };
+        if role == Some(Role::Reader) && hello.to.is_memory() && domain.is_none() {
+            return Some(Err(Refusal::Role));
+        }
         // Ask both: each may be waiting for the first incarnation of this peer.
         let revoked = self.revoked.is_revoked(from, incarnation);
         let fenced = fenced.is_revoked(from, incarnation);
@@ -141,7 +158,9 @@ impl<C> Admissions<C> {
         if revoked || fenced {
             return Some(Err(Refusal::Revoked));
         }
-        if self.admitted.len() >= MAX_CONNECTIONS {
+        let own = self.admitted.values().filter(|(admitted, ..)| *admitted == from).count();
+        let limit = if own < SHARE { MAX_CONNECTIONS } else { MAX_CONNECTIONS / 2 };
+        if self.admitted.len() >= limit {
             return Some(Err(Refusal::Full));
         }
         let token = self.next_token;
@@ -235,7 +254,8 @@ mod tests {
         let to = PeerId::memory(0);
         let hello =
             Hello { version: 1, keepalive_ms: 1, pool: 0, from, to, incarnation, key: None };
-        admissions.admit(&hello, &Arc::new(incarnation), &mut RevokedIncarnations::default())
+        let mut fenced = RevokedIncarnations::default();
+        admissions.admit(&hello, None, &Arc::new(incarnation), &mut fenced)
     }
 
     #[test]
@@ -299,7 +319,7 @@ mod tests {
             let to = PeerId::memory(0);
             let hello =
                 Hello { version: 1, keepalive_ms: 1, pool: 0, from, to, incarnation, key: None };
-            admissions.admit(&hello, &Arc::new(incarnation), &mut fenced).unwrap().is_ok()
+            admissions.admit(&hello, None, &Arc::new(incarnation), &mut fenced).unwrap().is_ok()
         };
         assert!(!admit(&mut here, ONE, 10) && !admit(&mut there, ONE, 10));
         assert!(admit(&mut there, ONE, 11) && admit(&mut here, ONE, 11));
@@ -310,12 +330,20 @@ mod tests {
     #[test]
     fn a_full_and_a_closed_node_admit_no_peer() {
         let mut admissions = Admissions::new(Admission::Anyone);
-        for _ in 0..MAX_CONNECTIONS {
+        for _ in 0..MAX_CONNECTIONS / 2 {
             assert!(admit(&mut admissions, ONE, 10).unwrap().is_ok());
         }
-        assert_eq!(admit(&mut admissions, TWO, 20), Some(Err(Refusal::Full)));
+        assert_eq!(admit(&mut admissions, ONE, 10), Some(Err(Refusal::Full)), "half is for others");
+        let others = (2..).map(PeerId::compute).take(MAX_CONNECTIONS / 2 / SHARE);
+        for other in others {
+            for _ in 0..SHARE {
+                assert!(admit(&mut admissions, other, 10).unwrap().is_ok());
+            }
+            assert_eq!(admit(&mut admissions, other, 10), Some(Err(Refusal::Full)), "its share");
+        }
+        assert_eq!(admit(&mut admissions, PeerId::compute(99), 20), Some(Err(Refusal::Full)));
         admissions.leave(5);
-        assert!(admit(&mut admissions, TWO, 20).unwrap().is_ok());
+        assert!(admit(&mut admissions, PeerId::compute(99), 20).unwrap().is_ok());
         assert_eq!(admissions.close().len(), MAX_CONNECTIONS);
         assert_eq!(admit(&mut admissions, TWO, 20), None);
     }
@@ -327,7 +355,32 @@ mod tests {
     ) -> Result<AdmittedConnection, Refusal> {
         let to = PeerId::memory(0);
         let hello = Hello { version: 2, keepalive_ms: 1, pool: 0, from, to, incarnation: 10, key };
-        admissions.admit(&hello, &Arc::new(10), &mut RevokedIncarnations::default()).unwrap()
+        let mut fenced = RevokedIncarnations::default();
+        admissions.admit(&hello, None, &Arc::new(10), &mut fenced).unwrap()
+    }
+
+    #[test]
+    fn a_reader_reaches_memory_within_a_domain_only() {
+        let key = AccessKey::random().unwrap();
+        let domain = Domain::new([(0..8, Rights::READ)]).unwrap();
+        let (memory, node) = (PeerId::memory(0), PeerId::compute(9));
+        let bounded = Invitation::new(key).within(domain);
+        for (admission, invitation, role, to, expected) in [
+            (Admission::ByCard, key.into(), Role::Reader, memory, Err(Refusal::Role)),
+            (Admission::ByCard, key.into(), Role::Reader, node, Ok(())),
+            (Admission::ByCard, key.into(), Role::Compute, memory, Ok(())),
+            (Admission::ByCard, bounded.clone(), Role::Reader, memory, Ok(())),
+            (Admission::Anyone, bounded, Role::Reader, memory, Err(Refusal::Role)),
+        ] {
+            let mut admissions = Admissions::new(admission);
+            admissions.invite(ONE, invitation);
+            let (version, keepalive_ms, pool, from, incarnation) = (2, 1, 0, ONE, 10);
+            let key = Some(key);
+            let hello = Hello { version, keepalive_ms, pool, from, to, incarnation, key };
+            let mut fenced = RevokedIncarnations::default();
+            let admitted = admissions.admit(&hello, Some(role), &Arc::new(1), &mut fenced);
+            assert_eq!(admitted.unwrap().map(drop), expected, "{role} at {to}");
+        }
     }
 
     #[test]

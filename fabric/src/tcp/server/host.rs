@@ -11,6 +11,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::admissions::{Admissions, AdmittedConnection, Invitation, MAX_CONNECTIONS};
+use super::newcomers::{MAX_NEWCOMERS, Newcomers};
 use super::port_mux::{ForeignConnections, MAX_FOREIGN_CONNECTIONS, ProtocolHandler};
 use super::session::{PeerConnection, Session, SessionEnd};
 use crate::error::Refusal;
@@ -26,8 +27,9 @@ use crate::tls_error::TlsError;
 
 /// How long a connection may take to send its hello.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(2);
-/// Most threads that serve connections. The last 64 only tell peers that the node is full.
-const MAX_THREADS: usize = MAX_CONNECTIONS + MAX_FOREIGN_CONNECTIONS + 64;
+/// Most threads that serve connections: those that were let in, newcomers, and as many that are
+/// about to end, as their connections made room for others.
+const MAX_THREADS: usize = MAX_CONNECTIONS + MAX_FOREIGN_CONNECTIONS + 2 * MAX_NEWCOMERS;
 
 /// See the module.
 pub(crate) struct Host {
@@ -36,7 +38,8 @@ pub(crate) struct Host {
     listen_addr: SocketAddr,
     listener: Mutex<Option<TcpListener>>,
     admissions: Mutex<Admissions<PeerConnection>>,
-    foreign: ForeignConnections,
+    newcomers: Arc<Newcomers>,
+    foreign: Arc<ForeignConnections>,
     threads: AtomicUsize,
     bad: Mutex<BadConnections>,
     process: Arc<ProcessState>,
@@ -67,7 +70,8 @@ impl Host {
             listen_addr,
             listener: Mutex::new(Some(listener)),
             admissions: Mutex::new(Admissions::new(process.config.admission)),
-            foreign: ForeignConnections::default(),
+            newcomers: Arc::default(),
+            foreign: Arc::default(),
             threads: AtomicUsize::new(0),
             bad: Mutex::new(BadConnections::default()),
             process,
@@ -114,6 +118,7 @@ impl Host {
         drop(self.listener.lock().take());
         let connections = self.admissions.lock().close();
         connections.iter().for_each(|connection| connection.close());
+        self.newcomers.close();
         self.foreign.close();
     }
 
@@ -151,6 +156,10 @@ impl Host {
     /// for more.
     pub(crate) fn accept(self: &Arc<Self>) -> bool {
         loop {
+            // The rest waits in the system's queue for threads that are about to end.
+            if self.threads.load(Ordering::Relaxed) >= MAX_THREADS {
+                return false;
+            }
             let accepted = match &*self.listener.lock() {
                 None => return true,
                 Some(listener) => listener.accept(),
@@ -163,10 +172,7 @@ impl Host {
                     _ => return false,
                 },
             };
-            if self.threads.fetch_add(1, Ordering::Relaxed) >= MAX_THREADS {
-                self.threads.fetch_sub(1, Ordering::Relaxed);
-                continue;
-            }
+            self.threads.fetch_add(1, Ordering::Relaxed);
             let guard = ThreadGuard(Arc::clone(self));
             let serve = move || guard.0.serve(stream, addr);
             if thread::Builder::new().name("tcp-host".into()).spawn(serve).is_err() {
@@ -178,13 +184,18 @@ impl Host {
     /// Serves one connection until it ends.
     fn serve(&self, stream: TcpStream, addr: SocketAddr) {
         let until = self.process.env.now() + HELLO_TIMEOUT;
+        let stream = Blocking::new(stream);
+        let newcomer = self.newcomers.enter(addr.ip(), Arc::clone(stream.socket()));
+        let Some(newcomer) = newcomer else { return };
         let mut stream = match self.secure(stream, until) {
             Ok(stream) => stream,
             Err(why) => return self.note(why),
         };
         let hello = match self.read_opening(&mut stream, until) {
             Ok(Opening::Hello(hello)) => hello,
-            Ok(Opening::Foreign(handler)) => return self.foreign.serve(stream, addr, &handler),
+            Ok(Opening::Foreign(handler)) => {
+                return self.foreign.serve(stream, addr, &handler, newcomer);
+            }
             Ok(Opening::Tls) => {
                 self.note_bad(WireError::Tls { why: TlsError::PeerSpeaksTls });
                 return stream.send_last(&tls::NO_TLS_ALERT, HELLO_TIMEOUT);
@@ -197,6 +208,7 @@ impl Host {
             Ok(None) => return,
             Err(why) => return self.note(why),
         };
+        drop(newcomer);
         let _admission = AdmissionGuard { host: self, token: admitted.token };
         let session = Session::new(&self.node, &self.process, &connection, admitted.domain, stream);
         if let Err(why) = session.run() {
@@ -206,10 +218,9 @@ impl Host {
     }
 
     /// The connection, with TLS if this node secures its connections.
-    fn secure(&self, stream: TcpStream, until: Duration) -> Result<Blocking, SessionEnd> {
-        stream.set_nonblocking(false)?;
-        stream.set_nodelay(true)?;
-        let mut stream = Blocking::new(stream);
+    fn secure(&self, mut stream: Blocking, until: Duration) -> Result<Blocking, SessionEnd> {
+        stream.socket().set_nonblocking(false)?;
+        stream.socket().set_nodelay(true)?;
         let Some(security) = &self.process.config.security else { return Ok(stream) };
         let tls = security.server().map_err(|why| WireError::Tls { why })?;
         let Err(error) = stream.secure(tls, until.saturating_sub(self.process.env.now())) else {
@@ -239,7 +250,11 @@ impl Host {
         hello: Result<Hello, Refusal>,
         stream: &mut Blocking,
     ) -> Result<Option<AdmittedConnection>, SessionEnd> {
+        let security = self.process.config.security.as_ref();
+        let shown = security.and_then(|own| own.of_another(stream.certificate()));
+        let role = shown.map(|shown| shown.role);
         let hello = hello.and_then(|hello| match () {
+            () if role.is_some_and(|role| !role.may_be(hello.from)) => Err(Refusal::Role),
             () if hello.pool != self.process.config.pool => Err(Refusal::Pool),
             () if hello.to != self.id() => Err(Refusal::Name),
             () => Ok(hello),
@@ -250,7 +265,7 @@ impl Host {
                 let patience = self.process.config.dead_after.max(2 * silence);
                 stream.set_timeouts(patience)?;
                 let mut fenced = self.process.fenced.lock();
-                let admitted = self.admissions.lock().admit(&hello, connection, &mut fenced);
+                let admitted = self.admissions.lock().admit(&hello, role, connection, &mut fenced);
                 drop(fenced);
                 let Some(admitted) = admitted else { return Ok(None) };
                 admitted

@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv};
 
 use super::pipe::send_parts;
+use crate::role::NodeCertificate;
 use crate::stream::Stream;
 use crate::tcp::security::tls::Tls;
 use crate::tls_error::TlsError;
@@ -192,6 +193,10 @@ impl Stream for Blocking {
         let socket = &self.socket;
         set_limit(&mut self.reads, Some(limit), |limit| socket.set_read_timeout(limit))?;
         set_limit(&mut self.writes, Some(limit), |limit| socket.set_write_timeout(limit))
+    }
+
+    fn certificate(&self) -> Option<NodeCertificate> {
+        self.tls.as_ref()?.certificate()
     }
 }
 

@@ -9,6 +9,7 @@ use rustix::net::{
     RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, send, sendmsg, shutdown,
 };
 
+use crate::role::NodeCertificate;
 use crate::tcp::security::tls::Tls;
 use crate::tls_error::TlsError;
 
@@ -117,6 +118,11 @@ impl Pipe {
                 Err(_) => return Err(ReceiveError::Closed),
             }
         }
+    }
+
+    /// What the certificate of the other side says, once the handshake is over.
+    pub(crate) fn certificate(&self) -> Option<NodeCertificate> {
+        self.tls.as_ref()?.lock().certificate()
     }
 
     /// Whether TLS holds opened bytes back, so that more can be received without the socket.

@@ -50,6 +50,7 @@ const REFUSED_NAME: u32 = 3;
 const REFUSED_REVOKED: u32 = 4;
 const REFUSED_FULL: u32 = 5;
 const REFUSED_KEY: u32 = 6;
+const REFUSED_ROLE: u32 = 7;
 
 /// The first message of a node that connects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,6 +141,7 @@ pub(crate) fn encode_reply(verdict: Result<(), Refusal>) -> Vec<u8> {
         Err(Refusal::Revoked) => REFUSED_REVOKED,
         Err(Refusal::Full) => REFUSED_FULL,
         Err(Refusal::Key) => REFUSED_KEY,
+        Err(Refusal::Role) => REFUSED_ROLE,
     };
     let mut out = Vec::with_capacity(REPLY_BYTES);
     out.extend(REPLY_MAGIC.to_le_bytes());
@@ -168,6 +170,7 @@ pub(crate) fn decode_reply(data: &[u8]) -> Result<Option<Result<(), Refusal>>, W
         REFUSED_REVOKED => Err(Refusal::Revoked),
         REFUSED_FULL => Err(Refusal::Full),
         REFUSED_KEY => Err(Refusal::Key),
+        REFUSED_ROLE => Err(Refusal::Role),
         found => return Err(WireError::Verdict { found }),
     }))
 }
@@ -226,6 +229,7 @@ mod tests {
             Err(Refusal::Revoked),
             Err(Refusal::Full),
             Err(Refusal::Key),
+            Err(Refusal::Role),
         ];
         for verdict in verdicts {
             let bytes = encode_reply(verdict);
@@ -233,8 +237,8 @@ mod tests {
             assert_eq!(decode_reply(&bytes[..15]), Ok(None));
         }
         let mut bytes = encode_reply(Ok(()));
-        bytes[12] = 7;
-        assert_eq!(decode_reply(&bytes), Err(WireError::Verdict { found: 7 }));
+        bytes[12] = 8;
+        assert_eq!(decode_reply(&bytes), Err(WireError::Verdict { found: 8 }));
         bytes[8] = 3;
         let newer = Refusal::Version { ours: VERSION, theirs: 3 };
         assert_eq!(decode_reply(&bytes), Ok(Some(Err(newer))), "whatever it means there");

@@ -142,6 +142,11 @@ impl Connection {
         state.lost.is_some() || state.arrived >= taken
     }
 
+    /// Whether a write to the peer failed.
+    pub(crate) fn has_lost_peer(&self) -> bool {
+        matches!(self.state.lock().lost, Some(ChannelError::PeerLost { .. }))
+    }
+
     /// Sends the messages of the outbox that fit.
     pub(crate) fn attend(&self) {
         self.with(|state| {

@@ -182,6 +182,12 @@ impl Mailbox {
         self.connection(to).is_some()
     }
 
+    /// Whether the connection to mailbox `to` is lost, as a write to the peer failed.
+    #[must_use]
+    pub fn has_lost(&self, to: usize) -> bool {
+        self.connection(to).is_some_and(|connection| connection.has_lost_peer())
+    }
+
     fn connection(&self, to: usize) -> Option<Arc<Connection>> {
         self.connections.get(to)?.read().clone()
     }

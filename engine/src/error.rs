@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use selkie_channels::ChannelError;
 use selkie_erasure::CodecError;
-use selkie_fabric::FabricError;
+use selkie_fabric::{FabricError, PeerId};
 use selkie_pool::{Coding, PoolError};
 
 use crate::GAddr;
@@ -52,11 +52,12 @@ pub enum EngineError {
         /// Parity splits of a page.
         parity: usize,
     },
-    /// A memory node of a coded pool lives, and this node has no way there any more.
-    #[error("this node cannot reach mem{memory}, which lives, and serves nothing more")]
+    /// A node of the pool lives, and this node has no way there any more: it gave its membership
+    /// up, and the others recover from it.
+    #[error("this node cannot reach {peer}, which lives, and serves nothing more")]
     Unreachable {
-        /// The memory node.
-        memory: usize,
+        /// The node that is not reached.
+        peer: PeerId,
     },
     /// A part of a coded range is on no memory node that this node knows yet. No caller gets it:
     /// the rebuild that met it tries again.

@@ -41,6 +41,11 @@ impl Core {
         if !self.lifecycle.fail_by_panic(error) {
             return;
         }
+        self.give_up_soon();
+    }
+
+    /// Has a task end all waits of this node, which has failed, and tell the pool.
+    pub(crate) fn give_up_soon(&self) {
         let Some(core) = self.this.upgrade() else { return };
         drop(self.env.spawn("end", async move { core.end_and_give_up().await }));
     }

@@ -183,6 +183,9 @@ pub enum Refusal {
          that is, and `selkie cert node --role` makes another certificate"
     )]
     Role,
+    /// It does not know the session of the connection any more.
+    #[error("it does not know the session: its process is another, or it has closed the session")]
+    Session,
     /// It has the maximum of connections.
     #[error("it has as many connections as it takes")]
     Full,

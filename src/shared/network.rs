@@ -110,8 +110,8 @@ impl Network {
             advertise: self.advertise,
             admission: Admission::ByCard,
             security,
-            // Who is silent for so long is dead for the pool as well.
-            dead_after: state.timing.lease,
+            silent_after: state.timing.lease / 2,
+            dead_after: state.timing.unreachable_after(),
             ..TcpConfig::new(state.id)
         })
     }

@@ -58,6 +58,7 @@ impl Engine {
                 tracing::warn!(%node, lines = remain, %addr, ?phase, "cannot close: lines are not given up");
                 return Err(EngineError::Timeout { addr, waited });
             }
+            core.until_doubts_are_settled().await?;
             core.recovery.repairs.retire(&core.env, core.config.request_timeout).await?;
             // Splits that are still read arrive, or their memory nodes are dead.
             while core.cache.late_frames.load(Ordering::Acquire) > 0

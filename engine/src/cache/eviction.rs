@@ -119,6 +119,8 @@ impl Core {
             }
             Err(error) => {
                 let failed = error.error;
+                // Before the log may be cut short at what these operations took along.
+                self.note_dead_memory(&failed);
                 for addr in lines {
                     self.with_line(*addr, |open| {
                         self.write_done(open);

@@ -20,6 +20,16 @@ impl Core {
         }
     }
 
+    /// Has the recovery find out about a memory node that a verb found dead.
+    pub(crate) fn note_dead_memory(&self, error: &FabricError) {
+        if let FabricError::PeerDead { peer } = error
+            && peer.is_memory()
+            && self.memory.coded.is_none()
+        {
+            self.doubt_memory(*peer);
+        }
+    }
+
     /// The event of a completed operation; errors end the waits for the line.
     pub(super) fn completed(
         &self,
@@ -28,6 +38,10 @@ impl Core {
         access: WordAccess,
         result: Result<Chain, Box<ChainError>>,
     ) -> Option<Event> {
+        if let Err(failed) = &result {
+            // Before the log may be cut short at what this operation took along.
+            self.note_dead_memory(&failed.error);
+        }
         self.write_done(open);
         match result {
             Ok(chain) => {
@@ -81,7 +95,8 @@ impl Core {
 }
 
 /// Whether a page whose write-back failed like that is still to go home: the copy here is the only
-/// one.
+/// one. If its memory node is dead there is no home; if not, this node ends, and its log has the
+/// changes.
 fn stays_dirty(phase: Phase, failed: &FabricError) -> bool {
     phase == Phase::WriteBack && !matches!(failed, FabricError::PeerDead { .. })
 }

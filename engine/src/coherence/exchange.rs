@@ -49,9 +49,10 @@ impl Core {
             Ok(()) => {}
             Err(error) if is_gone(&error) => {
                 // Its death, when that is known, ends the wait; one that has left is not to be
-                // waited for. What a lost peer was to be answered is for its recovery: the line
-                // here goes on as if the answer had come, its state is what the word says of this
-                // node.
+                // waited for. What a lost peer was to be answered is for a recovery: the line here
+                // goes on as if the answer had come, its state is what the word says of this node.
+                // The recovery is from the peer's death; or from this node's, if the peer lives
+                // (`recovery::unreachable`).
                 if matches!(message, Message::Request(_)) && self.has_left(to) {
                     self.fail_line(addr, open, &error);
                 }

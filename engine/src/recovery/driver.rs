@@ -39,6 +39,7 @@ pub(crate) async fn run_recovery(core: Weak<Core>, tick: Duration) {
         if core.lifecycle.is_leaving() && !core.is_member_itself() {
             continue;
         }
+        core.settle_doubts();
         let Some(_step) = core.recovery.repairs.begin() else { continue };
         if let Err(error) = core.advance_rebuilds().await {
             tracing::debug!(%error, "rebuild: a step failed");

@@ -59,7 +59,11 @@ impl Core {
     pub(crate) async fn confirm_memory_death(&self, error: FabricError) -> Result<(), EngineError> {
         let FabricError::PeerDead { peer } = error else { return Err(error.into()) };
         let memory = usize::from(peer.index());
-        if !peer.is_memory() || !self.is_dead_for_all(memory).await? {
+        if !peer.is_memory() {
+            return Err(error.into());
+        }
+        if !self.is_dead_for_all(memory).await? {
+            self.doubt_memory(peer);
             return Err(error.into());
         }
         if self.memory.coded.is_none() || self.pool.is_memory_dead(memory) {

@@ -6,3 +6,4 @@ pub(crate) mod lease;
 mod memory_death;
 pub(crate) mod state;
 mod sweep;
+pub(crate) mod unreachable;

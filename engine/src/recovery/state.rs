@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use super::claimed::ClaimedLines;
+use super::unreachable::Doubts;
 use crate::coding::repair_gate::RepairGate;
 use crate::coherence::word::{ComputeId, NodeSet};
 use crate::log::LogOwner;
@@ -17,6 +18,8 @@ pub(crate) struct RecoveryState {
     dead: AtomicU64,
     /// A recovery is in progress that this node has noted.
     is_recovering: AtomicBool,
+    /// Peers that this node does not reach.
+    pub(crate) doubts: Doubts,
     /// Lines taken over from a dead node that granted them.
     pub(crate) claimed: ClaimedLines,
     /// Logs of dead nodes that this node has tried to redo, and how often.

@@ -16,6 +16,9 @@ mod log;
 mod membership;
 mod memory_loss;
 mod observation;
+mod paused;
+#[path = "../../../fabric/tests/tcp/proxy.rs"]
+mod proxy;
 mod reads_only;
 mod recovery;
 mod sequence;

@@ -50,8 +50,13 @@ pub struct TcpConfig {
     /// response. This saves the switch to the driver, which else receives it. The first poll lets
     /// other tasks run, so that they can post. By default 100 us; 0 never blocks.
     pub block_alone: Duration,
-    /// A peer that owes an answer and shows no sign of life for this long is dead. By default 5 s.
-    /// Silent connections are probed four times in this time.
+    /// A connection whose peer owes an answer and shows no sign of life for this long is replaced by
+    /// another, over which the chains go on. Silent connections are probed twice in this time. By
+    /// default 1 s.
+    pub silent_after: Duration,
+    /// A peer that owes an answer and shows no sign of life for this long is dead: the last resort,
+    /// if nothing else tells of its death. It has to be longer than others take to find a dead
+    /// node. By default 5 s.
     pub dead_after: Duration,
 }
 
@@ -68,13 +73,20 @@ impl TcpConfig {
             security: None,
             poll_for: if spare { Duration::from_micros(20) } else { Duration::ZERO },
             block_alone: Duration::from_micros(100),
+            silent_after: Duration::from_secs(1),
             dead_after: Duration::from_secs(5),
         }
     }
 
     /// How often the driver checks its connections.
     pub(super) fn check_every(&self) -> Duration {
-        (self.dead_after / 4).max(Duration::from_millis(1))
+        (self.silent_after / 2).min(self.dead_after / 4).max(Duration::from_millis(1))
+    }
+
+    /// For how long a host keeps a session without a connection: longer than its node tries to
+    /// connect.
+    pub(super) fn keeps_sessions_for(&self) -> Duration {
+        2 * self.dead_after
     }
 
     /// The longest silence of a living connection, which the hello tells the peer.

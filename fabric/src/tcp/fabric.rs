@@ -227,11 +227,11 @@ impl Fabric for TcpFabric {
         let mut fenced = self.process.fenced.lock();
         let nodes = self.local_nodes();
         let mut known: Vec<_> = local.iter().map(|node| node.host.incarnation()).collect();
-        let (mut connections, mut links) = (Vec::new(), Vec::new());
+        let (mut sessions, mut links) = (Vec::new(), Vec::new());
         for node in &nodes {
             let mut admissions = node.host.admissions();
             known.extend(admissions.known(peer));
-            connections.extend(admissions.dismiss(peer));
+            sessions.extend(admissions.dismiss(peer));
             links.extend(node.driver.links_to(peer));
         }
         fenced.add(peer, &known);
@@ -241,7 +241,7 @@ impl Fabric for TcpFabric {
         if let Some(node) = &local {
             node.leave();
         }
-        connections.iter().for_each(|connection| connection.close());
+        sessions.iter().for_each(|session| session.close());
         links.iter().for_each(|link| link.end(FabricError::PeerDead { peer }));
         Ok(FenceScope::ThisProcess)
     }

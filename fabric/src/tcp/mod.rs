@@ -1,7 +1,7 @@
 //! Backend `tcp`: soft RDMA between machines without an RDMA NIC.
 //!
-//! A node listens; a queue pair is a TCP connection to it. The *host* of the node that serves
-//! memory executes the chains of a connection in the order in which they arrive, and does nothing
+//! A node listens; a queue pair is a session with it, over one TCP connection at a time. The *host*
+//! of the node that serves memory executes the chains of a connection in the order in which they arrive, and does nothing
 //! else: one thread for each connection receives, executes every whole request in its buffer, and
 //! sends all answers with one system call. The node that posts has one more thread, the *driver*.
 //! It accepts connections, receives responses for completions that no thread polls, and watches
@@ -23,16 +23,24 @@
 //!
 //! A process can serve other protocols on the same port: [`TcpFabric::serve_protocol`].
 //!
+//! # Sessions
+//! A queue pair is a session, which outlives its connections. One that is closed, broken, or silent
+//! for [`TcpConfig::silent_after`] is replaced by another. The host says how many chains of the
+//! session it has executed, and sends the responses again that did not arrive; the node sends the
+//! requests again that were not executed. So every chain executes once, in order. Silent connections
+//! without chains are probed. A host closes connections that are silent for longer than their node
+//! promised; the session waits for the next one.
+//!
 //! # Death
-//! A connection that is closed, broken, or not understood ends its queue pair: all outstanding and
-//! later chains end with `PeerDead`, and their buffers come back. The same happens if the peer owes
-//! an answer and is silent for [`TcpConfig::dead_after`]. Silent connections without chains are
-//! probed. A host closes connections that are silent for longer than their node promised.
+//! A queue pair ends if no process listens at the address of its peer, if the process there does not
+//! know the session, if bytes are not understood, or if the peer owes an answer and shows no sign of
+//! life for [`TcpConfig::dead_after`]: all outstanding and later chains end with `PeerDead`, and
+//! their buffers come back.
 //!
 //! # Fencing
-//! Every chain executes under the gate of its connection. [`TcpFabric::revoke`] refuses further
-//! connections of an incarnation of a peer, then closes the gates of its present ones: from then on
-//! no verb of it executes, even if its requests are already in the buffers of the system.
+//! Every chain executes under the gate of its session. [`TcpFabric::revoke`] refuses further
+//! connections of an incarnation of a peer, then closes the gates of its sessions: from then on no
+//! verb of it executes, even if its requests are already in the buffers of the system.
 //! [`Fabric::fence`](crate::Fabric::fence) does so at all endpoints of the process and ends their
 //! queue pairs to the peer. Other processes have to fence for themselves.
 //!

@@ -14,7 +14,7 @@ use super::config::Admission;
 use super::process::ProcessState;
 use super::security::key::AccessKey;
 use super::server::host::Host;
-use super::wire::hello::{Hello, VERSION};
+use super::wire::hello::{Hello, SessionHello, VERSION};
 use crate::error::FabricError;
 use crate::id::PeerId;
 
@@ -61,6 +61,12 @@ impl TcpNode {
             to: peer,
             incarnation: self.host.incarnation(),
             key: None,
+            session: SessionHello {
+                id: random_bits(peer)?.max(1),
+                received: 0,
+                attempt: 1,
+                resumes: false,
+            },
         };
         // Locked until the link exists: a fence that waits for the lock then finds and ends it.
         let directory = self.directory.read();
@@ -80,7 +86,7 @@ impl TcpNode {
         let link = address.and_then(|(addr, key)| {
             let own = (self.process.config.admission == Admission::ByCard).then_some(self.access);
             hello.key = key.or(own);
-            self.driver.connect(peer, addr, hello.encode())
+            self.driver.connect(peer, addr, hello)
         });
         drop(directory);
         // Dropped without the lock: this may be the last reference to the node.

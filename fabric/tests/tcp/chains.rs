@@ -87,7 +87,7 @@ fn chains_that_no_thread_polls_execute_and_long_ones_pass() {
 #[test]
 fn a_peer_that_reads_nothing_blocks_no_post() {
     let node = Process::start(NODE, config());
-    let impostor = Impostor::start(reply(2, 0), false);
+    let impostor = Impostor::start(reply(3, 0), true);
     let queue_pair = node.connect(MEMORY, impostor.addr);
     let at = node.at(0);
     // A post that blocks returns only when the peer reads, which it never does.
@@ -99,7 +99,6 @@ fn a_peer_that_reads_nothing_blocks_no_post() {
     eventually("all posts return", || poster.is_finished());
     let (posted, _queue_pair) = poster.join().unwrap();
     impostor.waits_for_connection();
-    impostor.close();
     for completion in posted {
         let error = node.wait(completion).unwrap_err();
         assert_eq!(error.error, FabricError::PeerDead { peer: MEMORY });

@@ -123,6 +123,13 @@ pub(crate) fn hello(version: u32, pool: u64, from: PeerId, to: PeerId) -> Vec<u8
     if version > 1 {
         bytes.extend([0; 24]);
     }
+    if version > 2 {
+        bytes.truncate(56);
+        // The first connection of a session.
+        bytes.extend(23_u64.to_le_bytes());
+        bytes.extend(0_u64.to_le_bytes());
+        bytes.extend([1, 0, 0, 0, 0, 0, 0, 0]);
+    }
     bytes
 }
 
@@ -130,6 +137,9 @@ pub(crate) fn reply(version: u32, verdict: u32) -> Vec<u8> {
     let mut bytes = b"SELKTCP!".to_vec();
     bytes.extend(version.to_le_bytes());
     bytes.extend(verdict.to_le_bytes());
+    if version > 2 {
+        bytes.extend(0_u64.to_le_bytes());
+    }
     bytes
 }
 
@@ -137,11 +147,12 @@ pub(crate) fn reply(version: u32, verdict: u32) -> Vec<u8> {
 pub(crate) struct Impostor {
     pub(crate) addr: SocketAddr,
     streams: Arc<Mutex<Vec<TcpStream>>>,
-    closes: bool,
+    /// It listens no more once it has its first connection, and closes that.
+    ends: bool,
 }
 
 impl Impostor {
-    pub(crate) fn start(answer: Vec<u8>, closes: bool) -> Impostor {
+    pub(crate) fn start(answer: Vec<u8>, ends: bool) -> Impostor {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let addr = listener.local_addr().unwrap();
         let streams = Arc::new(Mutex::new(Vec::new()));
@@ -149,13 +160,16 @@ impl Impostor {
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let (Some(kept), Ok(mut stream)) = (kept.upgrade(), stream) else { return };
-                let mut hello = [0; 64];
+                let mut hello = [0; 80];
                 let _ = stream.read_exact(&mut hello);
                 let _ = stream.write_all(&answer);
                 kept.lock().unwrap().push(stream);
+                if ends {
+                    return;
+                }
             }
         });
-        Impostor { addr, streams, closes }
+        Impostor { addr, streams, ends }
     }
 
     pub(crate) fn close(&self) {
@@ -166,7 +180,7 @@ impl Impostor {
 
     pub(crate) fn waits_for_connection(&self) {
         eventually("a connection", || !self.streams.lock().unwrap().is_empty());
-        if self.closes {
+        if self.ends {
             self.close();
         }
     }

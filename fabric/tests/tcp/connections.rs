@@ -13,6 +13,9 @@ use crate::common::{
     Impostor, MEMORY, NODE, PATIENCE, POOL, Process, config, dead, eventually, hello, reply, two,
 };
 
+/// Where the number of the session is in a hello.
+const SESSION_AT: usize = 56;
+
 /// Sends `bytes` and reads until the connection is closed.
 fn send_and_receive(addr: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     send_and_receive_over(dial(addr, None), bytes)
@@ -54,8 +57,15 @@ fn garbage_harms_no_other_peer(security: Option<Arc<Security>>) {
     let dial = || dial(memory.addr(), security.as_deref());
     let word = memory.at(0);
     let mut sent = 0;
-    let hello = hello(2, POOL, PeerId::compute(9), MEMORY);
-    let with_hello = |frame: &[u8]| [&hello[..], frame].concat();
+    let hello = hello(3, POOL, PeerId::compute(9), MEMORY);
+    let sessions = std::cell::Cell::new(0);
+    let with_hello = |frame: &[u8]| {
+        let mut hello = hello.clone();
+        // Each is a session of its own.
+        sessions.set(sessions.get() + 1);
+        hello.splice(SESSION_AT..=SESSION_AT, [sessions.get()]);
+        [&hello[..], frame].concat()
+    };
     let header = |bytes: u32, verbs: u16, sequence: u8| {
         let mut frame = bytes.to_le_bytes().to_vec();
         frame.extend(verbs.to_le_bytes());
@@ -109,7 +119,7 @@ fn a_hello_that_does_not_come_in_time_is_not_waited_for() {
     let memory = Process::start(MEMORY, config());
     let mut stream = TcpStream::connect(memory.addr()).unwrap();
     let started = Instant::now();
-    for byte in hello(2, POOL, NODE, MEMORY) {
+    for byte in hello(3, POOL, NODE, MEMORY) {
         let _ = stream.write_all(&[byte]);
         if memory.fabric.bad_connections(MEMORY).count > 0 {
             break;
@@ -151,15 +161,15 @@ fn who_does_not_belong_is_told_so() {
     assert_eq!(node.post(&*queue_pair, add()), expected);
 
     // An older node meets a newer one, from both sides.
-    let newer = Impostor::start(reply(3, 1), false);
+    let newer = Impostor::start(reply(4, 1), false);
     let queue_pair = node.connect(MEMORY, newer.addr);
-    let version = Refusal::Version { ours: 2, theirs: 3 };
+    let version = Refusal::Version { ours: 3, theirs: 4 };
     assert_eq!(node.post(&*queue_pair, add()), refused(version));
     assert_eq!(node.post(&*queue_pair, add()), refused(version));
-    for version in [1, 3] {
+    for version in [1, 2, 4] {
         let received =
             send_and_receive(memory.addr(), &hello(version, POOL, PeerId::compute(2), MEMORY));
-        assert_eq!(received, reply(2, 1));
+        assert_eq!(received, reply(3, 1));
     }
 
     assert_eq!(node.endpoint.connect(PeerId::memory(9)).err(), {

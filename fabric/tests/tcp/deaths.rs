@@ -51,13 +51,13 @@ fn the_end_of_a_process_surfaces() {
 }
 
 #[test]
-fn a_peer_that_closes_or_answers_nonsense_is_dead() {
+fn a_peer_that_ends_or_answers_nonsense_is_dead() {
     let node = Process::start(NODE, config());
     let add = || Verb::fetch_and_add(node.at(0), 1);
-    for (answer, closes) in
-        [(vec![], true), (reply(2, 0), true), (vec![7; 64], false), (reply(2, 77), false)]
+    for (answer, ends) in
+        [(vec![], true), (reply(3, 0), true), (vec![7; 64], false), (reply(3, 77), false)]
     {
-        let impostor = Impostor::start(answer, closes);
+        let impostor = Impostor::start(answer, ends);
         let queue_pair = node.connect(MEMORY, impostor.addr);
         let outstanding: Vec<_> = (0..5).map(|_| queue_pair.post(add().into())).collect();
         impostor.waits_for_connection();
@@ -68,7 +68,7 @@ fn a_peer_that_closes_or_answers_nonsense_is_dead() {
         }
         assert_eq!(node.post(&*queue_pair, add()), dead(MEMORY));
     }
-    let unasked = [reply(2, 0), vec![0; 16]].concat();
+    let unasked = [reply(3, 0), vec![0; 16]].concat();
     let impostor = Impostor::start(unasked, false);
     let queue_pair = node.connect(MEMORY, impostor.addr);
     eventually("a response without a request ends a connection", || {
@@ -90,7 +90,7 @@ fn a_silent_peer_is_given_up_and_a_living_one_is_not() {
 
     let node = Process::start(NODE, TcpConfig { dead_after: DEAD_AFTER, ..config() });
     let mute = Impostor::start(vec![], false);
-    let stopped = Impostor::start(reply(2, 0), false);
+    let stopped = Impostor::start(reply(3, 0), false);
     for impostor in [mute, stopped] {
         let started = Instant::now();
         let owing = node.connect(MEMORY, impostor.addr);
@@ -114,10 +114,10 @@ fn death_closes_connections_and_the_door() {
     let addr = memory.addr();
     let mut stream = TcpStream::connect(addr).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.write_all(&hello(2, POOL, NODE, MEMORY)).unwrap();
-    let mut received = [0; 16];
+    stream.write_all(&hello(3, POOL, NODE, MEMORY)).unwrap();
+    let mut received = [0; 24];
     stream.read_exact(&mut received).unwrap();
-    assert_eq!(received[..], reply(2, 0));
+    assert_eq!(received[..], reply(3, 0));
     memory.fabric.kill(MEMORY);
     assert_eq!(stream.read(&mut received).unwrap(), 0, "the connection is closed");
     assert!(TcpStream::connect(addr).is_err(), "no node listens");

@@ -121,7 +121,7 @@ fn a_fence_reaches_who_has_not_come_yet() {
 #[test]
 fn chains_to_a_fenced_peer_end_though_it_is_silent() {
     let node = Process::start(NODE, config());
-    for answer in [vec![], reply(2, 0)] {
+    for answer in [vec![], reply(3, 0)] {
         let mute = Impostor::start(answer, false);
         let queue_pair = node.connect(MEMORY, mute.addr);
         let add = || queue_pair.post(Verb::fetch_and_add(node.at(0), 1).into());

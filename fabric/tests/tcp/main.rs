@@ -6,6 +6,7 @@
 
 mod access;
 mod admission;
+mod broken;
 #[path = "../certificates/mod.rs"]
 mod certificates;
 mod chains;
@@ -15,4 +16,6 @@ mod deaths;
 mod fencing;
 mod newcomers;
 mod other_protocols;
+mod proxy;
 mod wakers;
+mod window;

@@ -201,7 +201,7 @@ impl Wake for Fencer {
 #[test]
 fn wakers_of_a_fence_may_fence() {
     let node = Process::start(NODE, config());
-    let mute = Impostor::start(reply(2, 0), false);
+    let mute = Impostor::start(reply(3, 0), false);
     let queue_pair = node.connect(MEMORY, mute.addr);
     let fencer = Arc::new(Fencer(Arc::clone(&node.fabric), NODE, AtomicU64::new(0)));
     let waker = Waker::from(Arc::clone(&fencer));

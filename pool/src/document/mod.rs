@@ -23,3 +23,4 @@ pub use ranges::{RangePlace, SecondPlace, Slab};
 pub use slab_set::SlabSet;
 pub use tasks::{HeaderMove, Migration, MigrationStage, Rebuild, Regeneration, SnapshotBarrier};
 pub use timing::Timing;
+pub(crate) use timing::UNREACHABLE_LEASES;

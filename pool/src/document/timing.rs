@@ -36,6 +36,13 @@ impl Timing {
         self.lease / 4
     }
 
+    /// A node that another one has not reached for so long is given up by it, whether or not it
+    /// lives: the last resort, if its death is not declared.
+    #[must_use]
+    pub fn unreachable_after(self) -> Duration {
+        self.lease * UNREACHABLE_LEASES
+    }
+
     /// Checks that a node which lives is not taken for dead because one or two of its beats are
     /// late.
     ///
@@ -63,6 +70,9 @@ impl Default for Timing {
         Self { lease: Duration::from_secs(2), heartbeat: Duration::from_millis(250) }
     }
 }
+
+/// As [`Timing::unreachable_after`], in leases. Longer than others take to miss a dead node.
+pub(crate) const UNREACHABLE_LEASES: u32 = 4;
 
 const MIN_HEARTBEAT: Duration = Duration::from_millis(10);
 

@@ -8,7 +8,7 @@ use selkie_fabric::env::Env;
 
 use super::process::Membership;
 use crate::control::{Beat, Version};
-use crate::document::PoolState;
+use crate::document::{PoolState, UNREACHABLE_LEASES};
 use crate::error::PoolError;
 
 /// Leases for which the other processes are waited for to take note of a change.
@@ -22,6 +22,8 @@ const MISSED_LEASES: u32 = 3;
 // A process that waits until a node is missed takes note of no change meanwhile, while others wait
 // for it to do so.
 const _: () = assert!(MISSED_LEASES < NOTICE_LEASES);
+// A link to a dead node ends by the declaration of its death.
+const _: () = assert!(MISSED_LEASES < UNREACHABLE_LEASES);
 
 impl Membership {
     /// A node of another process that has not acted yet upon this version of the state.

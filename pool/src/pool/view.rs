@@ -167,6 +167,12 @@ impl Pool {
         self.membership.missed_within(|node| node == PeerId::memory(memory_node as u16))
     }
 
+    /// As [`Pool::missed_within`], of any node of the pool.
+    #[must_use]
+    pub fn peer_missed_within(&self, peer: PeerId) -> Option<Duration> {
+        self.membership.missed_within(|node| node == peer)
+    }
+
     /// As [`Pool::missed_within`], of the memory node that is missed last.
     #[must_use]
     pub fn all_missed_within(&self) -> Option<Duration> {

@@ -130,7 +130,7 @@ impl Core {
                 (false, Some(missed_by)) if now < missed_by => continue,
                 // This node cannot write back pages that others rely on. A node that recovers from
                 // its death can.
-                (false, Some(_)) => self.end_with(EngineError::Unreachable { memory }),
+                (false, Some(_)) => self.end_unreachable(peer),
                 (false, None) => match self.endpoint.connect(peer) {
                     // Not every fabric can tell: the others miss the memory node if it is dead.
                     Ok(_) => {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use selkie_engine::{Engine, EngineError, GAddr};
+use selkie_engine::{Engine, EngineConfig, EngineError, GAddr};
 use selkie_fabric::env::Env;
 use selkie_fabric::sim::{Controls, World, WorldConfig};
 use selkie_fabric::{
@@ -15,7 +15,7 @@ use selkie_pool::control::{
     Beat, Change, ControlError, ControlPlane, Identity, LocalPlane, PoolState, Timing, Version,
     Versioned,
 };
-use selkie_pool::{Pool, create};
+use selkie_pool::{Pool, PoolConfig, create};
 
 use super::way::Way;
 use super::{PAGE, engine_config, get, id, pool_config};
@@ -77,7 +77,7 @@ impl ControlPlane for Aged {
 
 /// A simulated network where nodes have to be let in, and each process fences for itself. Fences do
 /// nothing: nothing but its own lease keeps a node that was declared dead from using what it has.
-struct Carded(Arc<dyn Fabric>);
+pub struct Carded(pub Arc<dyn Fabric>);
 
 struct CardedEndpoint(Arc<dyn Endpoint>);
 
@@ -127,12 +127,23 @@ impl Processes {
         lease: Duration,
         fabric: impl Fn() -> Arc<dyn Fabric>,
     ) -> Self {
+        let pool = pool_config(memory_nodes, 8 << 20);
+        Self::start_with(env, (pool, &engine_config()), lease, fabric).await
+    }
+
+    /// As [`Processes::start`], with this pool and these engines.
+    pub async fn start_with(
+        env: &Env,
+        (pool, engine): (PoolConfig, &EngineConfig),
+        lease: Duration,
+        fabric: impl Fn() -> Arc<dyn Fabric>,
+    ) -> Self {
         let plane = Aged::empty(env);
         let identity = Identity { name: "test", id: 7, fabric: "tcp" };
         let timing = Timing { lease, heartbeat: lease / 10 };
-        create(&*plane, identity, &pool_config(memory_nodes, 8 << 20), timing).await.unwrap();
+        create(&*plane, identity, &pool, timing).await.unwrap();
         let (mut memory, mut memory_ways) = (Vec::new(), Vec::new());
-        for number in 0..memory_nodes {
+        for number in 0..pool.memory_nodes {
             let way = Way::to(&plane);
             let plane = Arc::clone(&way) as Arc<dyn ControlPlane>;
             let host = 100 + number as u64;
@@ -147,7 +158,7 @@ impl Processes {
             let host = 1 + number as u64;
             let pool = Pool::open(Arc::clone(&fabric), way, host).await.unwrap();
             pool.follow(env);
-            let engine = Engine::start(&pool, &fabric, env, id(number), engine_config()).await;
+            let engine = Engine::start(&pool, &fabric, env, id(number), engine.clone()).await;
             (engine.unwrap(), pool)
         };
         let ((one, here), (two, there)) = (start(0).await, start(1).await);

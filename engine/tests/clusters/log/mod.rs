@@ -6,4 +6,5 @@ mod damage;
 mod durability;
 mod merging;
 mod redo;
+mod unreachable;
 mod valve;

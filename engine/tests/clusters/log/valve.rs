@@ -28,6 +28,8 @@ pub(super) struct Valve {
     pub(super) reads_that_panic: AtomicU64,
     /// Where others said that it ends.
     pub(super) ended: Mutex<Option<Lsn>>,
+    /// What is before its start is gone.
+    pub(super) forgets: AtomicBool,
     /// Who waits adds to it when that is said.
     pub(super) opens_late: AtomicBool,
 }
@@ -45,6 +47,7 @@ impl Default for Valve {
             appends: AtomicU64::new(0),
             reads_that_panic: AtomicU64::new(0),
             ended: Mutex::default(),
+            forgets: AtomicBool::new(false),
             opens_late: AtomicBool::new(false),
         }
     }
@@ -58,6 +61,12 @@ impl Valve {
             assert!(started.elapsed() < Duration::from_secs(120), "no append");
             selkie_fabric::env::yield_now().await;
         }
+    }
+
+    /// Where what is left of it begins.
+    fn left_from(&self) -> Lsn {
+        let forgets = self.forgets.load(Ordering::SeqCst);
+        if forgets { self.start.load(Ordering::SeqCst) } else { FIRST_LSN }
     }
 
     pub(super) fn end(&self) -> Lsn {
@@ -117,8 +126,9 @@ impl LogStore for Valves {
         Box::pin(async { Ok(Arc::new(Tap(valve)) as Arc<dyn Sink>) })
     }
 
-    fn pieces(&self, _: LogOwner) -> BoxFuture<'_, Result<Vec<Lsn>, ReadError>> {
-        Box::pin(async { Ok(vec![FIRST_LSN]) })
+    fn pieces(&self, owner: LogOwner) -> BoxFuture<'_, Result<Vec<Lsn>, ReadError>> {
+        let from = self.0[usize::from(owner.node)].left_from();
+        Box::pin(async move { Ok(vec![from]) })
     }
 
     fn piece(&self, owner: LogOwner, _: Lsn) -> BoxFuture<'_, Result<Piece, ReadError>> {
@@ -126,7 +136,8 @@ impl LogStore for Valves {
         let left = valve.reads_that_panic.load(Ordering::SeqCst);
         valve.reads_that_panic.store(left.saturating_sub(1), Ordering::SeqCst);
         assert_eq!(left, 0, "planted");
-        let bytes = valve.bytes.lock().clone();
+        let from = (valve.left_from() - FIRST_LSN) as usize;
+        let bytes = valve.bytes.lock()[from..].to_vec();
         Box::pin(async { Ok(Piece { place: "valve".into(), offset: 0, bytes }) })
     }
 

@@ -1,10 +1,12 @@
 //! The driver of a node: a thread that accepts connections, receives for completions that no thread
-//! polls, sends what sockets did not take at once, and watches silent peers.
+//! polls, sends what sockets did not take at once, connects links again whose connection broke, and
+//! watches silent peers.
 
 use std::collections::HashMap;
 use std::io;
 use std::mem;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
@@ -15,17 +17,24 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt};
 
 use super::link::{Link, LinkTable};
+use super::link_state::FIRST_INTEREST;
 use super::reactor::{FIRST_LINK, LISTENER, Reactor, WAKE};
+use super::silence::{Silence, Verdict};
 use crate::env::Env;
 use crate::error::FabricError;
 use crate::id::PeerId;
 use crate::tcp::config::TcpConfig;
+use crate::tcp::security::tls::Tls;
 use crate::tcp::server::host::Host;
 use crate::tcp::transport::pipe::Pipe;
+use crate::tcp::wire::hello::Hello;
+use crate::tls_error::TlsError;
 use crate::verb::Chain;
 
 /// Most events that the driver takes at once.
 const MAX_EVENTS: usize = 256;
+/// The pause before a link connects again for which there was no socket, or no way to its peer.
+const NO_WAY_PAUSE: Duration = Duration::from_millis(100);
 
 pub(crate) struct Driver {
     reactor: Arc<Reactor>,
@@ -36,6 +45,8 @@ pub(crate) struct Driver {
 struct Links {
     by_token: HashMap<u64, Arc<Link>>,
     next_token: u64,
+    /// When to connect which links again.
+    due: Vec<(Duration, u64)>,
     /// Why the driver has stopped. It takes no more links then.
     stopped: Option<FabricError>,
 }
@@ -56,38 +67,62 @@ impl Driver {
         self: &Arc<Self>,
         peer: PeerId,
         addr: SocketAddr,
-        hello: Vec<u8>,
+        hello: Hello,
     ) -> Result<Arc<Link>, FabricError> {
         let failed = |what: &str, error: Errno| FabricError::Network {
             peer: self.reactor.host().id(),
             what: format!("{what} {addr}: {error}"),
         };
-        let family = if addr.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = socket_with(family, SocketType::STREAM, flags, None)
-            .map_err(|error| failed("no socket to", error))?;
-        sockopt::set_tcp_nodelay(&socket, true).map_err(|error| failed("no delay to", error))?;
-        let security = self.config().security.as_ref();
-        let tls = security.map(|security| security.client()).transpose();
-        let tls = tls.map_err(|why| FabricError::Tls { peer, why })?;
-        match connect(&socket, &addr) {
-            Ok(()) | Err(Errno::INPROGRESS) => {}
-            Err(_) => return Err(FabricError::PeerDead { peer }),
-        }
+        let tls = self.tls().map_err(|why| FabricError::Tls { peer, why })?;
+        let socket = begin_to_connect(addr).map_err(|error| match error {
+            ConnectError::NoSocket(error) => failed("no socket to", error),
+            ConnectError::Unreachable(_) => FabricError::PeerDead { peer },
+        })?;
         let mut links = self.links.lock();
         if let Some(error) = &links.stopped {
             return Err(error.clone());
         }
         let token = links.next_token;
         links.next_token += 1;
-        let pipe = Pipe::new(socket, tls);
-        let table: Weak<Self> = Arc::downgrade(self);
-        let link = Arc::new(Link::new(token, peer, pipe, hello, Arc::clone(&self.reactor), table));
+        let pipe = Arc::new(Pipe::new(socket, tls));
+        let (table, reactor): (Weak<Self>, _) = (Arc::downgrade(self), Arc::clone(&self.reactor));
+        let link = Link::new(token, (peer, addr), Arc::clone(&pipe), hello, reactor, table);
         self.reactor
-            .add(token, link.socket(), link.interest())
+            .add(token, pipe.socket(), FIRST_INTEREST)
             .map_err(|error| failed("no readiness of", error))?;
+        let link = Arc::new(link);
         links.by_token.insert(token, Arc::clone(&link));
         Ok(link)
+    }
+
+    /// The TLS of a new connection, if this node secures its connections.
+    fn tls(&self) -> Result<Option<Tls>, TlsError> {
+        let security = self.config().security.as_ref();
+        security.map(|security| security.client()).transpose()
+    }
+
+    /// Connects the links again for which it is time. Returns when the next one is due.
+    fn connect_again(&self, now: Duration) -> Option<Duration> {
+        let mut links = self.links.lock();
+        let (due, later): (Vec<_>, Vec<_>) =
+            mem::take(&mut links.due).into_iter().partition(|(at, _)| *at <= now);
+        let next = later.iter().map(|(at, _)| *at).min();
+        links.due = later;
+        let due = due.iter().filter_map(|(_, token)| links.by_token.get(token).map(Arc::clone));
+        let due: Vec<_> = due.collect();
+        drop(links);
+        for link in due {
+            let peer = link.peer();
+            match (self.tls(), begin_to_connect(link.addr())) {
+                (Ok(tls), Ok(socket)) => link.connect_over(Pipe::new(socket, tls)),
+                (Err(why), _) => link.end(FabricError::Tls { peer, why }),
+                (_, Err(ConnectError::Unreachable(Errno::CONNREFUSED))) => {
+                    link.end(FabricError::PeerDead { peer });
+                }
+                (_, Err(_)) => self.reconnect(link.token(), NO_WAY_PAUSE),
+            }
+        }
+        next
     }
 
     /// Ends every link with `error`, and the thread. The second call does nothing.
@@ -118,16 +153,18 @@ impl Driver {
 
     fn run(&self) {
         let mut events = Vec::with_capacity(MAX_EVENTS);
-        let mut liveness = HashMap::new();
+        let mut silences = HashMap::new();
         let check_every = self.config().check_every();
         let mut checked = self.reactor.now();
         let mut accepts = true;
         while self.links.lock().stopped.is_none() {
-            let rest = (checked + check_every).saturating_sub(self.reactor.now());
-            self.reactor.wait(&mut events, rest);
+            let now = self.reactor.now();
+            let check_at = checked + check_every;
+            let until = self.connect_again(now).map_or(check_at, |due| due.min(check_at));
+            self.reactor.wait(&mut events, until.saturating_sub(now));
             for event in events.drain(..) {
                 match event.data.u64() {
-                    WAKE => {}
+                    WAKE => self.reactor.woken(),
                     LISTENER => accepts = self.reactor.host().accept(),
                     token => self.serve(token, event.flags),
                 }
@@ -137,9 +174,12 @@ impl Driver {
                     self.reactor.set_accepting(EventFlags::empty());
                 }
             }
-            if self.reactor.now().saturating_sub(checked) >= check_every {
+            let since = self.reactor.now().saturating_sub(checked);
+            if since >= check_every {
                 checked = self.reactor.now();
-                self.check_links(&mut liveness, checked);
+                // A driver that stood still knows nothing of that time.
+                self.check_links(&mut silences, since.min(2 * check_every));
+                self.reactor.host().discard_sessions();
                 if !mem::replace(&mut accepts, true) {
                     self.reactor.set_accepting(EventFlags::IN);
                 }
@@ -159,28 +199,23 @@ impl Driver {
         }
     }
 
-    /// Ends links whose peer has owed a sign of life for too long. Asks the others for one.
-    fn check_links(&self, liveness: &mut HashMap<u64, Liveness>, now: Duration) {
+    /// Looks for signs of life of the peers, `since` the last look, and asks for some.
+    fn check_links(&self, silences: &mut HashMap<u64, Silence>, since: Duration) {
         let links: Vec<_> =
             self.links.lock().by_token.iter().map(|(t, link)| (*t, Arc::clone(link))).collect();
         let known = |token: &u64| links.iter().any(|(t, _)| t == token);
-        liveness.retain(|token, _| known(token));
+        silences.retain(|token, _| known(token));
         for (token, link) in &links {
             // For chains whose completion no thread polls.
             link.drive();
             let (signs, owes) = link.signs_of_life();
-            let seen = liveness.entry(*token).or_insert(Liveness { signs, since: now });
-            if seen.signs != signs {
-                *seen = Liveness { signs, since: now };
-                continue;
-            }
-            let silent = now.saturating_sub(seen.since);
-            if owes && silent >= self.config().dead_after {
-                link.end(FabricError::PeerDead { peer: link.peer() });
-            } else if !owes {
+            let silence = silences.entry(*token).or_insert_with(|| Silence::new(signs));
+            match silence.look(self.config(), signs, owes, since) {
+                Verdict::Lives => {}
                 // The time for the answer begins now. Only whether it comes is of interest.
-                seen.since = now;
-                drop(link.post(Chain::new()));
+                Verdict::Ask => drop(link.post(Chain::new())),
+                Verdict::ConnectAgain => link.give_connection_up(),
+                Verdict::Dead => link.end(FabricError::PeerDead { peer: link.peer() }),
             }
         }
     }
@@ -192,10 +227,31 @@ impl LinkTable for Driver {
         // Dropped without the lock: this may be the last reference to the link.
         drop(link);
     }
+
+    fn reconnect(&self, token: u64, pause: Duration) {
+        let at = self.reactor.now() + pause;
+        self.links.lock().due.push((at, token));
+        self.reactor.wake();
+    }
 }
 
-/// Since when a link has shown no sign of life.
-struct Liveness {
-    signs: u64,
-    since: Duration,
+/// Why there is not even the begin of a connection.
+enum ConnectError {
+    /// The system has no socket for it.
+    NoSocket(Errno),
+    /// The address cannot be reached now, or no process listens there.
+    Unreachable(Errno),
+}
+
+/// A socket that is connecting to `addr`.
+fn begin_to_connect(addr: SocketAddr) -> Result<OwnedFd, ConnectError> {
+    let family = if addr.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket =
+        socket_with(family, SocketType::STREAM, flags, None).map_err(ConnectError::NoSocket)?;
+    sockopt::set_tcp_nodelay(&socket, true).map_err(ConnectError::NoSocket)?;
+    match connect(&socket, &addr) {
+        Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
+        Err(error) => Err(ConnectError::Unreachable(error)),
+    }
 }

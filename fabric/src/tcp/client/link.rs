@@ -1,4 +1,4 @@
-//! A link: the connecting side of one connection, which is one queue pair.
+//! A link: the connecting side of one session, which is one queue pair over one connection at a time.
 //!
 //! # Sending
 //! Posts append requests to a queue. A post that finds no other request under way sends at once.
@@ -18,11 +18,16 @@
 //! disarmed by  a poll that spins or blocks for the only chain of the link, and a caller that
 //!              asks for an outcome without ever having polled
 //! ```
+//! # Connections
+//! A connection that is closed or broken is replaced by another ([`super::reconnect`]); the chains
+//! wait meanwhile. Threads that send or receive over a connection take its number along, so that
+//! they change nothing of a later one.
+//!
 //! Lock order: `inbox`, then `state`, then an outcome cell. Wakers are called, and what callers own
 //! is dropped, without any of them.
 
 use std::mem;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -32,7 +37,7 @@ use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
 use super::link_failure::LinkFailure;
-use super::link_state::{LinkState, PendingChain, Sender};
+use super::link_state::{LinkState, PendingChain, Sender, Stage};
 use super::outcome::{Completed, OutcomeCell, wake};
 use super::reactor::{Reactor, wait_readable};
 use crate::error::FabricError;
@@ -42,7 +47,7 @@ use crate::tcp::transport::pipe::{Pipe, Received};
 use crate::tcp::wire::error::WireError;
 use crate::tcp::wire::frame_buffer::FrameBuffer;
 use crate::tcp::wire::frames::{self, Decoded};
-use crate::tcp::wire::hello;
+use crate::tcp::wire::hello::{self, Hello};
 use crate::tls_error::{CertificateFault, CertificateOwner, TlsError};
 use crate::verb::{Chain, ChainError};
 
@@ -58,46 +63,59 @@ const MAX_RECEIVES: usize = 16;
 pub(crate) struct Link {
     token: u64,
     peer: PeerId,
-    pipe: Pipe,
-    reactor: Arc<Reactor>,
+    /// Where the peer listens.
+    addr: SocketAddr,
+    pub(super) reactor: Arc<Reactor>,
     /// Where the link is listed until it ends.
-    table: Weak<dyn LinkTable>,
-    state: Mutex<LinkState>,
-    inbox: Mutex<FrameBuffer>,
+    pub(super) table: Weak<dyn LinkTable>,
+    pub(super) state: Mutex<LinkState>,
+    pub(super) inbox: Mutex<Inbox>,
     /// Counts signs of life of the peer.
     signs: AtomicU64,
+}
+
+/// What is received, and the connection it comes from.
+pub(super) struct Inbox {
+    pub(super) frames: FrameBuffer,
+    pub(super) pipe: Arc<Pipe>,
+    pub(super) connection: u32,
 }
 
 /// The list of a node's links.
 pub(crate) trait LinkTable: Send + Sync {
     /// Removes a link that has ended.
     fn remove(&self, token: u64);
+
+    /// Has a link connect again after a pause.
+    fn reconnect(&self, token: u64, pause: Duration);
 }
 
 impl Link {
     /// A link over a socket that is connecting. It sends `hello` once it is connected.
     pub(crate) fn new(
         token: u64,
-        peer: PeerId,
-        pipe: Pipe,
-        hello: Vec<u8>,
+        (peer, addr): (PeerId, SocketAddr),
+        pipe: Arc<Pipe>,
+        hello: Hello,
         reactor: Arc<Reactor>,
         table: Weak<dyn LinkTable>,
     ) -> Self {
-        let (state, inbox) = (Mutex::new(LinkState::new(hello)), Mutex::new(FrameBuffer::new()));
-        Self { token, peer, pipe, reactor, table, state, inbox, signs: AtomicU64::new(0) }
+        let state = Mutex::new(LinkState::new(Arc::clone(&pipe), hello));
+        let connection = hello.session.attempt;
+        let inbox = Mutex::new(Inbox { frames: FrameBuffer::new(), pipe, connection });
+        Self { token, peer, addr, reactor, table, state, inbox, signs: AtomicU64::new(0) }
     }
 
     pub(crate) fn peer(&self) -> PeerId {
         self.peer
     }
 
-    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
-        self.pipe.socket().as_fd()
+    pub(crate) fn token(&self) -> u64 {
+        self.token
     }
 
-    pub(crate) fn interest(&self) -> EventFlags {
-        self.state.lock().interest
+    pub(crate) fn addr(&self) -> SocketAddr {
+        self.addr
     }
 
     /// Queues a chain, and sends it if no other thread or event will.
@@ -112,15 +130,10 @@ impl Link {
             drop(state);
             return refuse(chain, error);
         }
-        let cell = Arc::new(OutcomeCell::default());
-        let sequence = state.next_sequence;
-        state.next_sequence += 1;
-        frames::encode_request(&mut state.queue, sequence, &chain);
-        let is_first = state.pending.len() == state.queued;
-        state.queued += 1;
-        state.pending.push_back(PendingChain { chain, sequence, cell: Arc::clone(&cell) });
+        let is_first = state.is_quiet();
+        let cell = state.push(chain);
         self.reactor.chain_begins();
-        if state.pending.len() > 1 {
+        if state.pending_count() > 1 {
             // The first of them may have no poller.
             self.set_armed(&mut state, true);
         }
@@ -165,8 +178,12 @@ impl Link {
 
     fn send_queue<'l>(&'l self, mut state: MutexGuard<'l, LinkState>) {
         for _ in 0..MAX_SENDS {
-            let idle = state.sender == Sender::Idle && state.accepted;
-            if state.queue.is_empty() || !idle || state.end.is_some() {
+            if state.sender != Sender::Idle || !state.is_accepted() || state.end.is_some() {
+                return;
+            }
+            // Responses that have come may have made room in the window.
+            state.encode();
+            if state.queue.is_empty() {
                 return;
             }
             state.sender = Sender::Active;
@@ -189,12 +206,13 @@ impl Link {
         mut bytes: Vec<u8>,
         mut sent: usize,
     ) -> Option<MutexGuard<'l, LinkState>> {
+        let (pipe, connection) = (Arc::clone(&state.pipe), state.connection);
         drop(state);
         let mut failure = loop {
             #[expect(clippy::expect_used, reason = "`sent` counts bytes of `bytes`")]
             let rest = bytes.get(sent..).expect("no more bytes are sent than there are");
             let done = rest.is_empty();
-            match if done { self.pipe.flush().map(|()| 0) } else { self.pipe.send(rest) } {
+            match if done { pipe.flush().map(|()| 0) } else { pipe.send(rest) } {
                 Ok(_) if done => break None,
                 Ok(count) => sent += count,
                 Err(Errno::INTR) => {}
@@ -202,6 +220,10 @@ impl Link {
             }
         };
         let mut state = self.state.lock();
+        if state.connection != connection || state.sender != Sender::Active {
+            // The connection is over. What it had to send is encoded again for the next one.
+            return None;
+        }
         if mem::take(&mut state.unflushed) {
             failure = failure.or(Some(Errno::AGAIN));
         }
@@ -219,9 +241,9 @@ impl Link {
                 self.set_interest_out(&mut state, true);
                 None
             }
-            Some(_) => {
+            Some(error) => {
                 drop(state);
-                self.end(FabricError::PeerDead { peer: self.peer });
+                self.fail(connection, LinkFailure::of_send(error));
                 None
             }
         }
@@ -239,24 +261,15 @@ impl Link {
         self.receive(self.inbox.lock());
     }
 
-    fn receive(&self, mut inbox: MutexGuard<'_, FrameBuffer>) {
+    fn receive(&self, mut inbox: MutexGuard<'_, Inbox>) {
         let mut completed = Completed::new();
+        let connection = inbox.connection;
         let received = self.receive_into(&mut inbox, &mut completed);
         drop(inbox);
-        let dead = |peer| FabricError::PeerDead { peer };
         match received {
             Ok(true) => self.flush_or_end(),
             Ok(false) => {}
-            Err(LinkFailure::Closed) => self.end(dead(self.peer)),
-            Err(LinkFailure::Refused(error)) => self.end(error),
-            Err(LinkFailure::Tls(why)) => {
-                self.reactor.note_bad_link(WireError::Tls { why });
-                self.end(FabricError::Tls { peer: self.peer, why });
-            }
-            Err(LinkFailure::Wire(error)) => {
-                self.reactor.note_bad_link(error);
-                self.end(dead(self.peer));
-            }
+            Err(failure) => self.fail(connection, failure),
         }
         wake(completed);
     }
@@ -264,20 +277,21 @@ impl Link {
     /// Receives and fills cells. Returns whether any bytes came.
     fn receive_into(
         &self,
-        inbox: &mut FrameBuffer,
+        inbox: &mut Inbox,
         completed: &mut Completed,
     ) -> Result<bool, LinkFailure> {
+        let Inbox { frames: inbox, pipe, connection } = inbox;
         let mut came = false;
         let mut wanted = frames::HEADER_BYTES;
         for received in 0.. {
             // No event would tell of bytes that TLS holds back.
-            if received >= MAX_RECEIVES && !self.pipe.holds_back() {
+            if received >= MAX_RECEIVES && !pipe.holds_back() {
                 break;
             }
             let room = inbox.room(wanted);
-            let (room_bytes, result) = (room.len(), self.pipe.receive(room));
-            if self.pipe.wants_flush() {
-                self.flush_later();
+            let (room_bytes, result) = (room.len(), pipe.receive(room));
+            if pipe.wants_flush() {
+                self.flush_later(*connection);
             }
             let count = match result? {
                 Received::Bytes(count) => count,
@@ -291,7 +305,7 @@ impl Link {
             came = true;
             inbox.received(count);
             self.signs.fetch_add(1, Ordering::Relaxed);
-            wanted = self.deliver(inbox, completed)?;
+            wanted = self.deliver(inbox, *connection, completed)?;
             if count < room_bytes {
                 break;
             }
@@ -300,8 +314,11 @@ impl Link {
     }
 
     /// Lets the driver send the bytes that the socket did not take.
-    fn flush_later(&self) {
+    fn flush_later(&self, connection: u32) {
         let mut state = self.state.lock();
+        if state.connection != connection {
+            return;
+        }
         match state.sender {
             Sender::Idle => {
                 state.sender = Sender::Blocked;
@@ -317,30 +334,29 @@ impl Link {
     fn deliver(
         &self,
         inbox: &mut FrameBuffer,
+        connection: u32,
         completed: &mut Completed,
     ) -> Result<usize, LinkFailure> {
         let mut state = self.state.lock();
-        if state.end.is_some() {
+        if state.end.is_some() || state.connection != connection || state.stage == Stage::Broken {
             return Err(LinkFailure::Closed);
         }
-        if !state.accepted {
+        if !state.is_accepted() {
             if let Some(why) = TlsError::in_reply(inbox.data()) {
                 return Err(LinkFailure::Tls(why));
             }
             match hello::decode_reply(inbox.data())? {
                 None => return Ok(hello::REPLY_BYTES),
-                Some(Err(why)) => {
-                    let peer = self.peer;
-                    return Err(LinkFailure::Refused(FabricError::Refused { peer, why }));
+                Some(Err(why)) => return Err(LinkFailure::Refused(why)),
+                Some(Ok(executed)) => {
+                    self.check_role(&state.pipe)?;
+                    state.accept(executed)?;
                 }
-                Some(Ok(())) => self.check_role()?,
             }
-            state.accepted = true;
             inbox.take(hello::REPLY_BYTES);
         }
         loop {
-            let Some(first) = state.pending.front().filter(|_| state.pending.len() > state.queued)
-            else {
+            let Some(first) = state.due() else {
                 let nothing = inbox.data().is_empty();
                 return if nothing {
                     Ok(frames::HEADER_BYTES)
@@ -357,9 +373,9 @@ impl Link {
                 let (found, expected) = (response.sequence, first.sequence);
                 return Err(WireError::Sequence { found, expected }.into());
             }
-            let Some(mut pending) = state.pending.pop_front() else { continue };
+            let Some(mut pending) = state.take_due() else { continue };
             // The copy needs no lock of the posters; the lock of the inbox keeps other receivers
-            // out.
+            // out, and the end of the connection.
             drop(state);
             let outcome = response.fill(&mut pending.chain, self.peer);
             let result = match &outcome {
@@ -380,9 +396,9 @@ impl Link {
     }
 
     /// Refuses a peer whose certificate is not of a role that it can have.
-    fn check_role(&self) -> Result<(), LinkFailure> {
+    fn check_role(&self, pipe: &Pipe) -> Result<(), LinkFailure> {
         let security = self.reactor.config().security.as_ref();
-        let shown = security.and_then(|own| own.of_another(self.pipe.certificate()));
+        let shown = security.and_then(|own| own.of_another(pipe.certificate()));
         match shown {
             Some(NodeCertificate { role, .. }) if !role.may_be(self.peer) => {
                 let fault = CertificateFault::WrongRole(role);
@@ -396,7 +412,7 @@ impl Link {
     /// After a receive: sends the queue, or ends the link if its queue pair was dropped.
     fn flush_or_end(&self) {
         let state = self.state.lock();
-        if state.retired && state.pending.is_empty() {
+        if state.retired && state.pending_count() == 0 {
             drop(state);
             self.end(FabricError::PeerDead { peer: self.peer });
         } else {
@@ -421,10 +437,9 @@ impl Link {
             return;
         }
         state.end = Some(error.clone());
-        let pending = mem::take(&mut state.pending);
-        (state.queue, state.sending) = (Vec::new(), Vec::new());
+        let (pending, pipe) = (state.take_all(), Arc::clone(&state.pipe));
         drop(state);
-        self.pipe.shutdown();
+        pipe.shutdown();
         let fail = |pending: PendingChain| {
             let error = ChainError { chain: pending.chain, executed: 0, error: error.clone() };
             let waker = pending.cell.fill(Err(Box::new(error)));
@@ -433,7 +448,7 @@ impl Link {
         };
         let completed: Completed = pending.into_iter().map(fail).collect();
         drop(inbox);
-        self.reactor.remove(self.pipe.socket());
+        self.reactor.remove(pipe.socket());
         if let Some(table) = self.table.upgrade() {
             table.remove(self.token);
         }
@@ -450,12 +465,13 @@ impl Link {
     pub(crate) fn block_alone(&self, cell: &Arc<OutcomeCell>, limit: Duration) -> bool {
         let mut state = self.state.lock();
         let is_only = state.is_only(cell);
-        if !is_only || !state.accepted || state.sender != Sender::Idle {
+        if !is_only || !state.is_accepted() || state.sender != Sender::Idle {
             return false;
         }
         self.set_armed(&mut state, false);
+        let pipe = Arc::clone(&state.pipe);
         drop(state);
-        wait_readable(self.pipe.socket(), limit);
+        wait_readable(pipe.socket(), limit);
         self.drive_after_others();
         true
     }
@@ -463,7 +479,7 @@ impl Link {
     /// The count of signs of life, and whether the peer owes one.
     pub(crate) fn signs_of_life(&self) -> (u64, bool) {
         let state = self.state.lock();
-        let owes = !state.accepted || !state.pending.is_empty();
+        let owes = !state.is_accepted() || state.pending_count() > 0;
         (self.signs.load(Ordering::Relaxed), owes)
     }
 
@@ -480,9 +496,9 @@ impl Link {
     }
 
     fn set_interest(&self, state: &mut LinkState, flag: EventFlags, wanted: bool) {
-        if state.interest.contains(flag) != wanted && state.end.is_none() {
+        if state.interest.contains(flag) != wanted && state.is_connected() {
             state.interest.set(flag, wanted);
-            self.reactor.set_interest(self.token, self.pipe.socket(), state.interest);
+            self.reactor.set_interest(self.token, state.pipe.socket(), state.interest);
         }
     }
 }

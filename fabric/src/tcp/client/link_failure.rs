@@ -1,17 +1,29 @@
-//! Why a receive ends its link.
+//! Why a send or a receive ends its connection, or its link.
 
-use crate::error::FabricError;
+use rustix::io::Errno;
+
+use crate::error::Refusal;
 use crate::tcp::transport::pipe::ReceiveError;
 use crate::tcp::wire::error::WireError;
 use crate::tls_error::TlsError;
 
-/// Why a link ends.
+/// Why a connection, or with it the link, ends.
 pub(crate) enum LinkFailure {
-    /// The peer closed the connection, or the link has ended already.
+    /// The connection is closed or broken, or the link has ended already. The session may go on
+    /// over another connection.
     Closed,
-    Refused(FabricError),
+    /// No process listens where the peer is.
+    NotListening,
+    Refused(Refusal),
     Tls(TlsError),
     Wire(WireError),
+}
+
+impl LinkFailure {
+    /// Of a send that failed for good.
+    pub(crate) fn of_send(error: Errno) -> Self {
+        if error == Errno::CONNREFUSED { Self::NotListening } else { Self::Closed }
+    }
 }
 
 impl From<WireError> for LinkFailure {
@@ -24,6 +36,7 @@ impl From<ReceiveError> for LinkFailure {
     fn from(lost: ReceiveError) -> Self {
         match lost {
             ReceiveError::Closed => Self::Closed,
+            ReceiveError::NotListening => Self::NotListening,
             ReceiveError::Tls(why) => Self::Tls(why),
         }
     }

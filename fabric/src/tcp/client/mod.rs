@@ -1,8 +1,9 @@
 //! The side of a node that posts chains.
 //!
 //! Contents: `queue_pair` (queue pairs and completions), `link` (a connection), `link_state` (what
-//! its lock guards), `link_failure` (why it ends), `outcome` (where an outcome waits), `driver`
-//! (the thread), `reactor` (readiness of sockets).
+//! its lock guards), `link_failure` (why it ends), `reconnect` (one connection after the other),
+//! `outcome` (where an outcome waits), `driver` (the thread), `silence` (peers that do not answer),
+//! `reactor` (readiness of sockets).
 
 pub(super) mod driver;
 pub(super) mod link;
@@ -11,3 +12,5 @@ mod link_state;
 mod outcome;
 pub(super) mod queue_pair;
 mod reactor;
+mod reconnect;
+mod silence;

@@ -28,7 +28,7 @@ pub(crate) const FIRST_LINK: u64 = 2;
 
 pub(crate) struct Reactor {
     epoll: OwnedFd,
-    /// Written to when the driver is to stop.
+    /// Written to when the driver is to stop, or has a link to connect.
     wake: OwnedFd,
     /// Chains of this node without an outcome.
     outstanding: AtomicUsize,
@@ -61,7 +61,13 @@ impl Reactor {
         let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
     }
 
-    /// Watches the socket of a new link.
+    /// The driver has been woken.
+    pub(crate) fn woken(&self) {
+        // It fails only if there is nothing to read.
+        let _ = rustix::io::read(&self.wake, &mut [0; 8]);
+    }
+
+    /// Watches the socket of a new connection.
     pub(crate) fn add(
         &self,
         token: u64,

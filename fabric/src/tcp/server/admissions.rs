@@ -1,4 +1,4 @@
-//! Which peers may execute verbs on the memory of a node: invitations, admitted connections, and
+//! Which peers may execute verbs on the memory of a node: invitations, admitted sessions, and
 //! revoked incarnations. Nothing here does input or output.
 //!
 //! The key of a connection is checked first. A peer without the right key learns nothing else, and
@@ -46,7 +46,7 @@ impl From<AccessKey> for Invitation {
     }
 }
 
-/// Most connections that a node serves.
+/// Most sessions of peers, which have one connection each, that a node serves.
 pub const MAX_CONNECTIONS: usize = 1024;
 /// Connections that each peer may have in any case. It may have more as long as at least half of all
 /// places are free.
@@ -87,18 +87,21 @@ impl RevokedIncarnations {
     }
 }
 
+/// Names a session: its node, the incarnation of the node, and the number that it gave.
+pub(crate) type SessionName = (PeerId, u64, u64);
+
 /// What [`Admissions::admit`] gives for an admitted connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct AdmittedConnection {
-    pub(crate) token: u64,
+pub(crate) struct AdmittedConnection<S> {
+    pub(crate) name: SessionName,
+    pub(crate) session: Arc<S>,
     /// `None` allows everything.
     pub(crate) domain: Option<Arc<Domain>>,
 }
 
-/// The invitations and connections of one node. `C` stands for a connection.
-pub(crate) struct Admissions<C> {
-    admitted: HashMap<u64, (PeerId, u64, Arc<C>)>,
-    next_token: u64,
+/// The invitations and sessions of one node. `S` stands for a session.
+pub(crate) struct Admissions<S> {
+    admitted: HashMap<SessionName, Arc<S>>,
     /// The latest incarnation of each peer that connected.
     latest: HashMap<PeerId, u64>,
     revoked: RevokedIncarnations,
@@ -109,11 +112,10 @@ pub(crate) struct Admissions<C> {
     is_closed: bool,
 }
 
-impl<C> Admissions<C> {
+impl<S> Admissions<S> {
     pub(crate) fn new(admission: Admission) -> Self {
         Self {
             admitted: HashMap::new(),
-            next_token: 0,
             latest: HashMap::new(),
             revoked: RevokedIncarnations::default(),
             admission,
@@ -123,16 +125,16 @@ impl<C> Admissions<C> {
         }
     }
 
-    /// Admits a connection, unless its node has no invitation or is revoked, here or in `fenced`.
-    /// `role` is that of its certificate: the memory of a memory node is open to readers within a
-    /// domain only. `None` if this node is closed.
+    /// Admits a connection, to its session or to the `new` one, unless its node has no invitation or
+    /// is revoked, here or in `fenced`. `role` is that of its certificate: the memory of a memory
+    /// node is open to readers within a domain only. `None` if this node is closed.
     pub(crate) fn admit(
         &mut self,
         hello: &Hello,
         role: Option<Role>,
-        connection: &Arc<C>,
+        new: &Arc<S>,
         fenced: &mut RevokedIncarnations,
-    ) -> Option<Result<AdmittedConnection, Refusal>> {
+    ) -> Option<Result<AdmittedConnection<S>, Refusal>> {
         if self.is_closed {
             return None;
         }
@@ -158,33 +160,44 @@ impl<C> Admissions<C> {
         if revoked || fenced {
             return Some(Err(Refusal::Revoked));
         }
-        let own = self.admitted.values().filter(|(admitted, ..)| *admitted == from).count();
+        let name = (from, incarnation, hello.session.id);
+        let own = self.admitted.keys().filter(|(admitted, ..)| *admitted == from).count();
         let limit = if own < SHARE { MAX_CONNECTIONS } else { MAX_CONNECTIONS / 2 };
-        if self.admitted.len() >= limit {
-            return Some(Err(Refusal::Full));
-        }
-        let token = self.next_token;
-        self.next_token += 1;
-        self.admitted.insert(token, (from, incarnation, Arc::clone(connection)));
-        Some(Ok(AdmittedConnection { token, domain }))
+        let is_full = self.admitted.len() >= limit;
+        let session = match self.admitted.get(&name) {
+            Some(session) => Arc::clone(session),
+            None if hello.session.resumes => return Some(Err(Refusal::Session)),
+            None if is_full => return Some(Err(Refusal::Full)),
+            None => {
+                self.admitted.insert(name, Arc::clone(new));
+                Arc::clone(new)
+            }
+        };
+        Some(Ok(AdmittedConnection { name, session, domain }))
     }
 
-    pub(crate) fn leave(&mut self, token: u64) {
-        self.admitted.remove(&token);
+    /// The session is over.
+    pub(crate) fn leave(&mut self, name: SessionName) {
+        self.admitted.remove(&name);
+    }
+
+    /// All sessions.
+    pub(crate) fn sessions(&self) -> impl Iterator<Item = (SessionName, &Arc<S>)> {
+        self.admitted.iter().map(|(name, session)| (*name, session))
     }
 
     /// The connected incarnations of `of`, and the latest one.
     pub(crate) fn known(&self, of: PeerId) -> Vec<u64> {
-        let connected = self.admitted.values().filter(|(from, ..)| *from == of);
+        let connected = self.admitted.keys().filter(|(from, ..)| *from == of);
         let mut known: Vec<_> = connected.map(|(_, incarnation, _)| *incarnation).collect();
         known.extend(self.latest.get(&of));
         known
     }
 
-    /// Invites `guest` on these terms only. Returns its connections on other terms, to be closed,
+    /// Invites `guest` on these terms only. Returns its sessions on other terms, to be closed,
     /// and whether the key tells the guest from an incarnation that was revoked before it
     /// connected.
-    pub(crate) fn invite(&mut self, guest: PeerId, invitation: Invitation) -> (Vec<Arc<C>>, bool) {
+    pub(crate) fn invite(&mut self, guest: PeerId, invitation: Invitation) -> (Vec<Arc<S>>, bool) {
         if self.invitations.get(&guest) == Some(&invitation) {
             return (Vec::new(), false);
         }
@@ -199,63 +212,94 @@ impl<C> Admissions<C> {
             self.withdrawn.remove(&guest);
             self.revoked.forget_unseen(guest);
         }
-        (self.connections_of(guest), is_successor)
+        (self.take_sessions_of(guest), is_successor)
     }
 
-    /// Withdraws the invitation of `guest`. Returns its connections, to be closed.
-    pub(crate) fn uninvite(&mut self, guest: PeerId) -> Vec<Arc<C>> {
+    /// Withdraws the invitation of `guest`. Returns its sessions, to be closed.
+    pub(crate) fn uninvite(&mut self, guest: PeerId) -> Vec<Arc<S>> {
         self.invitations.remove(&guest);
-        self.connections_of(guest)
+        self.take_sessions_of(guest)
     }
 
-    /// Withdraws the invitation of `of`, which is being revoked. Returns its connections, to be
+    /// Withdraws the invitation of `of`, which is being revoked. Returns its sessions, to be
     /// closed.
-    pub(crate) fn dismiss(&mut self, of: PeerId) -> Vec<Arc<C>> {
+    pub(crate) fn dismiss(&mut self, of: PeerId) -> Vec<Arc<S>> {
         if let Some(withdrawn) = self.invitations.remove(&of) {
             self.withdrawn.insert(of, withdrawn.key);
         }
-        self.connections_of(of)
+        self.take_sessions_of(of)
     }
 
-    fn connections_of(&self, of: PeerId) -> Vec<Arc<C>> {
-        let theirs = self.admitted.values().filter(|(from, ..)| *from == of);
-        theirs.map(|(.., connection)| Arc::clone(connection)).collect()
+    fn take_sessions_of(&mut self, of: PeerId) -> Vec<Arc<S>> {
+        let theirs = self.admitted.extract_if(|(from, ..), _| *from == of);
+        theirs.map(|(_, session)| session).collect()
     }
 
     /// Revokes `of`: the incarnation `known`, and those known here. Withdraws its invitation.
-    /// Returns its connections, to be closed.
-    pub(crate) fn revoke(&mut self, of: PeerId, known: Option<u64>) -> Vec<Arc<C>> {
+    /// Returns its sessions, to be closed.
+    pub(crate) fn revoke(&mut self, of: PeerId, known: Option<u64>) -> Vec<Arc<S>> {
         let mut revoked = self.known(of);
         revoked.extend(known);
         self.revoked.add(of, &revoked);
         self.dismiss(of)
     }
 
-    /// Refuses all further connections. Returns the present ones, to be closed.
-    pub(crate) fn close(&mut self) -> Vec<Arc<C>> {
+    /// Refuses all further connections. Returns the present sessions, to be closed.
+    pub(crate) fn close(&mut self) -> Vec<Arc<S>> {
         self.is_closed = true;
-        self.admitted.drain().map(|(_, (.., connection))| connection).collect()
+        self.admitted.drain().map(|(_, session)| session).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
     use super::*;
     use crate::domain::Rights;
+    use crate::tcp::wire::hello::SessionHello;
 
     const ONE: PeerId = PeerId::compute(1);
     const TWO: PeerId = PeerId::compute(2);
 
-    fn admit(
-        admissions: &mut Admissions<u64>,
-        from: PeerId,
-        incarnation: u64,
-    ) -> Option<Result<AdmittedConnection, Refusal>> {
-        let to = PeerId::memory(0);
-        let hello =
-            Hello { version: 1, keepalive_ms: 1, pool: 0, from, to, incarnation, key: None };
+    type Admitted = Result<AdmittedConnection<u64>, Refusal>;
+
+    /// The hello of a session of its own.
+    fn hello(from: PeerId, incarnation: u64, key: Option<AccessKey>) -> Hello {
+        static SESSIONS: AtomicU64 = AtomicU64::new(1);
+        let id = SESSIONS.fetch_add(1, Ordering::Relaxed);
+        let session = SessionHello { id, received: 0, attempt: 1, resumes: false };
+        let (version, keepalive_ms, pool, to) = (1, 1, 0, PeerId::memory(0));
+        Hello { version, keepalive_ms, pool, from, to, incarnation, key, session }
+    }
+
+    fn admit(admissions: &mut Admissions<u64>, from: PeerId, incarnation: u64) -> Option<Admitted> {
+        let hello = hello(from, incarnation, None);
+        admissions.admit(&hello, None, &Arc::new(incarnation), &mut RevokedIncarnations::default())
+    }
+
+    #[test]
+    fn a_session_is_resumed_by_its_node_alone_and_while_it_is_known() {
+        let mut admissions = Admissions::new(Admission::Anyone);
+        let mut ask = |hello: &Hello, new: u64| {
+            let mut fenced = RevokedIncarnations::default();
+            admissions
+                .admit(hello, None, &Arc::new(new), &mut fenced)
+                .unwrap()
+                .map(|of| *of.session)
+        };
+        let first = hello(ONE, 10, None);
+        let resumed = SessionHello { attempt: 2, resumes: true, ..first.session };
+        let again = Hello { session: resumed, ..first };
+        assert_eq!(ask(&again, 1), Err(Refusal::Session), "not known yet");
+        assert_eq!([ask(&first, 1), ask(&first, 2), ask(&again, 3)], [Ok(1); 3]);
+        for other in [Hello { from: TWO, ..again }, Hello { incarnation: 11, ..again }] {
+            assert_eq!(ask(&other, 4), Err(Refusal::Session), "the same number, of another node");
+        }
+        assert_eq!(admissions.revoke(ONE, None).len(), 1);
         let mut fenced = RevokedIncarnations::default();
-        admissions.admit(&hello, None, &Arc::new(incarnation), &mut fenced)
+        let refused = admissions.admit(&again, None, &Arc::new(5), &mut fenced);
+        assert_eq!(refused, Some(Err(Refusal::Revoked)));
     }
 
     #[test]
@@ -269,15 +313,15 @@ mod tests {
         assert_eq!(admit(&mut admissions, ONE, 10), Some(Err(Refusal::Revoked)));
         assert!(admit(&mut admissions, ONE, 11).unwrap().is_ok());
         assert!(admit(&mut admissions, TWO, 20).unwrap().is_ok());
-        assert_eq!(admissions.revoke(ONE, None).len(), 3, "the first two have not left");
+        assert_eq!(admissions.revoke(ONE, None).len(), 1, "the first two are closed already");
         assert_eq!(admit(&mut admissions, ONE, 11), Some(Err(Refusal::Revoked)));
     }
 
     #[test]
     fn who_has_left_or_never_came_is_revoked_as_well() {
         let mut admissions = Admissions::new(Admission::Anyone);
-        let token = admit(&mut admissions, ONE, 10).unwrap().unwrap().token;
-        admissions.leave(token);
+        let name = admit(&mut admissions, ONE, 10).unwrap().unwrap().name;
+        admissions.leave(name);
         assert!(admissions.revoke(ONE, None).is_empty());
         assert_eq!(admit(&mut admissions, ONE, 10), Some(Err(Refusal::Revoked)));
 
@@ -316,9 +360,7 @@ mod tests {
         fenced.add(ONE, &[]);
         fenced.add(TWO, &[20]);
         let mut admit = |admissions: &mut Admissions<u64>, from, incarnation| {
-            let to = PeerId::memory(0);
-            let hello =
-                Hello { version: 1, keepalive_ms: 1, pool: 0, from, to, incarnation, key: None };
+            let hello = hello(from, incarnation, None);
             admissions.admit(&hello, None, &Arc::new(incarnation), &mut fenced).unwrap().is_ok()
         };
         assert!(!admit(&mut here, ONE, 10) && !admit(&mut there, ONE, 10));
@@ -330,8 +372,9 @@ mod tests {
     #[test]
     fn a_full_and_a_closed_node_admit_no_peer() {
         let mut admissions = Admissions::new(Admission::Anyone);
+        let mut names = Vec::new();
         for _ in 0..MAX_CONNECTIONS / 2 {
-            assert!(admit(&mut admissions, ONE, 10).unwrap().is_ok());
+            names.push(admit(&mut admissions, ONE, 10).unwrap().unwrap().name);
         }
         assert_eq!(admit(&mut admissions, ONE, 10), Some(Err(Refusal::Full)), "half is for others");
         let others = (2..).map(PeerId::compute).take(MAX_CONNECTIONS / 2 / SHARE);
@@ -342,21 +385,15 @@ mod tests {
             assert_eq!(admit(&mut admissions, other, 10), Some(Err(Refusal::Full)), "its share");
         }
         assert_eq!(admit(&mut admissions, PeerId::compute(99), 20), Some(Err(Refusal::Full)));
-        admissions.leave(5);
+        admissions.leave(names[5]);
         assert!(admit(&mut admissions, PeerId::compute(99), 20).unwrap().is_ok());
         assert_eq!(admissions.close().len(), MAX_CONNECTIONS);
         assert_eq!(admit(&mut admissions, TWO, 20), None);
     }
 
-    fn show(
-        admissions: &mut Admissions<u64>,
-        from: PeerId,
-        key: Option<AccessKey>,
-    ) -> Result<AdmittedConnection, Refusal> {
-        let to = PeerId::memory(0);
-        let hello = Hello { version: 2, keepalive_ms: 1, pool: 0, from, to, incarnation: 10, key };
-        let mut fenced = RevokedIncarnations::default();
-        admissions.admit(&hello, None, &Arc::new(10), &mut fenced).unwrap()
+    fn show(admissions: &mut Admissions<u64>, from: PeerId, key: Option<AccessKey>) -> Admitted {
+        let hello = hello(from, 10, key);
+        admissions.admit(&hello, None, &Arc::new(10), &mut RevokedIncarnations::default()).unwrap()
     }
 
     #[test]
@@ -374,9 +411,7 @@ mod tests {
         ] {
             let mut admissions = Admissions::new(admission);
             admissions.invite(ONE, invitation);
-            let (version, keepalive_ms, pool, from, incarnation) = (2, 1, 0, ONE, 10);
-            let key = Some(key);
-            let hello = Hello { version, keepalive_ms, pool, from, to, incarnation, key };
+            let hello = Hello { to, ..hello(ONE, 10, Some(key)) };
             let mut fenced = RevokedIncarnations::default();
             let admitted = admissions.admit(&hello, Some(role), &Arc::new(1), &mut fenced);
             assert_eq!(admitted.unwrap().map(drop), expected, "{role} at {to}");
@@ -398,6 +433,7 @@ mod tests {
         assert!(admissions.invite(ONE, one.into()).0.is_empty(), "the same terms as before");
         assert_eq!(admissions.invite(ONE, other.into()).0.len(), 1);
         assert_eq!(show(&mut admissions, ONE, Some(one)), Err(Refusal::Key));
+        assert!(show(&mut admissions, ONE, Some(other)).is_ok());
         let domain = Domain::new([(0..8, Rights::READ)]).unwrap();
         let within = Invitation::new(other).within(domain.clone());
         assert_eq!(

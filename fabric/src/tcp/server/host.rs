@@ -1,5 +1,4 @@
-//! The host: listens, accepts connections, and admits peers. One thread serves each connection; its
-//! `session` executes the requests.
+//! The host: listens, accepts connections, and admits peers. One thread serves each connection.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,12 +10,14 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::admissions::{Admissions, AdmittedConnection, Invitation, MAX_CONNECTIONS};
+use super::connection::{Connection, ConnectionEnd};
 use super::newcomers::{MAX_NEWCOMERS, Newcomers};
 use super::port_mux::{ForeignConnections, MAX_FOREIGN_CONNECTIONS, ProtocolHandler};
-use super::session::{PeerConnection, Session, SessionEnd};
+use super::session::Session;
 use crate::error::Refusal;
 use crate::id::PeerId;
 use crate::mem::node::Node;
+use crate::role::Role;
 use crate::stream::Stream;
 use crate::tcp::process::ProcessState;
 use crate::tcp::security::tls;
@@ -37,7 +38,7 @@ pub(crate) struct Host {
     incarnation: u64,
     listen_addr: SocketAddr,
     listener: Mutex<Option<TcpListener>>,
-    admissions: Mutex<Admissions<PeerConnection>>,
+    admissions: Mutex<Admissions<Session>>,
     newcomers: Arc<Newcomers>,
     foreign: Arc<ForeignConnections>,
     threads: AtomicUsize,
@@ -116,8 +117,8 @@ impl Host {
     pub(crate) fn close(&self) {
         self.node.kill();
         drop(self.listener.lock().take());
-        let connections = self.admissions.lock().close();
-        connections.iter().for_each(|connection| connection.close());
+        let sessions = self.admissions.lock().close();
+        sessions.iter().for_each(|session| session.close());
         self.newcomers.close();
         self.foreign.close();
     }
@@ -125,8 +126,8 @@ impl Host {
     /// Revokes the incarnation of `of`; see [`Admissions::revoke`]. Once this returns, no verb of
     /// it executes here.
     pub(crate) fn revoke(&self, of: PeerId, known: Option<u64>) {
-        let connections = self.admissions.lock().revoke(of, known);
-        connections.iter().for_each(|connection| connection.close());
+        let sessions = self.admissions.lock().revoke(of, known);
+        sessions.iter().for_each(|session| session.close());
     }
 
     /// Invites `guest`; see [`Admissions::invite`].
@@ -137,18 +138,18 @@ impl Host {
             fenced.forget_unseen(guest);
         }
         drop(fenced);
-        others.iter().for_each(|connection| connection.close());
+        others.iter().for_each(|session| session.close());
     }
 
     /// Withdraws the invitation of `guest`. Once this returns, no verb of it executes here until it
     /// is invited again.
     pub(crate) fn uninvite(&self, guest: PeerId) {
-        let connections = self.admissions.lock().uninvite(guest);
-        connections.iter().for_each(|connection| connection.close());
+        let sessions = self.admissions.lock().uninvite(guest);
+        sessions.iter().for_each(|session| session.close());
     }
 
     /// The admissions, to be changed under the lock of [`ProcessState::fenced`].
-    pub(crate) fn admissions(&self) -> MutexGuard<'_, Admissions<PeerConnection>> {
+    pub(crate) fn admissions(&self) -> MutexGuard<'_, Admissions<Session>> {
         self.admissions.lock()
     }
 
@@ -202,23 +203,54 @@ impl Host {
             }
             Err(why) => return self.note(why),
         };
-        let connection = Arc::new(PeerConnection::new(Arc::clone(stream.socket())));
-        let admitted = match self.answer_hello(&connection, hello, &mut stream) {
+        let admitted = match self.answer_hello(hello, &mut stream) {
             Ok(Some(admitted)) => admitted,
             Ok(None) => return,
             Err(why) => return self.note(why),
         };
         drop(newcomer);
-        let _admission = AdmissionGuard { host: self, token: admitted.token };
-        let session = Session::new(&self.node, &self.process, &connection, admitted.domain, stream);
-        if let Err(why) = session.run() {
+        let AcceptedConnection { of: AdmittedConnection { name, session, domain }, number } =
+            admitted;
+        let _guard = ConnectionGuard { host: self, session: &session, number };
+        let own = (&*session, number);
+        let ended = Connection::new(&self.node, &self.process, own, domain, stream).run();
+        if let Err(why @ ConnectionEnd::Bad(_)) = ended {
+            // A peer that sends bad bytes is not one to go on with.
+            self.admissions.lock().leave(name);
+            session.close();
             self.note(why);
         }
-        connection.close();
+    }
+
+    /// Discards the sessions that have had no connection for too long.
+    pub(crate) fn discard_sessions(&self) {
+        let (now, kept_for) = (self.process.env.now(), self.process.config.keeps_sessions_for());
+        let mut admissions = self.admissions.lock();
+        let since = |session: &Session| session.unconnected_since();
+        let is_over = |session: &Session| since(session).is_some_and(|at| now - at > kept_for);
+        let over = admissions.sessions().filter(|(_, session)| is_over(session));
+        let over: Vec<_> = over.map(|(name, session)| (name, Arc::clone(session))).collect();
+        over.iter().for_each(|(name, _)| admissions.leave(*name));
+        drop(admissions);
+        // One that was taken over meanwhile: its peer learns that it is over.
+        over.iter().for_each(|(_, session)| session.close());
+    }
+
+    /// Discards the session that has had no connection for longest. Returns whether there is one.
+    fn make_room(&self) -> bool {
+        let mut admissions = self.admissions.lock();
+        let idle = admissions.sessions().filter_map(|(name, session)| {
+            Some((session.unconnected_since()?, name, Arc::clone(session)))
+        });
+        let longest = idle.min_by_key(|(since, ..)| *since);
+        longest.iter().for_each(|(_, name, _)| admissions.leave(*name));
+        drop(admissions);
+        longest.iter().for_each(|(.., session)| session.close());
+        longest.is_some()
     }
 
     /// The connection, with TLS if this node secures its connections.
-    fn secure(&self, mut stream: Blocking, until: Duration) -> Result<Blocking, SessionEnd> {
+    fn secure(&self, mut stream: Blocking, until: Duration) -> Result<Blocking, ConnectionEnd> {
         stream.socket().set_nonblocking(false)?;
         stream.socket().set_nodelay(true)?;
         let Some(security) = &self.process.config.security else { return Ok(stream) };
@@ -229,16 +261,16 @@ impl Host {
         if tls_error_of(&error).is_none() {
             let is_slow =
                 matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock);
-            return Err(if is_slow { WireError::NoHello.into() } else { SessionEnd::Closed });
+            return Err(if is_slow { WireError::NoHello.into() } else { ConnectionEnd::Closed });
         }
         self.note(error.into());
         // TLS has told the peer the reason.
         stream.send_last(&[], HELLO_TIMEOUT);
-        Err(SessionEnd::Closed)
+        Err(ConnectionEnd::Closed)
     }
 
-    fn note(&self, why: SessionEnd) {
-        if let SessionEnd::Bad(error) = why {
+    fn note(&self, why: ConnectionEnd) {
+        if let ConnectionEnd::Bad(error) = why {
             self.note_bad(error);
         }
     }
@@ -246,10 +278,9 @@ impl Host {
     /// Answers the hello. Returns the admission if the connection was admitted.
     fn answer_hello(
         &self,
-        connection: &Arc<PeerConnection>,
         hello: Result<Hello, Refusal>,
         stream: &mut Blocking,
-    ) -> Result<Option<AdmittedConnection>, SessionEnd> {
+    ) -> Result<Option<AcceptedConnection>, ConnectionEnd> {
         let security = self.process.config.security.as_ref();
         let shown = security.and_then(|own| own.of_another(stream.certificate()));
         let role = shown.map(|shown| shown.role);
@@ -259,33 +290,51 @@ impl Host {
             () if hello.to != self.id() => Err(Refusal::Name),
             () => Ok(hello),
         });
-        let admitted = match hello {
+        let accepted = match hello {
             Ok(hello) => {
                 let silence = Duration::from_millis(u64::from(hello.keepalive_ms));
                 let patience = self.process.config.dead_after.max(2 * silence);
                 stream.set_timeouts(patience)?;
-                let mut fenced = self.process.fenced.lock();
-                let admitted = self.admissions.lock().admit(&hello, role, connection, &mut fenced);
-                drop(fenced);
+                let mut admitted = self.admit(&hello, role);
+                if matches!(admitted, Some(Err(Refusal::Full))) && self.make_room() {
+                    admitted = self.admit(&hello, role);
+                }
                 let Some(admitted) = admitted else { return Ok(None) };
-                admitted
+                admitted.and_then(|of| {
+                    let executed = of.session.take_over(stream.socket(), hello.session)?;
+                    Ok((executed, AcceptedConnection { of, number: hello.session.attempt }))
+                })
             }
             Err(why) => Err(why),
         };
-        let verdict = admitted.as_ref().map(|_| ()).map_err(|why| *why);
+        let verdict = accepted.as_ref().map(|(executed, _)| *executed).map_err(|why| *why);
         let replied = stream.write_all(&hello::encode_reply(verdict));
-        let admitted = admitted.ok();
+        let accepted = accepted.ok().map(|(_, accepted)| accepted);
         if replied.is_err() {
-            let tokens = admitted.iter().map(|admitted| admitted.token);
-            tokens.for_each(|token| self.admissions.lock().leave(token));
-            return Err(SessionEnd::Closed);
+            if let Some(AcceptedConnection { of, number }) = accepted {
+                of.session.lose(number, self.process.env.now());
+            }
+            return Err(ConnectionEnd::Closed);
         }
-        Ok(admitted)
+        Ok(accepted)
+    }
+
+    fn admit(
+        &self,
+        hello: &Hello,
+        role: Option<Role>,
+    ) -> Option<Result<AdmittedConnection<Session>, Refusal>> {
+        let mut fenced = self.process.fenced.lock();
+        self.admissions.lock().admit(hello, role, &Arc::default(), &mut fenced)
     }
 
     /// Reads the first bytes of a connection: the magic of its protocol, or a whole hello. The
     /// hello is read whole, because unread bytes could break a refusal on its way to the peer.
-    fn read_opening(&self, stream: &mut Blocking, until: Duration) -> Result<Opening, SessionEnd> {
+    fn read_opening(
+        &self,
+        stream: &mut Blocking,
+        until: Duration,
+    ) -> Result<Opening, ConnectionEnd> {
         let mut received = Vec::with_capacity(HELLO_BYTES);
         self.read_until(stream, &mut received, hello::MAGIC_BYTES, until)?;
         let handler =
@@ -313,7 +362,7 @@ impl Host {
         received: &mut Vec<u8>,
         wanted: usize,
         until: Duration,
-    ) -> Result<(), SessionEnd> {
+    ) -> Result<(), ConnectionEnd> {
         let mut count = received.len();
         received.resize(wanted, 0);
         while let Some(room) = received.get_mut(count..).filter(|room| !room.is_empty()) {
@@ -323,7 +372,7 @@ impl Host {
             }
             stream.set_timeouts(rest)?;
             match stream.read(room) {
-                Ok(0) => return Err(SessionEnd::Closed),
+                Ok(0) => return Err(ConnectionEnd::Closed),
                 Ok(more) => count += more,
                 Err(error) => match error.kind() {
                     io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock => {}
@@ -354,14 +403,22 @@ impl Drop for ThreadGuard {
     }
 }
 
-/// Removes an admitted connection when its thread returns or panics.
-struct AdmissionGuard<'h> {
-    host: &'h Host,
-    token: u64,
+/// A connection that has its session.
+struct AcceptedConnection {
+    of: AdmittedConnection<Session>,
+    /// Its number within the session.
+    number: u32,
 }
 
-impl Drop for AdmissionGuard<'_> {
+/// Takes a connection off its session when its thread returns or panics.
+struct ConnectionGuard<'h> {
+    host: &'h Host,
+    session: &'h Session,
+    number: u32,
+}
+
+impl Drop for ConnectionGuard<'_> {
     fn drop(&mut self) {
-        self.host.admissions.lock().leave(self.token);
+        self.session.lose(self.number, self.host.process.env.now());
     }
 }

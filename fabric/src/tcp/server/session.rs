@@ -1,235 +1,145 @@
-//! The session of one connection: executes its requests in order.
+//! A session: what a queue pair of a peer has done here, over any number of connections.
 //!
-//! A thread receives, executes every whole request in its buffer, and answers them with one system
-//! call. A chain executes under the *gate* of its connection: once the gate is closed, no chain
-//! executes.
+//! One connection at a time executes chains. A later one takes the session over: then the earlier
+//! one executes nothing more. Every chain executes once, in order, because the session counts them,
+//! and the peer sends only those again that were not executed.
+//!
+//! Every chain executes under the *gate*, the lock of the session's state. Once the gate is closed,
+//! no chain of the session executes over any connection.
 
-use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
+use std::time::Duration;
 
-use parking_lot::Mutex;
-use smallvec::SmallVec;
+use parking_lot::{Mutex, MutexGuard};
 
-use crate::buf::Buf;
-use crate::domain::Domain;
-use crate::error::FabricError;
-use crate::mem::execute::apply;
-use crate::mem::node::{MemRegion, Node};
-use crate::tcp::process::ProcessState;
-use crate::tcp::transport::blocking::{Blocking, tls_error_of};
-use crate::tcp::wire::error::WireError;
-use crate::tcp::wire::frame_buffer::FrameBuffer;
-use crate::tcp::wire::frames::{self, Decoded, Request, RequestedVerb, ResponseWriter};
-use crate::verb::Verb;
+use super::answers::Answers;
+use crate::error::Refusal;
+use crate::tcp::wire::hello::SessionHello;
 
-/// A payload buffer of at most this length is kept for the next verb.
-const KEPT_PAYLOAD_BYTES: usize = 64 << 10;
-/// Responses as long as this are sent before more requests are executed.
-const FULL_ANSWER_BYTES: usize = 256 << 10;
-
-/// A connection of a peer whose verbs are executed here.
-pub(crate) struct PeerConnection {
-    socket: Arc<TcpStream>,
-    /// Whether chains may execute. Locked while one executes.
-    gate: Mutex<bool>,
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Session {
+    /// Kept apart from the gate, so that a thread that is blocked under the gate, as it sends, can
+    /// be stopped. Locked before the gate, or alone.
+    present: Mutex<Present>,
+    gate: Mutex<Gate>,
 }
 
-impl PeerConnection {
-    pub(crate) fn new(socket: Arc<TcpStream>) -> Self {
-        Self { socket, gate: Mutex::new(true) }
+/// The present connection of a session.
+#[derive(Default)]
+struct Present {
+    /// Its number, or that of the last one; 0 before the first.
+    number: u32,
+    socket: Option<Arc<TcpStream>>,
+}
+
+/// What the lock of a session guards.
+#[derive(Default)]
+pub(crate) struct Gate {
+    is_closed: bool,
+    /// Number of the connection that may pass.
+    connection: u32,
+    /// Since when there is no connection.
+    unconnected_since: Option<Duration>,
+    pub(super) answers: Answers,
+}
+
+impl Session {
+    /// The connection over `socket` takes the session over. Returns how many chains were executed.
+    pub(crate) fn take_over(
+        &self,
+        socket: &Arc<TcpStream>,
+        hello: SessionHello,
+    ) -> Result<u64, Refusal> {
+        let mut present = self.present.lock();
+        if hello.attempt <= present.number {
+            return Err(Refusal::Session);
+        }
+        // The thread of the earlier connection may hold the gate until it can send no more.
+        present.shut_down();
+        let mut gate = self.gate.lock();
+        if gate.is_closed || !gate.answers.forget_before(hello.received) {
+            return Err(Refusal::Session);
+        }
+        gate.connection = hello.attempt;
+        gate.unconnected_since = None;
+        gate.answers.send_again();
+        *present = Present { number: hello.attempt, socket: Some(Arc::clone(socket)) };
+        Ok(gate.answers.executed())
     }
 
-    /// Closes the connection. Once this returns, no chain of it executes.
+    /// The gate, for a chain or an answer over this connection; `None` if it is closed for it.
+    pub(super) fn open(&self, connection: u32) -> Option<MutexGuard<'_, Gate>> {
+        let gate = self.gate.lock();
+        (!gate.is_closed && gate.connection == connection).then_some(gate)
+    }
+
+    /// A connection has ended. The session goes on if another one takes it over.
+    pub(super) fn lose(&self, connection: u32, now: Duration) {
+        let mut present = self.present.lock();
+        if present.number == connection {
+            present.shut_down();
+            self.gate.lock().unconnected_since = Some(now);
+        }
+    }
+
+    /// Closes the session. Once this returns, no chain of it executes.
     pub(crate) fn close(&self) {
-        // It fails if the peer closed the connection first.
-        let _ = self.socket.shutdown(Shutdown::Both);
-        *self.gate.lock() = false;
+        let mut present = self.present.lock();
+        present.shut_down();
+        let mut gate = self.gate.lock();
+        gate.is_closed = true;
+        gate.answers = Answers::default();
+    }
+
+    /// Since when the session has no connection; `None` if it has one.
+    pub(crate) fn unconnected_since(&self) -> Option<Duration> {
+        // The thread that has the gate has a connection.
+        self.gate.try_lock()?.unconnected_since
     }
 }
 
-/// Why a session ended.
-pub(crate) enum SessionEnd {
-    /// Closed, broken, revoked or silent.
-    Closed,
-    /// The peer sent bad bytes.
-    Bad(WireError),
-}
-
-impl From<io::Error> for SessionEnd {
-    fn from(error: io::Error) -> Self {
-        match tls_error_of(&error) {
-            Some(why) => Self::Bad(WireError::Tls { why }),
-            None => Self::Closed,
+impl Present {
+    fn shut_down(&mut self) {
+        if let Some(socket) = self.socket.take() {
+            // It fails if the peer closed the connection first.
+            let _ = socket.shutdown(Shutdown::Both);
         }
     }
 }
 
-impl From<WireError> for SessionEnd {
-    fn from(error: WireError) -> Self {
-        Self::Bad(error)
-    }
-}
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
 
-/// A connection that was admitted.
-pub(crate) struct Session<'h> {
-    node: &'h Node,
-    process: &'h ProcessState,
-    connection: &'h PeerConnection,
-    stream: Blocking,
-    /// What the connection may do; `None` is everything.
-    domain: Option<Arc<Domain>>,
-    inbox: FrameBuffer,
-    answers: Vec<u8>,
-    next_sequence: u64,
-    /// The payload of an earlier verb, for the next of the same length.
-    spare: Buf,
-}
+    use super::*;
 
-impl<'h> Session<'h> {
-    pub(crate) fn new(
-        node: &'h Node,
-        process: &'h ProcessState,
-        connection: &'h PeerConnection,
-        domain: Option<Arc<Domain>>,
-        stream: Blocking,
-    ) -> Self {
-        let (inbox, answers, spare) = (FrameBuffer::new(), Vec::new(), Buf::default());
-        Self { node, process, connection, stream, domain, inbox, answers, next_sequence: 0, spare }
+    fn hello(attempt: u32, received: u64) -> SessionHello {
+        SessionHello { id: 1, received, attempt, resumes: attempt > 1 }
     }
 
-    /// Serves it until it ends.
-    pub(crate) fn run(mut self) -> Result<(), SessionEnd> {
-        let mut wanted = frames::HEADER_BYTES;
-        loop {
-            let count = self.receive(wanted)?;
-            if count == 0 {
-                return Ok(());
-            }
-            self.inbox.received(count);
-            wanted = loop {
-                match self.execute_next()? {
-                    Decoded::Whole(bytes, ()) => self.inbox.take(bytes),
-                    Decoded::Partial(bytes) => break bytes,
-                }
-                if self.answers.len() >= FULL_ANSWER_BYTES {
-                    self.answer()?;
-                }
-            };
-            self.answer()?;
+    #[test]
+    fn one_connection_at_a_time_and_none_once_it_is_closed() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = Arc::new(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
+        let session = Session::default();
+        assert_eq!(session.take_over(&socket, hello(2, 0)), Ok(0));
+        assert_eq!(session.unconnected_since(), None);
+        for earlier in [1, 2] {
+            assert_eq!(session.take_over(&socket, hello(earlier, 0)), Err(Refusal::Session));
         }
-    }
-
-    fn receive(&mut self, wanted: usize) -> io::Result<usize> {
-        let room = self.inbox.room(wanted);
-        let poll_for = self.process.config.poll_for;
-        if !poll_for.is_zero() {
-            let until = self.process.env.now() + poll_for;
-            while self.process.env.now() < until {
-                if let Some(count) = self.stream.read_now(room)? {
-                    return Ok(count);
-                }
-                std::hint::spin_loop();
-            }
-        }
-        loop {
-            match self.stream.read(room) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                read => return read,
-            }
-        }
-    }
-
-    fn answer(&mut self) -> io::Result<()> {
-        if !self.answers.is_empty() {
-            self.stream.write_all(&self.answers)?;
-            self.answers.clear();
-            self.answers.shrink_to(2 * FULL_ANSWER_BYTES);
-        }
-        Ok(())
-    }
-
-    /// Executes the request at the front of the inbox.
-    fn execute_next(&mut self) -> Result<Decoded<()>, SessionEnd> {
-        let (bytes, request) = match frames::decode_request(self.inbox.data())? {
-            Decoded::Partial(bytes) => return Ok(Decoded::Partial(bytes)),
-            Decoded::Whole(bytes, request) => (bytes, request),
-        };
-        let (found, expected) = (request.sequence, self.next_sequence);
-        if found != expected {
-            return Err(WireError::Sequence { found, expected }.into());
-        }
-        self.next_sequence += 1;
-        let rung = {
-            let gate = self.connection.gate.lock();
-            if !*gate {
-                return Err(SessionEnd::Closed);
-            }
-            let domain = self.domain.as_deref();
-            execute(self.node, domain, &request, &mut self.answers, &mut self.spare)
-        };
-        // Outside the gate, as wakers may do anything. Before the answer is sent.
-        rung.into_iter().for_each(|region| region.doorbell().ring());
-        Ok(Decoded::Whole(bytes, ()))
-    }
-}
-
-type Rung<'n> = SmallVec<[&'n MemRegion; 4]>;
-
-/// Executes a chain on the memory of `node`, as far as `domain` allows, and writes the response.
-/// Returns the regions whose doorbells are to ring.
-fn execute<'n>(
-    node: &'n Node,
-    domain: Option<&Domain>,
-    request: &Request<'_>,
-    answers: &mut Vec<u8>,
-    spare: &mut Buf,
-) -> Rung<'n> {
-    let mut rung = Rung::new();
-    let mut response = ResponseWriter::begin(answers, request.sequence);
-    let mut failure = None;
-    for requested in request.verbs() {
-        let mut verb = verb_of(requested, spare);
-        let executed: Result<&MemRegion, FabricError> = node
-            .check_alive()
-            .and_then(|()| domain.map_or(Ok(()), |domain| domain.check(node.id(), &verb)))
-            .and_then(|()| apply(node, &mut verb));
-        match executed {
-            Ok(region) => {
-                response.result(&verb);
-                if matches!(verb, Verb::WriteWithDoorbell { .. }) {
-                    rung.push(region);
-                }
-            }
-            Err(error) => failure = Some(error),
-        }
-        if let Some(buf) = verb.into_buf().filter(|buf| buf.len() <= KEPT_PAYLOAD_BYTES) {
-            *spare = buf;
-        }
-        if failure.is_some() {
-            break;
-        }
-    }
-    response.end(failure.as_ref());
-    rung
-}
-
-/// The verb of a request, with a payload buffer of its own.
-fn verb_of(requested: RequestedVerb<'_>, spare: &mut Buf) -> Verb {
-    let mut buf_of = |bytes: usize| match std::mem::take(spare) {
-        buf if buf.len() == bytes => buf,
-        _ => Buf::zeroed(bytes),
-    };
-    match requested {
-        RequestedVerb::Read { at, bytes } => Verb::read(at, buf_of(bytes)),
-        RequestedVerb::Write { at, payload, rings } => {
-            let mut from = buf_of(payload.len());
-            from.copy_from_slice(payload);
-            if rings { Verb::write_with_doorbell(at, from) } else { Verb::write(at, from) }
-        }
-        RequestedVerb::CompareAndSwap { at, expected, desired } => {
-            Verb::compare_and_swap(at, expected, desired)
-        }
-        RequestedVerb::FetchAndAdd { at, delta } => Verb::fetch_and_add(at, delta),
+        assert!(session.open(2).is_some());
+        assert_eq!(session.take_over(&socket, hello(3, 7)), Err(Refusal::Session), "not executed");
+        assert_eq!(session.take_over(&socket, hello(3, 0)), Ok(0));
+        assert!(session.open(2).is_none() && session.open(3).is_some());
+        session.lose(2, Duration::from_secs(1));
+        assert_eq!(session.unconnected_since(), None, "another has taken over");
+        session.lose(3, Duration::from_secs(2));
+        assert_eq!(session.unconnected_since(), Some(Duration::from_secs(2)));
+        assert_eq!(session.take_over(&socket, hello(4, 0)), Ok(0));
+        session.close();
+        assert!(session.open(4).is_none());
+        assert_eq!(session.take_over(&socket, hello(5, 0)), Err(Refusal::Session));
     }
 }

@@ -35,6 +35,8 @@ pub(crate) enum Received {
 /// Why a receive failed for good.
 pub(crate) enum ReceiveError {
     Closed,
+    /// No process listens at the address.
+    NotListening,
     Tls(TlsError),
 }
 
@@ -115,6 +117,7 @@ impl Pipe {
                 Ok((_, count)) => return Ok(count),
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Ok(0),
+                Err(Errno::CONNREFUSED) => return Err(ReceiveError::NotListening),
                 Err(_) => return Err(ReceiveError::Closed),
             }
         }

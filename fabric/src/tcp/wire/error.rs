@@ -1,6 +1,6 @@
 //! Errors in the bytes of a connection.
 
-use super::limits::MAX_CHAIN_VERBS;
+use super::limits::{MAX_CHAIN_VERBS, WINDOW_BYTES};
 use crate::tls_error::TlsError;
 
 /// Why the bytes of a connection were refused. The connection is closed.
@@ -70,6 +70,28 @@ pub enum WireError {
         found: u64,
         /// The number it should have.
         expected: u64,
+    },
+    /// More chains are said to be unanswered than there are, or than may be.
+    #[error("{unanswered} chains are said to be unanswered before frame {sequence}")]
+    Window {
+        /// The number of unanswered chains.
+        unanswered: u16,
+        /// The number of the frame.
+        sequence: u64,
+    },
+    /// A chain was sent though the unanswered ones move too many bytes already.
+    #[error("{kept} bytes of responses are unanswered, more than {WINDOW_BYTES}")]
+    WindowBytes {
+        /// The bytes that are kept.
+        kept: u64,
+    },
+    /// The peer says that it executed a number of chains that cannot be.
+    #[error("{executed} chains are said to be executed, of which {sent} were sent")]
+    Executed {
+        /// The number.
+        executed: u64,
+        /// How many chains were sent.
+        sent: u64,
     },
     /// A response that no execution of the chain gives.
     #[error("a response of status {status} after {executed} of {verbs} verbs")]

@@ -54,6 +54,11 @@ impl FrameBuffer {
         assert!(self.end <= self.bytes.len(), "more was received than there was room for");
     }
 
+    /// Forgets what was received.
+    pub(crate) fn clear(&mut self) {
+        (self.start, self.end) = (0, 0);
+    }
+
     /// Takes `count` bytes off the front.
     pub(crate) fn take(&mut self, count: usize) {
         self.start += count;

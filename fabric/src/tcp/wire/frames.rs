@@ -8,7 +8,7 @@
 //! request                                   response
 //! 0   body_bytes  u32  behind the header    0   body_bytes  u32  behind the header
 //! 4   verbs       u16                       4   executed    u16  verbs executed
-//! 6   zero        u16                       6   status      u16  0, or why the next one failed
+//! 6   unanswered  u16  see below            6   status      u16  0, or why the next one failed
 //! 8   sequence    u64  0, 1, 2 ...          8   sequence    u64  that of the request
 //! 16  a record for each verb                16  a result for each verb executed: the old value of
 //!                                               an atomic (u64), the payload of a read, nothing
@@ -25,10 +25,16 @@
 //! 32  the payload of a write
 //! ```
 //! A request without verbs keeps a silent connection alive. It is answered like any other.
+//!
+//! `unanswered` is the number of chains directly before this one whose responses the node had not
+//! received when it encoded the request: the host need not keep any response before those. A node
+//! sends no request while [`WINDOW_CHAINS`] chains, or chains of [`WINDOW_BYTES`], are unanswered.
 
 use super::error::WireError;
 use super::fields::FieldReader;
-use super::limits::{MAX_CHAIN_BYTES, MAX_CHAIN_VERBS};
+#[cfg(doc)]
+use super::limits::WINDOW_BYTES;
+use super::limits::{MAX_CHAIN_BYTES, MAX_CHAIN_VERBS, WINDOW_CHAINS};
 use crate::buf::WORD_BYTES;
 use crate::error::FabricError;
 use crate::id::{PeerId, RegionKey, RemoteAddr};
@@ -44,6 +50,7 @@ const _: () = assert!(HEADER_BYTES == 4 + 2 + 2 + 8);
 const _: () = assert!(RECORD_BYTES == 1 + 3 + 4 + 8 + 8 + 8);
 const _: () = assert!(MAX_BODY_BYTES <= u32::MAX as usize && MAX_CHAIN_VERBS <= u16::MAX as usize);
 const _: () = assert!(WORD_BYTES <= RECORD_BYTES, "a response is bounded like its request");
+const _: () = assert!(WINDOW_CHAINS <= u16::MAX as usize, "their number fits into a header");
 
 const READ: u8 = 1;
 const WRITE: u8 = 2;
@@ -88,12 +95,13 @@ pub(crate) fn check_chain(chain: &Chain) -> Result<(), FabricError> {
     })
 }
 
-/// Appends the request for a chain that [`check_chain`] accepted.
-pub(crate) fn encode_request(out: &mut Vec<u8>, sequence: u64, chain: &Chain) {
+/// Appends the request for a chain that [`check_chain`] accepted, with as many chains `unanswered`
+/// before it.
+pub(crate) fn encode_request(out: &mut Vec<u8>, sequence: u64, unanswered: u16, chain: &Chain) {
     let started = out.len();
     out.extend(0_u32.to_le_bytes());
     out.extend((chain.verbs.len() as u16).to_le_bytes());
-    out.extend(0_u16.to_le_bytes());
+    out.extend(unanswered.to_le_bytes());
     out.extend(sequence.to_le_bytes());
     for verb in &chain.verbs {
         let length = payload_bytes(verb) as u64;
@@ -142,6 +150,8 @@ pub(crate) enum Decoded<T> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Request<'a> {
     pub(crate) sequence: u64,
+    /// How many chains before this one are unanswered.
+    pub(crate) unanswered: u16,
     body: &'a [u8],
 }
 
@@ -164,7 +174,7 @@ impl<'a> Request<'a> {
 /// Decodes the request at the front of `data`.
 pub(crate) fn decode_request(data: &[u8]) -> Result<Decoded<Request<'_>>, WireError> {
     let mut fields = FieldReader(data);
-    let (Some(body_bytes), Some(verbs), Some(zero), Some(sequence)) =
+    let (Some(body_bytes), Some(verbs), Some(unanswered), Some(sequence)) =
         (fields.u32(), fields.u16(), fields.u16(), fields.u64())
     else {
         return Ok(Decoded::Partial(HEADER_BYTES));
@@ -173,8 +183,8 @@ pub(crate) fn decode_request(data: &[u8]) -> Result<Decoded<Request<'_>>, WireEr
         return Err(WireError::ChainVerbs { verbs });
     }
     let limit = usize::from(verbs) * RECORD_BYTES + MAX_CHAIN_BYTES;
-    if zero != 0 {
-        return Err(WireError::Reserved);
+    if usize::from(unanswered) >= WINDOW_CHAINS || u64::from(unanswered) > sequence {
+        return Err(WireError::Window { unanswered, sequence });
     }
     if body_bytes as usize > limit {
         let (bytes, limit) = (u64::from(body_bytes), limit as u64);
@@ -197,7 +207,7 @@ pub(crate) fn decode_request(data: &[u8]) -> Result<Decoded<Request<'_>>, WireEr
     if !rest.0.is_empty() {
         return Err(WireError::Length);
     }
-    Ok(Decoded::Whole(whole, Request { sequence, body }))
+    Ok(Decoded::Whole(whole, Request { sequence, unanswered, body }))
 }
 
 fn decode_verb<'a>(fields: &mut FieldReader<'a>) -> Result<RequestedVerb<'a>, WireError> {
@@ -282,6 +292,18 @@ pub(crate) struct Response<'a> {
     executed: u16,
     status: u16,
     body: &'a [u8],
+}
+
+/// The length of the whole frame at the front of `data`, which has a whole header.
+pub(crate) fn frame_bytes(data: &[u8]) -> usize {
+    let body_bytes = FieldReader(data).u32().unwrap_or(0);
+    HEADER_BYTES + body_bytes as usize
+}
+
+/// Bytes that a chain counts in the window of its session: at least those of its response.
+pub(crate) fn window_bytes(chain: &Chain) -> usize {
+    let moved = |verb: &Verb| result_bytes(verb).max(payload_bytes(verb));
+    HEADER_BYTES + WORD_BYTES + chain.verbs.iter().map(moved).sum::<usize>()
 }
 
 /// Most bytes in the body of a response to `chain`.

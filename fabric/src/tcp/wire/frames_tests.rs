@@ -74,7 +74,8 @@ proptest! {
     fn requests_arrive_as_they_were_sent(verbs in verbs(), sequence in any::<u64>()) {
         let chain = chain_of(&verbs);
         let mut bytes = Vec::new();
-        encode_request(&mut bytes, sequence, &chain);
+        let unanswered = (sequence % WINDOW_CHAINS as u64) as u16;
+        encode_request(&mut bytes, sequence, unanswered, &chain);
         let whole = bytes.len();
         for length in 0..whole {
             match decode_request(&bytes[..length]) {
@@ -87,6 +88,7 @@ proptest! {
             panic!("not understood")
         };
         assert_eq!((length, request.sequence), (whole, sequence));
+        assert_eq!(request.unanswered, unanswered);
         assert_eq!(request.verbs().count(), chain.verbs.len());
         for (requested, verb) in request.verbs().zip(&chain.verbs) {
             assert_is(requested, verb);
@@ -158,8 +160,8 @@ fn a_request_has_the_bytes_of_the_map() {
         Verb::write_with_doorbell(at(0xa, 8), buf(&[0x1122])),
     ]);
     let mut bytes = Vec::new();
-    encode_request(&mut bytes, 3, &chain);
-    let mut expected = vec![72, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0];
+    encode_request(&mut bytes, 3, 2, &chain);
+    let mut expected = vec![72, 0, 0, 0, 2, 0, 2, 0, 3, 0, 0, 0, 0, 0, 0, 0];
     expected.extend([5, 0, 0, 0, 4, 3, 2, 1, 0x10, 0, 0, 0, 0, 0, 0, 0]);
     expected.extend([5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     expected.extend([3, 0, 0, 0, 0xa, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0]);
@@ -174,11 +176,14 @@ fn bad_requests_are_refused_for_what_is_wrong_with_them() {
         let mut bytes = Vec::new();
         let chain =
             Chain::from([Verb::write(at(1, 0), buf(&[1, 2])), Verb::fetch_and_add(at(1, 8), 1)]);
-        encode_request(&mut bytes, 0, &chain);
+        encode_request(&mut bytes, 0, 0, &chain);
         bytes
     };
     let cases: &[(&str, usize, &[u8], WireError)] = &[
-        ("reserved header field", 6, &[1], WireError::Reserved),
+        ("unanswered before the first", 6, &[1], WireError::Window { unanswered: 1, sequence: 0 }),
+        ("unanswered beyond the window", 6, &[0, 32, 0, 0, 1], {
+            WireError::Window { unanswered: 8192, sequence: 1 << 16 }
+        }),
         ("more verbs than allowed", 4, &[1, 4], WireError::ChainVerbs { verbs: 1025 }),
         ("more verbs than there are", 4, &[3], WireError::Length),
         ("fewer verbs than there are", 4, &[1], WireError::Length),
@@ -215,7 +220,7 @@ fn reads_together_are_bounded() {
     let mut bytes = Vec::new();
     let chain =
         Chain::from([Verb::read(at(1, 0), Buf::zeroed(8)), Verb::read(at(1, 0), Buf::zeroed(8))]);
-    encode_request(&mut bytes, 0, &chain);
+    encode_request(&mut bytes, 0, 0, &chain);
     for record in [16, 48] {
         bytes[record + 16..record + 24]
             .copy_from_slice(&(MAX_CHAIN_BYTES as u64 / 2 + 8).to_le_bytes());

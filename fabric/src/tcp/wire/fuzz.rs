@@ -72,7 +72,7 @@ fn request(data: &[u8]) -> bool {
     let chain = Chain { verbs: request.verbs().map(verb_of).collect() };
     check_chain(&chain).unwrap();
     let mut again = Vec::new();
-    encode_request(&mut again, request.sequence, &chain);
+    encode_request(&mut again, request.sequence, request.unanswered, &chain);
     assert!(again == bytes, "{chain:?}");
     true
 }

@@ -1,0 +1,160 @@
+//! Peers to which a queue pair of this node has ended, though the others may still reach them.
+//!
+//! The death of a peer is the affair of the pool: it is declared, and recovered from. But a link may
+//! end and its peer live, if the network between the two is cut for longer than any death takes to
+//! be noticed. Then messages are lost that the peer waits for, or pages do not get home. No part of
+//! the protocol makes up for that but a recovery. So this node waits for as long as the others may
+//! take to miss the peer, and if the peer still lives it gives its own membership up: the others
+//! recover from it, and redo its log.
+//!
+//! Of two compute nodes that do not reach each other one has to go. It is the one with the higher
+//! index; the other waits twice as long.
+//!
+//! Meanwhile the node serves. Its words and copies are right, because nothing that was lost counts
+//! as done. In a plain pool a page that did not get home is gone from here. Its changes are in the
+//! log alone, so the log is not cut short while a memory node is in doubt.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use selkie_fabric::{FabricError, PeerId};
+use selkie_pool::ComputeIndex;
+
+use crate::EngineError;
+use crate::coherence::word::MAX_COMPUTE_NODES;
+use crate::core::Core;
+
+/// Peers that this node does not reach, without the memory nodes of a coded pool: those are
+/// suspects of a rebuild ([`crate::coding::quiesced`]).
+#[derive(Default)]
+pub(crate) struct Doubts(Mutex<DoubtedPeers>);
+
+#[derive(Default)]
+struct DoubtedPeers {
+    /// By when they are missed by others, or this node ends; unset until the fabric was asked.
+    in_doubt: BTreeMap<PeerId, Option<Duration>>,
+    /// Memory nodes that are dead for all.
+    dead: BTreeSet<PeerId>,
+}
+
+impl Doubts {
+    /// A verb to this peer ended as if the peer were dead.
+    fn add(&self, peer: PeerId) {
+        let mut peers = self.0.lock();
+        if !peers.dead.contains(&peer) {
+            peers.in_doubt.entry(peer).or_default();
+        }
+    }
+
+    /// Whether it is unknown of a memory node whether it lives: changes of its pages may be in this
+    /// node's log alone.
+    pub(crate) fn has_memory(&self) -> bool {
+        self.0.lock().in_doubt.keys().any(|peer| peer.is_memory())
+    }
+}
+
+/// What follows from a doubt.
+enum Outcome {
+    Wait {
+        until: Option<Duration>,
+    },
+    Over,
+    /// The peer lives, and this node does not reach it.
+    End,
+}
+
+impl Core {
+    /// Notes that a verb found a memory node dead, which may be dead for this node alone.
+    pub(crate) fn doubt_memory(&self, peer: PeerId) {
+        if self.memory.coded.is_some() {
+            self.memory.quiesced.suspect(usize::from(peer.index()));
+        } else {
+            self.recovery.doubts.add(peer);
+        }
+    }
+
+    /// Looks for peers that this node does not reach. Ends the node if one of them lives.
+    pub(crate) fn settle_doubts(&self) {
+        for index in (0..MAX_COMPUTE_NODES).filter(|index| *index != self.me.index()) {
+            let peer = PeerId::compute(index as u16);
+            if self.messenger.mailbox_for(index).has_lost(index) && self.is_in_pool(peer) {
+                self.recovery.doubts.add(peer);
+            }
+        }
+        let in_doubt = self.recovery.doubts.0.lock().in_doubt.clone();
+        for (peer, until) in in_doubt {
+            let outcome = self.outcome_of(peer, until);
+            let mut peers = self.recovery.doubts.0.lock();
+            match outcome {
+                Outcome::Wait { until } => drop(peers.in_doubt.insert(peer, until)),
+                Outcome::Over => {
+                    peers.in_doubt.remove(&peer);
+                    if peer.is_memory() {
+                        peers.dead.insert(peer);
+                    }
+                }
+                Outcome::End => {
+                    drop(peers);
+                    return self.end_unreachable(peer);
+                }
+            }
+        }
+    }
+
+    /// Waits until it is known of each memory node whether it lives.
+    ///
+    /// # Errors
+    /// The error of the engine, if it ends as one of them lives.
+    pub(crate) async fn until_doubts_are_settled(&self) -> Result<(), EngineError> {
+        let is_settled = || {
+            self.settle_doubts();
+            !self.recovery.doubts.has_memory()
+        };
+        while !is_settled() {
+            self.lifecycle.check_failed()?;
+            self.env.sleep(self.config.tick).await;
+        }
+        Ok(())
+    }
+
+    fn outcome_of(&self, peer: PeerId, until: Option<Duration>) -> Outcome {
+        let now = self.env.now();
+        if !self.is_in_pool(peer) {
+            return Outcome::Over;
+        }
+        match until {
+            Some(until) if now < until => Outcome::Wait { until: Some(until) },
+            Some(_) => Outcome::End,
+            None => match self.endpoint.connect(peer) {
+                // Not every fabric can tell: the others miss the peer if it is dead.
+                Ok(_) => {
+                    let missed = self.pool.peer_missed_within(peer).unwrap_or_default();
+                    let goes_first = peer.is_memory() || peer.index() < self.index().get();
+                    let wait = if goes_first { missed } else { 2 * missed };
+                    Outcome::Wait { until: Some(now + wait) }
+                }
+                Err(FabricError::PeerDead { peer: dead }) if dead == peer => Outcome::Over,
+                // Says nothing of the peer: the next call may.
+                Err(_) => Outcome::Wait { until: None },
+            },
+        }
+    }
+
+    /// Whether a peer is in the pool and lives, as far as this process knows.
+    fn is_in_pool(&self, peer: PeerId) -> bool {
+        if peer.is_memory() {
+            return !self.pool.is_memory_dead(usize::from(peer.index()));
+        }
+        let known = self.messenger.known_incarnation(usize::from(peer.index()));
+        known.is_some_and(|known| self.pool.is_incarnation(ComputeIndex::new(peer.index()), known))
+    }
+
+    /// Gives the membership up, as a peer that lives cannot be reached.
+    pub(crate) fn end_unreachable(&self, peer: PeerId) {
+        if !self.lifecycle.has_failed() {
+            self.end_with(EngineError::Unreachable { peer });
+            self.give_up_soon();
+        }
+    }
+}

@@ -49,8 +49,8 @@
 //! [`Pool::close`] and [`Database::close`] write the pages of the node home and leave the pool. A
 //! pool that is dropped with all its clones, but not closed, ends as if its process had died. That
 //! is safe: nothing hangs, and no memory in use is freed. But pages that only this node had changed
-//! are lost unless the node had a log ([`PoolOptions::durability`]), and the other nodes must first
-//! detect its death and recover from it.
+//! are lost unless the node had a log ([`PoolOptions::durability`]), as it has in a shared pool by
+//! default, and the other nodes must first detect its death and recover from it.
 //!
 //! # The layers
 //!

@@ -120,7 +120,11 @@ impl PoolConfig {
         let fitting = geometry.ranges_that_fit(self.bytes_per_node);
         if fitting == 0 {
             let least = geometry.region_bytes(1).unwrap_or(u64::MAX);
-            let allowed = format!("at least {least}, what one range of this size needs");
+            let logs = match self.log_bytes.saturating_mul(self.max_compute_nodes as u64) {
+                0 => String::new(),
+                bytes => format!(" with {bytes} for logs"),
+            };
+            let allowed = format!("at least {least}, what one range of this size needs{logs}");
             return Err(refused("bytes_per_node", self.bytes_per_node, allowed));
         }
         let plan = u32::try_from(fitting).ok().and_then(|ranges| {

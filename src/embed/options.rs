@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::thread;
 
 use super::error::OpenError;
-use crate::engine::log::{LogError, LogTo, open_store};
+use crate::engine::log::{LogTo, open_store};
 use crate::fabric::Role;
 use crate::pool::{Coding, PoolConfig};
 use crate::shared::{Network, PoolUrl};
@@ -24,11 +24,10 @@ const EMBEDDED_LOG_BYTES: u64 = 16 * MIB;
 const DISK_LOG_BYTES: u64 = 4096 * MIB;
 
 /// What outlives the compute node of a committed transaction.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Durability {
     /// Pages that were written home. There is no log.
-    #[default]
     None,
     /// All that has committed, as long as the memory of the pool lives: the log is in memory of
     /// several memory nodes. A shared pool must have been made with room for logs.
@@ -58,7 +57,7 @@ pub struct PoolOptions {
     pub(super) cache_bytes: Option<u64>,
     pub(super) threads: Option<usize>,
     pub(super) node: Option<usize>,
-    pub(super) durability: Durability,
+    pub(super) durability: Option<Durability>,
     pub(super) reads_only: bool,
     pub(super) network: Network,
     pub(super) tls: Option<PathBuf>,
@@ -101,10 +100,12 @@ impl PoolOptions {
         self
     }
 
-    /// What outlives the compute node; nothing but written pages by default.
+    /// What outlives the compute node. By default [`Durability::Memory`] in a shared pool, which is
+    /// refused if the pool was made without room for logs; and [`Durability::None`] in an
+    /// `embedded:` pool, which ends with the process in any case.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
-        self.durability = durability;
+        self.durability = Some(durability);
         self
     }
 
@@ -198,8 +199,8 @@ impl PoolOptions {
     /// use.
     pub(super) fn embedded_config(&self) -> PoolConfig {
         let log_bytes = match self.durability {
-            Durability::Memory => EMBEDDED_LOG_BYTES,
-            Durability::None | Durability::Disk(_) => 0,
+            Some(Durability::Memory) => EMBEDDED_LOG_BYTES,
+            Some(Durability::None | Durability::Disk(_)) | None => 0,
         };
         let pages = self.memory_bytes.unwrap_or(EMBEDDED_BYTES);
         PoolConfig {
@@ -213,12 +214,27 @@ impl PoolOptions {
         }
     }
 
-    /// Where the node keeps its log.
-    pub(super) fn log(&self) -> Result<Option<LogTo>, LogError> {
+    /// Where the node keeps its log in a pool with so many bytes for the log of each node.
+    ///
+    /// # Errors
+    /// [`OpenError::Option`] if it would be in memory and there is no room: to go on without one
+    /// has to be asked for.
+    pub(super) fn log(&self, url: &PoolUrl, log_bytes: u64) -> Result<Option<LogTo>, OpenError> {
+        let is_default = self.durability.is_none();
         Ok(match &self.durability {
-            Durability::None => None,
-            Durability::Memory => Some(LogTo::Memory),
-            Durability::Disk(place) => Some(LogTo::Store(open_store(place, DISK_LOG_BYTES)?)),
+            Some(Durability::None) => None,
+            // A node that only reads has nothing to log.
+            None if *url == PoolUrl::Embedded || self.reads_only => None,
+            Some(Durability::Memory) | None if log_bytes == 0 => {
+                let must = if is_default { "must be given" } else { "must be another" };
+                return Err(OpenError::Option {
+                    option: "durability",
+                    url: url.to_string(),
+                    allowed: format!("{must}: the pool was made without room for logs in memory"),
+                });
+            }
+            Some(Durability::Memory) | None => Some(LogTo::Memory),
+            Some(Durability::Disk(place)) => Some(LogTo::Store(open_store(place, DISK_LOG_BYTES)?)),
         })
     }
 }

@@ -133,7 +133,7 @@ impl Pool {
             request_timeout: REQUEST_TIMEOUT.max(2 * missed),
             reads_only: options.reads_only,
             threads: u32::try_from(*threads).unwrap_or(u32::MAX),
-            log: options.log()?,
+            log: options.log(url, pool.descriptor().log_bytes)?,
             ..default
         };
         let engine = Engine::start(pool, fabric, runtime.env(), node, config).await?;

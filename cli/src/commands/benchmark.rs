@@ -99,7 +99,7 @@ impl BenchmarkOptions {
             gcl_bytes: self.gcl,
             protocol: self.protocol,
             coding: self.coding.unwrap_or(Coding::usual_for(self.memory_nodes)),
-            durability: self.durability.durability()?,
+            durability: self.durability.in_own_pool()?,
             seed: self.seed,
             ..Setup::default()
         })

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use comfy_table::{Table, presets};
+use selkie::engine::MAX_COMPUTE_NODES;
 use selkie::fabric::{Env, PeerId, RealRuntime};
 use selkie::pool::control::{MemoryMember, PoolState, Timing};
 use selkie::pool::{self, Coding, PoolConfig, PoolError, Reclaim, Residency};
@@ -36,9 +37,10 @@ enum Command {
         /// Memory nodes that are to join, 1 to 1024
         #[arg(long, value_name = "N", default_value_t = 3)]
         memory_nodes: usize,
-        /// Compute nodes that may use the pool at a time, 1 to 58
-        #[arg(long, value_name = "N", default_value_t = 58)]
-        max_compute_nodes: usize,
+        /// Compute nodes that may use the pool at a time, 1 to 58 [default: 16, with --log-size 0
+        /// 58]
+        #[arg(long, value_name = "N")]
+        max_compute_nodes: Option<usize>,
         /// Bytes of a cache line, the unit of caching: a power of two, 512 to 8192
         #[arg(long, value_name = "BYTES", default_value_t = 2048)]
         gcl: usize,
@@ -51,10 +53,12 @@ enum Command {
         /// 2+1, or plain with fewer than 3 memory nodes]
         #[arg(long, value_name = "CODING")]
         coding: Option<Coding>,
-        /// Memory that each memory node reserves for the log of each compute node, as 64M, for
-        /// `--durability memory`. It takes this size times --max-compute-nodes of what the memory
-        /// node lends
-        #[arg(long, value_name = "SIZE", value_parser = values::size)]
+        /// Memory that each memory node reserves for the log of each compute node, as 64M, or 0 for
+        /// a pool without logs in memory. It takes this size times --max-compute-nodes of what the
+        /// memory node lends. One transaction may change as much as takes three eighths of it
+        /// [default: 128M divided by --max-compute-nodes, so 8M of each for 16 compute nodes; at
+        /// most 64M, in whole MiB]
+        #[arg(long, value_name = "SIZE", value_parser = values::size_or_none)]
         log_size: Option<u64>,
         /// A node without a heartbeat for this long is dead, as 2s or 500ms; at least 4 heartbeats
         #[arg(long, value_name = "TIME", default_value = "2s", value_parser = humantime::parse_duration)]
@@ -136,8 +140,8 @@ pub(crate) fn check(arguments: &Arguments) -> Result<(), exit::Refusal> {
     };
     check_trust(*fabric, *trust_network)?;
     let timing = Timing { lease: *lease, heartbeat: *heartbeat };
-    let config =
-        config(*memory_nodes, *max_compute_nodes, (*gcl, *range), *coding, log_size.unwrap_or(0));
+    let logs = (*log_size, *max_compute_nodes);
+    let config = config(*memory_nodes, logs, (*gcl, *range), *coding);
     config.validate().and_then(|()| timing.validate()).map_err(|error| match error {
         PoolError::Config { key, value, allowed } => {
             let key = match key {
@@ -160,13 +164,22 @@ fn check_trust(fabric: FabricKind, trusts_network: bool) -> Result<(), exit::Ref
     Ok(())
 }
 
+/// Compute nodes of a pool with logs, if nothing else is asked for: each takes room for a log.
+pub(crate) const COMPUTE_NODES: usize = 16;
+/// What each memory node keeps for all logs together.
+const ROOM_FOR_LOGS: u64 = 128 << 20;
+/// Longest log that is made without being asked for.
+const USUAL_LOG_BYTES: u64 = 64 << 20;
+
 fn config(
     memory_nodes: usize,
-    max_compute_nodes: usize,
+    (log_size, max_compute_nodes): (Option<u64>, Option<usize>),
     (gcl_bytes, range_bytes): (usize, u64),
     coding: Option<Coding>,
-    log_bytes: u64,
 ) -> PoolConfig {
+    let most = if log_size == Some(0) { MAX_COMPUTE_NODES } else { COMPUTE_NODES };
+    let max_compute_nodes = max_compute_nodes.unwrap_or(most);
+    let log_bytes = log_size.unwrap_or_else(|| usual_log_bytes(max_compute_nodes));
     let coding = coding.unwrap_or(Coding::usual_for(memory_nodes));
     // How much memory there will be is not known yet: enough for a range.
     let logs = log_bytes.saturating_mul(max_compute_nodes as u64);
@@ -181,6 +194,13 @@ fn config(
         coding,
         log_bytes,
     }
+}
+
+/// Room for the log of each of so many compute nodes: together not much of a memory node.
+pub(crate) fn usual_log_bytes(max_compute_nodes: usize) -> u64 {
+    const MIB: u64 = 1 << 20;
+    let share = ROOM_FOR_LOGS / (max_compute_nodes.max(1) as u64);
+    (share / MIB * MIB).min(USUAL_LOG_BYTES)
 }
 
 /// Runs the command.
@@ -207,13 +227,8 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
             if let Err(refusal) = check_trust(*fabric, *trust_network) {
                 return exit::refuse(&refusal);
             }
-            let config = config(
-                *memory_nodes,
-                *max_compute_nodes,
-                (*gcl, *range),
-                *coding,
-                log_size.unwrap_or(0),
-            );
+            let logs = (*log_size, *max_compute_nodes);
+            let config = config(*memory_nodes, logs, (*gcl, *range), *coding);
             let timing = Timing { lease: *lease, heartbeat: *heartbeat };
             let made = (*fabric, timing, *trust_network);
             runtime.block_on(create(&env, name, &config, made))
@@ -340,7 +355,7 @@ fn status_as_json(
     json!({
         "pool": state.name, "fabric": state.fabric, "lease_ms": state.timing.lease.as_millis() as u64,
         "heartbeat_ms": state.timing.heartbeat.as_millis() as u64, "gcl_bytes": state.gcl_bytes,
-        "range_bytes": state.range_bytes, "coding": state.coding.to_string(), "ranges": state.ranges.len(), "memory_nodes": memory,
+        "range_bytes": state.range_bytes, "log_bytes": state.log_bytes, "coding": state.coding.to_string(), "ranges": state.ranges.len(), "memory_nodes": memory,
         "rebuilding": state.rebuilds.iter().map(|rebuild| rebuild.memory).collect::<Vec<_>>(),
         "regenerating": state.regeneration.is_some(), "moving": state.migration.is_some(),
         "compute_nodes": compute, "recovering_from": state.lost.keys().collect::<Vec<_>>(),
@@ -387,8 +402,13 @@ async fn status(name: &Place, tls: &TlsArguments, as_json: bool) -> Result<(), S
     }
     let (fabric, lease) = (&state.fabric, state.timing.lease);
     println!(
-        "pool {name}, fabric {fabric}, lease {lease:?}, cache lines of {} bytes, coding {}\n{table}",
-        state.gcl_bytes, state.coding
+        "pool {name}, fabric {fabric}, lease {lease:?}, cache lines of {} bytes, coding {}, {}\n{table}",
+        state.gcl_bytes,
+        state.coding,
+        match state.log_bytes {
+            0 => "no logs in memory".to_owned(),
+            size => format!("logs of {} in memory", units::bytes(size)),
+        },
     );
     if !state.lost_pages.is_empty() {
         let pages = state.lost_pages.len();
@@ -417,5 +437,24 @@ mod tests {
         let CommandLine { pool } = CommandLine::parse_from(["selkie", "create", "name"]);
         let Command::Create { lease, heartbeat, .. } = pool.command else { panic!("it creates") };
         assert_eq!(Timing { lease, heartbeat }, Timing::default());
+    }
+
+    #[test]
+    fn a_pool_has_room_for_logs_that_leaves_most_of_a_memory_node_to_pages() {
+        let made = |log_size, nodes| {
+            let config = config(3, (log_size, nodes), (2048, 4 << 20), None);
+            config.validate().unwrap();
+            (config.log_bytes >> 20, config.max_compute_nodes)
+        };
+        assert_eq!(made(None, None), (8, 16));
+        assert_eq!(made(None, Some(1)), (64, 1));
+        assert_eq!(made(None, Some(4)), (32, 4));
+        assert_eq!(made(None, Some(58)), (2, 58));
+        assert_eq!(made(Some(1 << 20), Some(58)), (1, 58));
+        assert_eq!(made(Some(0), None), (0, 58));
+        for nodes in 1..=MAX_COMPUTE_NODES {
+            let (log, nodes) = made(None, Some(nodes));
+            assert!(log > 0 && log * nodes as u64 <= ROOM_FOR_LOGS >> 20, "{nodes}");
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, ValueEnum};
-use selkie_tpcc::{Affinity, Config, Durability, Progress, Report, Scale, TpccError};
+use selkie_tpcc::{Affinity, Config, Progress, Report, Scale, TpccError};
 
 use selkie::engine::Roster;
 use selkie::fabric::RealRuntime;
@@ -30,9 +30,9 @@ const _: () = assert!(selkie_tpcc::MAX_COMMIT_RECORDS == 262_144);
 /// processes share the first driver loads it and the others wait; each runs the mix on its own
 /// compute nodes and checks when none runs any more. Without --think the workers never pause.
 ///
-/// When a compute node of another process dies, its pages are recovered from its log, or are lost
-/// if it has none (--durability). A transaction that needs a lost page is rolled back and counted
-/// as lost, and the driver continues. After the run the driver checks the consistency conditions on
+/// In a shared pool each compute node keeps a log in the memory of the pool (--durability). When
+/// one of another process dies, its pages are recovered from its log, or are lost if it has none. A
+/// transaction that needs a lost page is rolled back and counted as lost, and the driver continues. After the run the driver checks the consistency conditions on
 /// the pages that can be read. It also verifies each NewOrder and Payment that it committed, or a
 /// random sample of 262144 of them: each is found as it was committed, is on a lost page, or is
 /// missing.
@@ -230,7 +230,7 @@ fn run_shared(
     let loading = if arguments.reload { LoadPolicy::Anew } else { LoadPolicy::IfMissing };
     runtime.block_on(async move {
         let (fabric, pool) = shared.open(&env, &network).await.map_err(SharedError::Pool)?;
-        let config = of_pool(config, pool.descriptor());
+        let config = of_pool(config, &arguments.durability, pool.descriptor())?;
         config.validate()?;
         report::publish(&pool, &env, &roster);
         Ok(selkie_tpcc::run_shared(fabric, &pool, &env, &config, (purpose, loading), &progress)
@@ -266,7 +266,7 @@ fn config(arguments: &Arguments) -> Result<Config, TpccError> {
         gcl_bytes: arguments.gcl.unwrap_or(default.gcl_bytes),
         coding: arguments.coding.unwrap_or(Coding::usual_for(memory_nodes)),
         protocol: arguments.protocol,
-        durability: arguments.durability.durability()?,
+        durability: arguments.durability.in_own_pool()?,
         affinity: match arguments.affinity {
             AffinityArgument::Shared => Affinity::Shared,
             AffinityArgument::Warehouse => Affinity::Warehouse,
@@ -286,18 +286,18 @@ fn config(arguments: &Arguments) -> Result<Config, TpccError> {
 }
 
 /// The configuration with the pool's own numbers; memory nodes that differ count with their mean.
-fn of_pool(config: Config, pool: &PoolDescriptor) -> Config {
+fn of_pool(
+    config: Config,
+    durability: &DurabilityArguments,
+    pool: &PoolDescriptor,
+) -> Result<Config, TpccError> {
     let nodes = pool.memory_nodes.len();
     let slabs: u64 = pool.memory_nodes.iter().map(|node| u64::from(node.ranges)).sum();
     let lent = pool.geometry().region_bytes(slabs / nodes.max(1) as u64).unwrap_or(u64::MAX);
     let (gcl_bytes, coding, memory_mib) =
         (pool.gcl_bytes, pool.coding, Some(lent.div_ceil(1 << 20)));
-    let durability = match config.durability {
-        // A pool without room for logs says so when a node begins one.
-        Durability::Memory { .. } => Durability::Memory { log_mib: (pool.log_bytes >> 20).max(1) },
-        other => other,
-    };
-    Config { gcl_bytes, coding, memory_nodes: nodes, memory_mib, durability, ..config }
+    let durability = durability.in_shared_pool(pool.log_bytes)?;
+    Ok(Config { gcl_bytes, coding, memory_nodes: nodes, memory_mib, durability, ..config })
 }
 
 /// Refuses options that have no meaning for the pool.

@@ -19,6 +19,11 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << shift).filter(|bytes| *bytes > 0).ok_or_else(allowed)
 }
 
+/// Bytes, or 0 for none.
+pub(crate) fn size_or_none(text: &str) -> Result<u64, String> {
+    if text == "0" { Ok(0) } else { size(text) }
+}
+
 /// A range of warehouses as `3-4`.
 pub(crate) fn homes(text: &str) -> Result<(u32, u32), String> {
     let refused = || "a range of warehouses is written FIRST-LAST, as 3-4".to_owned();

@@ -10,6 +10,7 @@ use super::error::ScenarioError;
 use super::file::{FileError, ScenarioFile, Span};
 use super::plan::Plan;
 use super::processes::OutputDirectory;
+use super::random::{self, RandomArguments};
 use super::runner::{ScenarioRun, say};
 use super::{report, verdict};
 use crate::support::exit::{USAGE, fail, print};
@@ -40,6 +41,15 @@ enum Command {
         #[arg(long)]
         keep: bool,
     },
+    /// Runs scenarios that are drawn at random from a seed: over which fabric, with which coding and
+    /// durability, and who is killed, stopped or cut off when and for how long. In all of them
+    /// nothing that was acknowledged may be missing, processes end well or with an error that names
+    /// what happened, and nobody is stuck for longer than three leases after a fault is over. Exit
+    /// code 0: all went as it must; 1: one did not, or could not be run
+    Random {
+        #[command(flatten)]
+        random: RandomArguments,
+    },
     /// Says `ok`, or the first mistake in a scenario file
     Check {
         /// The scenario file
@@ -60,6 +70,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         ExitCode::from(USAGE)
     };
     match &arguments.command {
+        Command::Random { random } => random::run(random),
         Command::Check { file } => match plan(file, None) {
             Ok(_) => print("ok\n", true),
             Err(error) => refuse(error),

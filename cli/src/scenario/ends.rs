@@ -1,9 +1,12 @@
 //! How each process of a scenario must end.
+//!
+//! Where chance decides whether the pool takes a process for dead, several ends are right; what
+//! must hold is that it ends in one of them, in time.
 
 use std::time::Duration;
 
-use super::file::{FabricKind, FaultAction};
-use super::plan::{FaultTarget, Plan, PlannedFault};
+use super::file::FaultAction;
+use super::plan::{Death, FaultTarget, Plan, PlannedFault};
 
 /// How a process must end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +20,16 @@ pub(crate) enum ExpectedEnd {
     /// Either of these: on shared memory a process that stands still in the middle of a verb can
     /// only be fenced by ending it.
     ErrorOrKilled(ExpectedError),
+    /// Chance decides.
+    Open(OpenEnd),
+}
+
+/// The ends between which chance decides: an error, or another that is allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OpenEnd {
+    pub(crate) error: ExpectedError,
+    pub(crate) well: bool,
+    pub(crate) killed: bool,
 }
 
 /// An error with which a driver must end.
@@ -36,57 +49,127 @@ pub(crate) enum ErrorCause {
     Memory,
     /// The others have taken it for dead.
     Expelled,
+    /// The others have taken it for dead, or it names a process to which something happened.
+    Fault,
 }
 
+impl ExpectedEnd {
+    /// Whether it may end well.
+    pub(crate) fn may_be_well(self) -> bool {
+        matches!(self, Self::Well | Self::Open(OpenEnd { well: true, .. }))
+    }
+}
+
+const EXPELLED: &str = "declared dead by the others";
+
 impl Plan {
-    /// What an error says that has this cause; with several memory nodes that die, one of these.
+    /// What an error says that has this cause: one of these.
     pub(crate) fn says(&self, cause: ErrorCause) -> Vec<String> {
-        let ErrorCause::Memory = cause else {
-            return vec!["declared dead by the others".to_owned()];
+        let memory = |due: &PlannedFault| {
+            [Some(due.target), due.from].into_iter().flatten().find_map(|target| match target {
+                FaultTarget::Memory(position) => Some(position),
+                FaultTarget::Driver(_) => None,
+            })
         };
-        let dead = self.faults.iter().filter_map(|due| match due.target {
-            FaultTarget::Memory(position) => Some(format!("peer mem{position} is dead")),
-            FaultTarget::Driver(_) => None,
-        });
-        dead.collect()
+        let memory = self.faults.iter().filter_map(memory);
+        match cause {
+            ErrorCause::Expelled => vec![EXPELLED.to_owned()],
+            ErrorCause::Memory => {
+                memory.map(|position| format!("peer mem{position} is dead")).collect()
+            }
+            ErrorCause::Fault => {
+                let mut says = vec![EXPELLED.to_owned()];
+                says.extend(memory.map(|position| format!("mem{position}")));
+                // A node's own death may meet it as that of one it talks to.
+                says.push("peer cn".to_owned());
+                says.dedup();
+                says
+            }
+        }
     }
 
     /// How process `incarnation` of a driver must end, counted from 0.
     pub(crate) fn end_of(&self, driver: usize, incarnation: usize) -> ExpectedEnd {
-        let lease = self.file.pool.lease.0.0;
-        let margin = self.file.expect.fails_within.0.0;
-        let own = self.faults.iter().filter(|due| due.target == FaultTarget::Driver(driver));
-        let killing: Vec<&PlannedFault> = own.clone().filter(|due| due.kills).collect();
-        if let Some(due) = killing.get(incarnation) {
-            let over = |end: FaultAction| {
-                let mut own = own.clone();
-                own.find(|later| later.at >= due.at && later.action == end).map(|later| later.at)
-            };
-            return match due.action {
-                // It notices its death when it continues. If it never does, the run kills it.
-                FaultAction::Stop => match over(FaultAction::Continue) {
-                    None => ExpectedEnd::Killed,
-                    Some(from) => {
-                        let failure =
-                            ExpectedError { cause: ErrorCause::Expelled, from, by: from + margin };
-                        let is_shm = self.file.fabric == FabricKind::Shm;
-                        if is_shm {
-                            ExpectedEnd::ErrorOrKilled(failure)
-                        } else {
-                            ExpectedEnd::Error(failure)
-                        }
+        let target = FaultTarget::Driver(driver);
+        let (begins, ends) = self.life_of(target, incarnation);
+        let own: Vec<&PlannedFault> = self
+            .faults
+            .iter()
+            .filter(|due| due.touches(target) && begins <= due.at && due.at < ends)
+            .collect();
+        let sure = own.iter().find(|due| due.death == Death::Surely);
+        let sure = sure.map(|due| self.sure_end(due, &own));
+        let memory = self.memory_may_be_lost();
+        let is_sure = self.memory_is_lost().is_some();
+        let chances = own.iter().copied().filter(|due| due.death == Death::Perhaps);
+        let chances: Vec<_> = chances.chain(memory.filter(|_| !is_sure)).collect();
+        let (Some(from), Some(over)) =
+            (chances.iter().map(|due| due.at).min(), chances.iter().map(|due| due.over).max())
+        else {
+            return sure.unwrap_or_else(|| self.end_by_memory());
+        };
+        let error = ExpectedError {
+            cause: ErrorCause::Fault,
+            from,
+            by: over.max(begins) + self.patience(),
+        };
+        let stands = own.iter().any(|due| due.action == FaultAction::Stop);
+        let to_the_end = over >= self.duration;
+        let fenced = stands && (self.is_shm() || to_the_end);
+        ExpectedEnd::Open(match sure {
+            None => OpenEnd { error, well: !is_sure, killed: fenced },
+            Some(ExpectedEnd::Error(sure) | ExpectedEnd::ErrorOrKilled(sure)) => {
+                let error = ExpectedError { by: error.by.max(sure.by), ..error };
+                OpenEnd { error, well: false, killed: fenced }
+            }
+            Some(_) => OpenEnd { error, well: false, killed: true },
+        })
+    }
+
+    /// From when to when a process of a target may run: from a restart to the next.
+    fn life_of(&self, target: FaultTarget, incarnation: usize) -> (Duration, Duration) {
+        let restarts = self
+            .faults
+            .iter()
+            .filter(|due| due.target == target && due.action == FaultAction::Restart);
+        let mut bounds = vec![Duration::ZERO];
+        bounds.extend(restarts.map(|due| due.at));
+        let bound = |number: usize| bounds.get(number).copied().unwrap_or(Duration::MAX);
+        (bound(incarnation), bound(incarnation + 1))
+    }
+
+    fn sure_end(&self, due: &PlannedFault, own: &[&PlannedFault]) -> ExpectedEnd {
+        let (lease, margin) = (self.file.pool.lease.0.0, self.file.expect.fails_within.0.0);
+        let over = |end: FaultAction| {
+            own.iter().find(|later| later.at >= due.at && later.action == end).map(|later| later.at)
+        };
+        match due.action {
+            // It notices its death when it continues. If it never does, the run kills it.
+            FaultAction::Stop => match over(FaultAction::Continue) {
+                None => ExpectedEnd::Killed,
+                Some(from) => {
+                    let failure =
+                        ExpectedError { cause: ErrorCause::Expelled, from, by: from + margin };
+                    if self.is_shm() {
+                        ExpectedEnd::ErrorOrKilled(failure)
+                    } else {
+                        ExpectedEnd::Error(failure)
                     }
-                },
-                FaultAction::Cut => {
-                    let (from, by) = (due.at, due.at + lease + margin);
-                    ExpectedEnd::Error(ExpectedError { cause: ErrorCause::Expelled, from, by })
                 }
-                _ => ExpectedEnd::Killed,
-            };
+            },
+            FaultAction::Cut => {
+                let (from, by) = (due.at, due.at + lease + margin);
+                ExpectedEnd::Error(ExpectedError { cause: ErrorCause::Expelled, from, by })
+            }
+            _ => ExpectedEnd::Killed,
         }
+    }
+
+    /// How one ends to whom nothing happens.
+    fn end_by_memory(&self) -> ExpectedEnd {
         match self.memory_is_lost() {
             Some(from) => {
-                let by = from + lease + margin;
+                let by = from + self.file.pool.lease.0.0 + self.file.expect.fails_within.0.0;
                 ExpectedEnd::Error(ExpectedError { cause: ErrorCause::Memory, from, by })
             }
             None => ExpectedEnd::Well,

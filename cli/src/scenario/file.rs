@@ -102,13 +102,39 @@ pub(crate) struct PoolSection {
     pub(crate) heartbeat: Text<Span>,
     pub(crate) gcl: usize,
     pub(crate) coding: Coding,
+    /// What a commit waits for. If nothing is said, the commands are started without an option for
+    /// it.
+    pub(crate) durability: Option<DurabilityKind>,
+}
+
+/// What outlives a driver that is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum DurabilityKind {
+    /// There are no logs.
+    None,
+    /// Logs are in the pool's memory.
+    Memory,
+}
+
+impl PoolSection {
+    /// Whether the drivers of a pool of several processes have logs, as they do by default.
+    pub(crate) fn has_logs(&self) -> bool {
+        self.durability != Some(DurabilityKind::None)
+    }
 }
 
 impl Default for PoolSection {
     fn default() -> Self {
         let Timing { lease, heartbeat } = Timing::default();
         let span = |time| Text(Span(time));
-        Self { lease: span(lease), heartbeat: span(heartbeat), gcl: 2048, coding: Coding::PLAIN }
+        Self {
+            lease: span(lease),
+            heartbeat: span(heartbeat),
+            gcl: 2048,
+            coding: Coding::PLAIN,
+            durability: None,
+        }
     }
 }
 
@@ -167,6 +193,12 @@ pub(crate) struct FaultSection {
     #[serde(rename = "do")]
     pub(crate) action: FaultAction,
     pub(crate) target: String,
+    /// Of a cut: only what goes between the target and this process is cut; else between the target
+    /// and all.
+    pub(crate) from: Option<String>,
+    /// Of such a cut: only what the target sends is lost.
+    #[serde(default)]
+    pub(crate) one_way: bool,
     /// So many times, ...
     #[serde(default = "once")]
     pub(crate) times: u32,
@@ -183,9 +215,9 @@ pub(crate) enum FaultAction {
     Stop,
     /// SIGCONT.
     Continue,
-    /// The link of its namespace goes down.
+    /// The link of its namespace goes down, or what goes between two of them is lost.
     Cut,
-    /// The link comes up again.
+    /// The end of a cut.
     Heal,
     /// One that was killed is started again.
     Restart,

@@ -5,10 +5,11 @@ use std::time::Duration;
 use selkie::engine::MAX_COMPUTE_NODES;
 use selkie::pool::PoolConfig;
 use selkie::pool::control::Timing;
-use selkie_tpcc::{Affinity, Config, Network, Scale, units};
+use selkie_tpcc::{Affinity, Config, Durability, Network, Scale, units};
 
-use super::file::{DriverSection, FabricKind, FaultAction, ScenarioFile};
-use super::plan::{FaultTarget, Plan};
+use super::file::{DriverSection, DurabilityKind, FabricKind, FaultAction, ScenarioFile};
+use super::plan::{Death, FaultTarget, Plan, PlannedFault};
+use crate::commands::pool::{COMPUTE_NODES, usual_log_bytes};
 use crate::options::values::RANGE_BYTES;
 
 /// Refuses a file with the first thing in it that cannot be.
@@ -39,31 +40,37 @@ pub(crate) fn check(plan: &Plan) -> Result<(), String> {
         let (lent, least) = (units::bytes(lent), units::bytes(least));
         return Err(format!("memory: {lent} in all: the database takes about {least}"));
     }
-    // The names of dead nodes are not used again while pages are lost with them.
     let of = |driver: usize| drivers.get(driver).map_or(0, |driver| driver.compute_nodes);
     let deaths = plan.faults.iter().filter_map(|due| match due.target {
-        FaultTarget::Driver(driver) if due.kills => Some(of(driver)),
+        FaultTarget::Driver(driver) if due.death != Death::Never => Some(of(driver)),
         _ => None,
     });
-    let nodes = drivers.iter().map(|driver| driver.compute_nodes).chain(deaths).sum::<usize>();
-    if nodes > MAX_COMPUTE_NODES {
-        return Err(format!(
-            "{nodes} compute nodes, with those that die: must be at most {MAX_COMPUTE_NODES}"
-        ));
+    let nodes = drivers.iter().map(|driver| driver.compute_nodes);
+    let (nodes, with) = match pool.has_logs() {
+        true => (nodes.sum::<usize>(), ""),
+        false => (nodes.chain(deaths).sum::<usize>(), ", with those that die"),
+    };
+    let most = shape.max_compute_nodes;
+    if nodes > most {
+        return Err(format!("{nodes} compute nodes{with}: must be at most {most}"));
     }
     Ok(())
 }
 
 /// The pool: its ranges are so large that all memory can be used.
 pub(crate) fn shape(file: &ScenarioFile) -> PoolConfig {
+    let has_logs = file.fabric != FabricKind::Mem && file.pool.has_logs();
+    // The indices of nodes without logs that died are not used again while pages are lost with
+    // them.
+    let max_compute_nodes = if has_logs { COMPUTE_NODES } else { MAX_COMPUTE_NODES };
     let shape = PoolConfig {
         memory_nodes: file.memory.nodes,
         bytes_per_node: file.memory.size.0.0,
         gcl_bytes: file.pool.gcl,
         range_bytes: RANGE_BYTES,
-        max_compute_nodes: MAX_COMPUTE_NODES,
+        max_compute_nodes,
         coding: file.pool.coding,
-        log_bytes: 0,
+        log_bytes: if has_logs { usual_log_bytes(max_compute_nodes) } else { 0 },
     };
     // What is wrong with them is said of the sizes that were asked for.
     if shape.validate().is_err() { shape } else { shape.with_large_enough_ranges() }
@@ -83,6 +90,12 @@ fn config(plan: &Plan, driver: &DriverSection) -> Config {
         memory_mib: Some(mib(memory.size.0.0)),
         gcl_bytes: pool.gcl,
         coding: pool.coding,
+        durability: match pool.durability {
+            Some(DurabilityKind::Memory) if *fabric == FabricKind::Mem => {
+                Durability::Memory { log_mib: Durability::MEMORY_LOG_MIB }
+            }
+            _ => Durability::None,
+        },
         seed: database.seed,
         scale: Scale::divided_by(database.scale),
         ..Config::default()
@@ -95,24 +108,6 @@ fn config(plan: &Plan, driver: &DriverSection) -> Config {
     }
     let homes = driver.homes.map(|homes| (homes.0.0, homes.0.1));
     Config { compute_nodes: driver.compute_nodes, homes, ..config }
-}
-
-/// Refuses deaths of memory nodes that a coded pool outlives if what those before had is made again
-/// by then, and else does not.
-fn check_deaths_of_memory(plan: &Plan) -> Result<(), String> {
-    let coding = plan.file.pool.coding;
-    let (parity, nodes) = (coding.parity(), plan.file.memory.nodes);
-    let Some(due) = plan.deaths_of_memory().nth(parity) else { return Ok(()) };
-    if plan.memory_is_lost().is_some_and(|lost| due.at >= lost) {
-        return Ok(());
-    }
-    Err(format!(
-        "{} {} at {:?}: coding {coding} outlives {parity} of {nodes} memory nodes, and one more only if what those had \
-         is made again by then, so that chance decides what comes of it",
-        due.action.name(),
-        plan.name_of(due.target),
-        due.at
-    ))
 }
 
 /// Drivers take seconds: rather one that runs on a little than one that is gone too soon.
@@ -132,7 +127,6 @@ pub(crate) fn check_chances(plan: &Plan) -> Result<(), String> {
     let lease = plan.file.pool.lease.0.0;
     let end = plan.memory_is_lost();
     let is_late = |at: Duration| end.is_some_and(|end| at >= end);
-    check_deaths_of_memory(plan)?;
     for due in &plan.faults {
         let said = format!("{} {} at {:?}", due.action.name(), plan.name_of(due.target), due.at);
         if matches!(due.target, FaultTarget::Driver(_)) && is_late(due.at) {
@@ -150,9 +144,10 @@ pub(crate) fn check_chances(plan: &Plan) -> Result<(), String> {
         return Err(format!("{}: start-delay: a memory node is dead by then", role.name));
     }
     let is_touched =
-        |driver: usize| plan.faults.iter().any(|due| due.target == FaultTarget::Driver(driver));
+        |driver: usize| plan.faults.iter().any(|due| due.touches(FaultTarget::Driver(driver)));
+    let kills = plan.faults.iter().any(PlannedFault::kills_a_driver);
     let nobody = end.is_some() || (0..plan.drivers.len()).all(is_touched);
-    if plan.file.expect.recovers.0.0 > 0.0 && plan.loses_drivers() && nobody {
+    if plan.file.expect.recovers.0.0 > 0.0 && kills && nobody {
         return Err(
             "expect: recovers: something happens to every driver, so that no throughput can come back: say 0"
                 .to_owned(),

@@ -11,9 +11,10 @@
 //! (how each process must end), `planning` (makes the plan of a file), `fit` (whether the pool and
 //! the drivers can be so), `options` (how processes are started), `runner` (the run), `processes`,
 //! `namespaces`, `observed` (what the run saw), `series` (throughput), `verdict`, `report`,
-//! `error`.
+//! `draw` (files drawn at random), `random` (rounds of them), `error`.
 
 mod command;
+mod draw;
 mod ends;
 mod error;
 mod file;
@@ -24,6 +25,7 @@ mod options;
 mod plan;
 mod planning;
 mod processes;
+mod random;
 mod report;
 mod runner;
 mod series;

@@ -7,6 +7,8 @@
 //! Their names are `selkie-net-NAMESPACE-PID-...`, with the number of the harness and of the
 //! namespace of processes in which that is its number. To cut a process off is to take its port of
 //! the bridge down: what it sends and what is sent to it vanishes, as with a cable that is pulled.
+//! To cut one way between two is to have the sender take a card that nobody has for the other's: what
+//! it sends there vanishes.
 //! All of it goes with the namespaces when the value is dropped. A harness that is killed leaves
 //! them behind; [`Namespaces::make`] removes those of processes that are gone.
 
@@ -22,6 +24,9 @@ use super::processes::LOOK_EVERY;
 const PREFIX: &str = "selkie-net-";
 /// Most processes: numbers of one byte.
 const MAX: usize = 200;
+
+/// The address of a card that nobody has.
+const NO_CARD: &str = "02:00:00:00:ff:ff";
 
 /// How long the tool may take for one change.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -67,6 +72,22 @@ impl Namespaces {
     pub(crate) fn set_link(&self, position: usize, up: bool) -> Result<(), ScenarioError> {
         let state = if up { "up" } else { "down" };
         ip(&["-n", &self.hub, "link", "set", &port(position), state])
+    }
+
+    /// Has what one process sends to another vanish, or arrive again.
+    pub(crate) fn set_way(
+        &self,
+        (from, to): (usize, usize),
+        arrives: bool,
+    ) -> Result<(), ScenarioError> {
+        let (name, to) = (name(from), address(to).to_string());
+        let neighbour = ["-n", &name, "neighbour"];
+        let change = if arrives {
+            ["del", &to, "dev", "eth0"].to_vec()
+        } else {
+            ["replace", &to, "lladdr", NO_CARD, "dev", "eth0", "nud", "permanent"].to_vec()
+        };
+        ip(&[&neighbour[..], &change].concat())
     }
 
     /// Removes all of it; what remains, by name.

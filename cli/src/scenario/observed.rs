@@ -14,6 +14,8 @@ use super::series::ThroughputTrack;
 pub(crate) struct Observed {
     pub(crate) drivers: Vec<ObservedDriver>,
     pub(crate) memory: Vec<ObservedMemoryNode>,
+    /// What was found of what drivers had committed that may have died, if it could be looked for.
+    pub(crate) verified: Option<ObservedVerification>,
     /// Faults as they were done.
     pub(crate) faults: Vec<ObservedFault>,
     /// The pool when all drivers had ended, if it is one of several processes.
@@ -90,8 +92,19 @@ pub(crate) enum ProcessEnd {
 pub(crate) struct ObservedMemoryNode {
     pub(crate) name: String,
     pub(crate) ended: ProcessEnd,
+    /// The last error it told.
+    pub(crate) error: Option<String>,
     /// Where it panicked, as it told.
     pub(crate) panic: Option<String>,
+}
+
+/// The process that looked for what others had committed.
+#[derive(Clone, Debug)]
+pub(crate) struct ObservedVerification {
+    pub(crate) ended: ProcessEnd,
+    /// The last error it told.
+    pub(crate) error: Option<String>,
+    pub(crate) report: Option<Value>,
 }
 
 /// A fault that was done.
@@ -101,6 +114,13 @@ pub(crate) struct ObservedFault {
     pub(crate) done_at: Duration,
     /// Its target had ended before.
     pub(crate) missed: bool,
+}
+
+impl ObservedFault {
+    /// When it was over.
+    pub(crate) fn over(&self) -> Duration {
+        self.done_at + self.due.over.saturating_sub(self.due.at)
+    }
 }
 
 impl ObservedDriver {

@@ -1,11 +1,12 @@
 //! How the processes of a scenario are started: arguments of this program.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::file::{DriverSection, FabricKind, Homes, NetworkKind};
+use super::file::{DriverSection, DurabilityKind, FabricKind, Homes, NetworkKind};
 use super::fit::{self, mib, whole_seconds};
 use super::namespaces;
-use super::plan::{Plan, PlannedDriver};
+use super::plan::{FaultTarget, Plan, PlannedDriver};
 
 /// What makes the pool.
 pub(crate) fn create(plan: &Plan, pool: &str) -> Vec<String> {
@@ -19,6 +20,9 @@ pub(crate) fn create(plan: &Plan, pool: &str) -> Vec<String> {
     arguments.extend(option("--coding", file.pool.coding));
     arguments.extend(option("--lease", time(file.pool.lease.0.0)));
     arguments.extend(option("--heartbeat", time(file.pool.heartbeat.0.0)));
+    if !file.pool.has_logs() {
+        arguments.extend(option("--log-size", 0));
+    }
     arguments
 }
 
@@ -35,16 +39,33 @@ pub(crate) fn memory(plan: &Plan, pool: &str, position: usize) -> Vec<String> {
 pub(crate) fn load(plan: &Plan, url: &str) -> Vec<String> {
     let mut arguments = tpcc(plan);
     arguments.extend(words(&["--pool", url, "--load-only"]));
-    arguments.extend(listen(plan, plan.place(0)));
+    arguments.extend(listen(plan, plan.place(FaultTarget::Driver(0))));
     arguments
 }
 
-/// A driver that runs for so long.
-pub(crate) fn driver(plan: &Plan, url: &str, driver: usize, left: Duration) -> Vec<String> {
+/// What looks for all that drivers noted in these files, in the place of the first driver, which
+/// has ended.
+pub(crate) fn verify(plan: &Plan, url: &str, records: &[PathBuf]) -> Vec<String> {
+    let mut arguments = tpcc(plan);
+    arguments.extend(words(&["--pool", url, "--duration", "1", "--workers", "1", "--json"]));
+    for record in records {
+        arguments.extend(option("--verify-commits", record.display()));
+    }
+    arguments.extend(listen(plan, plan.place(FaultTarget::Driver(0))));
+    arguments
+}
+
+/// A driver that runs for so long, and notes what it commits in a file.
+pub(crate) fn driver(
+    plan: &Plan,
+    url: &str,
+    position: usize,
+    (left, record): (Duration, Option<&Path>),
+) -> Vec<String> {
     let mut arguments = tpcc(plan);
     arguments.extend(option("--pool", url));
     arguments.extend(option("--duration", whole_seconds(left).as_secs()));
-    if let Some(PlannedDriver { driver, .. }) = plan.drivers.get(driver) {
+    if let Some(PlannedDriver { driver, .. }) = plan.drivers.get(position) {
         arguments.extend(option("--compute-nodes", driver.compute_nodes));
         arguments.extend(workload(driver));
         if let Some(homes) = driver.homes {
@@ -52,7 +73,10 @@ pub(crate) fn driver(plan: &Plan, url: &str, driver: usize, left: Duration) -> V
             arguments.extend(option("--homes", format!("{first}-{last}")));
         }
     }
-    arguments.extend(listen(plan, plan.place(driver)));
+    if let Some(record) = record {
+        arguments.extend(option("--record-commits", record.display()));
+    }
+    arguments.extend(listen(plan, plan.place(FaultTarget::Driver(position))));
     arguments.push("--json".to_owned());
     arguments
 }
@@ -83,6 +107,12 @@ fn tpcc(plan: &Plan) -> Vec<String> {
     arguments.extend(option("--warehouses", database.warehouses));
     arguments.extend(option("--scale", database.scale));
     arguments.extend(option("--seed", database.seed));
+    match plan.file.pool.durability {
+        // As the program has it.
+        None => {}
+        Some(DurabilityKind::None) => arguments.extend(option("--durability", "none")),
+        Some(DurabilityKind::Memory) => arguments.extend(option("--durability", "memory")),
+    }
     arguments
 }
 

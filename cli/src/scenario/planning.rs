@@ -6,9 +6,10 @@
 //! running --kill--> dead --restart--> running          running --cut--> cut --heal--> running
 //! running --stop--> stopped --continue--> running
 //! ```
-//! A driver that is stopped or cut off for less than half a lease continues. After more than one
-//! and a half leases it is declared dead, and must find that out itself. In between, chance
-//! decides, so that a scenario must not ask for it.
+//! A cut between two processes has a state of its own. A driver that is stopped or cut off for less
+//! than half a lease continues. After more than one and a half leases it is declared dead, and must
+//! find that out itself. In between chance decides, as for a memory node that is silent for more
+//! than half a lease and for two that do not reach each other: then any of these ends is right.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,10 +18,12 @@ use super::file::{
     DriverSection, FabricKind, FaultAction, FaultSection, NetworkKind, ScenarioFile,
 };
 use super::fit;
-use super::plan::{FaultTarget, Plan, PlannedDriver, PlannedFault};
+use super::plan::{Death, FaultTarget, Plan, PlannedDriver, PlannedFault};
 
 /// Processes of a scenario, at most.
 const MAX_PROCESSES: usize = 100;
+/// How long the drivers may take after their time is over.
+const CHECK: Duration = Duration::from_secs(600);
 /// Faults, at most.
 const MAX_FAULTS: usize = 10_000;
 
@@ -34,7 +37,8 @@ impl Plan {
         let duration = duration.unwrap_or(written);
         let factor = duration.as_secs_f64() / written.as_secs_f64();
         let scaled = |time: Duration| time.mul_f64(factor);
-        let mut plan = Self { duration, drivers: Vec::new(), faults: Vec::new(), file };
+        let mut plan =
+            Self { duration, check: CHECK, drivers: Vec::new(), faults: Vec::new(), file };
         plan.check_file()?;
         for (at, driver) in plan.file.drivers.iter().enumerate() {
             let name = driver.name.clone().unwrap_or_else(|| format!("driver-{}", at + 1));
@@ -132,12 +136,9 @@ impl Plan {
         if at >= self.duration {
             return Err(format!("{said}: the scenario is over by then"));
         }
-        if matches!((target, action), (FaultTarget::Memory(_), action) if *action != FaultAction::Kill)
-        {
-            return Err(format!(
-                "{said}: memory nodes can only be killed; what one held is gone then, and while one \
-                 stands still its memory is as good as ever or it is dead",
-            ));
+        let is_memory = matches!(target, FaultTarget::Memory(_));
+        if is_memory && *action == FaultAction::Restart {
+            return Err(format!("{said}: what a memory node held is gone when it is dead"));
         }
         let is_link = matches!(action, FaultAction::Cut | FaultAction::Heal);
         if is_link && self.file.network != NetworkKind::Namespaces {
@@ -146,29 +147,34 @@ impl Plan {
         if is_link && self.file.pool.lease.0.0 < Duration::from_millis(500) {
             return Err(format!("{said}: needs a lease of at least 500ms"));
         }
-        Ok(PlannedFault { at, action: *action, target, kills: *action == FaultAction::Kill })
+        let from = fault.from.as_ref().map(|name| {
+            let unknown =
+                format!("{said}: there is no {name}; there are {}", self.names().join(", "));
+            self.target(name).filter(|from| *from != target).ok_or(unknown)
+        });
+        let from = from.transpose()?;
+        if (from.is_some() || fault.one_way) && !is_link {
+            return Err(format!("{said}: `from` and `one-way` are of cut and heal"));
+        }
+        if fault.one_way && from.is_none() {
+            return Err(format!("{said}: one way from whom?"));
+        }
+        let is_kill = *action == FaultAction::Kill;
+        let death = if is_kill { Death::Surely } else { Death::Never };
+        let (action, one_way) = (*action, fault.one_way);
+        Ok(PlannedFault { at, action, target, from, one_way, death, over: at })
     }
 
-    /// Checks the faults in their order, and finds those that kill their target.
+    /// Checks the faults in their order, and finds out how long each lasts and whom it kills.
     fn check_faults(&mut self) -> Result<(), String> {
-        let lease = self.file.pool.lease.0.0;
-        // The last fault of each target, and its number.
-        let mut states: BTreeMap<FaultTarget, (FaultAction, usize)> = BTreeMap::new();
-        let mut kills = Vec::new();
+        // What last happened to each target, or between two, and its number.
+        let mut states: BTreeMap<Place, (FaultAction, usize)> = BTreeMap::new();
+        let mut silences = Vec::new();
         for (number, due) in self.faults.iter().enumerate() {
-            let before = states.get(&due.target).copied();
-            let said =
-                format!("{} {} at {:?}", due.action.name(), self.name_of(due.target), due.at);
-            let since = |number: usize| {
-                let began = self.faults.get(number).map_or(Duration::ZERO, |due| due.at);
-                due.at.saturating_sub(began)
-            };
-            if let FaultTarget::Driver(position) = due.target
-                && let Some(role) = self.drivers.get(position)
-                && due.at < role.delay
-            {
-                return Err(format!("{said}: it has not started by then"));
-            }
+            let place = (due.target, due.from);
+            let before = states.get(&place).copied();
+            let said = format!("{} at {:?}", self.say(due), due.at);
+            self.check_is_there(due, &states, &said)?;
             let after = match (due.action, before.map(|(action, _)| action)) {
                 (FaultAction::Kill, None) => Some(FaultAction::Kill),
                 (FaultAction::Stop, None) => Some(FaultAction::Stop),
@@ -177,19 +183,10 @@ impl Plan {
                 (FaultAction::Continue, Some(FaultAction::Stop))
                 | (FaultAction::Heal, Some(FaultAction::Cut)) => {
                     let (_, began) = before.unwrap_or((due.action, number));
-                    if !is_clear(since(began), lease) {
-                        return Err(format!(
-                            "{said}: after {:?}, so that chance decides what comes of it; a lease is {lease:?}: \
-                             less than half of it, or more than one and a half",
-                            since(began)
-                        ));
-                    }
-                    let dies = since(began) > lease;
-                    if dies {
-                        kills.push(began);
-                    }
+                    let death = self.death_by_silence(began, due.at);
+                    silences.push((began, due.at, death));
                     // A driver that was declared dead ends.
-                    dies.then_some(FaultAction::Heal)
+                    (death == Death::Surely).then_some(FaultAction::Heal)
                 }
                 (_, None) => return Err(format!("{said}: it is running then")),
                 (_, Some(FaultAction::Kill)) => return Err(format!("{said}: it is dead by then")),
@@ -198,47 +195,66 @@ impl Plan {
                 (_, Some(_)) => return Err(format!("{said}: it has ended by then")),
             };
             match after {
-                Some(action) => states.insert(due.target, (action, number)),
-                None => states.remove(&due.target),
+                Some(action) => states.insert(place, (action, number)),
+                None => states.remove(&place),
             };
         }
-        kills.extend(self.silent_to_the_end(&states, lease)?);
-        for number in kills {
+        // What is silent to the end.
+        for (action, number) in states.values() {
+            if matches!(action, FaultAction::Stop | FaultAction::Cut) {
+                let death = self.death_by_silence(*number, self.duration);
+                silences.push((*number, self.duration, death));
+            }
+        }
+        for (number, over, death) in silences {
             if let Some(due) = self.faults.get_mut(number) {
-                due.kills = true;
+                (due.over, due.death) = (over, death);
             }
         }
         Ok(())
     }
 
-    /// The faults that leave a target stopped or cut off until the end. It must find out that it is
-    /// dead before the scenario ends.
-    fn silent_to_the_end(
+    /// Refuses what happens to a process before it has started, or between one that is dead and
+    /// another.
+    fn check_is_there(
         &self,
-        states: &BTreeMap<FaultTarget, (FaultAction, usize)>,
-        lease: Duration,
-    ) -> Result<Vec<usize>, String> {
-        let mut silent = Vec::new();
-        for (action, number) in states.values().copied() {
-            if matches!(action, FaultAction::Stop | FaultAction::Cut) {
-                let due = self.faults.get(number).map_or(Duration::ZERO, |due| due.at);
-                if self.duration.saturating_sub(due) <= lease * 3 / 2 {
-                    return Err(
-                        "who is stopped or cut off to the end must be so for one and a half leases"
-                            .to_owned(),
-                    );
-                }
-                silent.push(number);
+        due: &PlannedFault,
+        states: &BTreeMap<Place, (FaultAction, usize)>,
+        said: &str,
+    ) -> Result<(), String> {
+        for target in [Some(due.target), due.from].into_iter().flatten() {
+            if let FaultTarget::Driver(position) = target
+                && let Some(role) = self.drivers.get(position)
+                && due.at < role.delay
+            {
+                return Err(format!("{said}: it has not started by then"));
+            }
+            let alone = states.get(&(target, None)).map(|(action, _)| action);
+            let is_gone = matches!(alone, Some(FaultAction::Kill | FaultAction::Heal));
+            if is_gone && due.action == FaultAction::Cut && due.from.is_some() {
+                return Err(format!("{said}: {} has ended by then", self.name_of(target)));
             }
         }
-        Ok(silent)
+        Ok(())
+    }
+
+    /// Whether a silence that began with a fault ends in a death.
+    fn death_by_silence(&self, number: usize, over: Duration) -> Death {
+        let Some(due) = self.faults.get(number) else { return Death::Never };
+        let (silence, lease) = (over.saturating_sub(due.at), self.file.pool.lease.0.0);
+        let is_driver = matches!(due.target, FaultTarget::Driver(_)) && due.from.is_none();
+        if silence < lease / 2 {
+            Death::Never
+        } else if is_driver && silence > lease * 3 / 2 {
+            Death::Surely
+        } else {
+            Death::Perhaps
+        }
     }
 }
 
-/// Whether the outcome of a silence is certain.
-fn is_clear(silence: Duration, lease: Duration) -> bool {
-    silence < lease / 2 || silence > lease * 3 / 2
-}
+/// A process, or two that do not reach each other.
+type Place = (FaultTarget, Option<FaultTarget>);
 
 const NAMES: &str = "a name is 1 to 30 letters, digits or `-`";
 
@@ -250,7 +266,7 @@ fn is_name(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::ends::{ErrorCause, ExpectedEnd, ExpectedError};
+    use crate::scenario::ends::{ErrorCause, ExpectedEnd, ExpectedError, OpenEnd};
 
     fn plan(head: &str, faults: &[(&str, &str, &str)]) -> Result<Plan, String> {
         let mut text = format!(
@@ -258,8 +274,13 @@ mod tests {
              [[driver]]\n[[driver]]\nname = \"late\"\nstart-delay = \"5s\"\n[expect]\nrecovers = 0\n"
         );
         for (at, action, target) in faults {
-            text +=
-                &format!("[[fault]]\nat = \"{at}\"\ndo = \"{action}\"\ntarget = \"{target}\"\n");
+            let (target, way) =
+                target.split_once(", ").map_or((*target, ""), |(t, _)| (t, "one-way = true\n"));
+            let (target, from) = target.split_once(" from ").unwrap_or((target, ""));
+            let from = if from.is_empty() { String::new() } else { format!("from = \"{from}\"\n") };
+            text += &format!(
+                "[[fault]]\nat = \"{at}\"\ndo = \"{action}\"\ntarget = \"{target}\"\n{from}{way}"
+            );
         }
         Plan::of(ScenarioFile::parse("f", &text).map_err(|error| error.to_string())?, None)
     }
@@ -275,7 +296,7 @@ mod tests {
             (quiet.end_of(0, 0), quiet.end_of(1, 0)),
             (ExpectedEnd::Well, ExpectedEnd::Well)
         );
-        assert!(!quiet.loses_drivers());
+        assert!(!quiet.may_lose_drivers());
 
         let killed = plan(
             SHM,
@@ -290,7 +311,7 @@ mod tests {
         let ends = [0, 1, 2].map(|incarnation| killed.end_of(0, incarnation));
         assert_eq!(ends, [ExpectedEnd::Killed, ExpectedEnd::Killed, ExpectedEnd::Well]);
         assert_eq!(killed.end_of(1, 0), ExpectedEnd::Well);
-        assert!(killed.loses_drivers());
+        assert!(killed.may_lose_drivers() && !killed.may_lose_pages());
 
         // Too short to be noticed, then far too long.
         let stopped = plan(
@@ -304,9 +325,10 @@ mod tests {
         )
         .unwrap();
         assert_eq!(
-            stopped.faults.iter().map(|due| due.kills).collect::<Vec<_>>(),
-            [false, false, true, false]
+            stopped.faults.iter().map(|due| due.death).collect::<Vec<_>>(),
+            [Death::Never, Death::Never, Death::Surely, Death::Never]
         );
+        assert_eq!(stopped.faults[2].over, seconds(30));
         let expelled = |from, by| {
             let (from, by) = (seconds(from), seconds(by));
             ExpectedError { cause: ErrorCause::Expelled, from, by }
@@ -326,7 +348,7 @@ mod tests {
         let failure = ExpectedError { cause: ErrorCause::Memory, ..expelled(20, 27) };
         assert_eq!(memory.end_of(0, 0), ExpectedEnd::Error(failure));
         assert_eq!(memory.says(ErrorCause::Memory), ["peer mem1 is dead"]);
-        assert!(!memory.loses_drivers());
+        assert!(memory.may_lose_drivers() && !memory.may_lose_pages());
     }
 
     #[test]
@@ -343,9 +365,19 @@ mod tests {
             (SHM, &[("5s", "restart", "driver-1")], "it is running then"),
             (SHM, &[("5s", "kill", "driver-1"), ("6s", "stop", "driver-1")], "it is dead by then"),
             (SHM, &[("5s", "stop", "driver-1"), ("6s", "kill", "driver-1")], "it is stopped then"),
-            (SHM, &[("5s", "stop", "driver-1"), ("7s", "continue", "driver-1")], "chance decides"),
-            (SHM, &[("58s", "stop", "driver-1")], "for one and a half leases"),
-            (SHM, &[("5s", "stop", "memory-1")], "memory nodes can only be killed"),
+            (SHM, &[("5s", "kill", "memory-1"), ("9s", "restart", "memory-1")], "is gone when it"),
+            (SHM, &[("5s", "continue", "memory-1")], "it is running then"),
+            (SHM, &[("5s", "stop", "driver-1 from memory-1")], "`from` and `one-way` are of cut"),
+            (NETS, &[("5s", "cut", "late from memory-3")], "there is no memory-3"),
+            (NETS, &[("5s", "cut", "late from late")], "there is no late"),
+            (NETS, &[("5s", "cut", "driver-1, one way")], "one way from whom?"),
+            (NETS, &[("5s", "heal", "late from memory-1")], "it is running then"),
+            (NETS, &[("4s", "cut", "driver-1 from late")], "has not started by then"),
+            (
+                NETS,
+                &[("5s", "kill", "driver-1"), ("6s", "cut", "late from driver-1")],
+                "driver-1 has ended by then",
+            ),
             (SHM, &[("5s", "cut", "driver-1")], "needs network = \"namespaces\""),
             (
                 SHM,
@@ -380,7 +412,57 @@ mod tests {
     }
 
     #[test]
-    fn deaths_of_memory_nodes_that_may_be_made_good_in_between_are_left_to_nobody() {
+    fn what_chance_decides_is_judged_by_what_holds_in_any_case() {
+        let seconds = Duration::from_secs;
+        let fault = |from, by| {
+            let (from, by) = (seconds(from), seconds(by));
+            ExpectedError { cause: ErrorCause::Fault, from, by }
+        };
+        let open = |error, well, killed| ExpectedEnd::Open(OpenEnd { error, well, killed });
+        // A lease of two seconds.
+        let long =
+            plan(SHM, &[("10s", "stop", "driver-1"), ("12s", "continue", "driver-1")]).unwrap();
+        assert_eq!((long.faults[0].death, long.faults[0].over), (Death::Perhaps, seconds(12)));
+        assert_eq!(long.end_of(0, 0), open(fault(10, 18), true, true));
+        assert_eq!(long.end_of(1, 0), ExpectedEnd::Well);
+        assert!(long.may_lose_drivers() && !long.may_lose_pages());
+        assert!(long.may_have_ended(FaultTarget::Driver(0), seconds(11)));
+        assert!(!long.may_have_ended(FaultTarget::Driver(0), seconds(9)));
+        assert!(!long.may_have_ended(FaultTarget::Driver(1), seconds(11)));
+        assert_eq!(
+            plan(SHM, &[("58500ms", "stop", "driver-1")]).unwrap().faults[0].over,
+            seconds(60)
+        );
+
+        // Who was perhaps taken for dead is killed all the same.
+        let both = [("10s", "cut", "late"), ("12s", "heal", "late"), ("20s", "kill", "late")];
+        let both = plan(NETS, &both).unwrap();
+        assert_eq!(both.end_of(1, 0), open(fault(10, 18), false, true));
+
+        // Without redundancy all depends on a memory node.
+        let memory = [("10s", "stop", "memory-2"), ("20s", "continue", "memory-2")];
+        let memory = plan(NETS, &memory).unwrap();
+        assert_eq!(memory.end_of(0, 0), open(fault(10, 26), true, false));
+        assert!(memory.says(ErrorCause::Fault).contains(&"mem1".to_owned()));
+        assert!(memory.may_lose_drivers() && !memory.may_lose_pages());
+        let short = [("10s", "stop", "memory-2"), ("10900ms", "continue", "memory-2")];
+        assert_eq!(plan(NETS, &short).unwrap().end_of(0, 0), ExpectedEnd::Well);
+
+        let pair =
+            [("10s", "cut", "late from memory-1, x"), ("14s", "heal", "late from memory-1, x")];
+        let pair = plan(NETS, &pair).unwrap();
+        assert_eq!(
+            (pair.faults[0].from, pair.faults[0].one_way),
+            (Some(FaultTarget::Memory(0)), true)
+        );
+        assert_eq!(pair.say(&pair.faults[0]), "cut late from memory-1, one way");
+        assert_eq!(pair.end_of(1, 0), open(fault(10, 20), true, false));
+        assert_eq!(pair.end_of(0, 0), ExpectedEnd::Well);
+        assert!(pair.memory_may_be_lost().is_none());
+    }
+
+    #[test]
+    fn deaths_of_memory_nodes_that_may_be_made_good_in_between_are_left_open() {
         let coded = |nodes: usize, coding: &str, deaths: &[&str]| {
             let mut text = format!(
                 "name = \"x\"\nfabric = \"shm\"\nduration = \"60s\"\n[memory]\nnodes = {nodes}\nsize = \"2G\"\n\
@@ -393,24 +475,24 @@ mod tests {
             }
             Plan::of(ScenarioFile::parse("f", &text).unwrap(), None)
         };
-        let lost = |nodes, coding, deaths| coded(nodes, coding, deaths).unwrap().memory_is_lost();
         let at = |seconds| Some(Duration::from_secs(seconds));
-        assert_eq!(lost(4, "2+1", &["10s"][..]), None);
-        assert_eq!(lost(4, "plain", &["10s"]), at(10));
-        assert_eq!(lost(6, "4+2", &["10s", "20s"]), None);
-        // There is nowhere to make again what the first had.
-        assert_eq!(lost(3, "2+1", &["10s", "20s"]), at(20));
-        // Nor is there time.
-        assert_eq!(lost(4, "2+1", &["10s", "10s", "10s"]), at(10));
-        for (nodes, coding, deaths) in [
-            (4, "2+1", &["10s", "20s"][..]),
-            (4, "2+1", &["10s", "10s"]),
-            (4, "2+1", &["10s", "20s", "30s"]),
-            (8, "4+2", &["10s", "20s", "30s"]),
+        for (nodes, coding, deaths, perhaps, surely) in [
+            (4, "2+1", &["10s"][..], None, None),
+            (4, "plain", &["10s"], at(10), at(10)),
+            (6, "4+2", &["10s", "20s"], None, None),
+            // There is nowhere to make again what the first had.
+            (3, "2+1", &["10s", "20s"], at(20), at(20)),
+            (4, "2+1", &["10s", "10s", "10s"], at(10), at(10)),
+            (4, "2+1", &["10s", "20s"], at(20), None),
+            (4, "2+1", &["10s", "20s", "30s"], at(20), at(30)),
+            (8, "4+2", &["10s", "20s", "30s"], at(30), None),
         ] {
-            let error = coded(nodes, coding, deaths).unwrap_err();
-            let says = format!("coding {coding} outlives ");
-            assert!(error.contains(&says) && error.contains("chance decides"), "{error}");
+            let plan = coded(nodes, coding, deaths).unwrap();
+            let may_be = plan.memory_may_be_lost().map(|due| due.at);
+            assert_eq!((may_be, plan.memory_is_lost()), (perhaps, surely), "{coding} {deaths:?}");
+            let end = plan.end_of(0, 0);
+            let is_open = matches!(end, ExpectedEnd::Open(OpenEnd { well: true, .. }));
+            assert_eq!(is_open, perhaps.is_some() && surely.is_none(), "{coding} {deaths:?}");
         }
     }
 
@@ -469,8 +551,14 @@ mod tests {
             target = \"driver-1\"\n[expect]\nrecovers = 0";
         assert_eq!(refused("shm", "workers = 4", many), Ok(()));
         let nodes = many.replace("workers = 4", "compute-nodes = 2");
-        let error = refused("shm", "workers = 4", &nodes).unwrap_err();
+        assert_eq!(refused("shm", "workers = 4", &nodes), Ok(()), "indices are used again");
+        let without = format!("{nodes}\n[pool]\ndurability = \"none\"");
+        let without = FILE.replace("[pool]\nlease = \"2s\"\n", "").replace("workers = 4", &without);
+        let file = ScenarioFile::parse("f", &without.replace("FABRIC", "shm")).unwrap();
+        let error = Plan::of(file, None).unwrap_err();
         assert!(error.contains("102 compute nodes, with those that die"), "{error}");
+        let error = refused("shm", "workers = 4", "compute-nodes = 17").unwrap_err();
+        assert!(error.contains("17 compute nodes: must be at most 16"), "{error}");
         let alone = many.replace("recovers = 0", "recovers = 0.1");
         let error = refused("shm", "workers = 4", &alone).unwrap_err();
         assert!(error.contains("something happens to every driver"), "{error}");

@@ -74,6 +74,11 @@ impl Launcher {
         Ok(Self { directory: directory.to_owned(), executable })
     }
 
+    /// A file of a process in the scenario's directory.
+    pub(crate) fn file(&self, name: &str, kind: &str) -> PathBuf {
+        self.directory.join(format!("{name}.{kind}"))
+    }
+
     /// Starts one under a name that no other has, in a network namespace or none.
     pub(crate) fn start(
         &self,
@@ -90,8 +95,7 @@ impl Launcher {
                 command
             }
         };
-        let log = |kind: &str| self.directory.join(format!("{name}.{kind}"));
-        let (stdout, stderr) = (log("stdout"), log("stderr"));
+        let (stdout, stderr) = (self.file(name, "stdout"), self.file(name, "stderr"));
         let create = |path: &Path| {
             File::create(path).map_err(|source| ScenarioError::io(path.display(), source))
         };

@@ -33,6 +33,8 @@ pub(crate) fn json(plan: &Plan, outcome: &Observed, verdict: &Verdict) -> Value 
             "done_at": fault.done_at.as_secs_f64(),
             "do": fault.due.action.name(),
             "target": plan.name_of(fault.due.target),
+            "from": fault.due.from.map(|from| plan.name_of(from)),
+            "one_way": fault.due.one_way,
             "missed": fault.missed,
         })
     });
@@ -65,6 +67,13 @@ pub(crate) fn json(plan: &Plan, outcome: &Observed, verdict: &Verdict) -> Value 
         "drivers": drivers.collect::<Vec<_>>(),
         "memory": memory.collect::<Vec<_>>(),
         "faults": faults.collect::<Vec<_>>(),
+        "verified": outcome.verified.as_ref().map(|verified| {
+            json!({
+                "ended": verified.ended.to_string(),
+                "error": verified.error,
+                "report": verified.report,
+            })
+        }),
         "recoveries": recoveries.collect::<Vec<_>>(),
         "checks": checks.collect::<Vec<_>>(),
     })

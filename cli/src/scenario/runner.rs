@@ -21,7 +21,7 @@ use signal_hook::iterator::Signals;
 use super::error::ScenarioError;
 use super::file::{FabricKind, FaultAction, NetworkKind};
 use super::namespaces::{self, Namespaces};
-use super::observed::{Observed, ObservedFault};
+use super::observed::{Observed, ObservedFault, ObservedVerification, ProcessEnd};
 use super::options::{self, words};
 use super::plan::{FaultTarget, Plan, PlannedFault};
 use super::processes::{LOOK_EVERY, Launcher, OutputDirectory, Process};
@@ -31,8 +31,6 @@ use crate::support::progress::begins;
 const START: Duration = Duration::from_secs(60);
 /// How long the load may take.
 const LOAD: Duration = Duration::from_secs(1800);
-/// How long the drivers may take after their time is over, to check.
-const CHECK: Duration = Duration::from_secs(600);
 /// How long a memory node may take to stop.
 const STOP: Duration = Duration::from_secs(10);
 
@@ -46,8 +44,12 @@ pub(crate) struct ScenarioRun<'a> {
     // Drivers before memory nodes, and these before their network: so they are dropped.
     drivers: Vec<RunningDriver>,
     memory: Vec<Process>,
+    /// In which drivers have noted what they committed.
+    records: Vec<PathBuf>,
     addresses: Vec<String>,
     network: Option<Namespaces>,
+    /// Of cuts between two that have not healed: who does not reach whom, by place.
+    ways: Vec<(usize, usize)>,
     created: bool,
     began: Option<(Instant, SystemTime)>,
 }
@@ -74,6 +76,8 @@ impl<'a> ScenarioRun<'a> {
         let faults = stage.run()?;
         let mut outcome = Observed { faults, ..Observed::default() };
         stage.see_drivers(&mut outcome)?;
+        stage.end_faults()?;
+        outcome.verified = stage.verify()?;
         stage.take_down(&mut outcome)?;
         Ok(outcome)
     }
@@ -90,8 +94,10 @@ impl<'a> ScenarioRun<'a> {
             pool,
             drivers: Vec::new(),
             memory: Vec::new(),
+            records: Vec::new(),
             addresses: Vec::new(),
             network: None,
+            ways: Vec::new(),
             created: false,
             began: None,
         })
@@ -163,7 +169,7 @@ impl<'a> ScenarioRun<'a> {
 
     fn load(&mut self) -> Result<(), ScenarioError> {
         let arguments = options::load(self.plan, &self.url);
-        let namespace = self.namespace(self.plan.place(0));
+        let namespace = self.namespace(self.plan.place(FaultTarget::Driver(0)));
         let mut loader = self.launcher.start("load", namespace, &arguments)?;
         let signals = &mut self.signals;
         loader.wait(LOAD, &mut || interrupted(signals))?;
@@ -214,9 +220,13 @@ impl<'a> ScenarioRun<'a> {
         incarnation: usize,
         left: Duration,
     ) -> Result<(), ScenarioError> {
-        let arguments = options::driver(self.plan, &self.url, driver, left);
-        let namespace = self.namespace(self.plan.place(driver));
-        let name = incarnation_name(&self.plan.name_of(FaultTarget::Driver(driver)), incarnation);
+        let target = FaultTarget::Driver(driver);
+        let name = incarnation_name(&self.plan.name_of(target), incarnation);
+        let record = self.plan.may_lose_drivers().then(|| self.launcher.file(&name, "commits"));
+        let how = (left, record.as_deref());
+        let arguments = options::driver(self.plan, &self.url, driver, how);
+        let namespace = self.namespace(self.plan.place(target));
+        self.records.extend(record);
         let process = self.launcher.start(&name, namespace, &arguments)?;
         self.drivers.push(RunningDriver::new(driver, incarnation, process));
         Ok(())
@@ -232,7 +242,7 @@ impl<'a> ScenarioRun<'a> {
         late.sort_by_key(|driver| plan.drivers.get(*driver).map(|role| role.delay));
         let mut late = late.into_iter().peekable();
         let mut done = Vec::new();
-        let bound = plan.duration + CHECK;
+        let bound = plan.duration + plan.check;
         loop {
             interrupted(&mut self.signals)?;
             let now = self.now();
@@ -270,44 +280,114 @@ impl<'a> ScenarioRun<'a> {
 
     /// Injects a fault; returns whether its target was still there.
     fn do_fault(&mut self, due: &PlannedFault) -> Result<bool, ScenarioError> {
-        let name = self.plan.name_of(due.target);
-        say(&format!("{:.1} s: {} {name}", self.now().as_secs_f64(), due.action.name()));
+        say(&format!("{:.1} s: {}", self.now().as_secs_f64(), self.plan.say(due)));
+        if matches!(due.action, FaultAction::Cut | FaultAction::Heal) {
+            return self.cut_or_heal(due);
+        }
         let driver = match due.target {
             FaultTarget::Memory(position) => {
                 let Some(process) = self.memory.get_mut(position) else { return Ok(false) };
-                return process.signal(Signal::KILL);
+                let is_over = due.action == FaultAction::Continue;
+                return Ok(process.signal(signal_of(due.action))? || is_over);
             }
             FaultTarget::Driver(driver) => driver,
         };
-        let mut own = self.drivers.iter_mut().filter(|running| running.driver == driver);
-        let Some(running) = own.next_back() else { return Ok(false) };
+        let left = self.plan.duration.saturating_sub(self.now());
+        let Some(running) = self.last_of(driver) else { return Ok(false) };
         match due.action {
-            FaultAction::Kill => running.process.signal(Signal::KILL),
+            FaultAction::Restart => {
+                let incarnation = running.incarnation + 1;
+                self.start_driver(driver, incarnation, left)?;
+                Ok(true)
+            }
             FaultAction::Stop => {
                 running.stopped = running.process.signal(Signal::STOP)?;
                 Ok(running.stopped)
             }
-            // It may have been ended for good reason while it stood still or was cut off.
+            // It may have been ended for good reason while it stood still.
             FaultAction::Continue => {
                 running.stopped = false;
                 running.process.signal(Signal::CONT)?;
                 Ok(true)
             }
-            FaultAction::Cut | FaultAction::Heal => {
-                let is_there = running.process.end()?.is_none();
-                let (place, up) = (self.plan.place(driver), due.action == FaultAction::Heal);
-                if let Some(network) = &self.network {
-                    network.set_link(place, up)?;
+            action => running.process.signal(signal_of(action)),
+        }
+    }
+
+    /// The process of a driver that was started last.
+    fn last_of(&mut self, driver: usize) -> Option<&mut RunningDriver> {
+        self.drivers.iter_mut().rfind(|running| running.driver == driver)
+    }
+
+    fn is_there(&mut self, target: FaultTarget) -> Result<bool, ScenarioError> {
+        let process = match target {
+            FaultTarget::Memory(position) => self.memory.get_mut(position),
+            FaultTarget::Driver(driver) => self.last_of(driver).map(|running| &mut running.process),
+        };
+        Ok(match process {
+            Some(process) => process.end()?.is_none(),
+            None => false,
+        })
+    }
+
+    /// It may have ended for good reason while it was cut off.
+    fn cut_or_heal(&mut self, due: &PlannedFault) -> Result<bool, ScenarioError> {
+        let heals = due.action == FaultAction::Heal;
+        let mut is_there = true;
+        for target in [Some(due.target), due.from].into_iter().flatten() {
+            is_there &= self.is_there(target)?;
+        }
+        let Some(network) = &self.network else { return Ok(false) };
+        let place = self.plan.place(due.target);
+        match due.from.map(|from| self.plan.place(from)) {
+            None => network.set_link(place, heals)?,
+            Some(other) => {
+                let back = (!due.one_way).then_some((other, place));
+                for way in [Some((place, other)), back].into_iter().flatten() {
+                    network.set_way(way, heals)?;
+                    self.ways.retain(|cut| *cut != way);
+                    if !heals {
+                        self.ways.push(way);
+                    }
                 }
-                Ok(is_there || up)
-            }
-            FaultAction::Restart => {
-                let incarnation = running.incarnation + 1;
-                let left = self.plan.duration.saturating_sub(self.now());
-                self.start_driver(driver, incarnation, left)?;
-                Ok(true)
             }
         }
+        Ok(is_there || heals)
+    }
+
+    /// Ends what was to last to the end, so that what is left can be looked at.
+    fn end_faults(&mut self) -> Result<(), ScenarioError> {
+        for process in &mut self.memory {
+            process.signal(Signal::CONT)?;
+        }
+        let Some(network) = &self.network else { return Ok(()) };
+        for place in 0..self.plan.names().len() {
+            network.set_link(place, true)?;
+        }
+        for way in self.ways.drain(..) {
+            network.set_way(way, true)?;
+        }
+        Ok(())
+    }
+
+    /// Looks for all that drivers have committed that may have died.
+    fn verify(&mut self) -> Result<Option<ObservedVerification>, ScenarioError> {
+        if self.records.is_empty() || self.plan.memory_is_lost().is_some() {
+            return Ok(None);
+        }
+        self.records.retain(|record| record.exists());
+        let arguments = options::verify(self.plan, &self.url, &self.records);
+        let namespace = self.namespace(self.plan.place(FaultTarget::Driver(0)));
+        let mut process = self.launcher.start("verify", namespace, &arguments)?;
+        let signals = &mut self.signals;
+        let ended = match process.wait(self.plan.check, &mut || interrupted(signals)) {
+            Ok(_) => take_down::how(&process, false),
+            Err(ScenarioError::Process { .. }) => ProcessEnd::Not,
+            Err(error) => return Err(error),
+        };
+        let report = serde_json::from_str(&process.said()?).ok();
+        let error = take_down::last_error(&process.complained()?);
+        Ok(Some(ObservedVerification { ended, error, report }))
     }
 
     fn pool_directory(&self) -> PathBuf {
@@ -357,6 +437,17 @@ impl Drop for ScenarioRun<'_> {
 impl RunningDriver {
     fn new(driver: usize, incarnation: usize, process: Process) -> Self {
         Self { driver, incarnation, process, stopped: false, hung: false }
+    }
+}
+
+/// The signal that does it to a process.
+fn signal_of(action: FaultAction) -> Signal {
+    match action {
+        FaultAction::Stop => Signal::STOP,
+        FaultAction::Continue => Signal::CONT,
+        FaultAction::Kill | FaultAction::Cut | FaultAction::Heal | FaultAction::Restart => {
+            Signal::KILL
+        }
     }
 }
 

@@ -31,6 +31,21 @@ impl ThroughputTrack {
         }
         sum
     }
+
+    /// The longest time without a commit since then, in whole seconds of the driver but for the
+    /// first and the last.
+    pub(crate) fn longest_silence(&self, since: f64) -> f64 {
+        let (mut longest, mut last) = (0.0_f64, since);
+        for (second, count) in self.counts.iter().enumerate() {
+            let start = self.began + second as f64;
+            let end = (start + 1.0).min(self.ended);
+            if *count > 0 && end > since {
+                longest = longest.max(start - last);
+                last = last.max(end);
+            }
+        }
+        longest.max(self.ended - last)
+    }
 }
 
 /// Transactions committed a second by all in an interval.

@@ -5,9 +5,11 @@ use std::time::Duration;
 use selkie::pool::control::MAX_LOST_PAGES;
 use selkie_tpcc::check::CONDITIONS;
 
-use super::ends::{ExpectedEnd, ExpectedError};
-use super::observed::{Observed, ObservedDriver, ObservedMemoryNode, ProcessEnd};
-use super::plan::{FaultTarget, Plan, PlannedFault};
+use super::ends::{ErrorCause, ExpectedEnd, ExpectedError, OpenEnd};
+use super::observed::{
+    Observed, ObservedDriver, ObservedFault, ObservedMemoryNode, ObservedVerification, ProcessEnd,
+};
+use super::plan::{Death, FaultTarget, Plan, PlannedFault};
 use super::series::{self, ThroughputRecovery, ThroughputTrack};
 
 /// What was found.
@@ -45,19 +47,22 @@ pub(crate) fn judge(plan: &Plan, outcome: &Observed) -> Verdict {
     let mut checks = vec![faults(plan, outcome)];
     for driver in &outcome.drivers {
         checks.push(end(plan, driver));
-        if driver.expected == ExpectedEnd::Well {
+        if driver.expected == ExpectedEnd::Well || ended_well(driver) {
             checks.push(conditions(plan, driver));
             checks.push(journal(plan, outcome, driver));
             checks.push(losses(plan, outcome, driver));
         }
     }
+    checks.extend(outcome.verified.as_ref().map(|verified| verified_commits(plan, verified)));
     let memory = outcome.memory.iter().enumerate();
-    checks.extend(memory.map(|(position, memory)| end_of_memory(outcome, position, memory)));
+    checks.extend(memory.map(|(position, memory)| end_of_memory(plan, position, memory)));
     let recoveries = recoveries(plan, outcome);
     if plan.file.expect.recovers.0.0 > 0.0 {
         checks.extend(recoveries.iter().map(|recovered| comes_back(plan, recovered)));
-    } else if plan.loses_drivers() && plan.memory_is_lost().is_none() {
-        checks.extend(untouched(outcome).map(|driver| goes_on(outcome, driver)));
+    }
+    if let Some(over) = outcome.faults.iter().map(|fault| fault.over()).max() {
+        let lives = |driver: &&ObservedDriver| ended_well(driver) && driver.track.is_some();
+        checks.extend(outcome.drivers.iter().filter(lives).filter_map(|d| goes_on(plan, over, d)));
     }
     checks.extend(left_in_pool(outcome));
     let nothing = |what: &str, found: &[String]| VerdictCheck {
@@ -72,17 +77,31 @@ pub(crate) fn judge(plan: &Plan, outcome: &Observed) -> Verdict {
     Verdict { checks, recoveries }
 }
 
-/// A fault whose target had ended before is no fault.
+fn ended_well(driver: &ObservedDriver) -> bool {
+    driver.expected.may_be_well() && driver.ended == ProcessEnd::Code(0)
+}
+
+/// A fault whose target had ended before is no fault, unless chance could end it.
 fn faults(plan: &Plan, outcome: &Observed) -> VerdictCheck {
     let missed = outcome.faults.iter().filter(|fault| fault.missed);
+    let (excused, missed): (Vec<&ObservedFault>, Vec<_>) = missed.partition(|fault| {
+        let by = fault.due.at;
+        let targets = [Some(fault.due.target), fault.due.from].into_iter().flatten();
+        targets.into_iter().any(|target| plan.may_have_ended(target, by))
+    });
     let missed: Vec<_> = missed
+        .iter()
         .map(|fault| {
-            let (name, at) = (plan.name_of(fault.due.target), fault.done_at.as_secs_f64());
-            format!("{} at {at:.1} s: {name} had ended before", fault.due.action.name())
+            let (what, at) = (plan.say(&fault.due), fault.done_at.as_secs_f64());
+            format!("{what} at {at:.1} s: it had ended before")
         })
         .collect();
     let (done, due) = (outcome.faults.len(), plan.faults.len());
-    let found = if missed.is_empty() { format!("{done} of {due}") } else { missed.join(", ") };
+    let found = match (missed.is_empty(), excused.len()) {
+        (true, 0) => format!("{done} of {due}"),
+        (true, excused) => format!("{done} of {due}, {excused} when it may have ended"),
+        (false, _) => missed.join(", "),
+    };
     let what = "every fault meets its target".to_owned();
     VerdictCheck { what, holds: missed.is_empty() && done == due, found }
 }
@@ -110,16 +129,24 @@ fn end(plan: &Plan, driver: &ObservedDriver) -> VerdictCheck {
         let (by, says) = (failure.by.as_secs_f64(), plan.says(failure.cause).join("` or `"));
         format!("{name} ends with the error `{says}` by {by:.1} s")
     };
+    let is_well = *ended == ProcessEnd::Code(0) && driver.track.is_some();
+    let is_killed = *ended == ProcessEnd::Signal(9);
     let (what, holds) = match driver.expected {
-        ExpectedEnd::Well => {
-            (format!("{name} ends well"), *ended == ProcessEnd::Code(0) && driver.track.is_some())
-        }
-        ExpectedEnd::Killed => (format!("{name} is killed"), *ended == ProcessEnd::Signal(9)),
+        ExpectedEnd::Well => (format!("{name} ends well"), is_well),
+        ExpectedEnd::Killed => (format!("{name} is killed"), is_killed),
         ExpectedEnd::Error(failure) => (by_error(failure), has_error(plan, driver, failure)),
         ExpectedEnd::ErrorOrKilled(failure) => (
             format!("{}, or is fenced", by_error(failure)),
-            has_error(plan, driver, failure) || *ended == ProcessEnd::Signal(9),
+            has_error(plan, driver, failure) || is_killed,
         ),
+        ExpectedEnd::Open(OpenEnd { error, well, killed }) => {
+            let or = |is_allowed: bool, what| if is_allowed { what } else { "" };
+            let (or_well, or_killed) = (or(well, ", or well"), or(killed, ", or is ended"));
+            (
+                format!("{}{or_well}{or_killed}", by_error(error)),
+                well && is_well || killed && is_killed || has_error(plan, driver, error),
+            )
+        }
     };
     VerdictCheck { what, holds: holds && panic.is_none(), found }
 }
@@ -132,25 +159,48 @@ fn has_error(plan: &Plan, driver: &ObservedDriver, failure: ExpectedError) -> bo
         && (from..=by).contains(&driver.ended_at)
 }
 
-fn end_of_memory(outcome: &Observed, position: usize, memory: &ObservedMemoryNode) -> VerdictCheck {
+/// A memory node ends when it is told to, unless it was killed, or knows that it was taken for
+/// dead.
+fn end_of_memory(plan: &Plan, position: usize, memory: &ObservedMemoryNode) -> VerdictCheck {
     let target = FaultTarget::Memory(position);
-    let is_killed = outcome.faults.iter().any(|fault| fault.due.target == target);
-    let expected = if is_killed { ProcessEnd::Signal(9) } else { ProcessEnd::Code(0) };
-    let ObservedMemoryNode { name, ended, panic } = memory;
-    let found = match panic {
-        Some(panic) => format!("{ended}; {panic}"),
+    let own = plan.faults.iter().filter(|due| due.touches(target));
+    let death = own.map(|due| due.death).max().unwrap_or(Death::Never);
+    let ObservedMemoryNode { name, ended, error, panic } = memory;
+    let mut found = match error {
+        Some(error) => format!("{ended}, {error}"),
         None => ended.to_string(),
     };
-    let what = format!("{name} ends {}", how(expected));
-    VerdictCheck { what, holds: *ended == expected && panic.is_none(), found }
+    if let Some(panic) = panic {
+        found = format!("{found}; {panic}");
+    }
+    let says = format!("declared mem{position} dead");
+    let knows =
+        *ended == ProcessEnd::Code(1) && error.as_ref().is_some_and(|error| error.contains(&says));
+    let (what, holds) = match death {
+        Death::Never => {
+            let well = ProcessEnd::Code(0);
+            (format!("{name} ends {}", how(well)), *ended == well)
+        }
+        Death::Surely => {
+            let killed = ProcessEnd::Signal(9);
+            (format!("{name} ends {}", how(killed)), *ended == killed)
+        }
+        Death::Perhaps => (
+            format!("{name} ends well, or with the error `{says}`"),
+            *ended == ProcessEnd::Code(0)
+                || knows
+                || plan.is_shm() && *ended == ProcessEnd::Signal(9),
+        ),
+    };
+    VerdictCheck { what, holds: holds && panic.is_none(), found }
 }
 
-/// Where no node died all must hold; else what can be read, which must be something.
+/// Where no page may be lost all must hold; else what can be read, which must be something.
 fn conditions(plan: &Plan, driver: &ObservedDriver) -> VerdictCheck {
     let value = |pointer: &str| driver.report.as_ref().and_then(|report| report.pointer(pointer));
     let found = value("/consistency").cloned().unwrap_or_default();
     let judged = driver.number("/lost/judged");
-    let may_lose = plan.loses_drivers();
+    let may_lose = plan.may_lose_pages();
     let allowed = if may_lose { &["ok", "partial"][..] } else { &["ok"] };
     let mut seen = format!("{found}, {} of {CONDITIONS} judged", show(judged));
     if let Some(unjudged) = value("/lost/unjudged").and_then(|unjudged| unjudged.as_object())
@@ -167,6 +217,35 @@ fn conditions(plan: &Plan, driver: &ObservedDriver) -> VerdictCheck {
     }
 }
 
+/// What all drivers have committed is there, also what those did that died.
+fn verified_commits(plan: &Plan, verified: &ObservedVerification) -> VerdictCheck {
+    let number = |pointer: &str| verified.report.as_ref()?.pointer(pointer)?.as_u64();
+    let keys = ["looked_for", "found", "on_lost_pages", "missing"];
+    let [looked_for, found, on_lost_pages, missing] =
+        keys.map(|key| number(&format!("/journal/{key}")));
+    let may_lose = plan.may_lose_pages();
+    let is_there = missing == Some(0) && (may_lose || on_lost_pages == Some(0));
+    let error = verified.error.as_deref().unwrap_or_default();
+    // Then nothing can be looked for: a page may be lost without which the database cannot be read.
+    let is_lost = may_lose && error.contains(" is lost: ");
+    let memory_is_lost = plan.memory_may_be_lost().is_some()
+        && plan.says(ErrorCause::Fault).iter().any(|says| error.contains(says))
+        || plan.memory_may_be_lost().is_some() && error.contains("memory node");
+    let numbers = format!(
+        "{}: of {} looked for {} found, {} on lost pages, {} missing",
+        verified.ended,
+        show(looked_for),
+        show(found),
+        show(on_lost_pages),
+        show(missing)
+    );
+    VerdictCheck {
+        what: "nothing that a driver has committed is missing, whatever became of it".to_owned(),
+        holds: verified.ended == ProcessEnd::Code(0) && is_there || memory_is_lost || is_lost,
+        found: if error.is_empty() { numbers } else { format!("{numbers}, {error}") },
+    }
+}
+
 fn show(number: Option<u64>) -> String {
     number.map_or("?".to_owned(), |number| number.to_string())
 }
@@ -177,7 +256,7 @@ fn journal(plan: &Plan, outcome: &Observed, driver: &ObservedDriver) -> VerdictC
     let [committed, looked_for, found, on_lost_pages, missing] =
         numbers.map(Option::unwrap_or_default);
     // One whose home is lost altogether commits nothing.
-    let all_lost = plan.loses_drivers() && driver.number("/lost/transactions") > Some(0);
+    let all_lost = plan.may_lose_pages() && driver.number("/lost/transactions") > Some(0);
     let looked = looked_for > 0 || committed == 0 && all_lost;
     // Where work is to go on, some of it must be there to be found.
     let must_find = plan.file.expect.recovers.0.0 > 0.0 && is_untouched(outcome, driver);
@@ -196,12 +275,12 @@ fn journal(plan: &Plan, outcome: &Observed, driver: &ObservedDriver) -> VerdictC
     }
 }
 
-/// What a driver takes for lost, the pool must know to be lost; and where no node died that is
-/// nothing.
+/// What a driver takes for lost, the pool must know to be lost; and where none died without a log
+/// that is nothing.
 fn losses(plan: &Plan, outcome: &Observed, driver: &ObservedDriver) -> VerdictCheck {
     let (given_up, pages) = (driver.number("/lost/transactions"), driver.number("/lost/pages"));
     let found = format!("{} pages, {} transactions given up", show(pages), show(given_up));
-    if !plan.loses_drivers() {
+    if !plan.may_lose_pages() {
         let on_lost_pages = driver.number("/journal/on_lost_pages");
         let holds = [given_up, pages, on_lost_pages] == [Some(0); 3];
         return VerdictCheck { what: format!("nothing is lost at {}", driver.name), holds, found };
@@ -233,7 +312,7 @@ fn recoveries(plan: &Plan, outcome: &Observed) -> Vec<FaultRecovery> {
     let tracks = survivors(outcome);
     let mut recoveries = Vec::new();
     for (position, fault) in outcome.faults.iter().enumerate() {
-        if !fault.due.kills || matches!(fault.due.target, FaultTarget::Memory(_)) {
+        if !fault.due.kills_a_driver() {
             continue;
         }
         let seconds = |at: Duration| at.as_secs_f64();
@@ -265,8 +344,8 @@ fn untouched(outcome: &Observed) -> impl Iterator<Item = &ObservedDriver> {
 }
 
 fn is_untouched(outcome: &Observed, driver: &ObservedDriver) -> bool {
-    let mut targets = outcome.faults.iter().map(|fault| fault.due.target);
-    targets.all(|target| target != FaultTarget::Driver(driver.driver))
+    let target = FaultTarget::Driver(driver.driver);
+    !outcome.faults.iter().any(|fault| fault.due.touches(target))
 }
 
 /// Whether the survivors' throughput came back in time.
@@ -298,18 +377,28 @@ fn comes_back(plan: &Plan, recovered: &FaultRecovery) -> VerdictCheck {
     }
 }
 
-/// Where nothing is said about throughput, those to whom nothing happened still do something after
-/// the last fault, be it in vain.
-fn goes_on(outcome: &Observed, driver: &ObservedDriver) -> VerdictCheck {
-    let last = outcome.faults.iter().map(|fault| fault.done_at).max().unwrap_or_default();
-    let track = driver.track.as_ref();
-    let done = track.map_or(0.0, |track| track.committed(last.as_secs_f64(), f64::INFINITY));
-    let given_up = driver.number("/lost/transactions");
-    VerdictCheck {
-        what: format!("{} goes on after the last fault", driver.name),
-        holds: done > 0.0 || given_up > Some(0),
-        found: format!("{done:.0} transactions, {} given up in all", show(given_up)),
+/// Whether a driver that lives did something in every three leases since the last fault was over;
+/// where pages may be lost, be it in vain. Nothing can be said of one that was over sooner.
+fn goes_on(plan: &Plan, over: Duration, driver: &ObservedDriver) -> Option<VerdictCheck> {
+    let (patience, over) = (plan.patience().as_secs_f64(), over.as_secs_f64());
+    let track = driver.track.as_ref()?;
+    if track.ended < over + patience || track.began > over {
+        return None;
     }
+    let silence = track.longest_silence(over);
+    let given_up = driver.number("/lost/transactions");
+    let in_vain = plan.may_lose_pages() && given_up > Some(0);
+    Some(VerdictCheck {
+        what: format!(
+            "{} is not stuck for more than {patience:.1} s after the last fault is over",
+            driver.name
+        ),
+        holds: silence <= patience || in_vain,
+        found: format!(
+            "{silence:.1} s without a commit at most since {over:.1} s, {} given up in all",
+            show(given_up)
+        ),
+    })
 }
 
 #[cfg(test)]
@@ -320,7 +409,12 @@ mod tests {
     use super::super::observed::{ObservedFault, ObservedMemoryNode, PoolNode, PoolStatus};
     use super::*;
 
-    const KILL: &str = "[[fault]]\nat = \"10s\"\ndo = \"kill\"\ntarget = \"driver-2\"\n";
+    /// Without logs.
+    const KILL: &str = "[pool]\ndurability = \"none\"\n\
+        [[fault]]\nat = \"10s\"\ndo = \"kill\"\ntarget = \"driver-2\"\n";
+    const KILL_LOGGED: &str = "[[fault]]\nat = \"10s\"\ndo = \"kill\"\ntarget = \"driver-2\"\n";
+    const PAUSE_MEMORY: &str = "[[fault]]\nat = \"10s\"\ndo = \"stop\"\ntarget = \"memory-1\"\n\
+        [[fault]]\nat = \"12s\"\ndo = \"continue\"\ntarget = \"memory-1\"\n";
     const KILL_MEMORY: &str = "[[fault]]\nat = \"10s\"\ndo = \"kill\"\ntarget = \"memory-1\"\n";
     const PAUSE: &str = "[[fault]]\nat = \"10s\"\ndo = \"stop\"\ntarget = \"driver-2\"\n\
         [[fault]]\nat = \"20s\"\ndo = \"continue\"\ntarget = \"driver-2\"\n";
@@ -335,7 +429,7 @@ mod tests {
 
     /// All went as it must, and the faults were done in time.
     fn outcome(plan: &Plan, survivor: &[u64]) -> Observed {
-        let dies = plan.loses_drivers();
+        let dies = plan.may_lose_pages();
         let lost = if dies { 2 } else { 0 };
         let report = json!({
             "consistency": if dies { "partial" } else { "ok" },
@@ -352,7 +446,10 @@ mod tests {
             let (how, at, error) = match expected {
                 ExpectedEnd::Well => (ProcessEnd::Code(0), Duration::from_secs(31), None),
                 ExpectedEnd::Killed => (ProcessEnd::Signal(9), Duration::from_secs(10), None),
-                ExpectedEnd::Error(failure) | ExpectedEnd::ErrorOrKilled(failure) => {
+                ExpectedEnd::Error(error)
+                | ExpectedEnd::ErrorOrKilled(error)
+                | ExpectedEnd::Open(OpenEnd { error, .. }) => {
+                    let failure = error;
                     let says = plan.says(failure.cause).remove(0);
                     (ProcessEnd::Code(1), failure.by, Some(format!("error: {says}")))
                 }
@@ -374,7 +471,17 @@ mod tests {
         let ended = if is_killed { ProcessEnd::Signal(9) } else { ProcessEnd::Code(0) };
         Observed {
             drivers: vec![driver(0), driver(1)],
-            memory: vec![ObservedMemoryNode { name: "memory-1".to_owned(), ended, panic: None }],
+            memory: vec![ObservedMemoryNode {
+                name: "memory-1".to_owned(),
+                ended,
+                error: None,
+                panic: None,
+            }],
+            verified: (plan.may_lose_drivers() && !is_killed).then(|| ObservedVerification {
+                ended: ProcessEnd::Code(0),
+                error: None,
+                report: Some(report.clone()),
+            }),
             faults: faults
                 .map(|due| ObservedFault { due: *due, done_at: due.at, missed: false })
                 .collect(),
@@ -407,7 +514,7 @@ mod tests {
 
     #[test]
     fn what_went_well_holds() {
-        for faults in ["", KILL, KILL_MEMORY, PAUSE] {
+        for faults in ["", KILL, KILL_LOGGED, KILL_MEMORY, PAUSE, PAUSE_MEMORY] {
             assert_eq!(after(faults, |_| ()), [""; 0]);
         }
     }
@@ -563,7 +670,91 @@ mod tests {
         let mut outcome = outcome(&plan, &stops);
         assert_eq!(failed(&plan, &outcome), [""; 0], "it tries, in vain");
         report(&mut outcome, "/lost/transactions", json!(0));
-        assert_eq!(failed(&plan, &outcome), ["driver-1 goes on after the last fault"]);
+        let stuck = "driver-1 is not stuck for more than 6.0 s after the last fault is over";
+        assert_eq!(failed(&plan, &outcome), [stuck]);
+    }
+
+    #[test]
+    fn with_logs_nothing_may_be_lost_though_a_driver_dies() {
+        let logged = format!("{KILL_LOGGED}[expect]\nrecovers = 0\n");
+        let plan = plan(&logged);
+        let run = |change: &dyn Fn(&mut Observed)| {
+            let mut outcome = outcome(&plan, &[100; 30]);
+            change(&mut outcome);
+            failed(&plan, &outcome)
+        };
+        assert_eq!(run(&|_| ()), [""; 0]);
+        let nothing = ["nothing is lost at driver-1"];
+        for key in ["/lost/pages", "/lost/transactions"] {
+            assert_eq!(run(&|o| report(o, key, json!(1))), nothing, "{key}");
+        }
+        let ok = ["the conditions hold at driver-1"];
+        assert_eq!(run(&|o| report(o, "/consistency", json!("partial"))), ok);
+        let there = ["nothing that a driver has committed is missing, whatever became of it"];
+        let verified = |change: &dyn Fn(&mut ObservedVerification)| {
+            run(&|o| change(o.verified.as_mut().unwrap()))
+        };
+        for key in ["/journal/missing", "/journal/on_lost_pages"] {
+            let change = |v: &mut ObservedVerification| {
+                *v.report.as_mut().unwrap().pointer_mut(key).unwrap() = json!(1);
+            };
+            assert_eq!(verified(&change), there, "{key}");
+        }
+        assert_eq!(verified(&|v| v.report = None), there);
+        assert_eq!(verified(&|v| v.ended = ProcessEnd::Code(1)), there);
+        assert_eq!(verified(&|v| v.ended = ProcessEnd::Not), there);
+        // Nobody is stuck, neither at once nor later.
+        let stuck = ["driver-1 is not stuck for more than 6.0 s after the last fault is over"];
+        for (from, to, holds) in [(10, 16, true), (10, 17, false), (20, 27, false), (24, 30, true)]
+        {
+            let mut counts = vec![100; 30];
+            counts.iter_mut().take(to).skip(from).for_each(|count| *count = 0);
+            let found = failed(&plan, &outcome(&plan, &counts));
+            let expected: &[&str] = if holds { &[] } else { &stuck };
+            assert_eq!(found, expected, "{from} to {to}");
+        }
+    }
+
+    #[test]
+    fn what_chance_decides_may_end_in_any_of_its_ends_and_in_no_other() {
+        let plan = plan(PAUSE_MEMORY);
+        let run = |change: &dyn Fn(&mut ObservedDriver)| {
+            let mut outcome = outcome(&plan, &[100; 30]);
+            change(&mut outcome.drivers[1]);
+            failed(&plan, &outcome)
+        };
+        let seconds = Duration::from_secs;
+        let error = |text: &'static str, at| {
+            move |d: &mut ObservedDriver| {
+                (d.ended, d.ended_at, d.error) =
+                    (ProcessEnd::Code(1), seconds(at), Some(text.to_owned()));
+            }
+        };
+        assert_eq!(run(&error("error: peer mem0 is dead", 12)), [""; 0]);
+        assert_eq!(run(&error("error: cannot reach mem0", 17)), [""; 0]);
+        assert_eq!(run(&error("error: declared dead by the others", 12)), [""; 0]);
+        for wrong in [
+            error("error: peer mem0 is dead", 9),
+            error("error: peer mem0 is dead", 19),
+            error("error: pool full", 12),
+        ] {
+            assert_eq!(run(&wrong).len(), 1);
+        }
+        assert_eq!(run(&|d| d.ended = ProcessEnd::Not).len(), 1, "it hung");
+        assert_eq!(run(&|d| d.ended = ProcessEnd::Signal(9)).len(), 1, "nobody ends it");
+        // Who ends well says so, and then all must hold.
+        let well = |d: &mut ObservedDriver| {
+            (d.ended, d.ended_at, d.error) = (ProcessEnd::Code(0), seconds(31), None);
+        };
+        assert!(run(&well).contains(&"the conditions hold at driver-2".to_owned()));
+        let memory = |ended, error: Option<&str>| {
+            let mut outcome = outcome(&plan, &[100; 30]);
+            (outcome.memory[0].ended, outcome.memory[0].error) = (ended, error.map(str::to_owned));
+            failed(&plan, &outcome).len()
+        };
+        assert_eq!(memory(ProcessEnd::Code(1), Some("error: the pool has declared mem0 dead")), 0);
+        assert_eq!(memory(ProcessEnd::Code(1), Some("error: no memory")), 1);
+        assert_eq!(memory(ProcessEnd::Not, None), 1);
     }
 
     #[test]

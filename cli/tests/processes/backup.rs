@@ -85,7 +85,7 @@ fn what_makes_no_backup_is_refused_with_the_reason() {
     let to = place.path().join("to");
     let to = to.to_str().unwrap();
     let pool = start("refused", 2, &["--coding", "plain"]);
-    let working = driver(&pool, &[]);
+    let working = driver(&pool, &["--durability", "none"]);
     fails(&["backup", &pool.name, "--to", to], 1, "compute node 0 has no log here");
     ends_well(working);
     fails(&["backup", &pool.name, "--to", "nfs://a/b"], 2, "nfs is no scheme of object stores");

@@ -108,6 +108,7 @@ fn sample((name, value_name, default): &HelpOption) -> String {
         (None, "ADDR:PORT") => "\"127.0.0.1:7000\"".to_owned(),
         (None, "HOST") => "\"127.0.0.1\"".to_owned(),
         (None, "A..B") => "\"0..3\"".to_owned(),
+        (None, "LEVEL") => "\"memory\"".to_owned(),
         (None, "CODING" | "K+R") => "\"2+1\"".to_owned(),
         (None, "TIME") => "\"6s\"".to_owned(),
         (None, "SECONDS") => "0.5".to_owned(),

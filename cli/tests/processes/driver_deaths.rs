@@ -7,7 +7,10 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::drivers::{ends_well, ends_with_losses, none, running, running_with, setup};
-use crate::harness::{Over, Pool, Process, Setup, prints, refused, run, succeeds, text, until};
+use crate::harness::{Over, Pool, Process, prints, refused, run, succeeds, text, until};
+
+/// Options of drivers that lose what they alone hold.
+const WITHOUT_LOG: [&str; 2] = ["--durability", "none"];
 
 /// Waits until a node is dead and has been recovered from, and the survivor has worked on what is
 /// left.
@@ -58,9 +61,9 @@ fn a_driver_that_is_killed_over_tcp_is_recovered_from_and_what_it_held_is_report
 
 fn driver_is_killed(over: Over) {
     let pool = Pool::start(&setup(over, "killed", 2));
-    succeeds(&pool.tpcc(&["--load-only"]));
-    let (survivor, own) = running(&pool);
-    let (mut victim, node) = running(&pool);
+    succeeds(&pool.tpcc(&[&["--load-only"], &WITHOUT_LOG[..]].concat()));
+    let (survivor, own) = running_with(&pool, &WITHOUT_LOG);
+    let (mut victim, node) = running_with(&pool, &WITHOUT_LOG);
     victim.kill();
     recovers(&pool, node, own);
     if over == Over::Shm {
@@ -91,17 +94,14 @@ fn fifty_drivers_that_are_killed_leave_all_that_they_have_committed() {
 /// through at the end.
 fn drivers_are_killed(kills: u32) {
     let place = tempfile::tempdir().unwrap();
-    let made = ["--range", "4M", "--log-size", "8M", "--max-compute-nodes", "6"];
-    let pool = Pool::start(&Setup { create: &made, ..setup(Over::Shm, "kills", 3) });
-    let durable = ["--durability", "memory"];
-    succeeds(&pool.tpcc(&[&["--load-only"], &durable[..]].concat()));
-    let (survivor, _) = running_with(&pool, &durable);
+    let pool = Pool::start(&setup(Over::Shm, "kills", 3));
+    succeeds(&pool.tpcc(&["--load-only"]));
+    let (survivor, _) = running(&pool);
     let mut files = Vec::new();
     for kill in 0..kills {
         let file = place.path().join(kill.to_string());
         let file = file.to_str().unwrap().to_owned();
-        let noted = [&["--record-commits", &file], &durable[..]].concat();
-        let (mut victim, node) = running_with(&pool, &noted);
+        let (mut victim, node) = running_with(&pool, &["--record-commits", &file]);
         // At any time in what it does.
         std::thread::sleep(Duration::from_micros(u64::from(kill) * 7_919 % 300_000));
         victim.kill();
@@ -115,7 +115,7 @@ fn drivers_are_killed(kills: u32) {
         assert!(std::fs::metadata(file).unwrap().len() > 0, "it has committed nothing");
         last.extend(["--verify-commits", file]);
     }
-    let report = prints(&pool.tpcc(&[&last[..], &durable].concat()));
+    let report = prints(&pool.tpcc(&last));
     assert_eq!((&report["consistency"], &report["journal"]["missing"]), (&"ok".into(), &0.into()));
     assert_eq!(report["journal"]["looked_for"], report["journal"]["found"], "{report}");
     assert_eq!(pool.status()["lost_pages"], Value::Array(Vec::new()));
@@ -206,9 +206,9 @@ fn a_driver_that_stood_still_over_tcp_finds_itself_declared_dead() {
 
 fn driver_stands_still(over: Over) {
     let pool = Pool::start(&setup(over, "paused", 2));
-    succeeds(&pool.tpcc(&["--load-only"]));
-    let (survivor, own) = running(&pool);
-    let (mut victim, node) = running(&pool);
+    succeeds(&pool.tpcc(&[&["--load-only"], &WITHOUT_LOG[..]].concat()));
+    let (survivor, own) = running_with(&pool, &WITHOUT_LOG);
+    let (mut victim, node) = running_with(&pool, &WITHOUT_LOG);
     victim.signal(Signal::STOP);
     recovers(&pool, node, own);
     survivor.signal(Signal::TERM);

@@ -1,7 +1,7 @@
 //! Programs that open the pools of other processes by their URLs.
 
 use selkie::txn::{CatalogueError, ColumnType, TableSchema, TxnError, key};
-use selkie::{Database, OpenError, PoolOptions, block_on};
+use selkie::{Database, Durability, OpenError, PoolOptions, block_on};
 
 use crate::harness::{Over, Pool, Setup, prints, until};
 
@@ -40,6 +40,7 @@ fn outlives(over: Over) {
             .await
             .unwrap();
         txn.commit().await.unwrap();
+        assert_eq!(db.pool().engine().largest_change() >> 20, 2, "three eighths of a log of 8 MiB");
         let node = db.pool().engine().node().to_string();
         assert_eq!(pool.compute_nodes().len(), 1);
         until("it is seen by others", || {
@@ -57,5 +58,25 @@ fn outlives(over: Over) {
         assert_eq!(found, 1_000);
         txn.commit().await.unwrap();
         later.close().await.unwrap();
+    });
+}
+
+#[test]
+fn without_room_for_logs_a_program_must_ask_to_go_on_without() {
+    let create = &["--log-size", "0"];
+    let setup = Setup { test: "embedding-no-logs", memory_nodes: 1, create, ..Setup::default() };
+    let pool = Pool::start(&setup);
+    block_on(async {
+        for options in [PoolOptions::new(), PoolOptions::new().durability(Durability::Memory)] {
+            let refused = options.open(&pool.url).await.map(drop).unwrap_err();
+            assert!(matches!(refused, OpenError::Option { option: "durability", .. }), "{refused}");
+        }
+        let asked = PoolOptions::new().durability(Durability::None);
+        let opened = asked.open(&pool.url).await.unwrap();
+        assert_eq!(opened.engine().largest_change(), u64::MAX, "there is no log");
+        opened.close().await.unwrap();
+        // Who changes nothing loses nothing.
+        let reader = PoolOptions::new().reads_only(true).open(&pool.url).await.unwrap();
+        reader.close().await.unwrap();
     });
 }

@@ -17,6 +17,7 @@ mod harness;
 mod logs;
 mod memory_nodes;
 mod observation;
+mod readme;
 mod scenarios;
 mod shared_pool;
 mod tls;

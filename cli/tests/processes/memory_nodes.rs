@@ -100,7 +100,9 @@ fn memory_joins(over: Over) {
 #[test]
 fn a_memory_node_whose_host_is_short_of_memory_gives_it_back_while_a_driver_works() {
     // One range, so that there is no need for another when there are too few memory nodes for that.
-    let create = &["--range", "256M", "--coding", "2+1"];
+    // Logs stay where they are.
+    let logs = ["--log-size", "1M", "--max-compute-nodes", "4"];
+    let create = &[&["--range", "256M", "--coding", "2+1"], &logs[..]].concat();
     let mut pool = Pool::without_memory(&Setup { create, ..setup(Over::Shm, "evict", 4) });
     let name = pool.name.clone();
     // More than any host has: it gives back what it can. It stands still until there is something,

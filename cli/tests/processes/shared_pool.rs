@@ -4,7 +4,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::drivers::{ends_well, running, setup};
-use crate::harness::{Over, Pool, Process, prints, refused, run, succeeds, text};
+use crate::harness::{Over, Pool, Process, Setup, prints, refused, run, succeeds, text};
 
 #[test]
 fn drivers_of_several_processes_share_one_database() {
@@ -49,6 +49,31 @@ fn load_only_leaves_a_database_behind() {
     let again = run(&pool.tpcc(&["--load-only"]));
     assert!(text(&again.stderr).contains("loaded already"));
     succeeds(&pool.tpcc(&["--duration", "1"]));
+}
+
+#[test]
+fn without_room_for_logs_a_driver_must_ask_to_run_without() {
+    let create = &["--log-size", "0"];
+    let pool = Pool::start(&Setup { create, ..setup(Over::Shm, "no-logs", 1) });
+    let why = "must be none, or disk with --log-dir: the pool was made without room for logs";
+    refused(&pool.tpcc(&["--load-only"]), 2, why);
+    refused(&pool.tpcc(&["--load-only", "--durability", "memory"]), 2, why);
+    let asked = ["--durability", "none", "--duration", "1", "--json"];
+    let report = prints(&pool.tpcc(&asked));
+    assert_eq!(report["config"]["durability"], "none");
+    assert_eq!(report["config"]["log_bytes"], 0);
+    assert_eq!(pool.compute_nodes(), [0; 0]);
+}
+
+#[test]
+fn with_room_for_logs_drivers_use_them_and_memory_nodes_are_larger() {
+    let pool = Pool::start(&setup(Over::Shm, "logs", 1));
+    let report = prints(&pool.tpcc(&["--duration", "1", "--json"]));
+    assert_eq!(report["config"]["durability"], "memory");
+    assert_eq!(report["config"]["log_bytes"], 8 << 20);
+    let small = Pool::without_memory(&setup(Over::Shm, "small", 1));
+    let lend = ["memnode", "--pool", &small.name, "--memory", "100M"];
+    refused(&lend, 1, "what one range of this size needs with 134217728 for logs");
 }
 
 #[test]
@@ -134,7 +159,7 @@ fn bad_pools_are_refused_and_nothing_is_left_behind() {
     };
     assert_eq!(directories(), 0, "nothing is made by looking for it");
 
-    succeeds(&["pool", "create", &name, "--memory-nodes", "1"]);
+    succeeds(&["pool", "create", &name, "--memory-nodes", "1", "--log-size", "0"]);
     refused(&["pool", "create", &name], 1, "has a pool already");
     lend("100K", 1, "bytes_per_node = 102400 is not allowed: at least");
     lend("64T", 1, "no memory for a region");
@@ -167,7 +192,7 @@ fn bad_pools_are_refused_and_nothing_is_left_behind() {
     refused(&open, 2, "is not a loopback address");
     succeeds(&["pool", "destroy", &name]);
 
-    succeeds(&["pool", "create", &name, "--fabric", "tcp"]);
+    succeeds(&["pool", "create", &name, "--fabric", "tcp", "--log-size", "0"]);
     refused(&["tpcc", "--pool", &url], 1, "uses fabric tcp, not shm");
     lend("64T", 1, "but this host has");
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

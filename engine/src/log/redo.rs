@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use parking_lot::Mutex;
-use selkie_fabric::env::Env;
+use selkie_fabric::env::{Env, yield_now};
 use selkie_fabric::{Buf, Chain, Verb};
 use selkie_wal::{
     Changes, LogEnd, LogError, LogOwner, LogRange, LogStore, Lsn, ReadError, Record, read_log,
@@ -289,6 +289,8 @@ impl Core {
                     still.push(addr.to_u64());
                 }
             }
+            // The lease is renewed meanwhile, also on the only thread of a process.
+            yield_now().await;
         }
         Ok(still)
     }

@@ -54,6 +54,8 @@ pub(crate) struct Log {
     pub(super) spare: Mutex<Vec<u8>>,
     /// Writers must wait: the log is full or its sink has failed.
     is_full: AtomicBool,
+    /// Held by a caller that finds out whether the log is full.
+    looking: Mutex<()>,
     /// Rung when a caller waits for records to become durable.
     pub(super) wanted: Arc<Doorbell>,
     /// Rung when more is durable, or the sink has failed.
@@ -94,6 +96,7 @@ impl Log {
             is_broken: AtomicBool::new(false),
             spare: Mutex::default(),
             is_full: AtomicBool::new(false),
+            looking: Mutex::default(),
             wanted: Arc::default(),
             moved: Doorbell::default(),
             lines: Mutex::default(),
@@ -144,8 +147,7 @@ impl Log {
         let Some(sink) = self.sink.get() else { return Ok(lsn) };
         let start = sink.truncate(lsn).await?;
         self.start.fetch_max(start, Ordering::Relaxed);
-        let waiting = self.tail.lock().bytes.len();
-        self.look_for_room(waiting);
+        self.look_for_room();
         self.moved.ring();
         Ok(start)
     }
@@ -159,8 +161,12 @@ impl Log {
         done
     }
 
-    /// Updates whether writers must wait, given the bytes that wait to become durable.
-    fn look_for_room(&self, waiting: usize) {
+    /// Updates whether writers must wait.
+    fn look_for_room(&self) {
+        // Of two that look at once, the one that stores last has looked last: else a log that was
+        // cut short in between would stay full, and no other looks while all writers wait.
+        let _turn = self.looking.lock();
+        let waiting = self.tail.lock().bytes.len();
         let (kept, capacity) = self.kept();
         let is_full = waiting > MAX_WAITING_BYTES || kept > capacity / FULL;
         if self.last_error.lock().is_none()
@@ -208,7 +214,7 @@ impl Log {
         let kept = end.saturating_sub(self.start.load(Ordering::Relaxed));
         let is_much = waiting > MAX_WAITING_BYTES || kept > self.capacity() / FULL;
         if is_much && !self.is_full() {
-            self.look_for_room(waiting);
+            self.look_for_room();
         }
         end
     }
@@ -364,8 +370,7 @@ impl Log {
         self.durable.fetch_max(lsn, Ordering::Release);
         // Before the bell: a waiter that finds the turn taken waits for the bell again.
         drop(turn);
-        let waiting = self.tail.lock().bytes.len();
-        self.look_for_room(waiting);
+        self.look_for_room();
         let due = self.take_lines(lsn);
         self.moved.ring();
         due

@@ -9,6 +9,7 @@
 
 use std::sync::Arc;
 
+use selkie_fabric::env::yield_now;
 use selkie_fabric::{Buf, Chain, RemoteAddr, Verb};
 use selkie_pool::{ComputeIndex, layout};
 
@@ -129,6 +130,9 @@ impl Core {
                         lines.lost.extend(addr.map(GAddr::to_u64));
                     }
                 }
+                // Memory that is shared answers at once. The lease is renewed all the same, also on
+                // the only thread of a process.
+                yield_now().await;
             }
         }
         Ok(())

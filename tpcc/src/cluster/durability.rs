@@ -1,5 +1,6 @@
 //! What is to outlive a compute node, and what it takes.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use selkie_engine::EngineError;
@@ -9,6 +10,7 @@ use selkie_pool::layout::LOG_BYTES;
 use super::bounds::{refused, within};
 use super::network::Network;
 use crate::error::TpccError;
+use crate::figures::units::bytes;
 
 const MIB: u64 = 1 << 20;
 
@@ -34,6 +36,19 @@ pub enum Durability {
     },
 }
 
+impl fmt::Display for Durability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let capacity = bytes(self.capacity());
+        match self {
+            Self::None => f.write_str("none: there is no log"),
+            Self::Memory { .. } => write!(f, "memory: a log of {capacity} a compute node"),
+            Self::Disk { place, .. } => {
+                write!(f, "disk: a log of {capacity} a compute node in {}", place.display())
+            }
+        }
+    }
+}
+
 impl Durability {
     /// Length of a log in memory, MiB, unless another is asked for.
     pub const MEMORY_LOG_MIB: u64 = 64;
@@ -53,6 +68,25 @@ impl Durability {
                 }
                 within("log-mb", *log_mib, 1, most)
             }
+        }
+    }
+
+    /// As it is written.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Memory { .. } => "memory",
+            Self::Disk { .. } => "disk",
+        }
+    }
+
+    /// How long a log may become, bytes; 0 if there is none.
+    #[must_use]
+    pub const fn capacity(&self) -> u64 {
+        match self {
+            Self::None => 0,
+            Self::Memory { log_mib } | Self::Disk { log_mib, .. } => *log_mib * MIB,
         }
     }
 

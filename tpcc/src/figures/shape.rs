@@ -19,6 +19,8 @@ impl ClusterShape {
             "memory_nodes": setup.memory_nodes,
             "coding": setup.coding.to_string(),
             "protocol": setup.protocol.name(),
+            "durability": setup.durability.name(),
+            "log_bytes": setup.durability.capacity(),
             "workers": setup.workers,
             "threads": setup.network.threads(),
             "cache_bytes": self.cache_bytes(),
@@ -47,6 +49,7 @@ impl ClusterShape {
             Protocol::Optimistic => "occ: optimistic, with validation at commit",
         };
         row("transactions", protocol.to_owned());
+        row("durability", setup.durability.to_string());
         let lent = bytes(self.pool().bytes_per_node);
         row("memory nodes", format!("{}, {lent} each", setup.memory_nodes));
         row("coding", setup.coding.to_string());

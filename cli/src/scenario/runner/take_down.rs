@@ -24,7 +24,6 @@ impl ScenarioRun<'_> {
             let said = process.said()?;
             let complained = process.complained()?;
             let report: Option<Value> = serde_json::from_str(&said).ok();
-            let mut errors = complained.lines().filter(|line| line.starts_with("error: "));
             let track = report.as_ref().and_then(|report| track(report, began_ms));
             outcome.drivers.push(ObservedDriver {
                 driver: running.driver,
@@ -32,7 +31,7 @@ impl ScenarioRun<'_> {
                 expected: self.plan.end_of(running.driver, running.incarnation),
                 ended: how(process, running.hung),
                 ended_at: ended_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(began)),
-                error: errors.next_back().map(str::to_owned),
+                error: last_error(&complained),
                 panic: panic_in(&complained),
                 report,
                 track,
@@ -122,8 +121,10 @@ impl ScenarioRun<'_> {
             process.signal(Signal::KILL)?;
             process.wait(STOP, &mut || interrupted(signals))?;
         }
-        let panic = panic_in(&process.complained()?);
-        Ok(ObservedMemoryNode { name: process.name.clone(), ended: how(process, hung), panic })
+        let complained = process.complained()?;
+        let (error, panic) = (last_error(&complained), panic_in(&complained));
+        let (name, ended) = (process.name.clone(), how(process, hung));
+        Ok(ObservedMemoryNode { name, ended, error, panic })
     }
 
     /// Addresses of memory nodes at which a process still listens.
@@ -158,12 +159,18 @@ fn noted<T>(
     }
 }
 
-fn how(process: &Process, hung: bool) -> ProcessEnd {
+pub(super) fn how(process: &Process, hung: bool) -> ProcessEnd {
     match (hung, process.code(), process.signal_of_end()) {
         (false, Some(code), _) => ProcessEnd::Code(code),
         (false, None, Some(signal)) => ProcessEnd::Signal(signal),
         _ => ProcessEnd::Not,
     }
+}
+
+/// The last error that a process told.
+pub(super) fn last_error(complained: &str) -> Option<String> {
+    let mut errors = complained.lines().filter(|line| line.starts_with("error: "));
+    errors.next_back().map(str::to_owned)
 }
 
 /// Where a process panicked, and what it said then.

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use selkie_fabric::env::yield_now;
 use selkie_fabric::{Buf, Chain, Verb};
 use selkie_wal::ring::{HEAD_BYTES, HEAD_STRIDE, RingHead, ring_place};
 use selkie_wal::{LogError, LogOwner, Lsn};
@@ -133,6 +134,9 @@ impl Core {
             let done = posted.map_err(|error| error.error)?;
             bytes.extend_from_slice(spare.insert(into_read(done)));
             at += some;
+            // Memory that is shared answers at once. The lease is renewed all the same, also on the
+            // only thread of a process.
+            yield_now().await;
         }
         Ok(())
     }

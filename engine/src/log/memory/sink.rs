@@ -148,6 +148,7 @@ impl MemorySink {
         work: impl Fn(usize) -> F,
     ) -> Result<(), LogError> {
         let all = all_of(copies.iter().map(|memory| work(*memory))).await;
+        let last = copies.last().copied().or_else(|| self.gone.lock().last().copied());
         for (memory, done) in copies.into_iter().zip(all) {
             let Err(error) = done else { continue };
             let place = ring_place(self.owner, memory);
@@ -159,7 +160,9 @@ impl MemorySink {
             *self.settled.lock() = None;
         }
         if self.copies.lock().is_empty() {
-            return Err(failed(what, ring_place(self.owner, 0), "no copy is left"));
+            let memory = last.unwrap_or(0);
+            let why = format!("no copy is left: peer mem{memory} is dead");
+            return Err(failed(what, ring_place(self.owner, memory), why));
         }
         Ok(())
     }

@@ -1,0 +1,80 @@
+//! The commands of the README, as a person types them.
+
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::harness::text;
+
+/// The commands of the README's shared pool, without those that build.
+fn commands() -> String {
+    let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md");
+    let readme = std::fs::read_to_string(readme).unwrap();
+    let blocks = readme.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+    let block = blocks.into_iter().find(|block| block.contains("selkie pool create")).unwrap();
+    let lines = block.lines().filter(|line| !line.starts_with("cargo "));
+    lines.map(|line| format!("{line}\n")).collect()
+}
+
+/// Replaces what must be there.
+#[track_caller]
+fn with(commands: String, from: &str, to: &str) -> String {
+    assert!(commands.contains(from), "no {from:?} in {commands}");
+    commands.replace(from, to)
+}
+
+#[test]
+fn the_first_shared_pool_survives_the_death_of_a_driver_with_every_commit() {
+    let place = tempfile::tempdir().unwrap();
+    let pool = format!("test-readme-{}", std::process::id());
+    let (commands, small) = (commands(), "--warehouses 1 --scale 100 --threads 2");
+    let commands = with(commands, "demo", &pool);
+    let commands = with(commands, "selkie tpcc", &format!("selkie tpcc {small}"));
+    // When it has committed something, and not later than the other ends.
+    let commands = with(commands, "sleep 10;", "until [ -s killed.commits ]; do sleep 0.1; done;");
+    let commands = with(
+        commands,
+        "--verify-commits killed.commits",
+        "--verify-commits killed.commits --json > report",
+    );
+    let commands = with(commands, "wait $other", "wait $other || exit 1");
+    let commands = with(
+        commands,
+        &format!("pool status {pool}"),
+        &format!("pool status {pool} --json > status"),
+    );
+    let binary = std::path::Path::new(env!("CARGO_BIN_EXE_selkie")).parent().unwrap();
+    let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap());
+    // Whatever becomes of it, nothing is left running.
+    let script = format!(
+        "trap 'selkie pool destroy {pool} --force 2> /dev/null; kill $(jobs -p) 2> /dev/null' EXIT\n{commands}"
+    );
+    let output = Command::new("bash")
+        .args(["-c", &script])
+        .current_dir(place.path())
+        .env("PATH", path)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = format!("{}{}", text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{commands}: {said}");
+    let read = |file: &str| -> Value {
+        let text = std::fs::read_to_string(place.path().join(file)).unwrap();
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}: {said}"))
+    };
+    let (report, status) = (read("report"), read("status"));
+    let journal = &report["journal"];
+    let noted = std::fs::read_to_string(place.path().join("killed.commits")).unwrap();
+    let noted = noted.matches('\n').count() as u64;
+    assert!(noted > 0 && journal["looked_for"].as_u64() > Some(noted), "{noted}: {journal}");
+    assert_eq!(
+        (&journal["missing"], &journal["on_lost_pages"]),
+        (&0.into(), &0.into()),
+        "{journal}"
+    );
+    assert_eq!(journal["found"], journal["looked_for"], "{journal}");
+    assert_eq!(report["consistency"], "ok", "{report}");
+    assert_eq!(report["config"]["durability"], "memory", "{report}");
+    assert_eq!(status["lost_pages"], Value::Array(Vec::new()), "{status}");
+    assert_eq!(status["dead_compute_nodes"], Value::Array(Vec::new()), "{status}");
+}

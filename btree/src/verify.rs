@@ -55,14 +55,33 @@ impl Tree {
     /// [`TreeError::Broken`] or [`TreeError::Corrupt`] name the page and the invariant;
     /// [`TreeError::Engine`].
     pub async fn verify(&self, engine: &Engine) -> Result<TreeStats, TreeError> {
+        self.walk_all(engine, &mut HashSet::new()).await
+    }
+
+    /// All pages of the tree. Checks what [`Tree::verify`] checks, as a page that a damaged tree
+    /// does not lead to may be one of it all the same. No node may change the tree meanwhile.
+    ///
+    /// # Errors
+    /// As [`Tree::verify`].
+    pub async fn pages(&self, engine: &Engine) -> Result<HashSet<GAddr>, TreeError> {
+        let mut pages = HashSet::new();
+        self.walk_all(engine, &mut pages).await?;
+        Ok(pages)
+    }
+
+    /// Walks all levels. Adds the pages to those that were seen.
+    async fn walk_all(
+        &self,
+        engine: &Engine,
+        seen: &mut HashSet<GAddr>,
+    ) -> Result<TreeStats, TreeError> {
         let _pin = engine.pin();
-        let mut seen = HashSet::new();
         let mut expected = vec![(Vec::new(), self.root())];
         let mut stats =
             TreeStats { height: 0, inner_pages: 0, leaves: 0, entries: 0, unposted: 0, fill: 0.0 };
         let mut above = None;
         loop {
-            let level = walk(engine, above, &expected, &mut seen).await?;
+            let level = walk(engine, above, &expected, seen).await?;
             stats.height += 1;
             stats.unposted += level.unposted;
             if level.level == 0 {

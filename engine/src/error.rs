@@ -31,12 +31,12 @@ pub enum EngineError {
         capacity: u64,
     },
     /// The line was held by a compute node that died, and its changes are lost.
-    #[error("{addr} is lost: cn{node} held it when it died")]
+    #[error("{addr} is lost: {} held it when it died", holder(*node))]
     PageLost {
         /// The line.
         addr: GAddr,
-        /// The dead node.
-        node: usize,
+        /// The dead node, while its log may still bring the page back.
+        node: Option<usize>,
     },
     /// Too little of the line's splits is left, or as it was written.
     #[error("{addr} is damaged: too few of its splits are as they were written")]
@@ -211,6 +211,10 @@ pub enum EngineError {
     /// The codec refused a page or its splits.
     #[error("pool: {0}")]
     Codec(#[from] CodecError),
+}
+
+fn holder(node: Option<usize>) -> String {
+    node.map_or_else(|| "a compute node".to_owned(), |node| format!("cn{node}"))
 }
 
 impl EngineError {

@@ -49,6 +49,7 @@ pub use config::Planted;
 pub use access::engine::Engine;
 pub use access::guard::{ExclusiveGuard, SharedGuard, change_together};
 pub use addressing::epochs::EpochPin;
+pub use addressing::leaked::LineCensus;
 pub use baseline::{DirectoryConfig, DirectoryHost, start_directories};
 pub use coherence::word::{ComputeId, MAX_COMPUTE_NODES};
 pub use config::{Coherence, EngineConfig, MAX_MAIL_TASKS};

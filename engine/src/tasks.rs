@@ -210,7 +210,7 @@ mod tests {
             let recovered = || !self.pool.is_member(gone) && self.pool.lost().is_empty();
             self.until("the other node recovers", recovered).await;
             let lost = other.shared(self.page).await.map(drop).unwrap_err();
-            assert!(matches!(lost, EngineError::PageLost { node: 0, .. }), "{lost}");
+            assert!(matches!(lost, EngineError::PageLost { node: None, .. }), "{lost}");
             drop(other.allocate().await.unwrap());
             other.close().await.unwrap();
         }
@@ -269,7 +269,10 @@ mod tests {
             let (other, page) = (two.engines[1].clone(), two.page);
             let asks = two.env.spawn("asks", async move {
                 let asked = other.exclusive(page).await.map(drop);
-                assert!(matches!(asked, Err(EngineError::PageLost { node: 0, .. })), "{asked:?}");
+                assert!(
+                    matches!(asked, Err(EngineError::PageLost { node: None, .. })),
+                    "{asked:?}"
+                );
             });
             two.node_ends(&waiter, "mail").await;
             asks.join().await.unwrap();
@@ -342,7 +345,7 @@ mod tests {
             for (addr, value) in pages.iter().zip(1..) {
                 match recovers.shared(*addr).await {
                     Ok(page) => assert_eq!(page[0], value, "{addr}"),
-                    Err(EngineError::PageLost { node: 0, .. }) => lost.push(addr.to_u64()),
+                    Err(EngineError::PageLost { node: Some(0), .. }) => lost.push(addr.to_u64()),
                     Err(error) => panic!("{addr}: {error}"),
                 }
             }

@@ -158,7 +158,6 @@ impl EmbeddedPool {
     }
 
     /// Reads the memory nodes' counters for a report: extents leased, and how many there are.
-    /// GCLs donated and not yet adopted still count as leased.
     #[must_use]
     pub fn used_extents(&self) -> PoolUsage {
         let (state, geometry) = (self.pool.state(), self.pool.descriptor().geometry());

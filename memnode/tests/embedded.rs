@@ -186,21 +186,6 @@ fn registry_refuses_duplicates_and_indexes_beyond_the_limit() {
 }
 
 #[test]
-fn donated_gcls_are_adopted_once() {
-    let (_fabric, memory) = pool();
-    let pool = memory.pool();
-    let runtime = RealRuntime::new(1).unwrap();
-    let adopt = |max| runtime.block_on(pool.adopt(max)).unwrap();
-    let donate = |gcls: &[u64]| runtime.block_on(pool.donate(gcls)).unwrap();
-    assert!(adopt(10).is_empty());
-    donate(&[4096, 512, 1024]);
-    donate(&[512]);
-    assert_eq!(adopt(2), [512, 1024]);
-    assert_eq!(adopt(usize::MAX), [4096]);
-    assert!(adopt(1).is_empty());
-}
-
-#[test]
 fn a_second_pool_on_the_same_fabric_is_a_typed_error() {
     let (fabric, _pool) = pool();
     let second = EmbeddedPool::start(&fabric, CONFIG).map(drop);

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use selkie_fabric::PeerId;
 
-use crate::document::{MAX_LOST_PAGES, PoolState};
+use crate::document::{Lost, MAX_LOST_PAGES, PoolState};
 
 impl PoolState {
     /// Takes a dead node out of the pool. The others recover from the death of a compute node; the
@@ -26,10 +26,16 @@ impl PoolState {
             return;
         }
         self.end_barrier_of(node.index());
-        let was_in = self.compute_nodes.remove(&node.index()).is_some();
+        let member = self.compute_nodes.remove(&node.index());
+        let was_in = member.is_some();
         if was_in || card.is_some() {
             let only_read = card.is_some_and(|card| card.reads_only);
+            // One of them may have granted the other what is in its log only.
+            let has_log = member.is_some_and(|member| member.has_log)
+                || self.lost.values().any(|other| other.has_log);
+            self.lost.values_mut().for_each(|other| other.has_log = has_log);
             let lost = self.lost.entry(node.index()).or_default();
+            lost.has_log = has_log;
             lost.held_nothing = !was_in || only_read;
             if !lost.held_nothing {
                 self.record_crash(node.index());
@@ -50,6 +56,34 @@ impl PoolState {
         }
         let room = MAX_LOST_PAGES.saturating_sub(self.lost_pages.len());
         self.lost_pages.extend(pages.iter().take(room));
+    }
+
+    /// Whether no log can bring back pages that are lost with a compute node whose recovery is
+    /// under way, and they are to be lost for good. A coded pool has to remember all of them, for
+    /// headers that are made anew: beyond the limit their words keep the name of the node.
+    #[must_use]
+    pub fn are_lost_for_good(&self, node: u16, pages: usize) -> bool {
+        let has_room = self.abandoned_pages.len() + pages <= MAX_LOST_PAGES;
+        let has_no_log = self.lost.get(&node).is_some_and(|lost| !lost.has_log);
+        has_no_log && (has_room || self.coding.is_plain())
+    }
+
+    /// Pages are lost for good.
+    pub(crate) fn abandon_pages(&mut self, pages: &[u64]) {
+        let room = MAX_LOST_PAGES.saturating_sub(self.abandoned_pages.len());
+        self.abandoned_pages.extend(pages.iter().take(room));
+    }
+
+    /// A person gives up pages that a log might have brought back: the recovery from the node is
+    /// made once more, and what cannot be redone then is lost for good. Whether the node is one
+    /// that pages are lost with.
+    pub fn forgive(&mut self, node: u16) -> bool {
+        let was_dead = self.dead.remove(&node);
+        if was_dead {
+            let lost = Lost { fenced: true, has_lost_pages: true, ..Lost::default() };
+            self.lost.insert(node, lost);
+        }
+        was_dead
     }
 
     /// Puts a compute node that has died into the crash group of those whose recovery is under way.

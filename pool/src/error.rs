@@ -60,7 +60,10 @@ pub enum PoolError {
         node: ComputeIndex,
     },
     /// All compute indexes are in use.
-    #[error("the pool's {limit} places for compute nodes are taken, {dead} of them by dead nodes")]
+    #[error(
+        "the pool's {limit} places for compute nodes are taken, {dead} of them by dead nodes whose pages their logs may \
+         bring back: `selkie pool forgive` gives those up"
+    )]
     Full {
         /// Compute nodes this pool allows.
         limit: usize,
@@ -103,6 +106,14 @@ pub enum PoolError {
     CannotLeave {
         /// Its index.
         node: usize,
+        /// Why not.
+        why: String,
+    },
+    /// A node cannot be given up.
+    #[error("{node} cannot be given up: {why}")]
+    NotForgivable {
+        /// The node.
+        node: PeerId,
         /// Why not.
         why: String,
     },
@@ -164,6 +175,21 @@ pub enum PoolError {
         /// The memory node.
         memory: u16,
     },
+    /// A compute node looks for lines that nothing leads to.
+    #[error("{by} repairs the pool: no node can come in before that is over")]
+    UnderRepair {
+        /// The node.
+        by: ComputeIndex,
+    },
+    /// Compute nodes are in the pool, or died and have left something in it.
+    #[error(
+        "compute nodes {nodes:?} are in the pool, or pages are lost with them: a repair needs it for itself (end them, or \
+         give up what is lost: `selkie pool forgive`)"
+    )]
+    InUse {
+        /// Their indexes.
+        nodes: Vec<u16>,
+    },
     /// No compute node of this index is registered.
     #[error("compute node {node} is not registered")]
     NotRegistered {
@@ -180,7 +206,10 @@ impl PoolError {
             Self::MemoryNode { source, .. } => source.is_retryable(),
             Self::Fabric { source, .. } => source.is_retryable(),
             Self::Control { source } => source.is_retryable(),
-            Self::Incomplete { .. } | Self::Contended { .. } | Self::Rebuilding { .. } => true,
+            Self::Incomplete { .. }
+            | Self::Contended { .. }
+            | Self::Rebuilding { .. }
+            | Self::UnderRepair { .. } => true,
             _ => false,
         }
     }

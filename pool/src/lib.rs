@@ -28,6 +28,7 @@ mod deaths;
 mod document;
 mod error;
 mod failure_domain;
+mod forgiveness;
 mod joining;
 pub mod layout;
 mod line_hasher;
@@ -50,6 +51,7 @@ pub use document::{
 };
 pub use error::PoolError;
 pub use failure_domain::FailureDomain;
+pub use forgiveness::{Forgiveness, forgive};
 pub use joining::{create, create_with_token};
 pub use line_hasher::LineHasher;
 pub use membership::{ATTEMPTS, Membership, Observer, SignsOfLife, change_state};

@@ -86,7 +86,8 @@ const DOCUMENT: &str = r#"{
             "host": 13,
             "incarnation": 2,
             "mailboxes": [{"peer": 4, "region": 5, "ring_bytes": 65536, "peers": 60}],
-            "renewals": 3
+            "renewals": 3,
+            "has_log": true
         }
     },
     "cards": {
@@ -95,19 +96,20 @@ const DOCUMENT: &str = r#"{
     "next_index": 7,
     "incarnations": {"4": 2, "5": 1},
     "directories": {"0": {"peer": 32768, "region": 6, "ring_bytes": 4096, "peers": 61}},
-    "donated": [4096, 8192],
     "lost": {
         "9": {
             "fenced": true,
             "acknowledged": [4],
             "sweeper": 4,
             "has_lost_pages": true,
-            "held_nothing": true
+            "held_nothing": true,
+            "has_log": true
         }
     },
     "dead": [10],
     "fallen": [{"9": 1, "10": 2}],
     "lost_pages": [12288],
+    "abandoned_pages": [16384],
     "moment": {"number": 2, "by": 4},
     "moments": 2,
     "labels": {"catalogue": "4096"}

@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn lost_pages_are_recognised_wherever_they_were_met() {
         let addr = GAddr::from_u64(4096);
-        let lost = || EngineError::PageLost { addr, node: 3 };
+        let lost = || EngineError::PageLost { addr, node: Some(3) };
         for error in [
             TpccError::from(lost()),
             TxnError::from(lost()).into(),
@@ -290,7 +290,7 @@ mod tests {
             assert!(error.ends_service());
         }
         assert!(TpccError::from(EngineError::Expelled).ends_service());
-        let lost = EngineError::PageLost { addr: GAddr::from_u64(4096), node: 3 };
+        let lost = EngineError::PageLost { addr: GAddr::from_u64(4096), node: Some(3) };
         assert!(!TpccError::from(lost).ends_service() && !TpccError::LoadCutShort.ends_service());
     }
 

@@ -7,6 +7,7 @@ pub(crate) mod config;
 pub(crate) mod memnode;
 pub(crate) mod micro;
 pub(crate) mod pool;
+mod pool_repair;
 pub(crate) mod recover;
 pub(crate) mod restore;
 pub(crate) mod sim;

@@ -13,6 +13,7 @@ use selkie::shared::{Credentials, FabricKind, Place, SharedPool, SharedPoolError
 use selkie_tpcc::units;
 use serde_json::json;
 
+use super::pool_repair::{ForgiveArguments, RepairArguments, forgive, repair};
 use crate::options::network::TlsArguments;
 use crate::options::values;
 use crate::support::exit;
@@ -98,6 +99,18 @@ enum Command {
         #[command(flatten)]
         tls: TlsArguments,
     },
+    /// Gives up nodes that do not come back, and what is lost with them
+    ///
+    /// A pool waits for what may come back: for a memory node that is silent while it can spare
+    /// none, and for the log of a compute node that died with pages that only the log has. This
+    /// says that it does not. What is lost then is lost for good.
+    Forgive(ForgiveArguments),
+    /// Finds memory that nothing leads to, and makes it free
+    ///
+    /// Compute nodes that die may leave some behind. The command joins the pool as its only
+    /// compute node, reads every page of the database, and frees the lines that are neither in use
+    /// nor free.
+    Repair(RepairArguments),
     /// Removes a pool and all it holds
     Destroy {
         /// `NAME` on this host, `tcp:HOST:PORT,...` by its memory nodes, or
@@ -236,6 +249,13 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         Command::Drain { name, node, no_wait, tls } => {
             runtime.block_on(drain(&env, name, *node, *no_wait, tls))
         }
+        Command::Forgive(arguments) => runtime.block_on(forgive(&env, arguments)),
+        Command::Repair(arguments) => {
+            return match repair(arguments) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => exit::fail(&error),
+            };
+        }
         Command::Status { name, json, tls } => runtime.block_on(status(name, tls, *json)),
         Command::Destroy { name, force, tls } => runtime
             .block_on(async { SharedPool::at(name, tls.credentials()?)?.destroy(*force).await }),
@@ -308,12 +328,19 @@ async fn drain(
     }
 }
 
+/// What a node is that does not show that it lives, and was not declared dead.
+fn word_of(state: &PoolState) -> &'static str {
+    if state.fabric == "tcp" { "silent" } else { "dead" }
+}
+
 /// The state of a memory node, as the table says it.
 fn state_of(state: &PoolState, member: &MemoryMember, lives: bool) -> String {
     let node = member.descriptor.peer.index();
     match (member.stay, lives) {
         (Residency::Left, _) => "has left".to_owned(),
-        (_, false) => "dead".to_owned(),
+        _ if member.dead => "dead".to_owned(),
+        // It may come back. Where memory is shared, its process is gone.
+        (_, false) => word_of(state).to_owned(),
         (Residency::Leaving, true) => format!("leaves, {} slabs to be moved", state.slabs_on(node)),
         (Residency::Stays, true) => {
             let Reclaim { evicting, withdrawn, .. } = &member.reclaim;
@@ -337,7 +364,7 @@ fn status_as_json(
         .map(|(index, node)| match node {
             Some(node) => {
                 json!({
-                    "node": index, "lives": lives(node.descriptor.peer), "bytes": bytes(node.descriptor.ranges),
+                    "node": index, "lives": lives(node.descriptor.peer), "dead": node.dead, "bytes": bytes(node.descriptor.ranges),
                     "domain": node.domain.to_string(), "leaves": node.stay == Residency::Leaving,
                     "left": node.stay == Residency::Left, "slabs": node.descriptor.ranges,
                     "slabs_used": state.slabs_on(node.descriptor.peer.index()),
@@ -359,7 +386,8 @@ fn status_as_json(
         "rebuilding": state.rebuilds.iter().map(|rebuild| rebuild.memory).collect::<Vec<_>>(),
         "regenerating": state.regeneration.is_some(), "moving": state.migration.is_some(),
         "compute_nodes": compute, "recovering_from": state.lost.keys().collect::<Vec<_>>(),
-        "dead_compute_nodes": state.dead, "lost_pages": state.lost_pages, "labels": state.labels,
+        "dead_compute_nodes": state.dead, "lost_pages": state.lost_pages.union(&state.abandoned_pages).collect::<Vec<_>>(),
+        "labels": state.labels,
     })
 }
 
@@ -378,7 +406,7 @@ async fn status(name: &Place, tls: &TlsArguments, as_json: bool) -> Result<(), S
     table
         .load_preset(presets::UTF8_FULL_CONDENSED)
         .set_header(["node", "state", "lends", "domain"]);
-    let word = |lives| if lives { "lives" } else { "dead" };
+    let word = |lives| if lives { "lives" } else { word_of(&state) };
     for (index, node) in memory {
         match node {
             Some(node) => table.add_row([
@@ -410,10 +438,16 @@ async fn status(name: &Place, tls: &TlsArguments, as_json: bool) -> Result<(), S
             size => format!("logs of {} in memory", units::bytes(size)),
         },
     );
-    if !state.lost_pages.is_empty() {
-        let pages = state.lost_pages.len();
+    let pages = state.lost_pages.len() + state.abandoned_pages.len();
+    if pages > 0 {
         println!(
             "{pages} pages are lost with the nodes that held them; --json lists their addresses"
+        );
+    }
+    if !state.lost_pages.is_empty() {
+        let waiting = state.lost_pages.len();
+        println!(
+            "{waiting} of them wait for logs: `selkie pool forgive {name} --pages` gives them up"
         );
     }
     Ok(())

@@ -42,6 +42,8 @@ pub(crate) enum MemberError {
     )]
     LineBytes { pool: usize, logs: usize },
     #[error(transparent)]
+    Database(#[from] selkie::txn::TxnError),
+    #[error(transparent)]
     Io(#[from] std::io::Error),
 }
 

@@ -225,7 +225,7 @@ impl PoolWatch {
             hottest: self.hottest(&members),
             memory_nodes,
             compute_nodes,
-            lost_pages: state.lost_pages.len(),
+            lost_pages: state.lost_pages.len() + state.abandoned_pages.len(),
         }
     }
 
@@ -348,12 +348,18 @@ mod tests {
     /// A pool of two memory nodes, one of which has joined, and of compute nodes 0 to 3, of which 2
     /// is lost and 3 dead.
     fn pool() -> PoolState {
-        let member = |host| Member { host, incarnation: 1, mailboxes: Vec::new(), renewals: 0 };
+        let member = |host| Member {
+            host,
+            incarnation: 1,
+            mailboxes: Vec::new(),
+            renewals: 0,
+            has_log: false,
+        };
         let mut state: PoolState = serde_json::from_value(json!({
             "format": 4, "name": "demo", "id": 9, "fabric": "shm", "gcl_bytes": 2048, "range_bytes": 4 << 20,
             "timing": { "lease": {"secs": 2, "nanos": 0}, "heartbeat": {"secs": 0, "nanos": 250_000_000} },
             "log_bytes": 0, "max_compute_nodes": 58, "memory_nodes": [null, null], "compute_nodes": {}, "cards": {},
-            "next_index": 0, "incarnations": {}, "directories": {}, "donated": [], "lost": {}, "dead": [3], "lost_pages": [4096],
+            "next_index": 0, "incarnations": {}, "directories": {}, "lost": {}, "dead": [3], "lost_pages": [4096],
             "labels": {}, "coding": "plain", "ranges": [], "rebuilds": [], "rebuilds_begun": 0, "regeneration": null,
             "migration": null,
         }))

@@ -10,6 +10,7 @@
 mod arguments;
 mod backup;
 mod config_files;
+mod decisions;
 mod driver_deaths;
 mod drivers;
 mod embedding;

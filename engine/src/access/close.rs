@@ -69,7 +69,7 @@ impl Engine {
             // Each step is taken even if an earlier one failed: a node that does not reach all
             // memory nodes must leave the pool, too.
             let absent = core.publish_epoch(0).await;
-            let given_back = core.give_lines_back().await;
+            let given_back = core.leave_lines().await;
             core.lifecycle.set_leaving(true);
             let left = core.pool.leave(&core.env, ComputeIndex::new(core.me.index() as u16)).await;
             if left.as_ref().is_err_and(PoolError::is_retryable) {

@@ -1,5 +1,6 @@
 //! One compute node's engine: start, access, allocate, close.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use super::acquire::Access;
 use super::guard::{ExclusiveGuard, SharedGuard};
 use crate::addressing::epochs::EpochPin;
 use crate::addressing::executed::word_at;
+use crate::addressing::leaked::LineCensus;
 use crate::addressing::locations::Counter;
 use crate::coding::counter::CounterChange;
 use crate::coherence::word::ComputeId;
@@ -107,6 +109,34 @@ impl Engine {
     /// Lines this node has leased or freed and not allocated: (fresh, reusable, on hold).
     pub fn unused_lines(&self) -> (u64, u64, u64) {
         self.0.allocator.unused(self.0.cache.gcl_bytes())
+    }
+
+    /// Lines that are leased and that any node may allocate: of nodes that are gone, or given to
+    /// all. Reads the headers of all lines.
+    ///
+    /// # Errors
+    /// The node's error, if it has failed.
+    pub fn lines_for_all(&self) -> BoxFuture<'_, Result<Vec<GAddr>, EngineError>> {
+        Box::pin(self.0.lines_for_all())
+    }
+
+    /// Counts the pool's lines, and makes those free that are neither in use nor free, unless
+    /// `is_dry`: nodes that died may have left some. `used` are all pages that something leads to.
+    /// This node is alone in the pool from then on ([`selkie_pool::Pool::begin_repair`]). Reads the
+    /// headers of all lines.
+    ///
+    /// # Errors
+    /// `Pool` if other nodes are in the pool; what cannot be read.
+    pub fn repair_lines<'a>(
+        &'a self,
+        used: &'a HashSet<GAddr>,
+        is_dry: bool,
+    ) -> BoxFuture<'a, Result<LineCensus, EngineError>> {
+        Box::pin(async move {
+            self.0.config.check_writes()?;
+            self.0.pool.begin_repair(self.0.index()).await?;
+            self.0.census(used, is_dry).await
+        })
     }
 
     /// Bytes of all extents of the pool that are leased to compute nodes, whether in use or not. A
@@ -368,6 +398,9 @@ impl Engine {
                 if reused {
                     let bytes = guard.len();
                     guard.bytes_mut(0..bytes).fill(0);
+                } else {
+                    // The page of a line in use never has the number of the line's mark.
+                    guard.mark_changed();
                 }
                 grant.used();
                 return Ok(guard);
@@ -386,9 +419,7 @@ impl Engine {
     /// Returns the page to the pool. It keeps its bytes for readers with old pointers, and
     /// is reused once every pin held now, at any node, is gone. Does not wait.
     pub fn free(&self, page: ExclusiveGuard<'_>) {
-        let addr = page.addr();
-        drop(page);
-        self.0.allocator.hold(addr, self.0.epochs.current());
+        self.0.hold_freed(page);
     }
 
     /// A new 8-byte counter, zero, on a line of its own that must never be latched as a page.
@@ -404,6 +435,7 @@ impl Engine {
             let (addr, _) = counter.parts();
             // From here on the line is no page, whatever becomes of it.
             counter.used();
+            self.0.mark_as_counter(addr).await?;
             if self.0.memory.coded.is_some() {
                 self.0.mark_counter(addr).await?;
             }
@@ -459,7 +491,7 @@ struct Taken<'e> {
 
 impl Taken<'_> {
     fn parts(&self) -> (GAddr, bool) {
-        self.grant.as_ref().map_or((GAddr::NULL, false), |g| (g.addr, g.reused))
+        self.grant.as_ref().map_or((GAddr::NULL, false), |g| (g.addr, g.psn.is_some()))
     }
 
     fn used(mut self) {

@@ -173,6 +173,17 @@ impl<'e> ExclusiveGuard<'e> {
         &mut self.line_mut()[range]
     }
 
+    /// Makes the page another one, whose bytes are the same: its sequence number goes up.
+    pub(crate) fn mark_changed(&mut self) {
+        let _ = self.bytes_mut(0..1);
+    }
+
+    /// Counts what was changed through the guard. The page's sequence number after that.
+    pub(crate) fn psn_after(&mut self) -> u64 {
+        self.count_change();
+        self.psn()
+    }
+
     /// Bytes that the changes made through this guard will take in the log, at most, with those of
     /// the first `header` bytes of the page, which the caller may change yet. None if nothing was
     /// changed.

@@ -182,6 +182,9 @@ impl Engine {
             }
         };
         core.lifecycle.enter(incarnation);
+        if core.config.log.is_some() {
+            pool.note_log(index, incarnation).await?;
+        }
         // The recovery from an earlier death waits for this node only if it was a member then.
         core.note_earlier_deaths();
         // Not earlier: without knowing the other nodes it could not answer them.

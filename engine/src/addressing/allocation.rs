@@ -2,8 +2,10 @@
 //! freed lines through an epoch.
 //!
 //! An extent is [`EXTENT_GCLS`] lines of one of them, leased by one fetch-and-add on its bump
-//! counter, so 63 of 64 allocations need no round trip. Freed lines stay with the node that freed
-//! them, after the epoch has passed, and go to the pool's list when the node leaves.
+//! counter, and marked as this node's by another round trip (`free_marks.rs`), so 63 of 64
+//! allocations need none. Freed lines stay with the node that freed them, after the epoch has
+//! passed, but for those that are more than it may keep, which are for all. A node that can lease
+//! no extent looks for such lines (`adoption.rs`), and asks the others for more.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,21 +14,23 @@ use parking_lot::Mutex;
 use selkie_fabric::FabricError;
 use selkie_pool::layout::EXTENT_GCLS;
 
-use super::allocator::Grant;
+use super::allocator::{FreeLine, Grant};
 use super::locations::Counter;
+use crate::access::guard::ExclusiveGuard;
 use crate::core::Core;
 use crate::{EngineError, GAddr};
 
 /// The wait for the epoch of freed lines to pass: a multiple of the ticks that this takes.
 const RIPENS_WITHIN: Duration = Duration::from_millis(250);
-/// Freed lines taken over from the pool at once.
-const ADOPT_LINES: usize = 64;
+/// As much longer, if the others were asked for lines: they answer with their next ticks.
+const ANSWERED_WITHIN: Duration = Duration::from_millis(500);
 
 impl Core {
     /// A line for the caller to use; a round trip when an extent has to be leased.
     pub(crate) async fn grant(&self, fresh_only: bool) -> Result<Grant, EngineError> {
         let gcl_bytes = self.cache.gcl_bytes() as u64;
         let started = self.env.now();
+        let mut patience = RIPENS_WITHIN;
         loop {
             if let Some(grant) = self.allocator.take(gcl_bytes, fresh_only) {
                 return Ok(grant);
@@ -37,9 +41,15 @@ impl Core {
                 Err(full @ EngineError::PoolFull { .. }) => {
                     // Mostly it does within some ticks. The caller's own pin may hold it back, and
                     // then it never does: its latches are not to be held for that.
-                    let late = self.env.now() - started >= RIPENS_WITHIN;
-                    if fresh_only || late || !self.adopt_and_hold().await? {
+                    let late = self.env.now() - started >= patience;
+                    if fresh_only || late {
                         return Err(full);
+                    }
+                    if !self.adopt_and_hold().await? && patience == RIPENS_WITHIN {
+                        if !self.ask_for_lines().await? {
+                            return Err(full);
+                        }
+                        patience += ANSWERED_WITHIN;
                     }
                     self.env.sleep(self.config.tick).await;
                 }
@@ -48,16 +58,14 @@ impl Core {
         }
     }
 
-    /// Takes over lines that nodes gave back when they left, to be held for an epoch as they may
-    /// have been freed just before. Whether a freed line can be had, now or once its epoch has
-    /// passed.
+    /// Takes over lines that are for all. Whether a freed line can be had, now or once its epoch
+    /// has passed.
     async fn adopt_and_hold(&self) -> Result<bool, EngineError> {
         let core = self.this.upgrade().ok_or(EngineError::Closed)?;
         self.in_a_task("adoption", async move {
-            let lines = core.pool.adopt(ADOPT_LINES).await?;
-            let epoch = core.epochs.current();
-            for line in lines {
-                core.allocator.hold(GAddr::from_u64(line), epoch);
+            // What it has freed itself is there sooner.
+            if !core.allocator.has_freed() {
+                core.adopt_lines().await?;
             }
             Ok(core.allocator.has_freed())
         })
@@ -84,24 +92,13 @@ impl Core {
         let task = self.spawn(name, async move {
             let done = task.await;
             let closed = core.lifecycle.is_closed();
-            let given_back = if closed { core.give_lines_back().await } else { Ok(()) };
+            let given_back = if closed { core.leave_lines().await } else { Ok(()) };
             *told.lock() = given_back.and(done);
         });
         // A task that the environment ended leaves `Closed`; one that panicked has ended the node.
         let _ = task.join().await;
         self.lifecycle.check_panicked()?;
         outcome.lock().clone()
-    }
-
-    /// Gives every unused line to the pool: this node allocates no more.
-    pub(crate) async fn give_lines_back(&self) -> Result<(), EngineError> {
-        let lines = self.allocator.drain(self.cache.gcl_bytes() as u64);
-        let given = self.pool.donate(&lines).await;
-        if given.is_err() {
-            // The lines stay with this node; a later call tries again.
-            self.allocator.take_back(lines);
-        }
-        Ok(given?)
     }
 
     /// Leases the next extent of a unit. Its number may be beyond the last.
@@ -161,14 +158,30 @@ impl Core {
                 let next = first.to_u64().max(2 * gcl_bytes);
                 next..first.to_u64() + EXTENT_GCLS * gcl_bytes
             });
-            if self.allocator.note_leased(unit, extent, lines) {
+            self.allocator.note_leased(unit, extent);
+            if let Some(lines) = lines {
+                self.mark_extent(lines.clone()).await?;
+                self.allocator.take_over(lines);
                 return Ok(());
             }
         }
     }
 
+    /// Puts a page that is freed on hold, with its line.
+    pub(crate) fn hold_freed(&self, mut page: ExclusiveGuard<'_>) {
+        let line = FreeLine { addr: page.addr(), psn: page.psn_after() };
+        drop(page);
+        // Whatever took away what led to the page is in the log by now.
+        let lsn = self.log.as_ref().map_or(0, |log| log.end());
+        self.allocator.hold(line, self.epochs.current(), lsn);
+    }
+
+    pub(super) fn extent_bytes(&self) -> u64 {
+        EXTENT_GCLS * self.cache.gcl_bytes() as u64
+    }
+
     fn pool_full(&self) -> EngineError {
-        let extent = EXTENT_GCLS * self.cache.gcl_bytes() as u64;
+        let extent = self.extent_bytes();
         let used = self.allocator.leased_extents(|unit| self.memory.placement.extents_of(unit));
         EngineError::PoolFull { used: used * extent, capacity: self.memory.placement.capacity() }
     }

@@ -5,7 +5,7 @@ use selkie_fabric::{Buf, Chain, RemoteAddr, Verb};
 use selkie_pool::{ComputeIndex, Pool, layout};
 
 use crate::EngineError;
-use crate::addressing::executed::{read_at, word_at};
+use crate::addressing::executed::read_at;
 use crate::coherence::word::ComputeId;
 use crate::core::Core;
 
@@ -19,21 +19,27 @@ pub(crate) fn epoch_node(pool: &Pool) -> Option<usize> {
 
 impl Core {
     /// A word of the epochs, and the memory node that has them.
-    fn epoch_word(&self, offset: u64) -> Option<(usize, RemoteAddr)> {
+    pub(super) fn epoch_word(&self, offset: u64) -> Option<(usize, RemoteAddr)> {
         let node = epoch_node(&self.pool)?;
         Some((node, self.memory.at(node, offset).ok()?))
     }
 
-    /// Global epoch, and the oldest epoch that any node has published.
+    /// Global epoch, and the oldest epoch that any node has published. Takes note of what others
+    /// say of free lines.
     async fn read_epochs(&self) -> Result<Option<(u64, u64)>, EngineError> {
         let nodes = self.pool.descriptor().max_compute_nodes;
-        let bytes = (layout::NODE_EPOCHS_AT - layout::GLOBAL_EPOCH_AT) as usize + 8 * nodes;
-        let Some((node, at)) = self.epoch_word(layout::GLOBAL_EPOCH_AT) else { return Ok(None) };
+        let bytes = (layout::NODE_EPOCHS_AT - layout::SHORT_OF_LINES_AT) as usize + 8 * nodes;
+        let Some((node, at)) = self.epoch_word(layout::SHORT_OF_LINES_AT) else { return Ok(None) };
         let chain = Chain::from([Verb::read(at, Buf::zeroed(bytes))]);
         let done = self.memory.queue_pair(node).post(chain).await.map_err(|e| e.error)?;
-        let words = read_at(&done, 0).words();
-        let global = word_at(&done, 0);
-        let published = words.iter().skip(1).map(|w| u64::from_le(*w));
+        let mut words = read_at(&done, 0).words().iter().map(|word| u64::from_le(*word));
+        let (Some(requests), Some(given), Some(global)) =
+            (words.next(), words.next(), words.next())
+        else {
+            return Ok(None);
+        };
+        self.allocator.search.note(requests, given, self.env.now());
+        let published = words;
         // A published epoch is stored plus one: 0 is an absent node, or one that has not published
         // here yet.
         let is_member = |index: usize| self.pool.is_member(ComputeIndex::new(index as u16));
@@ -87,9 +93,14 @@ impl Core {
             self.memory.queue_pair(node).post(chain).await.map_err(|e| e.error)?;
             return Ok(());
         }
+        self.mark_again().await?;
+        if self.allocator.search.gives(self.env.now()) {
+            self.give_surplus().await?;
+        }
         if !self.allocator.has_limbo() {
             return Ok(());
         }
+        self.mark_freed().await?;
         let Some((global, oldest)) = self.read_epochs().await? else { return Ok(()) };
         self.allocator.ripen(oldest);
         if oldest == global {

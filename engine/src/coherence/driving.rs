@@ -44,7 +44,8 @@ impl Core {
             let local = self.without_hold(open, event, local);
             // A step that finds the recovery under way finds the lines as the sweep may see them.
             let recovering = self.recovery.is_recovering();
-            let rules = Rules { dead: self.recovery.dead_nodes(), recovering, ..self.rules };
+            let dead = self.recovery.dead_nodes().with(ComputeId::LOST);
+            let rules = Rules { dead, recovering, ..self.rules };
             let actions = match open.line.step(&rules, self.me, event, local) {
                 Ok(actions) => actions,
                 Err(source) => return self.fail(open, EngineError::Protocol { addr, source }),
@@ -97,7 +98,8 @@ impl Core {
         if open.deaths.doubted.replace(dead) != Some(dead) {
             return;
         }
-        let error = EngineError::PageLost { addr, node: dead.index() };
+        let node = (dead != ComputeId::LOST).then(|| dead.index());
+        let error = EngineError::PageLost { addr, node };
         open.lose(&error);
     }
 

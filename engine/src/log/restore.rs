@@ -7,6 +7,7 @@ use selkie_pool::layout::EXTENT_GCLS;
 use selkie_wal::{Change, Dirty, psn_of};
 
 use crate::access::engine::Engine;
+use crate::addressing::allocator::FreeLine;
 use crate::addressing::locations::Counter;
 use crate::join::all_of;
 use crate::{EngineError, GAddr};
@@ -63,7 +64,10 @@ impl Engine {
                         (first.to_u64()..*end).step_by(core.cache.gcl_bytes()).map(GAddr::from_u64);
                     // The first two lines of a pool are the null address and the superblock.
                     let free = free.filter(|addr| addr.to_u64() >= 2 * line_bytes);
-                    core.allocator.adopt(free.filter(|addr| !lines.contains_key(addr)));
+                    let free: Vec<_> = free.filter(|addr| !lines.contains_key(addr)).collect();
+                    let marked = free.iter().map(|addr| FreeLine { addr: *addr, psn: 0 });
+                    core.mark_lines(core.as_owner(), marked).await?;
+                    core.allocator.adopt(free.into_iter());
                 }
             }
             let lines: Vec<_> = lines.iter().map(|(addr, line)| (*addr, &**line)).collect();

@@ -320,7 +320,12 @@ impl Core {
                 return Err(error);
             }
         };
-        self.pool.finish_recovery(node, self.index(), &lost, &still).await?;
+        let abandoned = !still.is_empty() && self.pool.abandon(node, self.index(), &still).await?;
+        if abandoned {
+            self.abandon_words(dead, &still).await?;
+        }
+        let named = if abandoned { &[][..] } else { &still };
+        self.pool.finish_recovery(node, self.index(), &lost, named).await?;
         let (took, me) = (self.env.now() - started, self.endpoint.id());
         tracing::info!(node = %me, dead = %peer(node), ?took, "recovery: swept the latch words, over");
         if !still.is_empty() {

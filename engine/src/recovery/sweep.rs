@@ -5,7 +5,10 @@
 //! the word, or an intent: the sweep takes the node out. If the word names the node and has no
 //! other reader, the dead node had the only copy. That page is redone from the logs of the dead
 //! nodes (`log/redo.rs`), if they had logs and the sweeping node reaches them. Otherwise the page
-//! is lost until a node comes that reaches the logs; callers get [`crate::EngineError::PageLost`].
+//! is lost; callers get [`crate::EngineError::PageLost`]. If there is a log that a later node may
+//! reach, the word keeps the name of the dead node. If there is none, or a person has given the
+//! page up, the word says that the page is lost for good: then no word names the dead node, and its
+//! index can be used again (F5).
 
 use std::sync::Arc;
 
@@ -14,6 +17,7 @@ use selkie_fabric::{Buf, Chain, RemoteAddr, Verb};
 use selkie_pool::{ComputeIndex, layout};
 
 use crate::addressing::executed::{found_at, read_at};
+use crate::addressing::locations::Home;
 use crate::addressing::reclamation::epoch_node;
 use crate::coding::journal::share::JournalImage;
 use crate::coding::repair_torn::RepairedPage;
@@ -184,6 +188,36 @@ impl Core {
             let free = word.add(LatchDelta::remove_holder(dead));
             let swap = Verb::compare_and_swap(at, word.bits(), free.bits());
             let done = self.memory.queue_pair(memory).post(Chain::from(swap)).await;
+            let old = found_at(&done.map_err(|error| error.error)?, 0);
+            if old == word.bits() {
+                break;
+            }
+            word = LatchWord::from_bits(old);
+        }
+        Ok(())
+    }
+
+    /// Has words that name a dead node say that their pages are lost for good: no log can bring
+    /// them back. Then nothing has the name of the node any more.
+    pub(super) async fn abandon_words(
+        &self,
+        dead: ComputeId,
+        pages: &[u64],
+    ) -> Result<(), EngineError> {
+        for page in pages {
+            let Some(home) = self.memory.placement.home(GAddr::from_u64(*page)) else { continue };
+            let done = self.abandon_word(&home, dead).await;
+            self.unless_memory_is_dead(home.node, done).await?;
+        }
+        Ok(())
+    }
+
+    async fn abandon_word(&self, home: &Home, dead: ComputeId) -> Result<(), EngineError> {
+        let mut word = LatchWord::held_by(dead);
+        while word.holder() == Ok(Some(dead)) {
+            let lost = word.add(LatchDelta::hand_over(dead, ComputeId::LOST));
+            let swap = Verb::compare_and_swap(home.latch, word.bits(), lost.bits());
+            let done = self.memory.queue_pair(home.node).post(Chain::from(swap)).await;
             let old = found_at(&done.map_err(|error| error.error)?, 0);
             if old == word.bits() {
                 break;

@@ -9,6 +9,7 @@ mod common;
 mod drain;
 mod drops;
 mod eviction;
+mod free_lines;
 mod grow;
 mod late;
 mod lease;

@@ -204,7 +204,15 @@ impl ControlPlane for EtcdPlane {
         self.run(|shared| async move {
             let read = |client| read_beats(shared.beats_prefix.clone(), client);
             let found = shared.insist(read).await?;
-            found.iter().map(|(stored, age)| Ok((decode_beat(stored)?, *age))).collect()
+            // One that cannot be read hides no other: its node alone counts as silent.
+            let read = |(stored, age): &(KeyValue, Duration)| match decode_beat(stored) {
+                Ok(beat) => Some((beat, *age)),
+                Err(error) => {
+                    tracing::warn!(%error, "a beat cannot be read");
+                    None
+                }
+            };
+            Ok(found.iter().filter_map(read).collect())
         })
     }
 

@@ -330,11 +330,12 @@ impl Judge<'_> {
             regeneration,
             migration,
             next_index,
-            donated,
             lost,
             dead,
             crash_groups,
             lost_pages,
+            abandoned_pages,
+            repairer,
             barrier,
             barriers_begun,
             labels,
@@ -345,10 +346,11 @@ impl Judge<'_> {
         self.same((&e.rebuilds_begun, rebuilds_begun), "rebuilds", MANAGERS)?;
         self.same((&e.regeneration, regeneration), "the regeneration of a slab", MANAGERS)?;
         self.same((&e.migration, migration), "the move of a slab", MANAGERS)?;
-        self.same((&e.donated, donated), "free pages", MANAGERS)?;
         self.same((&e.dead, dead), "dead compute nodes", MANAGERS)?;
         self.same((&e.crash_groups, crash_groups), "dead compute nodes", MANAGERS)?;
         self.same((&e.lost_pages, lost_pages), "lost pages", MANAGERS)?;
+        self.same((&e.abandoned_pages, abandoned_pages), "lost pages", MANAGERS)?;
+        self.same((&e.repairer, repairer), "the repair of the pool", MANAGERS)?;
         self.same((&e.barrier, barrier), "the snapshot barrier", MANAGERS)?;
         self.same((&e.barriers_begun, barriers_begun), "the snapshot barrier", MANAGERS)?;
         self.same((&e.labels, labels), "labels", MANAGERS)?;

@@ -299,12 +299,13 @@ fn shared() -> Vec<(&'static str, Change, &'static [Role])> {
         ("regeneration", |s| s.regeneration = Some(regeneration()), CO),
         ("migration", |s| s.migration = Some(migration()), CO),
         (
-            "donated",
+            "abandoned pages",
             |s| {
-                s.donated.insert(64);
+                s.abandoned_pages.insert(64);
             },
             CO,
         ),
+        ("a repair begins", |s| s.repairer = Some(0), CO),
         ("its own node acknowledges", |s| acknowledge(s, 0), CO_R),
         ("another's node acknowledges", |s| acknowledge(s, 1), CO),
         ("a sweep is claimed", |s| s.lost.get_mut(&5).unwrap().sweeper = Some(0), CO),

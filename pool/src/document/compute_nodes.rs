@@ -32,6 +32,9 @@ pub struct Member {
     /// lives.
     #[serde(default)]
     pub renewals: u64,
+    /// It records its changes in a log.
+    #[serde(default)]
+    pub has_log: bool,
 }
 
 /// How far the recovery from the death of a compute node has got (docs/design.md, Membership and
@@ -48,6 +51,10 @@ pub struct Lost {
     pub has_lost_pages: bool,
     /// It was never in the pool, or could only read: no page was its alone.
     pub held_nothing: bool,
+    /// It had a log, or a node that died with it had one: pages that cannot be redone now may be
+    /// later. Not once a person has given them up.
+    #[serde(default)]
+    pub has_log: bool,
 }
 
 /// A [`MailboxDescriptor`] as numbers.

@@ -68,9 +68,6 @@ pub struct PoolState {
     pub incarnations: BTreeMap<u16, u32>,
     /// The mailboxes at which memory nodes' processors serve calls, by index.
     pub directories: BTreeMap<usize, Mailbox>,
-    /// Global addresses of GCLs that no node leases. Bounded by the number of GCLs in the pool; a
-    /// set, so that a GCL donated twice is not adopted twice.
-    pub donated: BTreeSet<u64>,
     /// Compute nodes that died and whose recovery is under way, by index.
     pub lost: BTreeMap<u16, Lost>,
     /// Compute nodes that died, were recovered from, and are still named in the latch words of
@@ -81,9 +78,17 @@ pub struct PoolState {
     /// what one of them had granted another.
     #[serde(rename = "fallen", default, skip_serializing_if = "Vec::is_empty")]
     pub crash_groups: Vec<BTreeMap<u16, u32>>,
-    /// Global addresses of GCLs that were lost with the node that held them, lowest first, at most
-    /// `MAX_LOST_PAGES`.
+    /// Global addresses of GCLs that were lost with the node that held them, and that its log may
+    /// bring back, lowest first, at most `MAX_LOST_PAGES`.
     pub lost_pages: BTreeSet<u64>,
+    /// Global addresses of GCLs that are lost for good, and whose words name no node, at most
+    /// `MAX_LOST_PAGES`.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub abandoned_pages: BTreeSet<u64>,
+    /// The compute node that looks for lines that nothing leads to, alone in the pool: no other
+    /// comes in while it is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repairer: Option<u16>,
     /// The snapshot barrier that logs mark now.
     #[serde(rename = "moment", default, skip_serializing_if = "Option::is_none")]
     pub barrier: Option<SnapshotBarrier>,
@@ -133,11 +138,12 @@ impl PoolState {
             next_index: 0,
             incarnations: BTreeMap::new(),
             directories: BTreeMap::new(),
-            donated: BTreeSet::new(),
             lost: BTreeMap::new(),
             dead: BTreeSet::new(),
             crash_groups: Vec::new(),
             lost_pages: BTreeSet::new(),
+            abandoned_pages: BTreeSet::new(),
+            repairer: None,
             barrier: None,
             barriers_begun: 0,
             labels: BTreeMap::new(),
@@ -254,6 +260,21 @@ impl PoolState {
 
 /// Compute nodes.
 impl PoolState {
+    /// Whether a compute node is in the pool no more, for good: it has left, or died and was
+    /// recovered from. One that this state does not know yet is not.
+    #[must_use]
+    pub fn is_gone(&self, node: u16, incarnation: u32) -> bool {
+        let last = self.incarnations.get(&node).copied().unwrap_or(0);
+        let is_present = self.compute_nodes.contains_key(&node) || self.lost.contains_key(&node);
+        incarnation < last || incarnation == last && !is_present
+    }
+
+    /// The compute node that repairs the pool, if one does.
+    #[must_use]
+    pub fn repaired_by(&self) -> Option<u16> {
+        self.repairer.filter(|node| self.compute_nodes.contains_key(node))
+    }
+
     pub(crate) fn members(&self) -> BTreeSet<u16> {
         self.compute_nodes.keys().copied().collect()
     }

@@ -9,7 +9,7 @@ pub const CONTROL_PAGE_BYTES: u64 = 4096;
 pub const CONTROL_MAGIC: u64 = u64::from_le_bytes(*b"SELKIE\0\x01");
 
 /// Version of this layout, second word of a control page.
-pub const LAYOUT_VERSION: u64 = 4;
+pub const LAYOUT_VERSION: u64 = 5;
 
 /// Offset of the magic word in the control page.
 pub const MAGIC_AT: u64 = 0;
@@ -36,6 +36,14 @@ pub const CLOCK_AT: u64 = 72;
 /// at start. It stands still while the plane is away from the node.
 pub const PLANE_LOOKS_AT: u64 = 96;
 
+/// Offset of the count of requests for free lines, at the memory node that has the epochs; zero at
+/// start. A compute node that could have no line adds one, and the others give theirs to all.
+pub const SHORT_OF_LINES_AT: u64 = 112;
+
+/// Offset of the count of gifts of free lines to all, at the memory node that has the epochs; zero
+/// at start. While it stands still, who has looked for such lines in vain need not look again.
+pub const LINES_GIVEN_AT: u64 = 120;
+
 /// Offset of the global epoch; zero at start, and unused but at the memory node that has the
 /// epochs.
 pub const GLOBAL_EPOCH_AT: u64 = 128;
@@ -46,7 +54,10 @@ pub const NODE_EPOCHS_AT: u64 = 136;
 
 const _: () = assert!(RANGE_BYTES_AT + 8 <= EXTENTS_LEASED_AT);
 const _: () = assert!(EXTENTS_LEASED_AT + 8 <= CLOCK_AT && CLOCK_AT + 8 <= PLANE_LOOKS_AT);
-const _: () = assert!(PLANE_LOOKS_AT + 8 <= GLOBAL_EPOCH_AT);
+const _: () = assert!(PLANE_LOOKS_AT + 8 <= SHORT_OF_LINES_AT);
+// Nodes read these with the epochs.
+const _: () = assert!(SHORT_OF_LINES_AT + 8 == LINES_GIVEN_AT);
+const _: () = assert!(LINES_GIVEN_AT + 8 == GLOBAL_EPOCH_AT);
 const _: () = assert!(GLOBAL_EPOCH_AT + 8 == NODE_EPOCHS_AT);
 const _: () = assert!(NODE_EPOCHS_AT + 8 * MAX_COMPUTE_NODES as u64 <= CONTROL_PAGE_BYTES);
 

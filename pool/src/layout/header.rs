@@ -13,8 +13,9 @@ pub const HEADER_BYTES: u64 = 64;
 pub struct Header {
     /// SELCC latch word. Packed and unpacked by the engine's coherence module, nowhere else.
     pub latch: u64,
-    /// Zero.
-    pub reserved: u64,
+    /// As whose the line was last free, and how often it had been changed then: see
+    /// [`FreeMark`](super::FreeMark). Zero: never, or unknown.
+    pub free_mark: u64,
     /// Versions of the coded splits.
     pub split_version: [u32; MAX_SPLITS],
 }
@@ -31,18 +32,21 @@ pub const VERSION_LOST: u32 = (1 << MAX_SPLITS) - 1;
 /// Offset of the latch word in a header.
 pub const LATCH_AT: u64 = offset_of!(Header, latch) as u64;
 
+/// Offset of the mark of a free line in a header.
+pub const FREE_MARK_AT: u64 = offset_of!(Header, free_mark) as u64;
+
 /// Offset of the split versions in a header.
 pub const SPLIT_VERSION_AT: u64 = offset_of!(Header, split_version) as u64;
 
 const _: () = assert!(size_of::<Header>() as u64 == HEADER_BYTES);
-const _: () = assert!(LATCH_AT == 0 && SPLIT_VERSION_AT == 16);
+const _: () = assert!(LATCH_AT == 0 && FREE_MARK_AT == 8 && SPLIT_VERSION_AT == 16);
 
 impl Header {
     /// The header as it lies in memory.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; HEADER_BYTES as usize] {
         let mut bytes = [0; HEADER_BYTES as usize];
-        let words = [self.latch, self.reserved]
+        let words = [self.latch, self.free_mark]
             .into_iter()
             .flat_map(u64::to_le_bytes)
             .chain(self.split_version.into_iter().flat_map(u32::to_le_bytes));
@@ -58,10 +62,10 @@ impl Header {
         #[expect(clippy::expect_used, reason = "a header is longer than two words")]
         let (latch, rest) = bytes.split_first_chunk().expect("a header begins with its latch");
         #[expect(clippy::expect_used, reason = "as above")]
-        let (reserved, rest) = rest.split_first_chunk().expect("a word follows the latch");
+        let (free_mark, rest) = rest.split_first_chunk().expect("a word follows the latch");
         let mut header = Self {
             latch: u64::from_le_bytes(*latch),
-            reserved: u64::from_le_bytes(*reserved),
+            free_mark: u64::from_le_bytes(*free_mark),
             split_version: [0; MAX_SPLITS],
         };
         for (version, bytes) in header.split_version.iter_mut().zip(rest.as_chunks().0) {

@@ -67,7 +67,7 @@
 //!
 //! ```text
 //! 0   latch          u64       SELCC latch word; only compute nodes read or change it
-//! 8   (zero)
+//! 8   free_mark      u64       as whose the line was last free: see `FreeMark`; or zero
 //! 16  split_version  [u32; 12] versions of the coded splits
 //! 64
 //! ```
@@ -87,6 +87,9 @@
 //! 80   (zero)
 //! 96   plane_looks     u64      looks at the control plane, counted by the node's own process
 //! 104  (zero)
+//! 112  short_of_lines  u64      at the memory node that has the epochs: how often a compute node
+//!                               has asked the others for free lines
+//! 120  lines_given     u64      there too: how often free lines were given to all
 //! 128  global_epoch    u64      at the memory node that has the epochs
 //! 136  node_epoch      u64 x 58 there too, one word a compute node: its published epoch plus one,
 //!                               or zero
@@ -95,6 +98,7 @@
 //! Memory node 0 has the epochs, in a coded pool the lowest that lives and is to stay.
 
 mod control_page;
+mod free_mark;
 mod geometry;
 mod header;
 mod limits;
@@ -103,12 +107,14 @@ mod tests;
 
 pub use control_page::{
     CLOCK_AT, CONTROL_MAGIC, CONTROL_PAGE_BYTES, EXTENTS_LEASED_AT, GCL_BYTES_AT, GLOBAL_EPOCH_AT,
-    LAYOUT_VERSION, MAGIC_AT, NODE_EPOCHS_AT, PLANE_LOOKS_AT, RANGE_BYTES_AT, VERSION_AT,
-    node_epoch_offset,
+    LAYOUT_VERSION, LINES_GIVEN_AT, MAGIC_AT, NODE_EPOCHS_AT, PLANE_LOOKS_AT, RANGE_BYTES_AT,
+    SHORT_OF_LINES_AT, VERSION_AT, node_epoch_offset,
 };
+pub use free_mark::{FreeMark, LineOwner};
 pub use geometry::SlabGeometry;
 pub use header::{
-    HEADER_BYTES, Header, LATCH_AT, SPLIT_VERSION_AT, VERSION_COUNTER, VERSION_LOST, VERSION_NEVER,
+    FREE_MARK_AT, HEADER_BYTES, Header, LATCH_AT, SPLIT_VERSION_AT, VERSION_COUNTER, VERSION_LOST,
+    VERSION_NEVER,
 };
 pub use limits::{
     EXTENT_GCLS, JOURNAL_IMAGES, LOG_BYTES, MAX_COMPUTE_NODES, MAX_GCL_BYTES, MAX_RANGE_BYTES,

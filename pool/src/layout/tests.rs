@@ -148,7 +148,7 @@ fn extents_tile_a_range() {
 fn header_bytes_match_the_byte_map() {
     let header = Header {
         latch: 0x0102_0304_0506_0708,
-        reserved: 0x1112_1314_1516_1718,
+        free_mark: 0x1112_1314_1516_1718,
         split_version: std::array::from_fn(|i| 0xA000_0000 + i as u32),
     };
     let bytes = header.to_bytes();

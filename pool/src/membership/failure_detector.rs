@@ -8,8 +8,19 @@
 //! they were judged with. So a node that changes the state after a beat of its own (`Pool::renew`)
 //! knows that no process declares it dead for its silence before that beat: a process that has
 //! judged by older beats has an older state.
+//!
+//! A compute node that is declared dead is recovered from. The memory of a memory node that is
+//! declared dead is lost for good, whether or not it was there. So silence alone condemns no more
+//! memory nodes than the coding can spare ([`PoolState::may_spare`]): more that fall silent are
+//! cut off from the plane more often than dead, and their memory is there when they are back. Until
+//! then they are *suspected*: shown, logged, and waited for. None of them is condemned before the
+//! others either, as it might be the one that lives. Who knows more than silence tells declares
+//! them: a node that finds the process gone, or a person (`selkie pool forgive`).
+//!
+//! Nothing in F1 to F5 rests on the death of a suspected memory node: its fences and its rings are
+//! what they were, and a recovery that needs its acknowledgement waits for it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use selkie_fabric::PeerId;
@@ -37,7 +48,7 @@ impl Membership {
         for _ in 0..ATTEMPTS {
             // Older than the beats.
             let Versioned { version, state } = self.view.read().clone();
-            let due = self.silent_for_long(&state, watched_for).await?;
+            let due = self.condemned(&state, watched_for).await?;
             if due.is_empty() {
                 return Ok(());
             }
@@ -57,9 +68,9 @@ impl Membership {
         Err(PoolError::Contended { attempts: ATTEMPTS })
     }
 
-    /// The nodes that are silent and have been watched for long enough. Those that were silent at
-    /// the last look have been watched for `watched_for` more.
-    async fn silent_for_long(
+    /// The nodes whose silence means their death. Those that were silent at the last look have been
+    /// watched for `watched_for` more.
+    async fn condemned(
         &self,
         state: &PoolState,
         watched_for: Duration,
@@ -79,8 +90,49 @@ impl Membership {
         }
         let nodes = silent.keys().copied();
         let due = self.shown.lock().watch(nodes, watched_for, watch_of(state.timing));
+        let memory = silent.keys().filter(|(node, _)| node.is_memory());
+        let memory: BTreeSet<u16> = memory.map(|(node, _)| node.index()).collect();
+        let spared = state.may_spare(memory.len());
+        self.suspect(if spared { BTreeSet::new() } else { memory });
         let silent_for = |node| silent.get(&node).copied().flatten();
-        Ok(due.into_iter().map(|(node, host)| (node, host, silent_for((node, host)))).collect())
+        let condemned = due.into_iter().filter(|(node, _)| spared || !node.is_memory());
+        Ok(condemned.map(|(node, host)| (node, host, silent_for((node, host)))).collect())
+    }
+
+    /// Notes which memory nodes are suspected, and tells of those that were not before.
+    fn suspect(&self, memory: BTreeSet<u16>) {
+        let mut shown = self.shown.lock();
+        for node in memory.difference(&shown.suspected) {
+            tracing::warn!(node = %PeerId::memory(*node), "a memory node is silent, and more are than the pool can spare: waits for it");
+        }
+        for node in shown.suspected.difference(&memory) {
+            tracing::info!(node = %PeerId::memory(*node), "a memory node is waited for no more");
+        }
+        shown.suspected = memory;
+    }
+
+    /// Whether this process waits for a memory node that is silent.
+    pub fn is_suspected(&self, memory_node: u16) -> bool {
+        self.shown.lock().suspected.contains(&memory_node)
+    }
+}
+
+impl PoolState {
+    /// Memory nodes that are dead, and whose loss is not made good: ranges still name them, or
+    /// their headers are being rebuilt.
+    pub fn unmended(&self) -> usize {
+        let is_unmended = |node: &u16| {
+            self.slabs_on(*node) > 0 || self.rebuilds.iter().any(|task| task.memory == *node)
+        };
+        let dead = self.memory_nodes.iter().flatten().filter(|member| member.dead);
+        dead.map(|member| member.descriptor.peer.index()).filter(is_unmended).count()
+    }
+
+    /// Whether the pool can lose so many more memory nodes and has all its pages still, as far as
+    /// the coding promises that. A plain pool can lose none.
+    #[must_use]
+    pub fn may_spare(&self, more: usize) -> bool {
+        more == 0 || self.unmended() + more <= self.coding.parity()
     }
 }
 

@@ -66,6 +66,8 @@ pub(super) struct Shown {
     /// Nodes of others, with their processes, that have been silent for too long, and for how long
     /// this process has been watching them.
     pub(super) silent: BTreeMap<(PeerId, u64), Duration>,
+    /// Silent memory nodes that are waited for, as more are than the pool can spare.
+    pub(super) suspected: BTreeSet<u16>,
 }
 
 /// What a process has shown of its nodes, by its own clock.

@@ -106,6 +106,9 @@ impl Pool {
         let mailboxes: Vec<_> = mailboxes.iter().map(Into::into).collect();
         let enter = |state: &mut PoolState| {
             self.check_index(state, node)?;
+            if let Some(by) = state.repaired_by() {
+                return Err(PoolError::UnderRepair { by: ComputeIndex::new(by) });
+            }
             if let Some(memory) = state.is_being_entered() {
                 return Err(PoolError::Rebuilding { memory });
             }
@@ -117,6 +120,7 @@ impl Pool {
                 incarnation,
                 mailboxes: mailboxes.clone(),
                 renewals: 0,
+                has_log: false,
             };
             state.compute_nodes.insert(node.get(), member);
             Ok(incarnation)
@@ -189,6 +193,40 @@ impl Pool {
         Ok(())
     }
 
+    /// Has a compute node be alone in the pool until it leaves: no other comes in.
+    ///
+    /// # Errors
+    /// [`PoolError::InUse`] if others are in it, or are still to be recovered from;
+    /// [`PoolError::Control`].
+    pub async fn begin_repair(&self, node: ComputeIndex) -> Result<(), PoolError> {
+        let begin = |state: &mut PoolState| {
+            let others = state.compute_nodes.keys().filter(|other| **other != node.get());
+            let others = others.chain(state.lost.keys()).chain(&state.dead);
+            let nodes: Vec<u16> = others.copied().collect();
+            if !nodes.is_empty() || !state.rebuilds.is_empty() {
+                return Err(PoolError::InUse { nodes });
+            }
+            state.repairer = Some(node.get());
+            Ok(())
+        };
+        self.membership.change(begin).await.map(drop)
+    }
+
+    /// Says that a compute node records its changes in a log, before it makes one.
+    ///
+    /// # Errors
+    /// [`PoolError::Control`].
+    pub async fn note_log(&self, node: ComputeIndex, incarnation: u32) -> Result<(), PoolError> {
+        let note = |state: &mut PoolState| {
+            let member = state.compute_nodes.get_mut(&node.get());
+            if let Some(member) = member.filter(|member| member.incarnation == incarnation) {
+                member.has_log = true;
+            }
+            Ok(())
+        };
+        self.membership.change(note).await.map(drop)
+    }
+
     /// Makes sure that a node of this process is in the pool, by a change of the state: `false` if
     /// it is not. If it is, no node declares it dead any more for its silence before the last beat
     /// that was complete when this was called. The answer may be old when it arrives: the lease
@@ -235,6 +273,7 @@ impl Pool {
             }
             state.cards.remove(&PeerId::compute(node.get()).to_raw());
             let gone = state.compute_nodes.remove(&node.get());
+            state.repairer.take_if(|repairer| *repairer == node.get());
             state.forget_in_rebuilds(node.get());
             state.end_barrier_of(node.get());
             gone.map(drop).ok_or(PoolError::NotRegistered { node })

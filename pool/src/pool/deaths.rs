@@ -23,7 +23,9 @@ impl Pool {
         self.membership.change(declare).await.map(drop)
     }
 
-    /// Declares a memory node dead: every access to it ends in an error from now on.
+    /// Declares a memory node dead whose process is known to be gone, or that a person gives up:
+    /// its memory is lost, and every access to it ends in an error from now on. Silence is no
+    /// reason: the failure detector alone judges by that.
     ///
     /// # Errors
     /// [`PoolError::Control`].
@@ -57,10 +59,12 @@ impl Pool {
         self.membership.state().dead.iter().copied().map(ComputeIndex::new).collect()
     }
 
-    /// The GCLs (global addresses) that were lost with the nodes that held them.
+    /// The GCLs (global addresses) that were lost with the nodes that held them, for now or for
+    /// good.
     #[must_use]
     pub fn lost_pages(&self) -> Vec<u64> {
-        self.membership.state().lost_pages.iter().copied().collect()
+        let state = self.membership.state();
+        state.lost_pages.union(&state.abandoned_pages).copied().collect()
     }
 }
 
@@ -145,9 +149,33 @@ impl Pool {
             .map(drop)
     }
 
+    /// Notes pages that are lost for good, before their words say so. `false` if that may be known
+    /// of them later, or the sweep is another node's by now.
+    ///
+    /// # Errors
+    /// [`PoolError::Control`].
+    pub async fn abandon(
+        &self,
+        node: ComputeIndex,
+        by: ComputeIndex,
+        pages: &[u64],
+    ) -> Result<bool, PoolError> {
+        let abandon = |state: &mut PoolState| {
+            let lost = state.lost.get(&node.get());
+            let is_sweeper = lost.is_some_and(|lost| lost.sweeper == Some(by.get()));
+            let are_lost = is_sweeper && state.are_lost_for_good(node.get(), pages.len());
+            if are_lost {
+                state.abandon_pages(pages);
+            }
+            Ok(are_lost)
+        };
+        Ok(self.membership.change(abandon).await?.1)
+    }
+
     /// Ends the recovery from the death of `node`, for the compute node `by` that made the sweep.
     /// `had` are the GCLs (global addresses) of which `node` had the only copy, `lost_pages` those
-    /// of them that were not redone. Nothing happens if the sweep is another node's by now.
+    /// of them that were not redone and may be later: their words name the node. Nothing happens if
+    /// the sweep is another node's by now.
     ///
     /// # Errors
     /// [`PoolError::Control`].
@@ -170,8 +198,10 @@ impl Pool {
                     }
                     state.lose_pages(node.get(), lost_pages);
                     // Only if all its pages were redone, the pages that were lost before are back.
+                    // Without a log no word names it any more.
                     let is_whole = !had.is_empty() && lost_pages.is_empty();
-                    if recovered.is_some_and(|lost| lost.has_lost_pages) && !is_whole {
+                    let keeps_name = |lost: Lost| lost.has_lost_pages && lost.has_log;
+                    if recovered.is_some_and(keeps_name) && !is_whole {
                         state.dead.insert(node.get());
                     }
                     state.forget_crash_groups();
@@ -180,6 +210,20 @@ impl Pool {
             })
             .await
             .map(drop)
+    }
+
+    /// Forgets pages that were lost for good, and whose lines are free now.
+    ///
+    /// # Errors
+    /// [`PoolError::Control`].
+    pub async fn forget_abandoned(&self, pages: &[u64]) -> Result<(), PoolError> {
+        let forget = |state: &mut PoolState| {
+            for page in pages {
+                state.abandoned_pages.remove(page);
+            }
+            Ok(())
+        };
+        self.membership.change(forget).await.map(drop)
     }
 
     /// Begins anew the recovery from a node with which GCLs were lost, as they can be redone now.
@@ -192,7 +236,8 @@ impl Pool {
         self.membership
             .change(|state| {
                 if state.dead.remove(&node.get()) {
-                    let lost = Lost { fenced: true, has_lost_pages: true, ..Lost::default() };
+                    let (fenced, has_lost_pages, has_log) = (true, true, true);
+                    let lost = Lost { fenced, has_lost_pages, has_log, ..Lost::default() };
                     state.lost.insert(node.get(), lost);
                 }
                 Ok(())

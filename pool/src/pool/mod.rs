@@ -15,7 +15,7 @@
 //! view             a process's copy of the document
 //! compute_nodes    compute nodes come and leave
 //! deaths           nodes die, and are recovered from
-//! ranges           ranges, and pages that leaving nodes hand back
+//! ranges           ranges
 //! rebuild, regeneration, migration    memory of a coded pool that was lost or is to move
 //! snapshot_barrier, labels, directories    what users of the pool agree on beyond that
 //! ```

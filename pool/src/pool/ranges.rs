@@ -1,4 +1,4 @@
-//! Ranges of the pool, and pages that leaving nodes hand back.
+//! Ranges of the pool.
 
 use selkie_fabric::env::Env;
 
@@ -45,33 +45,5 @@ impl Pool {
         }
         let nodes = state.memory_nodes.iter().flatten();
         nodes.map(|node| geometry.extents_per_node(node.descriptor.ranges)).sum()
-    }
-
-    /// Hands back GCLs (global addresses) that the caller leases, does not use, and that no reader
-    /// can still meet. Donating an address twice is the same as once.
-    ///
-    /// # Errors
-    /// [`PoolError::Control`]; the GCLs are then still the caller's.
-    pub async fn donate(&self, gcls: &[u64]) -> Result<(), PoolError> {
-        self.membership
-            .change(|state| {
-                state.donated.extend(gcls);
-                Ok(())
-            })
-            .await
-            .map(drop)
-    }
-
-    /// Takes over at most `max` donated GCLs, lowest addresses first; empty if there are none.
-    ///
-    /// # Errors
-    /// [`PoolError::Control`].
-    #[must_use = "an adopted GCL belongs to the caller; dropping the list loses the memory"]
-    pub async fn adopt(&self, max: usize) -> Result<Vec<u64>, PoolError> {
-        let adopt = |state: &mut PoolState| {
-            let taken = max.min(state.donated.len());
-            Ok((0..taken).map_while(|_| state.donated.pop_first()).collect())
-        };
-        Ok(self.membership.change(adopt).await?.1)
     }
 }

@@ -160,6 +160,12 @@ impl Pool {
         member.is_none_or(|member| member.dead)
     }
 
+    /// Whether a memory node is silent and waited for, as more are than the pool can spare.
+    #[must_use]
+    pub fn is_memory_suspected(&self, memory_node: usize) -> bool {
+        u16::try_from(memory_node).is_ok_and(|node| self.membership.is_suspected(node))
+    }
+
     /// How long after the death of a memory node it is missed, and declared dead, at the latest;
     /// `None` for one without beats, whose death the next access to it shows.
     #[must_use]

@@ -285,7 +285,7 @@ async fn used_bytes(
         let (fresh, reusable, on_hold) = engine.unused_lines();
         fresh + reusable + on_hold
     });
-    // What nodes that left have handed back counts as leased until another takes it.
-    let unused = unused.sum::<u64>() + pool.state().donated.len() as u64;
+    // What no node has for itself counts as leased until one takes it.
+    let unused = unused.sum::<u64>() + engine.lines_for_all().await?.len() as u64;
     Ok(leased.saturating_sub(unused * pool.descriptor().gcl_bytes as u64))
 }

@@ -16,6 +16,11 @@ pub(crate) struct TableDirectory {
 }
 
 impl TableDirectory {
+    /// Every tree, of tables and of indexes.
+    pub(crate) fn trees(&self) -> &[Tree] {
+        &self.trees
+    }
+
     /// Resolves a stored catalogue. Trees are numbered table by table, the primary index first.
     pub(crate) fn resolve(catalogue: Catalogue) -> Result<Self, TxnError> {
         let mut tables = Vec::with_capacity(catalogue.tables.len());

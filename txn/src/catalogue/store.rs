@@ -148,6 +148,22 @@ pub(crate) async fn read(engine: &Engine) -> Result<Catalogue, TxnError> {
     }
 }
 
+/// The pages of the catalogue.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) async fn pages(engine: &Engine) -> Result<Vec<GAddr>, TxnError> {
+    // Checks that the chain is whole, and so that it ends.
+    read(engine).await?;
+    let (mut pages, mut next) = (Vec::new(), engine.superblock());
+    while !next.is_null() {
+        pages.push(next);
+        let guard = engine.shared(next).await?;
+        next = GAddr::from_u64(read_u64(&guard, 24).unwrap_or(0));
+    }
+    Ok(pages)
+}
+
 /// Why a page is not a page of this catalogue.
 enum CataloguePageFault {
     Version(u32),

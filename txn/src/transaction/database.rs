@@ -1,9 +1,10 @@
 //! A database on one compute node: tables by name, and where transactions begin.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use selkie_btree::Tree;
-use selkie_engine::Engine;
+use selkie_engine::{Engine, GAddr};
 use selkie_fabric::BoxFuture;
 
 use crate::catalogue::directory::TableDirectory;
@@ -102,6 +103,25 @@ impl Database {
         let directory = TableDirectory::resolve(catalogue)?;
         let state = Arc::new(DatabaseState::new(engine, directory));
         Ok(Self { state, protocol })
+    }
+
+    /// All pages of the database: nothing leads to a page of the pool that is not among them. No
+    /// node may change the database meanwhile. Reads and checks every page once.
+    ///
+    /// # Errors
+    /// What cannot be read, as a page that is lost, or is not as it should be: the pages behind it
+    /// are unknown.
+    pub fn pages<'a>(
+        &'a self,
+        engine: &'a Engine,
+    ) -> BoxFuture<'a, Result<HashSet<GAddr>, TxnError>> {
+        Box::pin(async move {
+            let mut pages: HashSet<GAddr> = store::pages(engine).await?.into_iter().collect();
+            for tree in self.state.directory.trees() {
+                pages.extend(tree.pages(engine).await?);
+            }
+            Ok(pages)
+        })
     }
 
     /// The table of that name.

@@ -62,6 +62,7 @@ impl Core {
         let lost = &state.lost_pages;
         let dead = state.dead.first().and_then(|node| ComputeId::new(usize::from(*node)));
         let holder = dead.map_or(LatchWord::FREE, LatchWord::held_by);
+        let lost_for_good = LatchWord::held_by(ComputeId::LOST);
         let unmade = state.regeneration.filter(|task| task.begun && task.range == to.range);
         for first in (0..table.headers).step_by(GCLS_AT_ONCE as usize) {
             let count = GCLS_AT_ONCE.min(table.headers - first);
@@ -75,7 +76,11 @@ impl Core {
                 let unmade =
                     unmade.and_then(|task| self.memory.placement.split_at(*addr, task.position));
                 let versions = versions_of(self.splits(), tags, unmade);
-                let latch = if lost.contains(&addr.to_u64()) { holder } else { LatchWord::FREE };
+                let latch = match addr.to_u64() {
+                    addr if state.abandoned_pages.contains(&addr) => lost_for_good,
+                    addr if lost.contains(&addr) => holder,
+                    _ => LatchWord::FREE,
+                };
                 let split_version = versions.map(Version::to_bits);
                 let header = Header { latch: latch.bits(), split_version, ..Header::default() };
                 place.copy_from_slice(&header.to_bytes());
@@ -102,7 +107,9 @@ impl Core {
                 let Some(word) = header.first_chunk_mut::<8>() else { continue };
                 let holder =
                     LatchWord::from_bits(u64::from_le_bytes(*word)).holder().ok().flatten();
-                let is_lost = |node: &ComputeId| state.dead.contains(&(node.index() as u16));
+                let is_lost = |node: &ComputeId| {
+                    *node == ComputeId::LOST || state.dead.contains(&(node.index() as u16))
+                };
                 let latch = holder.filter(is_lost).map_or(LatchWord::FREE, LatchWord::held_by);
                 *word = latch.bits().to_le_bytes();
             }

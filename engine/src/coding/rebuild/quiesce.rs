@@ -128,6 +128,12 @@ impl Core {
             match (self.pool.is_memory_dead(memory), missed_by) {
                 (true, _) => {}
                 (false, Some(missed_by)) if now < missed_by => continue,
+                // Nor does the control plane hear of it: it may be cut off, and is waited for.
+                (false, Some(_)) if self.pool.is_memory_suspected(memory) => {
+                    let missed_by = now + self.pool.missed_within(memory).unwrap_or_default();
+                    self.memory.quiesced.suspects.lock().insert(memory, Some(missed_by));
+                    continue;
+                }
                 // This node cannot write back pages that others rely on. A node that recovers from
                 // its death can.
                 (false, Some(_)) => self.end_unreachable(peer),
@@ -193,6 +199,7 @@ impl Core {
 
     fn resume_lines(&self, number: u64) {
         let Some(tables) = self.memory.quiesced.end(number) else { return };
+        self.allocator.search.marks_lost.store(true, Ordering::Release);
         let mut lines: Vec<GAddr> = Vec::new();
         for shard in self.cache.all_shards() {
             lines.extend(shard.lock().keys().map(|addr| GAddr::from_u64(*addr)));

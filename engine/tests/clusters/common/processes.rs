@@ -185,11 +185,20 @@ pub fn in_virtual_time(
     lease: Duration,
     test: impl AsyncFnOnce(Processes, Env, Controls),
 ) {
+    in_virtual_time_with(pool_config(memory_nodes, 8 << 20), lease, test);
+}
+
+/// As [`in_virtual_time`], with a pool of this shape.
+pub fn in_virtual_time_with(
+    config: PoolConfig,
+    lease: Duration,
+    test: impl AsyncFnOnce(Processes, Env, Controls),
+) {
     let world = World::new(WorldConfig::new(17));
     let (env, fabric) = (world.env(), world.fabric());
     let fabric = || -> Arc<dyn Fabric> { Arc::new(Carded(Arc::clone(&fabric))) };
     let main = async {
-        let processes = Processes::start(&env, memory_nodes, lease, fabric).await;
+        let processes = Processes::start_with(&env, config, lease, fabric).await;
         test(processes, env.clone(), world.controls()).await;
     };
     world.run(100 * lease, main).unwrap();

@@ -303,3 +303,29 @@ fn who_waits_for_no_latch_does_not_wait_for_room_in_the_log() {
         engine.close().await.unwrap();
     });
 }
+
+/// What unlinks a page may be lost with its node, which is redone then with what led there.
+#[test]
+fn a_freed_line_is_not_marked_before_it_is_durable_that_nothing_leads_there() {
+    let (valves, cluster) = valves(1, "2+1");
+    let (one, env) = (&cluster.engines[0], cluster.runtime.env());
+    cluster.runtime.block_on(async {
+        let (leads, freed) = (page(one).await, page(one).await);
+        write(one, leads, freed.to_u64()).await;
+        one.until_durable(one.shared(leads).await.unwrap().lsn()).await.unwrap();
+        valves[0].shut.store(true, Ordering::SeqCst);
+        write(one, leads, 0).await;
+        one.free(one.exclusive(freed).await.unwrap());
+        valves[0].until_waited_for().await;
+        env.sleep(Duration::from_millis(100)).await;
+        let (_, reusable, held) = one.unused_lines();
+        assert_eq!((reusable, held), (0, 1), "it is not durable yet");
+        valves[0].shut.store(false, Ordering::SeqCst);
+        let until = env.now() + REQUEST_TIMEOUT;
+        while one.unused_lines().1 == 0 {
+            assert!(env.now() < until, "it is durable, and still held");
+            env.sleep(Duration::from_millis(1)).await;
+        }
+        one.close().await.unwrap();
+    });
+}

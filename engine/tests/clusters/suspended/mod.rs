@@ -4,3 +4,4 @@
 mod cut_off;
 mod plane_away;
 mod reader;
+mod suspected;

@@ -1,0 +1,135 @@
+//! Lines that nothing leads to: neither in use nor free, for all or for a node. A node that is
+//! alone in its pool finds them, if it is told which lines are in use, and makes them free.
+
+use std::collections::HashSet;
+
+use selkie_fabric::{Buf, Chain, RemoteAddr, Verb};
+use selkie_pool::layout::{FREE_MARK_AT, FreeMark, HEADER_BYTES, LATCH_AT};
+
+use super::adoption::Piece;
+use super::executed::{found_at, into_read};
+use super::locations::Counter;
+use crate::access::acquire::Access;
+use crate::access::guard::ExclusiveGuard;
+use crate::coherence::word::{ComputeId, LatchDelta, LatchWord};
+use crate::core::Core;
+use crate::{EngineError, GAddr};
+
+/// What a pool's lines are, as [`crate::Engine::repair_lines`] has found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LineCensus {
+    /// Lines of leased extents.
+    pub leased: u64,
+    /// Of those, in use: pages that something leads to, and counters.
+    pub in_use: u64,
+    /// Free: any node may have them, or this one.
+    pub free: u64,
+    /// Neither. They are free now, unless this was only to be told.
+    pub leaked: u64,
+    /// Of those, pages that were lost with a node that died, and to which nothing leads any more.
+    pub lost: u64,
+}
+
+impl Core {
+    /// Counts the pool's lines, and makes those free that are leaked, unless `is_dry`. `used` are
+    /// the pages in use. This node must be alone in the pool.
+    pub(crate) async fn census(
+        &self,
+        used: &HashSet<GAddr>,
+        is_dry: bool,
+    ) -> Result<LineCensus, EngineError> {
+        let leased = self.leased_extents().await?;
+        let least = 2 * self.cache.gcl_bytes() as u64;
+        let is_leased = |addr: &GAddr| {
+            // The first two lines are the null address and the superblock.
+            addr.to_u64() >= least && leased.contains(&(addr.to_u64() / self.extent_bytes()))
+        };
+        let mut census = LineCensus::default();
+        for piece in self.pieces() {
+            let headers = self.headers_of(&piece).await?;
+            let marked = self.marked_of(&piece, &headers, |_| true);
+            let free = self.unused_of(&piece.table, marked, false).await?;
+            let free: HashSet<GAddr> = free.into_iter().map(|(addr, _)| addr).collect();
+            for (header, word, mark) in headers {
+                let addr = self.memory.placement.addr_of(&piece.table, header);
+                let Some(addr) = addr.filter(is_leased) else { continue };
+                census.leased += 1;
+                if used.contains(&addr) || FreeMark::is_counter(mark) {
+                    census.in_use += 1;
+                } else if free.contains(&addr) {
+                    census.free += 1;
+                } else {
+                    let is_lost = word.holder() == Ok(Some(ComputeId::LOST));
+                    census.leaked += 1;
+                    census.lost += u64::from(is_lost);
+                    if !is_dry {
+                        self.free_leaked(addr, is_lost).await?;
+                    }
+                }
+            }
+            // Not all of them in the lists of this node: most are for all.
+            self.mark_freed().await?;
+        }
+        Ok(census)
+    }
+
+    /// The numbers of all leased extents, in the order of addresses.
+    async fn leased_extents(&self) -> Result<HashSet<u64>, EngineError> {
+        let mut extents = HashSet::new();
+        for unit in 0..self.memory.placement.units() {
+            let leased = self.add_to_copies(Counter::Leased(unit), 0).await?;
+            let own = 0..leased.min(self.memory.placement.extents_of(unit));
+            let first = own.filter_map(|extent| self.memory.placement.extent(unit, extent));
+            extents.extend(first.map(|addr| addr.to_u64() / self.extent_bytes()));
+        }
+        Ok(extents)
+    }
+
+    /// The headers of a piece: number, latch word and mark.
+    pub(super) async fn headers_of(
+        &self,
+        piece: &Piece,
+    ) -> Result<Vec<(u64, LatchWord, u64)>, EngineError> {
+        let Piece { table, first, count } = piece;
+        let at = RemoteAddr::new(table.at.region, table.at.offset + first * HEADER_BYTES);
+        let read = Verb::read(at, Buf::zeroed((count * HEADER_BYTES) as usize));
+        let read = self.memory.queue_pair(table.node).post(Chain::from(read)).await;
+        let headers = into_read(read.map_err(|failed| failed.error)?);
+        let words = headers.words().chunks((HEADER_BYTES / 8) as usize);
+        let word = |words: &[u64], at: u64| {
+            words.get((at / 8) as usize).map_or(0, |word| u64::from_le(*word))
+        };
+        Ok((*first..)
+            .zip(words)
+            .map(|(header, words)| {
+                let latch = LatchWord::from_bits(word(words, LATCH_AT));
+                (header, latch, word(words, FREE_MARK_AT))
+            })
+            .collect())
+    }
+
+    /// Makes a line this node's, as if it had freed it.
+    async fn free_leaked(&self, addr: GAddr, is_lost: bool) -> Result<(), EngineError> {
+        if is_lost {
+            let Some(home) = self.memory.placement.home(addr) else { return Ok(()) };
+            let lost = LatchWord::held_by(ComputeId::LOST);
+            let mut word = lost;
+            while word.holder() == Ok(Some(ComputeId::LOST)) {
+                let free = word.add(LatchDelta::remove_holder(ComputeId::LOST));
+                let swap = Verb::compare_and_swap(home.latch, word.bits(), free.bits());
+                let done = self.memory.queue_pair(home.node).post(Chain::from(swap)).await;
+                let old = found_at(&done.map_err(|failed| failed.error)?, 0);
+                if old == word.bits() {
+                    break;
+                }
+                word = LatchWord::from_bits(old);
+            }
+            self.pool.forget_abandoned(&[addr.to_u64()]).await?;
+        }
+        let frame = self.acquire(addr, Access::Exclusive, false).await?;
+        let mut page = ExclusiveGuard::new(self, frame);
+        page.mark_changed();
+        self.hold_freed(page);
+        Ok(())
+    }
+}

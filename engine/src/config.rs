@@ -73,6 +73,12 @@ pub enum Planted {
     EarlyUnlock,
     /// An optimistic transaction commits without a look at whether what it has read is as it was.
     UncheckedReads,
+    /// What a transaction has read or made durable is acknowledged without asking whether the node
+    /// was in the pool then.
+    UnaskedLease,
+    /// A dead node counts as recovered from, and its index is free, before the latch words are
+    /// swept.
+    EarlyReuse,
     /// A leaf that is searched for a row to be read, and has not got it, is not held, noted or
     /// stamped.
     UnguardedGaps,

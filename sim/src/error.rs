@@ -33,6 +33,14 @@ pub enum SimError {
         /// What was sent to it.
         total: u64,
     },
+    /// A client of a node had an error that nothing excuses.
+    #[error("a client of compute node {node}: {source}")]
+    OnNode {
+        /// The node.
+        node: usize,
+        /// The error.
+        source: Box<SimError>,
+    },
     /// A transaction was tried again and again in vain.
     #[error("no progress: {0}")]
     NoProgress(String),

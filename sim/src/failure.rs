@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::envelope::Envelope;
 use crate::error::SimError;
 use crate::plan::Plan;
 use crate::scenario::Case;
@@ -25,6 +26,9 @@ impl fmt::Display for Failure {
         writeln!(f, "scenario {scenario} failed with seed {seed}: {error}")?;
         writeln!(f, "coding {}, plan: {plan}", case.coding())?;
         write!(f, "replay: selkie sim --seed {seed} --scenario {scenario}")?;
+        if case.envelope() != Envelope::default() {
+            write!(f, " --envelope {}", case.envelope())?;
+        }
         if let Some(coding) = case.asked_coding() {
             write!(f, " --coding {coding}")?;
         }

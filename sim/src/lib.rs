@@ -21,6 +21,7 @@
 pub mod check;
 mod cluster;
 mod disk;
+mod envelope;
 mod error;
 mod failure;
 mod plan;
@@ -29,9 +30,10 @@ mod sweep;
 
 pub use cluster::{RUN_BOUND, SimCluster, SimShape};
 pub use disk::{AppendStage, DiskConfig, SimDisk};
+pub use envelope::Envelope;
 pub use error::SimError;
 pub use failure::Failure;
-pub use plan::{Plan, Trouble};
+pub use plan::{Plan, Trouble, WayToPlane};
 pub use scenario::{
     Case, RecordedHistory, Refused, RefusedProtocol, Scenario, Summary, Tune, UnknownScenario,
     history, run, run_with,

@@ -5,6 +5,7 @@
 //! plan in eight also loses a node for good, after which clients may only end in typed errors.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use selkie_fabric::PeerId;
@@ -12,6 +13,7 @@ use selkie_fabric::env::SplitMix;
 use selkie_fabric::sim::{Controls, CostModel, Faults, Schedule};
 use selkie_pool::Coding;
 
+use crate::cluster::{SimCluster, SimPlane};
 use crate::disk::AppendStage;
 
 /// A stretch of time in which plans place their events, from the start of the load.
@@ -29,6 +31,24 @@ pub enum Trouble {
     Slow(PeerId, u32),
     /// The nodes cannot reach each other for so long.
     Cut(PeerId, PeerId, Duration),
+    /// The same, where answers do not come through either, and all goes on afterwards.
+    Sever(PeerId, PeerId, Duration),
+    /// Nothing of the first node reaches the second for so long.
+    Block(PeerId, PeerId, Duration),
+    /// The process of the node stands still for so long, and no verb executes in its memory.
+    Freeze(PeerId, Duration),
+    /// The machine of the node is suspended for so long: its timers stand still as well.
+    Suspend(PeerId, Duration),
+    /// The control plane stands still for so long.
+    PlaneStands(Duration),
+    /// A request to the control plane takes so long, and so does an answer, for that long.
+    PlaneLate(Duration, Duration),
+    /// The node is cut off from the control plane for so long.
+    PlaneCut(PeerId, WayToPlane, Duration),
+    /// The clock of the node is set forward.
+    ClockForward(PeerId, Duration),
+    /// A task of the node's engine panics.
+    Panic(PeerId, &'static str),
     /// The node is lost for good.
     Crash(PeerId),
     /// The node is lost for good, and nothing that it has sent is executed any more.
@@ -39,15 +59,26 @@ pub enum Trouble {
     KillInAppend(PeerId, u64, AppendStage),
 }
 
+/// What gets lost between a node and the control plane.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WayToPlane {
+    /// What the node asks.
+    Requests,
+    /// What it is answered: what it has asked for is done.
+    Answers,
+    /// Both.
+    Both,
+}
+
 impl Trouble {
     /// The node that is lost by it.
-    fn loses(&self) -> Option<PeerId> {
+    pub(crate) fn loses(&self) -> Option<PeerId> {
         match *self {
             Self::Crash(peer)
             | Self::Kill(peer)
             | Self::KillAtVerb(peer, _)
             | Self::KillInAppend(peer, ..) => Some(peer),
-            Self::Pause(..) | Self::Slow(..) | Self::Cut(..) => None,
+            _ => None,
         }
     }
 }
@@ -163,21 +194,48 @@ impl Plan {
         lost
     }
 
-    /// Arranges for the troubles to happen, counted from `now`.
-    pub fn arrange(&self, controls: &Controls, now: Duration) {
-        arrange(&self.troubles, controls, now);
+    /// Arranges for the troubles to happen, counted from `now`, where nodes have no control plane.
+    pub(crate) fn arrange(&self, controls: &Controls, now: Duration) {
+        arrange(&self.troubles, controls, None, now);
     }
 
     /// Arranges for the later ones to happen, counted from `now`.
-    pub fn arrange_later(&self, controls: &Controls, now: Duration) {
-        arrange(&self.later, controls, now);
+    pub(crate) fn arrange_later(&self, controls: &Controls, now: Duration) {
+        arrange(&self.later, controls, None, now);
+    }
+
+    /// Arranges for the troubles to happen in a cluster, counted from now.
+    pub(crate) fn arrange_in(&self, cluster: &SimCluster) {
+        arrange(
+            &self.troubles,
+            &cluster.world.controls(),
+            cluster.memory.plane(),
+            cluster.world.now(),
+        );
     }
 }
 
-fn arrange(troubles: &[(Duration, Trouble)], controls: &Controls, now: Duration) {
+fn arrange(
+    troubles: &[(Duration, Trouble)],
+    controls: &Controls,
+    plane: Option<&Arc<SimPlane>>,
+    now: Duration,
+) {
     for (after, trouble) in troubles.iter().copied() {
+        let plane = plane.cloned();
         controls.at(now + after, move |controls| {
             let at = now + after;
+            let cut_way = |one: PeerId, other: PeerId, long: Duration| {
+                controls.block(one, other);
+                controls.at(at + long, move |controls| controls.unblock(one, other));
+            };
+            let is_of_plane = matches!(
+                trouble,
+                Trouble::PlaneStands(_) | Trouble::PlaneLate(..) | Trouble::PlaneCut(..)
+            );
+            if let Some(plane) = plane.as_ref().filter(|_| is_of_plane) {
+                trouble_plane(trouble, plane, controls, at);
+            }
             match trouble {
                 Trouble::Pause(peer, long) => {
                     controls.pause(peer);
@@ -188,15 +246,97 @@ fn arrange(troubles: &[(Duration, Trouble)], controls: &Controls, now: Duration)
                     controls.cut(one, other);
                     controls.at(at + long, move |controls| controls.heal(one, other));
                 }
+                Trouble::Sever(one, other, long) => {
+                    cut_way(one, other, long);
+                    cut_way(other, one, long);
+                }
+                Trouble::Block(one, other, long) => cut_way(one, other, long),
+                Trouble::Freeze(peer, long) => {
+                    controls.freeze(peer);
+                    controls.at(at + long, move |controls| controls.thaw(peer));
+                }
+                Trouble::Suspend(peer, long) => {
+                    controls.suspend(peer);
+                    controls.at(at + long, move |controls| controls.thaw(peer));
+                }
+                Trouble::ClockForward(peer, by) => controls.set_clock_forward(peer, by),
+                Trouble::Panic(peer, task) => controls.panic_in(peer, task),
                 Trouble::Crash(peer) => controls.crash(peer),
                 Trouble::Kill(peer) => controls.kill(peer),
                 Trouble::KillAtVerb(peer, number) => {
                     controls.kill_after_verbs(peer, Some(number));
                 }
-                // The disk does.
-                Trouble::KillInAppend(..) => {}
+                // The disk does, or the control plane.
+                Trouble::KillInAppend(..)
+                | Trouble::PlaneStands(_)
+                | Trouble::PlaneLate(..)
+                | Trouble::PlaneCut(..) => {}
             }
         });
+    }
+}
+
+/// Has a trouble of the control plane begin now, and end.
+fn trouble_plane(trouble: Trouble, plane: &Arc<SimPlane>, controls: &Controls, at: Duration) {
+    let plane = Arc::clone(plane);
+    controls.note(&format!("of the plane: {trouble}"));
+    match trouble {
+        Trouble::PlaneStands(long) => {
+            plane.hold(true);
+            controls.at(at + long, move |_| plane.hold(false));
+        }
+        Trouble::PlaneLate(leg, long) => {
+            plane.delay(leg);
+            controls.at(at + long, move |_| plane.delay(Duration::ZERO));
+        }
+        Trouble::PlaneCut(node, way, long) => {
+            let set = move |plane: &SimPlane, is_cut| {
+                if way != WayToPlane::Answers {
+                    plane.cut_requests(node, is_cut);
+                }
+                if way != WayToPlane::Requests {
+                    plane.cut_answers(node, is_cut);
+                }
+            };
+            set(&plane, true);
+            controls.at(at + long, move |_| set(&plane, false));
+        }
+        _ => {}
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Trouble::Pause(peer, long) => write!(f, "{peer} pauses {long:?}"),
+            Trouble::Slow(peer, times) => write!(f, "{peer} {times}x slower"),
+            Trouble::Cut(one, other, long) => write!(f, "{one} cut off from {other} for {long:?}"),
+            Trouble::Sever(one, other, long) => {
+                write!(f, "{one} and {other} reach each other no more for {long:?}")
+            }
+            Trouble::Block(one, other, long) => {
+                write!(f, "{one} does not reach {other} for {long:?}")
+            }
+            Trouble::Freeze(peer, long) => write!(f, "{peer} stands still {long:?}"),
+            Trouble::Suspend(peer, long) => {
+                write!(f, "the machine of {peer} is suspended {long:?}")
+            }
+            Trouble::PlaneStands(long) => write!(f, "the plane stands still {long:?}"),
+            Trouble::PlaneLate(leg, long) => {
+                write!(f, "the plane takes {leg:?} each way for {long:?}")
+            }
+            Trouble::PlaneCut(peer, way, long) => {
+                write!(f, "{peer} cut off from the plane for {long:?}, lost: {way:?}")
+            }
+            Trouble::ClockForward(peer, by) => write!(f, "the clock of {peer} goes {by:?} forward"),
+            Trouble::Panic(peer, task) => write!(f, "task `{task}` of {peer} panics"),
+            Trouble::Crash(peer) => write!(f, "{peer} crashes"),
+            Trouble::Kill(peer) => write!(f, "{peer} is killed"),
+            Trouble::KillAtVerb(peer, number) => write!(f, "{peer} is killed after {number} verbs"),
+            Trouble::KillInAppend(peer, number, stage) => {
+                write!(f, "{peer} is killed in append {number} to its log: {stage:?}")
+            }
+        }
     }
 }
 
@@ -210,6 +350,7 @@ impl fmt::Display for Plan {
             late_one_in,
             late_by,
             corrupt_one_in: _,
+            forgets_what_waits: _,
         } = &self.faults;
         write!(f, "network {}, tasks {:?}", self.cost.name, self.schedule)?;
         if *reorder_one_in > 0 {
@@ -224,22 +365,7 @@ impl fmt::Display for Plan {
         let first = self.troubles.iter().map(|(at, trouble)| (at, trouble, ""));
         let later = self.later.iter().map(|(at, trouble)| (at, trouble, " later"));
         for (at, trouble, when) in first.chain(later) {
-            write!(f, ";{when} at +{at:?} ")?;
-            match trouble {
-                Trouble::Pause(peer, long) => write!(f, "{peer} pauses {long:?}")?,
-                Trouble::Slow(peer, times) => write!(f, "{peer} {times}x slower")?,
-                Trouble::Cut(one, other, long) => {
-                    write!(f, "{one} cut off from {other} for {long:?}")?;
-                }
-                Trouble::Crash(peer) => write!(f, "{peer} crashes")?,
-                Trouble::Kill(peer) => write!(f, "{peer} is killed")?,
-                Trouble::KillAtVerb(peer, number) => {
-                    write!(f, "{peer} is killed after {number} verbs")?;
-                }
-                Trouble::KillInAppend(peer, number, stage) => {
-                    write!(f, "{peer} is killed in append {number} to its log: {stage:?}")?;
-                }
-            }
+            write!(f, ";{when} at +{at:?} {trouble}")?;
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use selkie_sim::{Case, Scenario, run_with};
 fn holds(coherence: Coherence) {
     for seed in 0..60 {
         let scenario = [Scenario::Counter, Scenario::Bank, Scenario::Tree][seed as usize % 3];
-        let case = Case::of(scenario, seed);
+        let case = Case::gentle(scenario, seed);
         let tune = |config: &mut selkie_engine::EngineConfig| config.coherence = coherence;
         run_with(case, &case.plan(), &tune, None).unwrap_or_else(|failure| panic!("{failure}"));
     }

@@ -22,7 +22,7 @@ const SWEEP: Range<u64> = 0..1_000;
 const WORKLOADS: [Workload; 2] = [Workload::RwRegister, Workload::ListAppend];
 
 fn case_of(protocol: Protocol, seed: u64) -> Case {
-    Case::of(Scenario::History, seed).protocolled(protocol).unwrap()
+    Case::gentle(Scenario::History, seed).protocolled(protocol).unwrap()
 }
 
 /// The part of a history that is of a workload. To Elle an unknown outcome has no reads.

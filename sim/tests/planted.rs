@@ -4,17 +4,17 @@
 #![allow(clippy::unwrap_used, reason = "test support: what goes wrong here shall panic")]
 
 use selkie_engine::Planted;
-use selkie_sim::{Case, Scenario, run, run_with};
+use selkie_sim::{Case, Failure, Scenario, Summary, run, run_with};
 use selkie_txn::Protocol;
 
 /// The first of `seeds` seeds that finds `planted`, and what it reports.
 fn finds(planted: Planted, scenario: Scenario, seeds: u64) -> (u64, String) {
-    finds_in(planted, Case::of(scenario, 0), seeds)
+    finds_in(planted, Case::gentle(scenario, 0), seeds)
 }
 
 /// As above, by the histories of a protocol.
 fn finds_by(planted: Planted, protocol: Protocol, seeds: u64) -> (u64, String) {
-    let case = Case::of(Scenario::History, 0).protocolled(protocol).unwrap();
+    let case = Case::gentle(Scenario::History, 0).protocolled(protocol).unwrap();
     finds_in(planted, case, seeds)
 }
 
@@ -151,4 +151,54 @@ fn a_redo_that_stops_short_is_found_within_100_seeds() {
 fn a_log_that_is_cut_off_too_far_is_found_within_100_seeds() {
     let (seed, report) = finds(Planted::EarlyTruncate, Scenario::Crash, 100);
     println!("seed {seed}: {report}");
+}
+
+/// The first of `seeds` seeds of a scenario whose wide envelope finds `planted`, and what it
+/// reports.
+fn finds_wide(planted: Planted, scenario: Scenario, seeds: u64) -> (u64, String) {
+    finds_in_wide(scenario, seeds, &|case| {
+        run_with(case, &case.plan(), &|config| config.planted = planted, None)
+    })
+}
+
+/// The first of `seeds` seeds that fails in `broken`, and does not by itself.
+fn finds_in_wide(
+    scenario: Scenario,
+    seeds: u64,
+    broken: &dyn Fn(Case) -> Result<Summary, Box<Failure>>,
+) -> (u64, String) {
+    for seed in 0..seeds {
+        let case = Case::of(scenario, seed);
+        if let Err(failure) = broken(case) {
+            run(case, None).unwrap();
+            return (seed, failure.to_string());
+        }
+    }
+    panic!("not found by {seeds} seeds of {scenario}");
+}
+
+/// A node that was taken for dead while it stood still reads old pages when it goes on.
+#[test]
+fn what_is_acknowledged_without_asking_the_lease_is_found_within_100_seeds() {
+    let (seed, report) = finds_wide(Planted::UnaskedLease, Scenario::Counter, 100);
+    println!("seed {seed}: {report}");
+}
+
+#[test]
+fn a_recovery_that_is_over_before_its_sweep_is_found_within_100_seeds() {
+    let (seed, report) = finds_wide(Planted::EarlyReuse, Scenario::Crash, 100);
+    println!("seed {seed}: {report}");
+}
+
+/// Grants and pages that go home are lost on the way, and taken for delivered.
+#[test]
+fn a_link_that_forgets_what_waits_for_it_is_found_within_100_seeds() {
+    for scenario in [Scenario::Counter, Scenario::Bank] {
+        let (seed, report) = finds_in_wide(scenario, 100, &|case| {
+            let mut plan = case.plan();
+            plan.faults.forgets_what_waits = true;
+            run_with(case, &plan, &|_| {}, None)
+        });
+        println!("{scenario}, seed {seed}: {report}");
+    }
 }

@@ -48,8 +48,8 @@ fn the_event_log_says_what_happened_and_changes_nothing() {
     let lines = Arc::new(Mutex::new(Vec::new()));
     let sink = Arc::clone(&lines);
     let log = Box::new(move |line: &str| sink.lock().unwrap().push(line.to_owned()));
-    let logged = run(Case::of(Scenario::Counter, 9), Some(log)).unwrap();
-    assert_eq!(logged, run(Case::of(Scenario::Counter, 9), None).unwrap());
+    let logged = run(Case::gentle(Scenario::Counter, 9), Some(log)).unwrap();
+    assert_eq!(logged, run(Case::gentle(Scenario::Counter, 9), None).unwrap());
     let lines = lines.lock().unwrap();
     let having = |what: &str| lines.iter().filter(|line| line.contains(what)).count();
     for what in ["FAA", "CAS", "READ", "WRITE+BELL", "bell of", "crashes", "is paused", "cut off"] {
@@ -65,7 +65,7 @@ fn a_calm_network_needs_no_excuses() {
     }
 }
 
-/// Seeds that once found something.
+/// Seeds of the gentle envelope that once found something.
 #[test]
 fn seeds_that_found_something_hold() {
     for (scenario, seed, _found) in [
@@ -85,7 +85,7 @@ fn seeds_that_found_something_hold() {
         (Scenario::Crash, 7410, "pages stayed lost that one made again who died over it"),
         (Scenario::Crash, 9818, "the log of one was forgotten whose lines were in doubt"),
     ] {
-        run(Case::of(scenario, seed), None).unwrap_or_else(|failure| panic!("{failure}"));
+        run(Case::gentle(scenario, seed), None).unwrap_or_else(|failure| panic!("{failure}"));
     }
 }
 
@@ -102,7 +102,7 @@ fn seeds_of_coded_pools_that_found_something_hold() {
         (Scenario::Counter, "2+1", 145, epochs),
         (Scenario::Tree, "4+2", 910_089, epochs),
     ] {
-        let case = Case::of(scenario, seed).coded(coding.parse().unwrap()).unwrap();
+        let case = Case::gentle(scenario, seed).coded(coding.parse().unwrap()).unwrap();
         run(case, None).unwrap_or_else(|failure| panic!("{failure}"));
     }
 }

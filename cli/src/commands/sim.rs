@@ -10,7 +10,7 @@ use std::time::Instant;
 use clap::Args;
 use selkie::pool::Coding;
 use selkie::txn::Protocol;
-use selkie_sim::{Case, Scenario, sweep};
+use selkie_sim::{Case, Envelope, Scenario, sweep};
 use selkie_tpcc::Progress;
 
 use crate::support::exit;
@@ -42,6 +42,11 @@ pub(crate) struct Arguments {
     /// seed, which may mix 2pl and occ in history]
     #[arg(long, value_name = "NAME")]
     protocol: Option<Protocol>,
+    /// How much may go wrong: gentle, what no node takes for a death, and deaths; or wide. Then nodes
+    /// have leases, and links, nodes, clocks and the control plane fail for 0.1 to 5 leases. Only
+    /// counter, bank, history, tree and crash have more in the wide one
+    #[arg(long, value_name = "NAME", default_value_t = Envelope::Wide)]
+    envelope: Envelope,
     /// Threads of a sweep, 1 to 1024 [default: one for each core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
@@ -71,7 +76,7 @@ impl Arguments {
     /// What is run, whatever the seed; `None` if the seed chooses it.
     fn case(&self) -> Result<Option<Case>, String> {
         let Some(scenario) = self.scenario else { return Ok(None) };
-        let mut case = Case::of(scenario, 0);
+        let mut case = Case::of(scenario, 0).within(self.envelope);
         if let Some(coding) = self.coding {
             case = case.coded(coding).map_err(|error| error.to_string())?;
         }
@@ -111,7 +116,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         }
     };
     let case_of = |seed: u64| {
-        let chosen = || Case::of(Scenario::of_seed(seed), seed);
+        let chosen = || Case::of(Scenario::of_seed(seed), seed).within(arguments.envelope);
         case.map_or_else(chosen, |case| case.with_seed(seed))
     };
     match (arguments.seed, &arguments.seeds) {

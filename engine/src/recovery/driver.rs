@@ -307,6 +307,10 @@ impl Core {
         if !self.pool.claim_sweep(node, self.index()).await? {
             return Ok(());
         }
+        #[cfg(feature = "planted")]
+        if self.config.planted == crate::Planted::EarlyReuse {
+            self.pool.finish_recovery(node, self.index(), &[], &[]).await?;
+        }
         let started = self.env.now();
         let lost = match self.sweep(dead).await {
             Ok((swept, images)) => self.redo_or_repair(dead, swept, images.into()).await,

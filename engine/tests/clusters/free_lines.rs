@@ -205,7 +205,8 @@ fn a_line_in_use_is_not_taken_whatever_mark_it_has() {
 fn a_mark_that_is_believed_without_a_look_at_the_page_is_found() {
     let planted = selkie_engine::Planted::UncheckedFreeMark;
     let config = selkie_engine::EngineConfig { planted, ..engine_config() };
-    let found = std::panic::catch_unwind(|| takes_no_line_in_use(config));
+    let found =
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| takes_no_line_in_use(config)));
     assert!(found.is_err(), "a line in use was not taken");
 }
 

@@ -105,6 +105,84 @@ impl Controls {
         self.link(one, other, false);
     }
 
+    /// Cuts the way from one node to another, in that direction alone: neither requests nor answers
+    /// arrive. Both are tried again for long; then operations fail with `PeerDead`.
+    pub fn block(&self, from: PeerId, to: PeerId) {
+        self.change(&format!("nothing of {from} reaches {to}"), |network| {
+            if let Some(way) = network.way(from, to) {
+                network.blocked.insert(way);
+            }
+        });
+    }
+
+    /// Heals the way from one node to another: what waits for it goes on in its order.
+    pub fn unblock(&self, from: PeerId, to: PeerId) {
+        self.change(&format!("{from} reaches {to}"), |network| {
+            if let Some(way) = network.way(from, to) {
+                network.blocked.remove(&way);
+                network.link_is_back(way.0, way.1);
+            }
+        });
+    }
+
+    /// Stops the process of the node: its tasks stand still, and no verb executes in its memory.
+    pub fn freeze(&self, peer: PeerId) {
+        self.stop(&format!("{peer} stands still"), peer, |node| {
+            (node.paused, node.frozen) = (true, true);
+        });
+    }
+
+    /// As [`Controls::freeze`], for the machine of the node: its timers stand still as well. Its
+    /// clock goes on.
+    pub fn suspend(&self, peer: PeerId) {
+        self.change(&format!("the machine of {peer} is suspended"), |network| {
+            let now = network.now;
+            if let Some(index) = network.names.get(&peer).copied() {
+                network.node_mut(index).suspended_since.get_or_insert(now);
+            }
+        });
+        self.freeze(peer);
+    }
+
+    /// Ends [`Controls::freeze`] and [`Controls::suspend`].
+    pub fn thaw(&self, peer: PeerId) {
+        self.change(&format!("{peer} stands still no more"), |network| {
+            let now = network.now;
+            if let Some(index) = network.names.get(&peer).copied() {
+                let node = network.node_mut(index);
+                node.frozen = false;
+                let since = node.suspended_since.take();
+                node.suspended_for += since.map_or(0, |since| now - since);
+                network.go_on(index);
+            }
+        });
+        self.resume(peer);
+    }
+
+    /// Sets the clock of the node forward. Its timers are not moved.
+    pub fn set_clock_forward(&self, peer: PeerId, by: Duration) {
+        if let Some(simulation) = self.simulation.upgrade() {
+            simulation.any_clock_off.store(true, Ordering::Relaxed);
+        }
+        self.change(&format!("the clock of {peer} is set forward by {by:?}"), |network| {
+            if let Some(index) = network.names.get(&peer).copied() {
+                network.node_mut(index).ahead += nanos(by);
+            }
+        });
+    }
+
+    /// Has the next task of that name on the node panic, where it sleeps or posts.
+    pub fn panic_in(&self, peer: PeerId, task: &'static str) {
+        let mut index = None;
+        self.change(&format!("the task `{task}` of {peer} is to panic"), |network| {
+            index = network.names.get(&peer).copied();
+        });
+        if let (Some(simulation), Some(index)) = (self.simulation.upgrade(), index) {
+            simulation.planted.lock().push((index, task));
+            simulation.any_planted.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// How long the adapter of each node was busy; empty once the world is gone.
     pub fn busy(&self) -> Vec<(PeerId, AdapterBusy)> {
         self.simulation
@@ -140,6 +218,10 @@ impl Controls {
         self.change(what, |network| {
             if let Some(index) = network.names.get(&peer).copied() {
                 stop(network.node_mut(index));
+                if network.node(index).crashed {
+                    // What it has stalled fails.
+                    network.go_on(index);
+                }
             }
         });
     }

@@ -38,6 +38,8 @@ pub struct CostModel {
     pub rpc: Duration,
     /// How long a node that does not answer is tried before its peer has an error.
     pub unreachable_after: Duration,
+    /// How long it takes until a peer has an error that accesses a node whose process has ended.
+    pub dead_after: Duration,
 }
 
 impl CostModel {
@@ -55,6 +57,7 @@ impl CostModel {
         access: Duration::from_nanos(500),
         rpc: Duration::from_nanos(1_000),
         unreachable_after: Duration::from_millis(1),
+        dead_after: Duration::from_millis(1),
     };
 
     /// A 200 Gb/s adapter: round trip of about 1.6 us, 200 million verbs and 50 million atomics a
@@ -71,6 +74,7 @@ impl CostModel {
         access: Duration::from_nanos(300),
         rpc: Duration::from_nanos(700),
         unreachable_after: Duration::from_millis(1),
+        dead_after: Duration::from_millis(1),
     };
 
     /// Memory behind a CXL switch, reached by loads, stores and atomics of the processor.
@@ -86,6 +90,7 @@ impl CostModel {
         access: Duration::from_nanos(300),
         rpc: Duration::from_nanos(700),
         unreachable_after: Duration::from_millis(1),
+        dead_after: Duration::from_millis(1),
     };
 
     /// Soft one-sided verbs over TCP in a datacenter of 100 Gb/s: round trip of about 30 us, an
@@ -102,6 +107,7 @@ impl CostModel {
         access: Duration::from_nanos(300),
         rpc: Duration::from_nanos(2_000),
         unreachable_after: Duration::from_millis(20),
+        dead_after: Duration::from_millis(20),
     };
 
     /// All presets.
@@ -142,4 +148,7 @@ pub struct Faults {
     pub late_by: Duration,
     /// One in so many reads above 8 bytes has a bit flipped.
     pub corrupt_one_in: u32,
+    /// A bug of the links, to show that it is found: what waits for a link that is away is
+    /// completed when the link is back, and not executed.
+    pub forgets_what_waits: bool,
 }

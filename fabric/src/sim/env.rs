@@ -46,12 +46,19 @@ impl SimEnvironment {
 
 impl Environment for SimEnvironment {
     fn now(&self) -> Duration {
-        self.simulation.now()
+        let now = self.simulation.now();
+        if !self.simulation.any_clock_off.load(Ordering::Relaxed) {
+            return now;
+        }
+        let Some(node) = self.node() else { return now };
+        now + Duration::from_nanos(self.simulation.network.lock().node(node).ahead)
     }
 
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
-        let until = nanos(self.now()).saturating_add(nanos(duration));
-        Box::pin(Sleep { simulation: Arc::clone(&self.simulation), until, armed_for: None })
+        let (simulation, node) = (Arc::clone(&self.simulation), self.node());
+        let now = simulation.network.lock().timers_of(node);
+        let until = now.saturating_add(nanos(duration));
+        Box::pin(Sleep { simulation, node, until, armed: None })
     }
 
     fn timer_grain(&self) -> Duration {
@@ -75,12 +82,15 @@ impl Environment for SimEnvironment {
     }
 }
 
-/// Is ready at a virtual time. If another task polls it, it wakes that task, too.
+/// Is ready when the timers of its node show a time, which stand still while the node is suspended.
+/// If another task polls it, it wakes that task, too.
 struct Sleep {
     simulation: Arc<Simulation>,
+    node: Option<usize>,
     until: u64,
     /// The task that is woken, by address: its waker would keep the task that keeps this future.
-    armed_for: Option<usize>,
+    /// And when, in the time of the world.
+    armed: Option<(usize, u64)>,
 }
 
 impl Future for Sleep {
@@ -88,15 +98,17 @@ impl Future for Sleep {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let simulation = Arc::clone(&self.simulation);
+        simulation.panic_if_planted();
         let mut network = simulation.network.lock();
-        if network.now >= self.until {
+        let Some(left) = self.until.checked_sub(network.timers_of(self.node)).filter(|l| *l > 0)
+        else {
             return Poll::Ready(());
-        }
+        };
         // The last task that polled is woken: it may be another one than the first.
-        let waker = Some(context.waker().data().addr());
-        if self.armed_for != waker {
-            self.armed_for = waker;
-            network.schedule(self.until, Event::Wake(context.waker().clone()));
+        let (waker, now) = (context.waker().data().addr(), network.now);
+        if self.armed.is_none_or(|(armed, at)| armed != waker || at <= now) {
+            self.armed = Some((waker, now.saturating_add(left)));
+            network.schedule(now.saturating_add(left), Event::Wake(context.waker().clone()));
         }
         Poll::Pending
     }

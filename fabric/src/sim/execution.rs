@@ -45,7 +45,7 @@ impl Network {
     pub(super) fn execute(&mut self, mut flight: Box<ChainInFlight>) {
         let (from, to, _) = self.queue_pair(flight.queue_pair).ends();
         loop {
-            let refused = if self.node(to).crashed {
+            let refused = if self.node(to).crashed || self.fenced.contains(&(from, to)) {
                 Some(FabricError::PeerDead { peer: self.node(to).id })
             } else if self.node(from).fenced {
                 Some(FabricError::PeerDead { peer: self.node(from).id })
@@ -54,7 +54,7 @@ impl Network {
             };
             if let Some(error) = refused {
                 self.start_next_chain(flight.queue_pair);
-                return self.fail(flight, error, nanos(self.cost.unreachable_after));
+                return self.fail(flight, error, nanos(self.cost.dead_after));
             }
             match self.execute_verb(&mut flight, to) {
                 Ok(None) => self.count_verb(from),

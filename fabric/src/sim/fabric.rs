@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 use super::controls::Controls;
 use super::network::Network;
 use super::outcome::{OutcomeCell, OutstandingChain};
@@ -15,11 +17,25 @@ use crate::verb::Chain;
 
 pub(super) struct SimFabric {
     simulation: Arc<Simulation>,
+    /// The process that it belongs to; `None`: all nodes are of one.
+    process: Option<Mutex<Process>>,
+}
+
+/// A process, by the indices of nodes.
+#[derive(Default)]
+struct Process {
+    nodes: Vec<usize>,
+    /// Those of others that it has fenced.
+    fenced: Vec<usize>,
 }
 
 impl SimFabric {
     pub(super) fn new(simulation: Arc<Simulation>) -> Self {
-        Self { simulation }
+        Self { simulation, process: None }
+    }
+
+    pub(super) fn of_process(simulation: Arc<Simulation>) -> Self {
+        Self { simulation, process: Some(Mutex::default()) }
     }
 }
 
@@ -28,13 +44,28 @@ impl Fabric for SimFabric {
         let mut network = self.simulation.network.lock();
         let index = network.join(id)?;
         let memory = Arc::clone(&network.node(index).memory);
+        if let Some(process) = &self.process {
+            let mut process = process.lock();
+            process.nodes.push(index);
+            process.fenced.iter().for_each(|dead| network.fence_at(*dead, index));
+        }
         drop(network);
-        Ok(Arc::new(SimEndpoint { simulation: Arc::clone(&self.simulation), index, memory }))
+        let (simulation, has_card) = (Arc::clone(&self.simulation), self.process.is_some());
+        Ok(Arc::new(SimEndpoint { simulation, index, memory, has_card }))
     }
 
     fn fence(&self, peer: PeerId) -> Result<FenceScope, FabricError> {
-        Controls::of(&self.simulation).kill(peer);
-        Ok(FenceScope::Everywhere)
+        let Some(process) = &self.process else {
+            Controls::of(&self.simulation).kill(peer);
+            return Ok(FenceScope::Everywhere);
+        };
+        let mut network = self.simulation.network.lock();
+        if let Some(dead) = network.names.get(&peer).copied() {
+            let mut process = process.lock();
+            process.fenced.push(dead);
+            process.nodes.iter().for_each(|own| network.fence_at(dead, *own));
+        }
+        Ok(FenceScope::ThisProcess)
     }
 }
 
@@ -42,11 +73,16 @@ struct SimEndpoint {
     simulation: Arc<Simulation>,
     index: usize,
     memory: Arc<Node>,
+    has_card: bool,
 }
 
 impl Endpoint for SimEndpoint {
     fn id(&self) -> PeerId {
         self.memory.id()
+    }
+
+    fn access_card(&self) -> Option<String> {
+        self.has_card.then(|| self.id().to_string())
     }
 
     fn register(&self, bytes: usize) -> Result<Arc<dyn LocalRegion>, FabricError> {
@@ -72,6 +108,7 @@ impl QueuePair for SimQueuePair {
     }
 
     fn post(&self, chain: Chain) -> Completion {
+        self.simulation.panic_if_planted();
         let mut network = self.simulation.network.lock();
         if network.stopped {
             drop(network);

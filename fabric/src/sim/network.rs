@@ -46,8 +46,12 @@ pub(super) struct Network {
     pub(super) nodes: Vec<SimNode>,
     pub(super) names: HashMap<PeerId, usize>,
     queue_pairs: Vec<QueuePairState>,
-    /// Pairs of nodes that cannot reach each other.
+    /// Pairs of nodes whose requests do not reach each other.
     pub(super) cut: BTreeSet<(usize, usize)>,
+    /// Nodes from which nothing reaches another one, neither requests nor answers.
+    pub(super) blocked: BTreeSet<(usize, usize)>,
+    /// Nodes of which no verb executes any more at another one, whose process has fenced them.
+    pub(super) fenced: BTreeSet<(usize, usize)>,
     pub(super) cost: CostModel,
     pub(super) faults: Faults,
     pub(super) random: SplitMix,
@@ -64,6 +68,8 @@ impl Network {
             names: HashMap::new(),
             queue_pairs: Vec::new(),
             cut: BTreeSet::new(),
+            blocked: BTreeSet::new(),
+            fenced: BTreeSet::new(),
             cost,
             faults,
             random: SplitMix::of_stream(seed, 1),
@@ -99,6 +105,13 @@ impl Network {
         &mut self.nodes[index]
     }
 
+    /// What the timers of a node show; those of no node show the time of the world.
+    pub(super) fn timers_of(&self, node: Option<usize>) -> u64 {
+        let Some(node) = node.map(|index| self.node(index)) else { return self.now };
+        let suspended = node.suspended_since.map_or(0, |since| self.now - since);
+        self.now - node.suspended_for - suspended
+    }
+
     #[expect(
         clippy::indexing_slicing,
         reason = "indices of queue pairs are given out by connect, never revoked"
@@ -130,6 +143,9 @@ impl Network {
         self.check_alive(from)?;
         let to = *self.names.get(&peer).ok_or(FabricError::UnknownPeer { peer })?;
         self.check_alive(to)?;
+        if self.fenced.contains(&(to, from)) {
+            return Err(FabricError::PeerDead { peer });
+        }
         self.queue_pairs.push(QueuePairState::new(from, to));
         Ok(self.queue_pairs.len() - 1)
     }
@@ -189,11 +205,15 @@ impl Network {
             Event::Wake(waker) => Action::Wake(waker),
             Event::Call(call) => Action::Call(call),
             Event::Arrive(flight) => {
-                self.arrive(flight);
+                if let Some(flight) = self.unless_frozen(flight, Event::Arrive) {
+                    self.arrive(flight);
+                }
                 Action::Nothing
             }
             Event::Execute(flight) => {
-                self.execute(flight);
+                if let Some(flight) = self.unless_frozen(flight, Event::Execute) {
+                    self.execute(flight);
+                }
                 Action::Nothing
             }
             Event::Retry { queue_pair } => {
@@ -233,54 +253,146 @@ impl Network {
     /// A chain reaches the adapter of its target, a crashed node, or a cut link.
     fn arrive(&mut self, mut flight: Box<ChainInFlight>) {
         let (from, to, broken) = self.queue_pair(flight.queue_pair).ends();
-        let give_up = nanos(self.cost.unreachable_after);
         let dead = FabricError::PeerDead { peer: self.node(to).id };
-        if broken || self.node(to).crashed {
+        if broken || self.node(to).crashed || self.fenced.contains(&(from, to)) {
             self.queue_pair(flight.queue_pair).broken = true;
-            return self.fail(flight, dead, if broken { 0 } else { give_up });
+            let after = if broken { 0 } else { nanos(self.cost.dead_after) };
+            return self.fail(flight, dead, after);
         }
         let is_cut = self.is_cut(from, to);
-        let now = self.now;
         let index = flight.queue_pair;
-        let queue_pair = self.queue_pair(index);
-        if is_cut || !queue_pair.held_up.is_empty() {
+        if is_cut || !self.queue_pair(index).held_up.is_empty() {
             // The adapter retries until the link is back, or gives the queue pair up. Later chains
             // stay behind the one that it retries.
-            let first = queue_pair.held_up.is_empty();
-            flight.gives_up_at = now + give_up;
-            queue_pair.held_up.push_back(flight);
-            if first {
-                self.schedule(now + (give_up / RETRIES).max(1), Event::Retry { queue_pair: index });
-            }
+            self.begin_retries(index);
+            flight.gives_up_at = self.now + nanos(self.cost.unreachable_after);
+            self.queue_pair(index).held_up.push_back(flight);
             return;
         }
         self.accept(flight, from, to);
     }
 
-    fn is_cut(&self, from: usize, to: usize) -> bool {
-        self.cut.contains(&(from.min(to), from.max(to)))
+    /// The indices of two nodes, if they have joined.
+    pub(super) fn way(&self, from: PeerId, to: PeerId) -> Option<(usize, usize)> {
+        self.names.get(&from).copied().zip(self.names.get(&to).copied())
     }
 
-    /// The adapter retries the chains that wait for a cut link.
-    fn retry(&mut self, index: usize) {
-        let (from, to, _) = self.queue_pair(index).ends();
-        let now = self.now;
-        if !self.is_cut(from, to) {
-            for flight in std::mem::take(&mut self.queue_pair(index).held_up) {
-                self.accept(flight, from, to);
-            }
-            return;
+    fn is_cut(&self, from: usize, to: usize) -> bool {
+        self.cut.contains(&(from.min(to), from.max(to))) || self.blocked.contains(&(from, to))
+    }
+
+    /// Retries from now on what a queue pair holds back, unless that is done already.
+    fn begin_retries(&mut self, index: usize) {
+        let queue_pair = self.queue_pair(index);
+        if queue_pair.held_up.is_empty() && queue_pair.held_answers.is_empty() {
+            let again = self.now + (nanos(self.cost.unreachable_after) / RETRIES).max(1);
+            self.schedule(again, Event::Retry { queue_pair: index });
         }
-        let over =
-            self.queue_pair(index).held_up.front().is_some_and(|first| now >= first.gives_up_at);
-        if !over {
+    }
+
+    /// The adapters retry what waits for the link of a queue pair.
+    fn retry(&mut self, index: usize) {
+        self.let_pass(index);
+        let now = self.now;
+        let queue_pair = self.queue_pair(index);
+        let first = queue_pair.held_up.front().or(queue_pair.held_answers.front());
+        let Some(first) = first else { return };
+        if now < first.gives_up_at {
             let again = now + (nanos(self.cost.unreachable_after) / RETRIES).max(1);
             return self.schedule(again, Event::Retry { queue_pair: index });
         }
+        self.end_queue_pair(index);
+    }
+
+    /// Lets pass what waits for the link of a queue pair, if that is there again.
+    fn let_pass(&mut self, index: usize) {
+        let (from, to, _) = self.queue_pair(index).ends();
+        if !self.is_cut(from, to) {
+            for mut flight in std::mem::take(&mut self.queue_pair(index).held_up) {
+                if self.faults.forgets_what_waits {
+                    flight.executed = flight.chain.verbs.len();
+                    self.deliver(flight, self.now);
+                } else {
+                    self.accept(flight, from, to);
+                }
+            }
+        }
+        if !self.blocked.contains(&(to, from)) {
+            for flight in std::mem::take(&mut self.queue_pair(index).held_answers) {
+                self.take_answer(flight);
+            }
+        }
+    }
+
+    /// Lets pass what waits for a link between two nodes that is there again.
+    pub(super) fn link_is_back(&mut self, one: usize, other: usize) {
+        for index in 0..self.queue_pairs.len() {
+            let (from, to, _) = self.queue_pair(index).ends();
+            if (from, to) == (one, other) || (to, from) == (one, other) {
+                self.let_pass(index);
+            }
+        }
+    }
+
+    /// Ends a queue pair: what waits for its link fails, and what comes later.
+    fn end_queue_pair(&mut self, index: usize) {
+        let to = self.queue_pair(index).to;
         let dead = FabricError::PeerDead { peer: self.node(to).id };
-        self.queue_pair(index).broken = true;
-        for flight in std::mem::take(&mut self.queue_pair(index).held_up) {
+        let queue_pair = self.queue_pair(index);
+        queue_pair.broken = true;
+        let mut failing = std::mem::take(&mut queue_pair.held_answers);
+        failing.append(&mut queue_pair.held_up);
+        for flight in failing {
             self.fail(flight, dead.clone(), 0);
+        }
+    }
+
+    /// A process fences a node: no verb of `dead` executes at the node `own` of the process any
+    /// more, and what `own` has outstanding there fails.
+    pub(super) fn fence_at(&mut self, dead: usize, own: usize) {
+        if !self.fenced.insert((dead, own)) {
+            return;
+        }
+        for index in 0..self.queue_pairs.len() {
+            let (from, to, _) = self.queue_pair(index).ends();
+            if (from, to) == (own, dead) {
+                self.queue_pair(index).ended = true;
+                self.end_queue_pair(index);
+            }
+        }
+        let stalled = std::mem::take(&mut self.node_mut(dead).stalled);
+        for event in stalled {
+            match event {
+                Event::Arrive(flight) | Event::Execute(flight)
+                    if self.queue_pair(flight.queue_pair).from == own =>
+                {
+                    let error = FabricError::PeerDead { peer: self.node(dead).id };
+                    self.fail(flight, error, 0);
+                }
+                event => self.node_mut(dead).stalled.push(event),
+            }
+        }
+    }
+
+    /// Keeps a chain for later if its target is frozen.
+    fn unless_frozen(
+        &mut self,
+        flight: Box<ChainInFlight>,
+        event: fn(Box<ChainInFlight>) -> Event,
+    ) -> Option<Box<ChainInFlight>> {
+        let to = self.queue_pair(flight.queue_pair).to;
+        let node = self.node_mut(to);
+        if node.frozen && !node.crashed {
+            node.stalled.push(event(flight));
+            return None;
+        }
+        Some(flight)
+    }
+
+    /// Goes on with what a node has stalled.
+    pub(super) fn go_on(&mut self, index: usize) {
+        for event in std::mem::take(&mut self.node_mut(index).stalled) {
+            self.schedule(self.now, event);
         }
     }
 
@@ -288,7 +400,11 @@ impl Network {
     fn accept(&mut self, flight: Box<ChainInFlight>, from: usize, to: usize) {
         if self.node(to).crashed {
             let dead = FabricError::PeerDead { peer: self.node(to).id };
-            return self.fail(flight, dead, nanos(self.cost.unreachable_after));
+            return self.fail(flight, dead, nanos(self.cost.dead_after));
+        }
+        if self.fenced.contains(&(from, to)) {
+            let dead = FabricError::PeerDead { peer: self.node(to).id };
+            return self.fail(flight, dead, 0);
         }
         if self.node(from).fenced {
             let error = FabricError::PeerDead { peer: self.node(from).id };
@@ -317,7 +433,24 @@ impl Network {
     }
 
     /// The answer reaches the adapter of the source.
-    fn return_chain(&mut self, flight: Box<ChainInFlight>) {
+    fn return_chain(&mut self, mut flight: Box<ChainInFlight>) {
+        let index = flight.queue_pair;
+        let (from, to, _) = self.queue_pair(index).ends();
+        if self.queue_pair(index).ended {
+            let dead = FabricError::PeerDead { peer: self.node(to).id };
+            return self.fail(flight, dead, 0);
+        }
+        let is_blocked = self.blocked.contains(&(to, from));
+        if is_blocked || !self.queue_pair(index).held_answers.is_empty() {
+            self.begin_retries(index);
+            flight.gives_up_at = self.now + nanos(self.cost.unreachable_after);
+            return self.queue_pair(index).held_answers.push_back(flight);
+        }
+        self.take_answer(flight);
+    }
+
+    /// The adapter of the source takes an answer in.
+    fn take_answer(&mut self, flight: Box<ChainInFlight>) {
         let from = self.queue_pair(flight.queue_pair).from;
         let bytes = flight.reply_bytes();
         let now = self.now;

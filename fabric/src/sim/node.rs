@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::adapter::Adapter;
 use super::cost::{CostModel, nanos};
+use super::events::Event;
 use super::task::Task;
 use crate::error::FabricError;
 use crate::id::PeerId;
@@ -16,6 +17,16 @@ pub(super) struct SimNode {
     /// How many times slower than the model the adapter is.
     pub(super) slowness: u32,
     pub(super) paused: bool,
+    /// No verb executes at it.
+    pub(super) frozen: bool,
+    /// Chains that were about to be taken in or executed since then.
+    pub(super) stalled: Vec<Event>,
+    /// Since when the machine is suspended, if it is.
+    pub(super) suspended_since: Option<u64>,
+    /// For how long it was suspended in all: its timers have stood still for so long.
+    pub(super) suspended_for: u64,
+    /// How far its clock is ahead of that of the world.
+    pub(super) ahead: u64,
     /// Its tasks run no more, and its memory cannot be reached.
     pub(super) crashed: bool,
     /// No verb of it executes any more.
@@ -34,6 +45,11 @@ impl SimNode {
             adapter: Adapter::default(),
             slowness: 1,
             paused: false,
+            frozen: false,
+            stalled: Vec::new(),
+            suspended_since: None,
+            suspended_for: 0,
+            ahead: 0,
             crashed: false,
             fenced: false,
             verbs_left: None,

@@ -21,7 +21,7 @@ pub(super) struct ChainInFlight {
     /// Words done of the verb that is being executed in two parts.
     pub(super) words_done: usize,
     pub(super) error: Option<FabricError>,
-    /// When the adapter gives up on a cut link.
+    /// When the adapter gives up on a link.
     pub(super) gives_up_at: u64,
 }
 
@@ -73,7 +73,11 @@ pub(super) struct QueuePairState {
     pub(super) waiting: VecDeque<(Box<ChainInFlight>, u64)>,
     /// Chains that wait for a cut link, oldest first.
     pub(super) held_up: VecDeque<Box<ChainInFlight>>,
+    /// Chains that were executed and whose answers wait for a blocked link, oldest first.
+    pub(super) held_answers: VecDeque<Box<ChainInFlight>>,
     pub(super) late_writes: VecDeque<LateWrite>,
+    /// The process of the source knows that the peer is dead: what is outstanding fails as well.
+    pub(super) ended: bool,
     /// The adapter gave the peer up: every later chain fails.
     pub(super) broken: bool,
 }
@@ -88,6 +92,8 @@ impl QueuePairState {
             busy: false,
             waiting: VecDeque::new(),
             held_up: VecDeque::new(),
+            held_answers: VecDeque::new(),
+            ended: false,
             late_writes: VecDeque::new(),
             broken: false,
         }

@@ -1,5 +1,6 @@
 //! What the parts of a world share: the network, the tasks, the clock and the random sequence.
 
+use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
@@ -35,7 +36,18 @@ pub(super) struct Simulation {
     pub(super) random: SplitMix,
     pub(super) schedule: Schedule,
     pub(super) panicked: Mutex<Option<TaskError>>,
+    /// Whether the clock of any node is not that of the world.
+    pub(super) any_clock_off: AtomicBool,
+    /// Whether a panic waits for its task.
+    pub(super) any_planted: AtomicBool,
+    /// The nodes whose tasks of these names panic.
+    pub(super) planted: Mutex<Vec<(usize, &'static str)>>,
+    /// The task that is being polled, while a panic waits.
+    pub(super) current: Mutex<Option<(Option<usize>, &'static str)>>,
 }
+
+/// The message of a panic that a fault plan plants.
+pub(super) const PLANTED_PANIC: &str = "planted by the fault plan";
 
 impl Simulation {
     pub(super) fn new(network: Network, seed: u64, schedule: Schedule) -> Self {
@@ -48,6 +60,10 @@ impl Simulation {
             random: SplitMix::of_stream(seed, 0),
             schedule,
             panicked: Mutex::new(None),
+            any_clock_off: AtomicBool::new(false),
+            any_planted: AtomicBool::new(false),
+            planted: Mutex::default(),
+            current: Mutex::default(),
         }
     }
 
@@ -76,7 +92,28 @@ impl Simulation {
         Waker::from(task).wake();
     }
 
+    /// Panics if a fault plan wants that of the task that is being polled. For calls that tasks
+    /// make, before any lock.
+    pub(super) fn panic_if_planted(&self) {
+        if !self.any_planted.load(Ordering::Relaxed) {
+            return;
+        }
+        let Some((Some(node), name)) = *self.current.lock() else { return };
+        let mut planted = self.planted.lock();
+        if let Some(number) = planted.iter().position(|own| *own == (node, name)) {
+            planted.remove(number);
+            self.any_planted.store(!planted.is_empty(), Ordering::Relaxed);
+            drop(planted);
+            // Not told to the hook of the process: it is no news.
+            resume_unwind(Box::new(PLANTED_PANIC.to_owned()));
+        }
+    }
+
+    /// A panic that was planted is no news.
     pub(super) fn report(&self, failure: &TaskError) {
+        if matches!(failure, TaskError::Panicked { message, .. } if message == PLANTED_PANIC) {
+            return;
+        }
         self.panicked.lock().get_or_insert_with(|| failure.clone());
     }
 }

@@ -89,6 +89,12 @@ impl World {
         Arc::new(SimFabric::new(Arc::clone(&self.simulation)))
     }
 
+    /// The same network as a process of its own sees it: a fence of it holds for its own nodes
+    /// alone, and nodes have access cards, as where processes share a network.
+    pub fn process_fabric(&self) -> Arc<dyn Fabric> {
+        Arc::new(SimFabric::of_process(Arc::clone(&self.simulation)))
+    }
+
     /// The environment outside the nodes, for clients and checkers. Faults do not stop it.
     pub fn env(&self) -> Env {
         Env::new(Arc::new(SimEnvironment::new(Arc::clone(&self.simulation), None)))
@@ -145,6 +151,9 @@ impl World {
                 continue;
             }
             simulation.ready.begin(&task);
+            if simulation.any_planted.load(Ordering::Relaxed) {
+                *simulation.current.lock() = Some((task.node, task.name));
+            }
             let pending = if Arc::ptr_eq(&task, &own) {
                 match main.as_mut().poll(&mut Context::from_waker(&waker)) {
                     Poll::Ready(output) => {

@@ -42,7 +42,8 @@ fn card(host: u64, reads_only: bool) -> Card {
 }
 
 fn member(host: u64) -> Member {
-    Member { host, incarnation: 1, mailboxes: Vec::<Mailbox>::new(), renewals: 0 }
+    let mailboxes = Vec::<Mailbox>::new();
+    Member { host, incarnation: 1, mailboxes, renewals: 0, has_log: false }
 }
 
 /// A pool on three memory nodes, of which 0 is the asker's, with compute nodes 0, the asker's, and 1.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::RwLock;
 use selkie_engine::log::LogTo;
 use selkie_engine::{
     Coherence, ComputeId, DirectoryConfig, DirectoryHost, Engine, EngineConfig, start_directories,
@@ -11,10 +12,13 @@ use selkie_fabric::env::{Env, SplitMix};
 use selkie_fabric::meter::Meter;
 use selkie_fabric::sim::{RunError, TraceSink, World, WorldConfig};
 use selkie_fabric::{Endpoint, Fabric, PeerId};
-use selkie_memnode::EmbeddedPool;
-use selkie_pool::{FailureDomain, Pool, PoolConfig};
+use selkie_memnode::{EmbeddedPool, MemoryServer};
+use selkie_pool::control::{Identity, PoolState, Timing};
+use selkie_pool::{Pool, PoolConfig, PoolError};
 
-use super::shape::SimShape;
+use super::memory::SimMemory;
+use super::plane::SimPlane;
+use super::shape::{HEARTBEAT, LEASE, SimShape};
 use crate::error::SimError;
 use crate::plan::Plan;
 
@@ -32,6 +36,9 @@ const NAME_STREAM: u64 = 30;
 /// Virtual time within which a whole run must be over: anything else is a hang.
 pub const RUN_BOUND: Duration = Duration::from_secs(600);
 
+/// The same of a part of a run whose nodes have leases.
+const HANG_AFTER: Duration = Duration::from_secs(5);
+
 /// A running cluster.
 pub struct SimCluster {
     /// The world it lives in.
@@ -47,8 +54,11 @@ pub struct SimCluster {
     config: EngineConfig,
     pub(super) observer: Arc<dyn Endpoint>,
     /// Its memory nodes.
-    pub(crate) memory: Arc<EmbeddedPool>,
+    pub(crate) memory: Arc<SimMemory>,
 }
+
+/// Numbers of processes: of the observer, and those of memory nodes begin after it.
+const OBSERVER_HOST: u64 = 1_000;
 
 impl SimCluster {
     /// Starts the cluster of `shape` in the world of `seed` and `plan`. The plan's troubles are not
@@ -77,6 +87,9 @@ impl SimCluster {
             log_bytes: shape.log_bytes,
         };
         let name = SplitMix::of_stream(seed, NAME_STREAM).next_u64();
+        if shape.processes {
+            return Self::start_processes(world, meter, shape, &config, name);
+        }
         let memory = EmbeddedPool::start_as(&fabric, config, name)?;
         let pool = Arc::clone(memory.pool());
         if shape.engine.coherence == Coherence::Rpc {
@@ -91,10 +104,54 @@ impl SimCluster {
             });
             world.run(RUN_BOUND, start_directories(&pool, hosts, env_of, config))??;
         }
-        let observer = world.fabric().join(OBSERVER)?;
+        Self::with_memory(world, memory.into(), meter, shape)
+    }
+
+    /// As [`SimCluster::start`], where each node is a process of its own.
+    fn start_processes(
+        world: World,
+        meter: Arc<Meter>,
+        shape: &SimShape,
+        config: &PoolConfig,
+        name: u64,
+    ) -> Result<Self, SimError> {
+        let plane = SimPlane::new(world.env());
+        let observer = plane.way_of(None);
+        let identity = Identity { name: "simulated", id: name, fabric: "sim" };
+        let timing = Timing { lease: LEASE, heartbeat: HEARTBEAT };
+        let state = PoolState::new(identity, timing, config);
+        world.run(RUN_BOUND, observer.create(state))?.map_err(PoolError::from)?;
+        let mut servers = Vec::new();
+        for node in 0..shape.memory_nodes {
+            let peer = PeerId::memory(node as u16);
+            let (way, fabric, env) =
+                (plane.way_of(Some(peer)), world.process_fabric(), world.env_of(peer));
+            let host = OBSERVER_HOST + 1 + node as u64;
+            let join = MemoryServer::join(&fabric, way, &env, host, shape.bytes_per_node);
+            let server = world.run(RUN_BOUND, join)??;
+            server.follow(&env);
+            servers.push(server);
+        }
+        let open = Pool::open(world.process_fabric(), observer, OBSERVER_HOST);
+        let pool = world.run(RUN_BOUND, open)??;
+        pool.follow(&world.env());
+        let memory = SimMemory::Processes { pool, servers: RwLock::new(servers), plane };
+        Self::with_memory(world, memory, meter, shape)
+    }
+
+    /// The cluster with these memory nodes; starts its compute nodes.
+    fn with_memory(
+        world: World,
+        memory: SimMemory,
+        meter: Arc<Meter>,
+        shape: &SimShape,
+    ) -> Result<Self, SimError> {
+        let (memory, observer) = (Arc::new(memory), world.fabric().join(OBSERVER)?);
+        let pool = Arc::clone(memory.pool());
+        let fabric: Arc<dyn Fabric> = Arc::clone(&meter) as Arc<dyn Fabric>;
         let (mut config, bytes_per_node) = (shape.engine.clone(), shape.bytes_per_node);
         if let Some(disk) = &shape.disk {
-            disk.attach(&world, max_compute_nodes);
+            disk.attach(&world, pool.descriptor().max_compute_nodes);
             config.log = Some(LogTo::Store(Arc::new(disk.clone())));
         }
         let engines = Vec::new();
@@ -108,13 +165,19 @@ impl SimCluster {
 
     /// Has one more memory node join, as large as the first, after so long.
     pub(crate) fn join_memory_after(&self, wait: Duration) {
-        let (memory, fabric, env) =
-            (Arc::clone(&self.memory), Arc::clone(&self.fabric), self.world.env());
-        let bytes = self.bytes_per_node;
-        drop(env.clone().spawn("memory node", async move {
-            env.sleep(wait).await;
+        let next = self.memory.regions().len();
+        let peer = PeerId::memory(next as u16);
+        let way = self.memory.plane().map(|plane| plane.way_of(Some(peer)));
+        let (fabric, env) = match &way {
+            Some(_) => (self.world.process_fabric(), self.world.env_of(peer)),
+            None => (Arc::clone(&self.fabric), self.world.env()),
+        };
+        let host = OBSERVER_HOST + 1 + next as u64;
+        let (memory, bytes, own) = (Arc::clone(&self.memory), self.bytes_per_node, env.clone());
+        drop(self.world.env().spawn("memory node", async move {
+            own.sleep(wait).await;
             // The scenario counts the nodes, and so notices a refused one.
-            let _ = memory.grow(&fabric, &env, bytes, FailureDomain::ALONE).await;
+            let _ = memory.grow(&fabric, &env, bytes, (host, way)).await;
         }));
     }
 
@@ -125,9 +188,24 @@ impl SimCluster {
     pub(crate) fn start_engine(&mut self) -> Result<Engine, SimError> {
         let index = self.engines.len();
         let id = ComputeId::new(index).ok_or(SimError::TooManyNodes(index + 1))?;
-        let env = self.env_of(index);
-        let start = Engine::start(&self.pool, &self.fabric, &env, id, self.config.clone());
-        let engine = self.world.run(RUN_BOUND, start)??;
+        let (env, config) = (self.env_of(index), self.config.clone());
+        let engine = match self.memory.plane() {
+            None => {
+                let start = Engine::start(&self.pool, &self.fabric, &env, id, config);
+                self.world.run(RUN_BOUND, start)??
+            }
+            Some(plane) => {
+                let way = plane.way_of(Some(PeerId::compute(index as u16)));
+                let fabric = self.world.process_fabric();
+                self.world.run(RUN_BOUND, async {
+                    let pool = Pool::open(Arc::clone(&fabric), way, 1 + index as u64).await?;
+                    let engine = Engine::start(&pool, &fabric, &env, id, config).await?;
+                    // Not before it has joined: its tasks stop with the node.
+                    pool.follow(&env);
+                    Ok::<_, SimError>(engine)
+                })??
+            }
+        };
         self.engines.push(engine.clone());
         Ok(engine)
     }
@@ -152,7 +230,12 @@ impl SimCluster {
     /// # Errors
     /// A hang, or a panic of a task.
     pub fn run<T>(&self, main: impl Future<Output = T>) -> Result<T, RunError> {
-        self.world.run(RUN_BOUND, main)
+        // With a lease there always is something to do: a hang is to be found soon.
+        let bound = match self.memory.plane() {
+            Some(_) => self.world.now() + HANG_AFTER,
+            None => RUN_BOUND,
+        };
+        self.world.run(bound, main)
     }
 
     /// Stops the compute nodes but those in `gone`, and checks that they keep no frame.

@@ -7,6 +7,12 @@ use selkie_pool::Coding;
 
 use crate::disk::SimDisk;
 
+/// The lease of a cluster whose nodes are processes of their own: cheap to wait for, and many times
+/// what an operation takes.
+pub(crate) const LEASE: Duration = Duration::from_millis(8);
+/// How often such nodes show that they live.
+pub(crate) const HEARTBEAT: Duration = Duration::from_micros(800);
+
 /// How many nodes of which size.
 #[derive(Clone, Debug)]
 pub struct SimShape {
@@ -24,6 +30,9 @@ pub struct SimShape {
     pub log_bytes: u64,
     /// Where engines keep their logs, unless their configuration says it.
     pub disk: Option<SimDisk>,
+    /// Whether each node is a process of its own, with a lease that it has to show itself for, and
+    /// the control plane is apart from all of them.
+    pub processes: bool,
     /// Configuration of every engine.
     pub engine: EngineConfig,
 }
@@ -40,6 +49,7 @@ impl SimShape {
             coding: Coding::PLAIN,
             log_bytes: 0,
             disk: None,
+            processes: false,
             engine: EngineConfig {
                 cache_bytes: EngineConfig::min_cache_bytes(gcl_bytes),
                 request_timeout: Duration::from_millis(500),

@@ -8,13 +8,13 @@ use selkie_engine::coherence::word::LatchWord;
 use selkie_erasure::codec;
 use selkie_fabric::LocalRegion;
 use selkie_fabric::env::SplitMix;
-use selkie_memnode::EmbeddedPool;
 use selkie_pool::layout::{
     HEADER_BYTES, Header, MAX_SPLITS, SlabGeometry, TAG_BYTES, VERSION_COUNTER, VERSION_LOST,
     VERSION_NEVER,
 };
 use selkie_pool::{Pool, checksum};
 
+use super::memory::SimMemory;
 use super::nodes::SimCluster;
 use crate::error::SimError;
 
@@ -96,21 +96,21 @@ fn split_place(pool: &Pool, addr: u64, split: usize) -> Option<SplitPlace> {
 }
 
 /// The header of a page, if its memory node is one that was ever there.
-fn header_of(memory: &EmbeddedPool, addr: u64) -> Option<Header> {
+fn header_of(memory: &SimMemory, addr: u64) -> Option<Header> {
     let pool = memory.pool();
     let (geometry, state) = (pool.descriptor().geometry(), pool.state());
     let (range, gcl) = place_of(&geometry, addr);
     let (slab, table) = state.ranges.get(range)?.home_of(geometry.home_position(gcl))?;
     let mut bytes = [0; HEADER_BYTES as usize];
     let at = geometry.header_offset_in(slab.slab, gcl, table) as usize;
-    memory.memory_nodes().get(usize::from(slab.node))?.region().read(at, &mut bytes);
+    memory.region(usize::from(slab.node))?.read(at, &mut bytes);
     Some(Header::from_bytes(&bytes))
 }
 
 /// Has a bit of a page that was drawn, or of a tag, be another from now on: of each page in the
 /// same split, which is said with its address. `None` if the page that was drawn was never written,
 /// or is none.
-pub(crate) fn decay(memory: &EmbeddedPool, random: &SplitMix) -> Option<(u64, usize)> {
+pub(crate) fn decay(memory: &SimMemory, random: &SplitMix) -> Option<(u64, usize)> {
     let pool = memory.pool();
     let (geometry, coding) = (pool.descriptor().geometry(), pool.descriptor().coding);
     let range = random.below(pool.state().ranges.len() as u64);
@@ -124,23 +124,23 @@ pub(crate) fn decay(memory: &EmbeddedPool, random: &SplitMix) -> Option<(u64, us
     let place = split_place(pool, addr, split)?;
     let bits = 8 * (geometry.payload_bytes() as u64 + TAG_BYTES);
     let bit = random.below(bits) as usize;
-    let node = memory.memory_nodes().get(place.node).cloned()?;
+    let region = memory.region(place.node)?;
     let at = place.offset + bit / 64 * 8;
-    node.region().store(at, node.region().load(at) ^ 1 << (bit % 64));
+    region.store(at, region.load(at) ^ 1 << (bit % 64));
     Some((addr, split))
 }
 
 /// The compute node that is writing a page back: some of the splits that it writes are new, others
 /// are not.
-pub(crate) fn writer_of(memory: &EmbeddedPool, addr: u64) -> Option<u16> {
+pub(crate) fn writer_of(memory: &SimMemory, addr: u64) -> Option<u16> {
     let pool = memory.pool();
     let header = header_of(memory, addr)?;
     let (coding, bytes) = (pool.descriptor().coding, pool.descriptor().geometry().payload_bytes());
     let living = |place: &SplitPlace| !pool.is_memory_dead(place.node);
     let version_of = |split| {
         let place = split_place(pool, addr, split).filter(living)?;
-        let node = memory.memory_nodes().get(place.node).cloned()?;
-        Some(node.region().load(place.offset + bytes) as u32)
+        let region = memory.region(place.node)?;
+        Some(region.load(place.offset + bytes) as u32)
     };
     let versions: Vec<Option<u32>> = (0..coding.splits()).map(version_of).collect();
     let both = versions.iter().zip(&header.split_version);
@@ -178,7 +178,7 @@ impl SimCluster {
 }
 
 /// Looks at all pages of all ranges.
-pub(crate) fn look_at_splits(memory: &EmbeddedPool) -> Result<SplitFindings, SimError> {
+pub(crate) fn look_at_splits(memory: &SimMemory) -> Result<SplitFindings, SimError> {
     let pool = memory.pool();
     let (geometry, state) = (pool.descriptor().geometry(), pool.state());
     let mut found = SplitFindings::default();
@@ -203,7 +203,7 @@ fn is_to_come(pool: &Pool, addr: u64, split: usize) -> bool {
 }
 
 fn look_at_page(
-    memory: &EmbeddedPool,
+    memory: &SimMemory,
     addr: u64,
     versions: &[u32; MAX_SPLITS],
     found: &mut SplitFindings,
@@ -221,21 +221,19 @@ fn look_at_page(
         let is_there =
             |place: &SplitPlace| !pool.is_memory_dead(place.node) && !is_to_come(pool, addr, split);
         let living = place.filter(is_there);
-        let memory = living.and_then(|place| {
-            Some((place.offset, memory.memory_nodes().get(place.node).cloned()?))
-        });
+        let memory = living.and_then(|place| Some((place.offset, memory.region(place.node)?)));
         let Some((offset, memory)) = memory else {
             found.missing += 1;
             continue;
         };
         let mut payload = vec![0; bytes];
-        memory.region().read(offset, &mut payload);
-        let own = memory.region().load(offset + bytes) as u32;
+        memory.read(offset, &mut payload);
+        let own = memory.load(offset + bytes) as u32;
         let what = if *version == VERSION_LOST {
             Some("is taken for lost though its memory node lives".to_owned())
         } else if own != *version {
             Some(format!("is of version {own:#x}, its header says {version:#x}"))
-        } else if !is_as_written(&**memory.region(), offset, bytes) {
+        } else if !is_as_written(&*memory, offset, bytes) {
             Some("is not what was written".to_owned())
         } else {
             None

@@ -18,8 +18,10 @@ use selkie_txn::{
     Table, TableSchema, TxnError, key, retry,
 };
 
+use super::bulk::{Bulk, is_pool_full};
 use super::case::Case;
 use super::clients::Clients;
+use super::excuses::Excuses;
 use super::history::strictly_serializable;
 use super::lost_nodes::LostNodes;
 use super::outcome::RunOutcome;
@@ -42,6 +44,9 @@ const ACCOUNTS: u64 = 24;
 const SPACING: u64 = 10;
 const DEPOSIT: i64 = 1000;
 
+/// Longest pause of a teller that has made its transactions and goes on.
+const LINGER_NS: u64 = 800_000;
+
 /// Columns.
 const VERSION: usize = 1;
 const BALANCE: usize = 2;
@@ -59,19 +64,27 @@ pub(super) fn run(
     tune: &Tune<'_>,
     log: Option<TraceSink>,
 ) -> Result<RunOutcome, SimError> {
-    let cluster = start(case, plan, tune, log, shaped)?;
-    let lost = case.lost_beyond(plan);
-    let bank = Bank::open(&cluster, case.seed)?;
-    plan.arrange(&cluster.world.controls(), cluster.world.now());
+    let mut cluster = start(case, plan, tune, log, shaped)?;
+    let mut bank = Bank::open(&cluster, case.seed)?;
+    bank.may_be_full = case.has_small_pool();
+    let excuses = Excuses::of(case, plan, &cluster);
+    plan.arrange_in(&cluster);
+    bank.set_steps(STEPS, excuses.load_until(&cluster));
     let mut clients = Clients::new(&cluster);
     bank.spawn(&mut clients, case.seed, 0)?;
-    let tally = cluster.run(clients.finish(&lost))??;
-    if lost.is_empty() {
+    bank.spawn_bulk(&mut clients);
+    let tally = excuses.finish(clients)?;
+    if !excuses.loses_data {
+        let living = excuses.settle(&mut cluster)?;
+        bank.branches.retain(|(node, _)| living.contains(node));
+        if case.has_processes() {
+            bank.open_branch(&cluster)?;
+            cluster.run(bank.audit(&cluster, case.seed))??;
+            cluster.run(bank.check_bulk())??;
+        }
         bank.check_history()?;
         cluster.run(bank.check_trees())??;
-        for engine in &cluster.engines {
-            cluster.run(engine.close())??;
-        }
+        excuses.close(&cluster, &living)?;
     }
     Ok(done(&cluster, &tally))
 }
@@ -89,26 +102,42 @@ pub(super) struct Bank {
     history: History,
     /// Chooses the protocols.
     seed: u64,
-    /// Transactions of each teller.
+    /// Transactions of each teller, and when it may stop that has made them.
     steps: u64,
+    until: Duration,
     /// When the clock of the bank's world began.
     epoch: Duration,
+    /// A large transaction beside the tellers.
+    bulk: Option<Bulk>,
+    /// Whether the pool may be full.
+    may_be_full: bool,
 }
 
 impl Bank {
     /// Creates the accounts on the first node and opens the database on all.
     pub(super) fn open(cluster: &SimCluster, seed: u64) -> Result<Self, SimError> {
         let history: History = Arc::default();
-        let branches = cluster.run(open(cluster, &history, seed))??;
-        Ok(Self { branches, history, seed, steps: STEPS, epoch: Duration::ZERO })
+        let bulk = Bulk::of(seed).filter(|_| cluster.memory.plane().is_some());
+        let branches = cluster.run(open(cluster, &history, seed, bulk.is_some()))??;
+        Ok(Self {
+            bulk,
+            may_be_full: false,
+            branches,
+            history,
+            seed,
+            steps: STEPS,
+            until: Duration::ZERO,
+            epoch: Duration::ZERO,
+        })
     }
 
     /// The same bank on all nodes of another world, whose clock begins when that of the former has
     /// ended.
     pub(super) fn reopened(self, cluster: &SimCluster, ended: Duration) -> Result<Self, SimError> {
-        let Self { history, seed, steps, epoch, .. } = self;
+        let Self { history, seed, steps, epoch, bulk, may_be_full, .. } = self;
         let epoch = epoch + ended + Duration::from_nanos(1);
-        let mut bank = Self { branches: Vec::new(), history, seed, steps, epoch };
+        let (branches, until) = (Vec::new(), Duration::ZERO);
+        let mut bank = Self { branches, history, seed, steps, until, epoch, bulk, may_be_full };
         for node in 0..cluster.engines.len() {
             bank.open_branch_on(cluster, node)?;
         }
@@ -131,9 +160,14 @@ impl Bank {
         self.branches.retain(|(node, _)| !gone.has_compute(*node));
     }
 
-    /// Has tellers make so many transactions.
-    pub(super) fn set_steps(&mut self, steps: u64) {
-        self.steps = steps;
+    /// Whether no branch is left.
+    pub(super) fn has_no_branch(&self) -> bool {
+        self.branches.is_empty()
+    }
+
+    /// Has tellers make so many transactions, and go on until a time.
+    pub(super) fn set_steps(&mut self, steps: u64, until: Duration) {
+        (self.steps, self.until) = (steps, until);
     }
 
     fn teller(
@@ -149,8 +183,11 @@ impl Bank {
             db: Arc::new(db),
             table: database.table("account")?,
             env: cluster.env_of(*node),
+            clock: cluster.world.env(),
             epoch: self.epoch,
             steps: self.steps,
+            until: self.until,
+            may_be_full: self.may_be_full,
             history: Arc::clone(&self.history),
             random: client_random(seed, client),
             versions: AtomicU64::new(0),
@@ -173,6 +210,21 @@ impl Bank {
             }
         }
         Ok(())
+    }
+
+    /// Starts the large transaction, if there is one.
+    fn spawn_bulk(&self, clients: &mut Clients<'_>) {
+        let (Some(bulk), Some((node, db))) = (&self.bulk, self.branches.last()) else { return };
+        let env = clients.cluster.env_of(*node);
+        clients.spawn(*node, "bulk", bulk.clone().run(Arc::clone(db), env));
+    }
+
+    /// Checks what the large transaction has left, at the last branch.
+    async fn check_bulk(&self) -> Result<(), SimError> {
+        match (&self.bulk, self.branches.last()) {
+            (Some(bulk), Some((_, db))) => bulk.check(db).await,
+            _ => Ok(()),
+        }
     }
 
     /// Reads all accounts at the last branch.
@@ -222,6 +274,7 @@ async fn open(
     cluster: &SimCluster,
     history: &History,
     seed: u64,
+    has_bulk: bool,
 ) -> Result<Vec<(usize, Arc<Database>)>, SimError> {
     let account = TableSchema::new("account")
         .column("id", ColumnType::I64)
@@ -231,7 +284,9 @@ async fn open(
         .column("note", ColumnType::Text(150))
         .primary_key([0])
         .index("by_version", [VERSION]);
-    let schema = DatabaseSchema::from(vec![account]).protocol(protocol_of(seed, 0));
+    let mut tables = vec![account];
+    tables.extend(has_bulk.then(Bulk::table));
+    let schema = DatabaseSchema::from(tables).protocol(protocol_of(seed, 0));
     let first = Database::create(cluster.engine(0)?, schema).await?;
     let table = first.table("account")?;
     let mut txn = first.begin();
@@ -270,8 +325,13 @@ struct Teller {
     db: Arc<Database>,
     table: Table,
     env: Env,
+    /// By which operations of all nodes are ordered.
+    clock: Env,
     epoch: Duration,
     steps: u64,
+    until: Duration,
+    /// Whether the pool may be full.
+    may_be_full: bool,
     history: History,
     random: SplitMix,
     versions: AtomicU64,
@@ -326,7 +386,12 @@ impl Teller {
     async fn run(self) -> Result<u64, SimError> {
         let policy = RetryPolicy { attempts: 400, ..RetryPolicy::default() };
         let mut patience = PATIENCE;
-        for _ in 0..self.steps {
+        let mut step = 0;
+        while step < self.steps || self.clock.now() < self.until {
+            if step >= self.steps {
+                self.env.sleep(Duration::from_nanos(self.random.below(LINGER_NS))).await;
+            }
+            step += 1;
             let kind = self.random.below(10);
             let accounts = [self.account(), self.account()];
             loop {
@@ -344,12 +409,16 @@ impl Teller {
                         patience -= 1;
                         self.env.sleep(PATIENT_FOR).await;
                     }
+                    // Refused, and undone.
+                    Err(RetryError::Final(error)) if self.may_be_full && is_pool_full(&error) => {
+                        break;
+                    }
                     Err(RetryError::Final(error)) => return Err(error.into()),
                     Err(error) => return Err(SimError::NoProgress(error.to_string())),
                 }
             }
         }
-        Ok(self.steps)
+        Ok(step)
     }
 
     async fn attempt(&self, kind: u64, accounts: [u64; 2]) -> Result<(), TxnError> {
@@ -375,7 +444,7 @@ impl Teller {
     }
 
     fn now(&self) -> u64 {
-        (self.epoch + self.env.now()).as_nanos() as u64
+        (self.epoch + self.clock.now()).as_nanos() as u64
     }
 
     async fn transfer(

@@ -7,10 +7,18 @@ use selkie_txn::Protocol;
 use super::choices;
 use super::name::Scenario;
 use super::random::drawn;
+use crate::envelope::{Envelope, Keeps};
 use crate::plan::Plan;
 
 /// The smallest pages of a scenario, bytes.
 const LEAST_GCL_BYTES: usize = 512;
+
+/// Stream of the seed that draws the logs of wide runs.
+const LOG_STREAM: u64 = 41;
+
+/// Stream of the seed that draws whether the pool is small, and how often it is.
+const POOL_STREAM: u64 = 44;
+const SMALL_POOLS: [bool; 6] = [true, false, false, false, false, false];
 
 /// A case determines a run completely.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,6 +31,8 @@ pub struct Case {
     coding: Option<Coding>,
     /// The protocol of transactions; `None`: the seed chooses it.
     protocol: Option<Protocol>,
+    /// How much may go wrong.
+    envelope: Envelope,
 }
 
 /// A scenario does not run in such a pool.
@@ -48,9 +58,61 @@ pub struct RefusedProtocol {
 }
 
 impl Case {
-    /// The scenario as it usually is.
+    /// The scenario as it usually is, in the wide envelope.
     pub const fn of(scenario: Scenario, seed: u64) -> Self {
-        Self { scenario, seed, coding: None, protocol: None }
+        Self { scenario, seed, coding: None, protocol: None, envelope: Envelope::Wide }
+    }
+
+    /// The scenario in the gentle envelope.
+    pub const fn gentle(scenario: Scenario, seed: u64) -> Self {
+        Self::of(scenario, seed).within(Envelope::Gentle)
+    }
+
+    /// The same in this envelope.
+    #[must_use]
+    pub const fn within(self, envelope: Envelope) -> Self {
+        Self { envelope, ..self }
+    }
+
+    /// How much may go wrong.
+    #[must_use]
+    pub const fn envelope(self) -> Envelope {
+        self.envelope
+    }
+
+    /// Whether the nodes are processes of their own, each with a lease. Where they are not, the
+    /// wide envelope is as the gentle one.
+    pub(crate) const fn has_processes(self) -> bool {
+        let has = matches!(
+            self.scenario,
+            Scenario::Counter
+                | Scenario::Bank
+                | Scenario::History
+                | Scenario::Tree
+                | Scenario::Crash
+        );
+        has && matches!(self.envelope, Envelope::Wide)
+    }
+
+    /// Bytes of the log of each engine at each memory node, if it keeps one there.
+    pub(super) fn log_bytes(self) -> Option<u64> {
+        const CHOICES: [Option<u64>; 4] = [None, Some(64 << 10), Some(64 << 10), Some(256 << 10)];
+        let may = matches!(self.scenario, Scenario::Bank | Scenario::History | Scenario::Tree);
+        if may && self.has_processes() { *drawn(self.seed, LOG_STREAM, &CHOICES) } else { None }
+    }
+
+    /// Whether the pool is so small that it may get full.
+    pub(super) fn has_small_pool(self) -> bool {
+        let is_plain_bank = self.scenario == Scenario::Bank && self.coding().is_plain();
+        is_plain_bank && self.has_processes() && *drawn(self.seed, POOL_STREAM, &SMALL_POOLS)
+    }
+
+    /// What the pool survives.
+    pub(crate) fn keeps(self) -> Keeps {
+        let has_logs = self.scenario == Scenario::Crash || self.log_bytes().is_some();
+        // That knows which pages may be lost.
+        let finds_losses = self.scenario == Scenario::Counter;
+        Keeps { coding: self.coding(), has_logs, finds_losses }
     }
 
     /// The same in a pool of this coding.

@@ -22,13 +22,15 @@ const LOOK_EVERY: Duration = Duration::from_micros(100);
 pub(super) struct Clients<'c> {
     pub(super) cluster: &'c SimCluster,
     tally: Arc<Mutex<OperationCounts>>,
+    /// With the nodes of their clients.
+    errors: Arc<Mutex<Vec<(usize, SimError)>>>,
     /// The node of each client, and whether the client is done.
     running: Vec<(usize, selkie_fabric::env::TaskHandle)>,
 }
 
 impl<'c> Clients<'c> {
     pub(super) fn new(cluster: &'c SimCluster) -> Self {
-        Self { cluster, tally: Arc::default(), running: Vec::new() }
+        Self { cluster, tally: Arc::default(), errors: Arc::default(), running: Vec::new() }
     }
 
     /// Starts a client on compute node `node`; it returns how many operations it completed.
@@ -36,7 +38,7 @@ impl<'c> Clients<'c> {
     where
         F: Future<Output = Result<u64, SimError>> + Send + 'static,
     {
-        let tally = Arc::clone(&self.tally);
+        let (tally, errors) = (Arc::clone(&self.tally), Arc::clone(&self.errors));
         let task = self.cluster.env_of(node).spawn(name, async move {
             let result = client.await;
             let mut tally = tally.lock();
@@ -44,7 +46,7 @@ impl<'c> Clients<'c> {
                 Ok(operations) => tally.operations += operations,
                 Err(error) => {
                     tally.gave_up += 1;
-                    tally.first_error.get_or_insert(error);
+                    errors.lock().push((node, error));
                 }
             }
         });
@@ -55,7 +57,7 @@ impl<'c> Clients<'c> {
     /// client is the run's.
     pub(super) async fn finish(self, lost: &[PeerId]) -> Result<OperationCounts, SimError> {
         let gone = LostNodes::of(lost);
-        match self.join(&gone).await? {
+        match self.join(|node| gone.has_compute(node)).await? {
             (_, Some(error)) if lost.is_empty() || matches!(error, SimError::Broken(_)) => {
                 Err(error)
             }
@@ -66,16 +68,36 @@ impl<'c> Clients<'c> {
     /// As [`Clients::finish`], where a lost node is no excuse for the clients of the others, and
     /// may be lost on the way.
     pub(super) async fn finish_all(self, gone: &LostNodes) -> Result<OperationCounts, SimError> {
-        let (tally, error) = self.join(gone).await?;
+        let (tally, error) = self.join(|node| gone.has_compute(node)).await?;
         error.map_or(Ok(tally), Err)
     }
 
-    async fn join(self, gone: &LostNodes) -> Result<(OperationCounts, Option<SimError>), SimError> {
+    /// Waits for the clients of all nodes that live. Returns the errors of clients too, each with
+    /// its node.
+    pub(super) async fn finish_living(
+        self,
+    ) -> Result<(OperationCounts, Vec<(usize, SimError)>), SimError> {
+        let controls = self.cluster.world.controls();
+        self.wait(|node| !controls.lives(PeerId::compute(node as u16))).await
+    }
+
+    async fn join(
+        self,
+        is_gone: impl Fn(usize) -> bool,
+    ) -> Result<(OperationCounts, Option<SimError>), SimError> {
+        let (tally, errors) = self.wait(is_gone).await?;
+        Ok((tally, errors.into_iter().next().map(|(_, error)| error)))
+    }
+
+    async fn wait(
+        self,
+        is_gone: impl Fn(usize) -> bool,
+    ) -> Result<(OperationCounts, Vec<(usize, SimError)>), SimError> {
         let env = self.cluster.world.env();
         for (node, task) in self.running {
             let mut joined = pin!(task.join());
             let ended = loop {
-                if gone.has_compute(node) {
+                if is_gone(node) {
                     // Its clients have stopped with it.
                     break Ok(());
                 }
@@ -94,8 +116,7 @@ impl<'c> Clients<'c> {
                 Err(error) => return Err(SimError::Broken(error.to_string())),
             }
         }
-        let mut tally = std::mem::take(&mut *self.tally.lock());
-        let error = tally.first_error.take();
-        Ok((tally, error))
+        let tally = std::mem::take(&mut *self.tally.lock());
+        Ok((tally, std::mem::take(&mut *self.errors.lock())))
     }
 }

@@ -89,7 +89,7 @@ impl Decay {
         let version = 8 * (bytes - TAG_BYTES as usize);
         let spared = self.spares_versions && (version..version + 32).contains(&bit);
         let bit = if spared { bit + 32 } else { bit };
-        let region = Arc::clone(cluster.memory.memory_nodes().get(place.node)?.region());
+        let region = cluster.memory.region(place.node)?;
         Some(Flip { region, node: place.node, split_at: place.offset, bit })
     }
 }
@@ -117,12 +117,13 @@ pub(super) fn run(
     let death = SplitMix::of_stream(case.seed, DEATH_STREAM);
     let dies = mode == Mode::Correct && death.below(4) == 0;
     let now = cluster.world.now();
-    plan.arrange(&cluster.world.controls(), now);
+    plan.arrange_in(&cluster);
     let load = PageLoad {
         seed: case.seed,
         steps: STEPS,
         until: now + SPAN,
         tolerance: Tolerance { lost: dies, damaged: mode == Mode::Detect },
+        acknowledges: false,
         round: 0,
     };
     let damage = arrange_flips(&cluster, &decay, pages.addrs());

@@ -1,11 +1,10 @@
 //! Counters in pages: see [`super::Scenario::Counter`].
 
-use std::time::Duration;
-
 use selkie_fabric::sim::TraceSink;
 
 use super::case::Case;
 use super::clients::Clients;
+use super::excuses::Excuses;
 use super::outcome::RunOutcome;
 use super::outcome::done;
 use super::pages::{CounterPages, HOT_PAGES, PageLoad, Tolerance};
@@ -25,28 +24,37 @@ pub(super) fn run(
     tune: &Tune<'_>,
     log: Option<TraceSink>,
 ) -> Result<RunOutcome, SimError> {
-    let cluster = start(case, plan, tune, log, |_| {})?;
-    let lost = case.lost_beyond(plan);
+    let mut cluster = start(case, plan, tune, log, |_| {})?;
     let nodes = cluster.engines.len();
     let many = case.seed.is_multiple_of(4);
     let page_count = if many { MANY_PAGES } else { 2 * HOT_PAGES };
     let pages = cluster.run(CounterPages::allocate(&cluster, page_count))??;
-    plan.arrange(&cluster.world.controls(), cluster.world.now());
+    let excuses = Excuses::of(case, plan, &cluster);
+    plan.arrange_in(&cluster);
     let mut clients = Clients::new(&cluster);
     let load = PageLoad {
         seed: case.seed,
         steps: if many { 4 * STEPS } else { STEPS },
-        until: Duration::ZERO,
-        tolerance: Tolerance::default(),
+        until: excuses.load_until(&cluster),
+        tolerance: Tolerance { lost: case.has_processes(), damaged: false },
+        acknowledges: case.has_processes(),
         round: 0,
     };
     for node in 0..nodes {
         pages.spawn(&mut clients, node, load)?;
     }
-    let tally = cluster.run(clients.finish(&lost))??;
+    let tally = excuses.finish(clients)?;
     pages.check_histories()?;
     // Writes of a lost node that no other node has are lost with it.
-    if lost.is_empty() {
+    if !excuses.loses_data && case.has_processes() {
+        let living = excuses.settle(&mut cluster)?;
+        let may_be_lost = |pages: &CounterPages, page: usize| {
+            excuses.exposed().any(|node| pages.may_have_been_held(page, node))
+        };
+        let reader = cluster.engine(cluster.engines.len() - 1)?;
+        cluster.run(pages.check_pages(reader, may_be_lost))??;
+        excuses.close(&cluster, &living)?;
+    } else if !excuses.loses_data {
         cluster.run(pages.check_pages(cluster.engine(nodes - 1)?, |_, _| false))??;
         cluster.world.run(RUN_BOUND, cluster.close_and_check(page_count as u64))??;
     }

@@ -29,6 +29,7 @@ use super::case::Case;
 use super::choices::CRASH_COMPUTE_NODES;
 use super::clients::Clients;
 use super::deaths::{LEASE, bury_all, look, made_good};
+use super::excuses::Excuses;
 use super::lost_nodes::LostNodes;
 use super::outcome::OperationCounts;
 use super::outcome::RunOutcome;
@@ -45,6 +46,8 @@ use crate::plan::{Plan, Trouble};
 const LOGS_STREAM: u64 = 11;
 const DEATH_STREAM: u64 = 12;
 const LATER_STREAM: u64 = 13;
+/// Stream that draws whether a third node dies.
+const THIRD_STREAM: u64 = 15;
 /// Stream that draws the seed of the next world.
 const WORLD_STREAM: u64 = 14;
 /// Transactions of each teller, enough to truncate logs meanwhile, and after the deaths.
@@ -95,13 +98,18 @@ enum LaterDeath {
     Sweeper,
     /// Any of the others.
     Other,
+    /// The one that sweeps, and then the next one that does.
+    Sweepers,
     /// One after the other, all.
     All,
 }
 
 impl LaterDeath {
-    fn of(seed: u64) -> Self {
-        match SplitMix::of_stream(seed, LATER_STREAM).below(12) {
+    fn of(case: Case) -> Self {
+        if case.has_processes() && SplitMix::of_stream(case.seed, THIRD_STREAM).below(4) == 0 {
+            return Self::Sweepers;
+        }
+        match SplitMix::of_stream(case.seed, LATER_STREAM).below(12) {
             0..=5 => Self::NoDeath,
             6..=7 => Self::Sweeper,
             8..=9 => Self::Other,
@@ -139,8 +147,8 @@ pub(super) fn lose_nodes(case: Case, plan: &mut Plan) {
     plan.troubles.push(death);
     // An unjournalled page does not survive the loss of its writer and of memory at once, and a
     // surviving compute node must rebuild the headers.
-    let survives =
-        case.coding().journal() == Journal::Always && LaterDeath::of(case.seed) != LaterDeath::All;
+    let survives = case.coding().journal() == Journal::Always
+        && !matches!(LaterDeath::of(case), LaterDeath::All | LaterDeath::Sweepers);
     if survives && random.below(2) == 0 {
         let memory = PeerId::memory(random.below(u64::from(case.memory_nodes())) as u16);
         plan.troubles.push((nanos_below(&random, SPAN), Trouble::Crash(memory)));
@@ -175,10 +183,10 @@ pub(super) fn run(
     };
     let mut cluster = start(case, plan, &tune, sink(), shaped)?;
     let mut bank = Bank::open(&cluster, case.seed)?;
-    bank.set_steps(STEPS);
-    let mut deaths = Deaths::arrange(&cluster, plan, disk.as_ref(), &random);
+    bank.set_steps(STEPS, Duration::ZERO);
+    let mut deaths = Deaths::arrange(case, &cluster, plan, disk.as_ref(), &random);
     let Some(disk) = disk.as_ref().filter(|_| logs == LogPlace::Archive) else {
-        deaths.go_on(&cluster, &random, LaterDeath::of(case.seed));
+        deaths.go_on(&cluster, &random, LaterDeath::of(case));
         let tally = Loads { case, plan, round: 0 }.run(&mut cluster, &mut bank, &deaths)?;
         bank.check_history()?;
         return Ok(done(&cluster, &tally));
@@ -189,7 +197,7 @@ pub(super) fn run(
     disk.spare_all();
     // In the next world.
     let seed = SplitMix::of_stream(case.seed, WORLD_STREAM).next_u64();
-    let next = Case::of(case.scenario, seed);
+    let next = Case::of(case.scenario, seed).within(case.envelope());
     let is_calm = plan.lost().is_empty();
     let plan = if is_calm { plan.clone() } else { plan_of(next) };
     let mut cluster = start(next, &plan, &tune, sink(), |shape| {
@@ -201,9 +209,9 @@ pub(super) fn run(
     let mut bank = bank.reopened(&cluster, ended)?;
     cluster.run(bank.audit(&cluster, case.seed))??;
     cluster.run(bank.check_trees())??;
-    bank.set_steps(LATER_STEPS);
+    bank.set_steps(LATER_STEPS, Duration::ZERO);
     let plan = if random.below(2) == 0 { plan } else { plan.without_losses() };
-    let deaths = Deaths::arrange(&cluster, &plan, Some(disk), &random);
+    let deaths = Deaths::arrange(next, &cluster, &plan, Some(disk), &random);
     let loads = Loads { case: next, plan: &plan, round: 2 };
     tally.add(loads.run(&mut cluster, &mut bank, &deaths)?);
     bank.check_history()?;
@@ -226,7 +234,7 @@ fn load_until_all_die(
     }
     let mut clients = Clients::new(cluster);
     bank.spawn(&mut clients, case.seed, 0)?;
-    tally.add(cluster.run(clients.finish_all(&deaths.gone))??);
+    tally.add(deaths.excuses.finish(clients)?);
     Ok(tally)
 }
 
@@ -243,6 +251,7 @@ async fn lines_of(
 /// The deaths of a load.
 struct Deaths<'d> {
     gone: LostNodes,
+    excuses: Excuses,
     disk: Option<&'d SimDisk>,
     /// When the plan has no more troubles.
     over: Duration,
@@ -251,14 +260,16 @@ struct Deaths<'d> {
 impl<'d> Deaths<'d> {
     /// Arranges for the plan's troubles, and now and then for a full disk.
     fn arrange(
+        case: Case,
         cluster: &SimCluster,
         plan: &Plan,
         disk: Option<&'d SimDisk>,
         random: &SplitMix,
     ) -> Self {
         let (gone, now) = (LostNodes::default(), cluster.world.now());
+        let excuses = Excuses::of(case, plan, cluster).losing(&gone);
         bury_all(cluster, &gone);
-        plan.arrange(&cluster.world.controls(), now);
+        plan.arrange_in(cluster);
         if let Some(disk) = disk {
             for (_, trouble) in &plan.troubles {
                 if let Trouble::KillInAppend(peer, number, stage) = *trouble {
@@ -272,7 +283,7 @@ impl<'d> Deaths<'d> {
             }
         }
         let last = plan.troubles.iter().map(|(at, _)| *at).max().unwrap_or_default();
-        Self { gone, disk, over: now + last }
+        Self { gone, excuses, disk, over: now + last }
     }
 
     /// Kills other nodes while the pool recovers from the first.
@@ -286,6 +297,23 @@ impl<'d> Deaths<'d> {
             LaterDeath::Sweeper => self.strike(cluster, after / 10, |state| {
                 state.lost.values().find_map(|lost| lost.sweeper)
             }),
+            LaterDeath::Sweepers => {
+                for nth in 0..2 {
+                    let mut left = nth;
+                    let mut before = None;
+                    self.strike(cluster, after / 10, move |state| {
+                        let now = state.lost.values().find_map(|lost| lost.sweeper);
+                        if now.is_some() && now != before {
+                            before = now;
+                            if left == 0 {
+                                return now;
+                            }
+                            left -= 1;
+                        }
+                        None
+                    });
+                }
+            }
             LaterDeath::Other => {
                 self.strike(cluster, after, move |state| (!state.lost.is_empty()).then_some(other))
             }
@@ -305,7 +333,7 @@ impl<'d> Deaths<'d> {
         &self,
         cluster: &SimCluster,
         after: Duration,
-        who: impl Fn(&PoolState) -> Option<u16> + Send + 'static,
+        mut who: impl FnMut(&PoolState) -> Option<u16> + Send + 'static,
     ) {
         let (pool, controls, env) =
             (Arc::clone(&cluster.pool), cluster.world.controls(), cluster.world.env());
@@ -344,7 +372,7 @@ impl<'d> Deaths<'d> {
         // Loads may be over before.
         let left = self.over.saturating_sub(cluster.world.now());
         cluster.run(env.sleep(left + 2 * LOOK_EVERY))?;
-        let losses = self.gone.end();
+        let losses = self.excuses.end(cluster, &self.gone)?;
         cluster.run(env.sleep(2 * LEASE))?;
         Ok(losses)
     }
@@ -371,14 +399,17 @@ impl Loads<'_> {
         let mut tally = OperationCounts::default();
         let mut clients = Clients::new(cluster);
         bank.spawn(&mut clients, case.seed, round)?;
-        tally.add(cluster.run(clients.finish_all(&deaths.gone))??);
+        tally.add(deaths.excuses.finish(clients)?);
         let losses = deaths.end(cluster)?;
+        if deaths.excuses.loses_data {
+            return Ok(tally);
+        }
         bank.close_branches(&deaths.gone);
-        if losses.len() == usize::from(CRASH_COMPUTE_NODES) {
+        if bank.has_no_branch() {
             cluster.start_engine()?;
             bank.open_branch(cluster)?;
         }
-        bank.set_steps(LATER_STEPS);
+        bank.set_steps(LATER_STEPS, Duration::ZERO);
         let mut clients = Clients::new(cluster);
         bank.spawn(&mut clients, case.seed, round + 1)?;
         tally.add(cluster.run(clients.finish_all(&LostNodes::default()))??);

@@ -53,7 +53,7 @@ pub(super) fn bury_all(cluster: &SimCluster, gone: &LostNodes) {
     let (env, pool, controls) =
         (cluster.world.env(), Arc::clone(&cluster.pool), cluster.world.controls());
     let mut living: Vec<u16> = (0..cluster.engines.len() as u16).collect();
-    let gone = gone.clone();
+    let (gone, has_leases) = (gone.clone(), cluster.memory.plane().is_some());
     drop(env.clone().spawn("undertaker", async move {
         while !living.is_empty() {
             let lives = |node: &u16| controls.lives(PeerId::compute(*node));
@@ -61,6 +61,10 @@ pub(super) fn bury_all(cluster: &SimCluster, gone: &LostNodes) {
             living = live;
             for node in dead {
                 gone.add(PeerId::compute(node));
+                if has_leases {
+                    // The others miss it.
+                    continue;
+                }
                 let (pool, own) = (Arc::clone(&pool), env.clone());
                 drop(env.spawn("undertaker", async move {
                     own.sleep(LEASE).await;

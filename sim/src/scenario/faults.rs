@@ -19,6 +19,9 @@ impl Case {
             Scenario::Crash => crash::lose_nodes(self, &mut plan),
             _ => {}
         }
+        if self.has_processes() {
+            plan.widen(self.seed, self.memory_nodes(), self.compute_nodes(), self.keeps());
+        }
         plan
     }
 }

@@ -234,6 +234,7 @@ fn run_pages(
             steps: STEPS,
             until: now + LOSS_LOAD,
             tolerance: Tolerance { lost: variant.loses_compute_nodes(), damaged: false },
+            acknowledges: false,
             round,
         };
         let mut clients = Clients::new(&cluster);
@@ -248,7 +249,7 @@ fn run_pages(
         }
     }
     let losses = settle(&cluster, plan, &pages, &gone)?;
-    let joined = cluster.memory.memory_nodes().len() - usize::from(case.memory_nodes());
+    let joined = cluster.memory.regions().len() - usize::from(case.memory_nodes());
     ensure(joined == if grows { 2 } else { 0 }, || format!("{joined} memory nodes joined"))?;
     tally.gave_up += check_contents(&mut cluster, &pages, &losses, &in_doubt)?;
     look(&cluster, false)?;

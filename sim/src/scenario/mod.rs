@@ -8,11 +8,14 @@
 //! outcome            what came of a run
 //! lost_nodes         the nodes that a run loses
 //! deaths             how nodes die, and what must be over afterwards
+//! excuses            what a plan excuses, and what nothing does
+//! bulk               a large transaction beside a bank
 //! pages, bank        loads that several scenarios share: pages with counts, accounts
 //! ```
 //! The other modules are a scenario each.
 
 mod bank;
+mod bulk;
 mod case;
 mod choices;
 mod clients;
@@ -20,6 +23,7 @@ mod corruption;
 mod counter;
 mod crash;
 mod deaths;
+mod excuses;
 mod faults;
 mod history;
 mod lost_nodes;

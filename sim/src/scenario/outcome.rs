@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use crate::cluster::SimCluster;
-use crate::error::SimError;
 
 /// What a scenario reports.
 pub(super) struct RunOutcome {
@@ -18,7 +17,6 @@ pub(super) struct RunOutcome {
 pub(super) struct OperationCounts {
     pub(super) operations: u64,
     pub(super) gave_up: u64,
-    pub(super) first_error: Option<SimError>,
 }
 
 impl OperationCounts {

@@ -17,7 +17,6 @@ use parking_lot::Mutex;
 use selkie_fabric::PeerId;
 use selkie_fabric::env::SplitMix;
 use selkie_fabric::sim::TraceSink;
-use selkie_memnode::EmbeddedPool;
 use selkie_memnode::monitor::MonitorConfig;
 use selkie_pool::Pool;
 
@@ -31,7 +30,7 @@ use super::outcome::done;
 use super::pages::{CounterPages, FEW_PAGES, MANY_PAGES, PageLoad, Tolerance};
 use super::start::Tune;
 use super::start::start;
-use crate::cluster::SimCluster;
+use crate::cluster::{SimCluster, SimMemory};
 use crate::error::{SimError, ensure};
 use crate::plan::{Plan, Trouble};
 
@@ -154,7 +153,7 @@ struct Hosts {
 
 impl Hosts {
     fn of(cluster: &SimCluster) -> Self {
-        let others = vec![0; cluster.memory.memory_nodes().len()];
+        let others = vec![0; cluster.memory.regions().len()];
         Self { pool: Arc::clone(&cluster.pool), others: Arc::new(Mutex::new(others)) }
     }
 
@@ -194,7 +193,7 @@ impl Hosts {
     /// Has the memory nodes look after their hosts.
     fn watch(&self, cluster: &SimCluster) {
         let slab_bytes = self.slab_bytes();
-        for node in 0..cluster.memory.memory_nodes().len() {
+        for node in 0..cluster.memory.regions().len() {
             // The task of the monitor is not to keep the pool.
             let (pool, others) = (Arc::downgrade(&self.pool), Arc::clone(&self.others));
             let source = move || {
@@ -248,17 +247,17 @@ async fn until(cluster: &SimCluster, what: &str, is_so: impl Fn() -> bool) -> Re
 }
 
 /// Checks that what was given back is unowned and zero.
-fn check_withdrawn(memory: &EmbeddedPool) -> Result<(), SimError> {
+fn check_withdrawn(memory: &SimMemory) -> Result<(), SimError> {
     let pool = memory.pool();
     let (state, geometry) = (pool.state(), pool.descriptor().geometry());
-    for (node, memory) in (0..).zip(memory.memory_nodes()) {
+    for (node, region) in (0..).zip(memory.regions()) {
         let Some(reclaim) = state.reclaim_of(node).filter(|_| state.lives(node)) else { continue };
         for slab in reclaim.withdrawn.iter() {
             let own = |other: &selkie_pool::control::Slab| (other.node, other.slab) == (node, slab);
             let in_use = state.ranges.iter().flat_map(|range| &range.slabs).any(own);
             ensure(!in_use, || format!("slab {slab} of mem{node} is withdrawn, and in use"))?;
             let mut bytes = vec![0; geometry.slab_bytes() as usize];
-            memory.region().read(geometry.slab_offset(slab) as usize, &mut bytes);
+            region.read(geometry.slab_offset(slab) as usize, &mut bytes);
             let wrong = bytes.iter().position(|byte| *byte != 0);
             ensure(wrong.is_none(), || {
                 format!(
@@ -289,6 +288,7 @@ impl EvictionRun<'_> {
             steps: STEPS,
             until: self.cluster.world.now() + span,
             tolerance: Tolerance { lost, damaged: false },
+            acknowledges: false,
             round,
         };
         let mut clients = Clients::new(self.cluster);
@@ -323,7 +323,7 @@ pub(super) fn run(
     let shortages = shortages(case);
     hosts.arrange(&cluster, &shortages);
     bury(&cluster, plan, &gone);
-    plan.arrange(&cluster.world.controls(), cluster.world.now());
+    plan.arrange_in(&cluster);
     if DeathVariant::of(case) == DeathVariant::InWriteBack {
         let after = Duration::from_nanos(random.below(LOAD.as_nanos() as u64 / 2));
         interrupt_write_back(&cluster, &gone, &pages, after);

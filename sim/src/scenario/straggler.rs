@@ -54,7 +54,7 @@ pub(super) fn run(
     let page_count = if has_many { MANY_PAGES } else { FEW_PAGES };
     let pages = cluster.run(CounterPages::allocate(&cluster, page_count))??;
     let now = cluster.world.now();
-    plan.arrange(&cluster.world.controls(), now);
+    plan.arrange_in(&cluster);
     let gone = LostNodes::default();
     let death = SplitMix::of_stream(case.seed, DEATH_STREAM);
     let dies = death.below(4) == 0;
@@ -68,6 +68,7 @@ pub(super) fn run(
         steps: STEPS,
         until: now + SPAN,
         tolerance: Tolerance { lost: dies, damaged: false },
+        acknowledges: false,
         round: 0,
     };
     for node in 0..cluster.engines.len() {

@@ -9,7 +9,6 @@ use parking_lot::Mutex;
 use selkie_fabric::PeerId;
 use selkie_fabric::env::{Env, SplitMix};
 use selkie_fabric::sim::{Controls, TraceSink, World, WorldConfig};
-use selkie_memnode::EmbeddedPool;
 use selkie_pool::Pool;
 use selkie_tpcc::{
     Config, Network, Progress, Scale, Silent, TpccCluster, TpccError, TpccInterval, check, load,
@@ -21,7 +20,7 @@ use super::case::Case;
 use super::deaths::{LOSS_LOAD, made_good};
 use super::name::Scenario;
 use super::outcome::RunOutcome;
-use crate::cluster::{RUN_BOUND, decay, look_at_splits};
+use crate::cluster::{RUN_BOUND, SimMemory, decay, look_at_splits};
 use crate::error::{SimError, ensure};
 use crate::plan::Plan;
 
@@ -196,9 +195,9 @@ async fn direct(pool: &Pool, env: &Env, controls: &Controls, plan: &Plan) -> Res
 }
 
 /// The memory nodes, which all run in the world of the scenario.
-fn memory_of(simulation: &TpccSimulation) -> Result<Arc<EmbeddedPool>, SimError> {
+fn memory_of(simulation: &TpccSimulation) -> Result<SimMemory, SimError> {
     let missing = || SimError::Broken("the cluster has no memory nodes of its own".to_owned());
-    simulation.cluster.memory().cloned().ok_or_else(missing)
+    simulation.cluster.memory().cloned().map(SimMemory::from).ok_or_else(missing)
 }
 
 /// Runs the mix while bits in memory flip. Every read returns what was written, and every split

@@ -3,7 +3,7 @@
 //! Each key belongs to one client, the only one to change it, which therefore knows what must be
 //! there; everybody reads everything.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +16,7 @@ use selkie_fabric::sim::TraceSink;
 
 use super::case::Case;
 use super::clients::Clients;
+use super::excuses::Excuses;
 use super::outcome::RunOutcome;
 use super::outcome::done;
 use super::random::client_random;
@@ -26,6 +27,8 @@ use crate::plan::Plan;
 
 const WORKERS: usize = 3;
 const STEPS: u64 = 120;
+/// Longest pause of a client that has made its steps and goes on.
+const LINGER_NS: u64 = 800_000;
 const KEYS: u64 = 400;
 const MAX_VALUE: u64 = 60;
 /// Errors that go away by themselves are repeated so often.
@@ -39,41 +42,55 @@ pub(super) fn run(
     tune: &Tune<'_>,
     log: Option<TraceSink>,
 ) -> Result<RunOutcome, SimError> {
-    let cluster = start(case, plan, tune, log, |shape| {
+    let mut cluster = start(case, plan, tune, log, |shape| {
         shape.gcl_bytes = 1024;
         shape.engine.cache_bytes *= 2;
     })?;
-    let lost = case.lost_beyond(plan);
     let nodes = cluster.engines.len();
     let tree = Arc::new(cluster.run(Tree::create(cluster.engine(0)?, u16::MAX))??);
-    plan.arrange(&cluster.world.controls(), cluster.world.now());
+    let excuses = Excuses::of(case, plan, &cluster);
+    plan.arrange_in(&cluster);
     let mut clients = Clients::new(&cluster);
     let oracles: Arc<Mutex<Oracle>> = Arc::default();
+    let ended: Arc<Mutex<BTreeSet<u64>>> = Arc::default();
+    let clients_of_all = (nodes * WORKERS) as u64;
     for node in 0..nodes {
         for worker in 0..WORKERS {
             let client = node * WORKERS + worker;
             let gardener = Gardener {
                 client: client as u64,
-                clients: (nodes * WORKERS) as u64,
+                clients: clients_of_all,
                 engine: cluster.engine(node)?.clone(),
                 env: cluster.env_of(node),
                 tree: Arc::clone(&tree),
                 random: client_random(case.seed, client),
                 own: Oracle::new(),
+                clock: cluster.world.env(),
+                until: excuses.load_until(&cluster),
             };
-            let oracles = Arc::clone(&oracles);
+            let (oracles, ended) = (Arc::clone(&oracles), Arc::clone(&ended));
             clients.spawn(node, "gardener", async move {
                 let (operations, own) = gardener.run().await?;
                 oracles.lock().extend(own);
+                ended.lock().insert(client as u64);
                 Ok(operations)
             });
         }
     }
-    let tally = cluster.run(clients.finish(&lost))??;
-    if lost.is_empty() {
-        let oracle = std::mem::take(&mut *oracles.lock());
-        for engine in &cluster.engines {
-            let found = cluster.run(everything(&tree, engine))??;
+    let tally = excuses.finish(clients)?;
+    if !excuses.loses_data {
+        let living = excuses.settle(&mut cluster)?;
+        let (oracle, ended) =
+            (std::mem::take(&mut *oracles.lock()), std::mem::take(&mut *ended.lock()));
+        // Unless it has ended before its time, or with its node, before all was durable.
+        let is_right =
+            |client: &u64| ended.contains(client) && living.contains(&(*client as usize / WORKERS));
+        let is_known = |key: &[u8]| client_of(key, clients_of_all).as_ref().is_some_and(is_right);
+        let oracle: Oracle = oracle.into_iter().filter(|(key, _)| is_known(key)).collect();
+        for engine in living.iter().filter_map(|node| cluster.engines.get(*node)) {
+            let mut found = cluster.run(everything(&tree, engine))??;
+            let all = found.len();
+            found.retain(|key, _| is_known(key));
             ensure(found == oracle, || {
                 format!(
                     "{} sees {} rows, the oracle has {}",
@@ -83,11 +100,9 @@ pub(super) fn run(
                 )
             })?;
             let entries = cluster.run(tree.verify(engine))??.entries;
-            ensure(entries == oracle.len(), || format!("verify() counts {entries} rows"))?;
+            ensure(entries == all, || format!("verify() counts {entries} of {all} rows"))?;
         }
-        for engine in &cluster.engines {
-            cluster.run(engine.close())??;
-        }
+        excuses.close(&cluster, &living)?;
     }
     Ok(done(&cluster, &tally))
 }
@@ -102,6 +117,11 @@ async fn everything(tree: &Tree, engine: &Engine) -> Result<Oracle, TreeError> {
     Ok(found)
 }
 
+/// Whose key it is.
+fn client_of(key: &[u8], clients: u64) -> Option<u64> {
+    key.first_chunk().map(|key| u64::from_be_bytes(*key) % clients)
+}
+
 struct Gardener {
     client: u64,
     clients: u64,
@@ -111,11 +131,19 @@ struct Gardener {
     random: SplitMix,
     /// What its own keys must hold.
     own: Oracle,
+    clock: Env,
+    /// When it may stop, if it has made its steps.
+    until: Duration,
 }
 
 impl Gardener {
     async fn run(mut self) -> Result<(u64, Oracle), SimError> {
-        for _ in 0..STEPS {
+        let mut step = 0;
+        while step < STEPS || self.clock.now() < self.until {
+            if step >= STEPS {
+                self.env.sleep(Duration::from_nanos(self.random.below(LINGER_NS))).await;
+            }
+            step += 1;
             match self.random.below(10) {
                 0..=5 => self.change().await?,
                 6..=7 => self.look().await?,
@@ -125,7 +153,7 @@ impl Gardener {
                 self.env.sleep(Duration::from_nanos(self.random.below(20_000))).await;
             }
         }
-        Ok((STEPS, self.own))
+        Ok((step, self.own))
     }
 
     /// A key of this client's.
@@ -199,9 +227,7 @@ impl Gardener {
         ensure(keys.clone().is_sorted() && seen.is_sorted_by(|a, b| a.0 < b.0), || {
             format!("a scan from {start} is out of order: {:?}", keys.collect::<Vec<_>>())
         })?;
-        let own = |key: &[u8]| {
-            key.first_chunk().is_some_and(|k| u64::from_be_bytes(*k) % self.clients == self.client)
-        };
+        let own = |key: &[u8]| client_of(key, self.clients) == Some(self.client);
         let mine: Vec<_> = seen.iter().filter(|(key, _)| own(key)).cloned().collect();
         let (low, high) = (low.to_vec(), high.to_vec());
         let expected: Vec<_> =

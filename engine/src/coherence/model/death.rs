@@ -11,6 +11,10 @@
 //! perhaps the last messages. The fence cuts the rest of the chain off; a write-back that is cut
 //! short leaves home torn. Messages to the dead node do not arrive.
 //!
+//! Another node may die during the recovery, also the one that sweeps. Its own recovery then begins
+//! with its fence, and no sweep begins before that. A survivor that had acknowledged the first death
+//! learns of the second as of the first. A sweep that had begun may go on, or is begun anew.
+//!
 //! A survivor knows of the death (Noted) before it tells its lines one by one. It tells active
 //! lines first, then lines whose frames or notes name the dead node. A line at rest that hands over
 //! in between is not told (Passed). A line that was told is done when it is next without an
@@ -57,7 +61,7 @@ impl<const N: usize> ProtocolModel<N> {
             RecoveryStage::Alive => {
                 plain(Self::MORTAL, ModelEvent::Dies, &|after| after.die([Self::MORTAL]));
                 // One survivor is left to recover.
-                let others = if N > 2 { 0..Self::MORTAL } else { 0..0 };
+                let others = if N > 2 && !self.twice { 0..Self::MORTAL } else { 0..0 };
                 for other in others {
                     plain(other, ModelEvent::DiesToo, &|after| after.die([Self::MORTAL, other]));
                 }
@@ -73,30 +77,58 @@ impl<const N: usize> ProtocolModel<N> {
                     }
                 }
             }
-            RecoveryStage::Fenced if world.is_through() => {
-                for node in dead() {
+            RecoveryStage::Fenced => {
+                let any = self.skips(RecoveryOmission::OtherDeaths);
+                for node in dead().filter(|node| world.is_through(*node, any)) {
                     plain(node, ModelEvent::Looked, &|after| self.judge(after, node));
                 }
             }
-            RecoveryStage::Looked { of, word } => {
+            RecoveryStage::Looked { of, word, .. } => {
                 plain(of, ModelEvent::Swept, &|after| self.sweep(after, of, word));
             }
-            RecoveryStage::Fenced | RecoveryStage::Swept => {}
+            RecoveryStage::Swept => {}
         }
+        self.die_later(world, out);
         for node in world.places(|node| node.life == NodeLife::Runs) {
             self.lose_mail(world, node, out);
             self.learn(world, node, out);
         }
     }
 
-    /// The last messages of a dead node may be lost, also those that it sent before its last verb.
-    fn lose_mail(&self, world: &ModelWorld<N>, node: usize, out: &mut Vec<ModelStep<N>>) {
-        if world.stage == RecoveryStage::Alive
-            || world.nodes[node].knowledge != DeathKnowledge::Nothing
-        {
+    /// A second node dies while the recovery from the first is under way.
+    fn die_later(&self, world: &ModelWorld<N>, out: &mut Vec<ModelStep<N>>) {
+        let is_under_way = !matches!(world.stage, RecoveryStage::Alive | RecoveryStage::Swept);
+        if !self.twice || !is_under_way || world.dead().iter().count() > 1 {
             return;
         }
-        for from in world.dead().iter().map(place) {
+        for node in world.places(|node| node.life == NodeLife::Runs) {
+            let mut died = |what, stage: Option<RecoveryStage>| {
+                let mut after = world.clone();
+                after.die([node]);
+                if let Some(stage) = stage {
+                    after.stage = stage;
+                }
+                out.push(ModelStep::new(node, what, after));
+            };
+            match world.stage {
+                RecoveryStage::Looked { of, word, .. } => {
+                    let died_since = Some(node);
+                    let goes_on = RecoveryStage::Looked { of, word, died: died_since };
+                    died(ModelEvent::DiesLater, Some(goes_on));
+                    died(ModelEvent::SweeperDies, None);
+                }
+                _ => died(ModelEvent::DiesLater, None),
+            }
+        }
+    }
+
+    /// The last messages of a dead node may be lost, also those that it sent before its last verb.
+    fn lose_mail(&self, world: &ModelWorld<N>, node: usize, out: &mut Vec<ModelStep<N>>) {
+        if world.stage == RecoveryStage::Alive {
+            return;
+        }
+        let known = world.nodes[node].known;
+        for from in world.dead().iter().filter(|dead| !known.contains(*dead)).map(place) {
             if !world.wires[from][node].packets().is_empty() {
                 let mut after = world.clone();
                 after.wires[from][node].lose_last();
@@ -112,7 +144,11 @@ impl<const N: usize> ProtocolModel<N> {
             return;
         }
         let chain = world.nodes[node].chain.take();
-        if chain.is_some_and(|chain| chain.next() == Some(ChainVerb::WriteBack)) {
+        // A survivor that resolves a grant writes home what may be there already. Such a write that
+        // is cut short changes nothing. Where no node dies later only dirty pages matter here.
+        let is_home = self.twice && world.home_fresh && world.nodes[node].fresh;
+        let writes = chain.is_some_and(|chain| chain.next() == Some(ChainVerb::WriteBack));
+        if writes && !is_home {
             world.home_fresh = false;
         }
         world.forget(node);
@@ -126,13 +162,19 @@ impl<const N: usize> ProtocolModel<N> {
         }
         let state = &world.nodes[node];
         let swept = world.stage == RecoveryStage::Swept;
+        let unknown = || world.dead().iter().filter(|dead| !state.known.contains(*dead));
         let received_all =
-            world.dead().iter().all(|dead| world.wires[place(dead)][node].packets().is_empty());
+            unknown().all(|dead| world.wires[place(dead)][node].packets().is_empty());
+        let learns = received_all || self.skips(RecoveryOmission::Mail);
         let mut plain = |knowledge| {
             let mut after = world.clone();
             after.nodes[node].knowledge = knowledge;
+            if knowledge == DeathKnowledge::Noted {
+                after.nodes[node].acknowledged = state.known;
+                after.nodes[node].known = world.dead();
+            }
             after.nodes[node].untold = match knowledge {
-                DeathKnowledge::Noted => world.dead(),
+                DeathKnowledge::Noted => unknown().collect(),
                 DeathKnowledge::Passed => state.untold,
                 _ => NodeSet::EMPTY,
             };
@@ -140,9 +182,11 @@ impl<const N: usize> ProtocolModel<N> {
         };
         let owes = state.claimed && state.line.phase == Phase::Modified && !self.keeps_claimed;
         let told = if owes { DeathKnowledge::Due } else { DeathKnowledge::Told };
-        let touched = world.dead().iter().any(|dead| Self::is_touched(&state.line, dead));
+        let touched = state.untold.iter().any(|dead| Self::is_touched(&state.line, dead));
         match state.knowledge {
-            DeathKnowledge::Nothing if received_all || self.skips(RecoveryOmission::Mail) => {
+            DeathKnowledge::Nothing | DeathKnowledge::Told
+                if learns && unknown().next().is_some() =>
+            {
                 plain(DeathKnowledge::Noted)
             }
             DeathKnowledge::Noted if !state.line.is_plain() => self.lose(world, node, out),
@@ -205,11 +249,17 @@ impl<const N: usize> ProtocolModel<N> {
 
     /// Whether a node takes this event by the rules of a recovery. They hold from some time after
     /// the node knows of the death, and before it lists the lines to be told.
-    pub(super) fn recovers(&self, knowledge: DeathKnowledge, event: Event) -> bool {
-        let knows = matches!(
-            knowledge,
-            DeathKnowledge::Passed | DeathKnowledge::Told | DeathKnowledge::Due
-        );
+    pub(super) fn recovers(
+        &self,
+        knowledge: DeathKnowledge,
+        recovered_before: bool,
+        event: Event,
+    ) -> bool {
+        let knows = match knowledge {
+            DeathKnowledge::Passed | DeathKnowledge::Told | DeathKnowledge::Due => true,
+            DeathKnowledge::Noted => recovered_before,
+            DeathKnowledge::Nothing | DeathKnowledge::Over => false,
+        };
         let joins =
             !self.skips(RecoveryOmission::Joins) || !matches!(event, Event::Completed { .. });
         knows && joins && !self.skips(RecoveryOmission::Looks)
@@ -224,7 +274,14 @@ impl<const N: usize> ProtocolModel<N> {
         word: LatchWord,
     ) -> (LatchWord, bool) {
         let holds = word.holder() == Ok(Some(dead));
+        let died = match world.stage {
+            RecoveryStage::Looked { died, .. } => died,
+            _ => None,
+        };
         let lives = |reader: ComputeId| {
+            if died.is_some_and(|died| id(died) == reader) {
+                return true;
+            }
             let other = self.skips(RecoveryOmission::DeadReaders) && reader != dead;
             other || !world.dead().contains(reader)
         };
@@ -251,7 +308,11 @@ impl<const N: usize> ProtocolModel<N> {
             self.repair_torn(world, of, lost);
             world.end_sweep(of, lost);
         } else {
-            world.stage = RecoveryStage::Looked { of, word };
+            let died = match world.stage {
+                RecoveryStage::Looked { died, .. } => died,
+                _ => None,
+            };
+            world.stage = RecoveryStage::Looked { of, word, died };
         }
     }
 
@@ -322,17 +383,24 @@ impl<const N: usize> ModelWorld<N> {
         }
     }
 
-    /// Whether all survivors have acknowledged.
-    fn is_through(&self) -> bool {
-        self.nodes
-            .iter()
-            .all(|node| node.life != NodeLife::Runs || node.knowledge == DeathKnowledge::Told)
+    /// Whether all survivors have acknowledged the death of the node at this place, or `any` death.
+    fn is_through(&self, of: usize, any: bool) -> bool {
+        self.nodes.iter().filter(|node| node.life == NodeLife::Runs).all(|node| {
+            let is_told = node.knowledge == DeathKnowledge::Told;
+            let through = if is_told { node.known } else { node.acknowledged };
+            through.contains(id(of)) || any && !through.is_empty()
+        })
     }
 
     fn end_sweep(&mut self, of: usize, lost: bool) {
         self.nodes[of].life = NodeLife::Swept { lost };
         let left = self.nodes.iter().any(|node| node.life == NodeLife::Dead);
-        self.stage = if left { RecoveryStage::Fenced } else { RecoveryStage::Swept };
+        let acts = |node: &ModelNode| node.life == NodeLife::Dead && node.chain.is_some();
+        self.stage = match self.nodes.iter().any(acts) {
+            true => RecoveryStage::Dead,
+            false if left => RecoveryStage::Fenced,
+            false => RecoveryStage::Swept,
+        };
         let dead = self.dead();
         // For a lost line the logs of all dead nodes are read. They are not kept after the last
         // sweep.

@@ -42,11 +42,11 @@ impl<const N: usize> ProtocolModel<N> {
     pub(super) fn run(
         &self,
         line: &mut Line,
-        NodeView { node, knowledge, dead }: NodeView,
+        NodeView { node, knowledge, dead, recovered_before }: NodeView,
         event: Event,
         local: LocalUse,
     ) -> Option<Actions> {
-        let recovering = self.recovers(knowledge, event);
+        let recovering = self.recovers(knowledge, recovered_before, event);
         let rules = Rules { dead, recovering, ..self.rules };
         let step = AssertUnwindSafe(|| line.step(&rules, id(node), event, local));
         catch_unwind(step).ok()?.ok()

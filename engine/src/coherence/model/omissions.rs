@@ -28,6 +28,9 @@ pub(super) enum RecoveryOmission {
     Compare,
     /// The sweep does not retry when the word has changed (F5).
     Retry,
+    /// A node that has acknowledged one death counts as through with any other (F4). Only where
+    /// nodes die during a recovery.
+    OtherDeaths,
 }
 
 impl RecoveryOmission {

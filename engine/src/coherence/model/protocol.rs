@@ -46,6 +46,8 @@ pub(super) struct ProtocolModel<const N: usize> {
     pub(super) callers: [Callers; N],
     /// The last node may die, once.
     pub(super) mortal: bool,
+    /// Another node may die during the recovery from its death, and not with it.
+    pub(super) twice: bool,
     /// The part that the recovery from its death leaves out.
     pub(super) skipped: Option<RecoveryOmission>,
     /// The home may be lost, once.
@@ -85,6 +87,10 @@ pub(super) enum ModelEvent {
     Dies,
     /// The mortal node dies, and the node of the step with it.
     DiesToo,
+    /// The node dies during the recovery from the death of another.
+    DiesLater,
+    /// The node dies that sweeps the word; another one has to begin anew.
+    SweeperDies,
     Fenced,
     Knows(DeathKnowledge),
     Lost(usize),
@@ -138,6 +144,7 @@ impl<const N: usize> ProtocolModel<N> {
             latching,
             callers,
             mortal: false,
+            twice: false,
             skipped: None,
             homeless: false,
             omitted: None,

@@ -95,6 +95,39 @@ fn three_nodes_survive_the_death_of_one_or_two() {
     assert_eq!(search(three_mortal_nodes(), None), 27_696_884);
 }
 
+fn three_nodes_of_which_two_may_die() -> ProtocolModel<3> {
+    let mut protocol = three_mortal_nodes();
+    protocol.twice = true;
+    protocol
+}
+
+#[test]
+fn three_nodes_survive_a_death_during_recovery_as_far_as_searched() {
+    assert!(search(three_nodes_of_which_two_may_die(), Some(3_000_000)) > 250_000);
+}
+
+/// Run with `cargo test --release -p selkie-engine death_during_recovery -- --ignored`.
+#[test]
+#[ignore = "minutes; to be run by hand"]
+fn three_nodes_survive_a_death_during_recovery() {
+    assert!(search(three_nodes_of_which_two_may_die(), None) > 10_000_000);
+}
+
+#[test]
+fn three_nodes_with_logs_survive_a_death_during_recovery_as_far_as_searched() {
+    assert!(search(logged(three_nodes_of_which_two_may_die()), Some(2_000_000)) > 200_000);
+}
+
+/// A sweep that relies on acknowledgements of another death must fail.
+#[test]
+fn acknowledgements_of_another_death_are_rejected() {
+    let mut protocol = three_nodes_of_which_two_may_die();
+    protocol.skipped = Some(RecoveryOmission::OtherDeaths);
+    let (property, trace) = first_failure(protocol);
+    println!("{property} fails:\n{}", trace.join("\n"));
+    assert!(trace.len() > 5, "a trace that shows how");
+}
+
 #[test]
 fn two_nodes_survive_the_loss_of_the_home() {
     let mut protocol = ProtocolModel::new(Latching::Lazy, [Both, Both]);

@@ -19,15 +19,19 @@ impl<const N: usize> ModelWorld<N> {
         for (place, node) in order.iter().enumerate() {
             rank[*node] = place;
         }
-        let mut to = Renamed { mixer: Mixer(0), rank };
+        let one_by_one = self.nodes.iter().any(|n| !n.known.is_empty() && n.known != self.dead());
+        let mut to = Renamed { mixer: Mixer(0), rank, one_by_one };
         to.word(self.word);
         let stage = match self.stage {
             RecoveryStage::Alive => 0,
             RecoveryStage::Dead => 1,
             RecoveryStage::Fenced => 2,
             RecoveryStage::Swept => 3,
-            RecoveryStage::Looked { of, word } => {
+            RecoveryStage::Looked { of, word, died } => {
                 to.word(word);
+                if let Some(died) = died {
+                    to.put(to.node_id(id(died)) | 1 << 61);
+                }
                 4 | to.node_id(id(of)) << 3
             }
         };
@@ -119,6 +123,8 @@ impl Mixer {
 /// Feeds parts of a state to the hash, with every id renamed.
 struct Renamed<const N: usize> {
     mixer: Mixer,
+    /// Whether the nodes may know of different deaths.
+    one_by_one: bool,
     rank: [usize; N],
 }
 
@@ -158,6 +164,10 @@ impl<const N: usize> Renamed<N> {
         };
         if !node.untold.is_empty() {
             self.put(self.set(node.untold));
+        }
+        // Nodes learn of all deaths at once, but for one that comes during a recovery.
+        if !node.acknowledged.is_empty() || self.one_by_one && !node.known.is_empty() {
+            self.put(self.set(node.known) | self.set(node.acknowledged) << 16 | 1 << 60);
         }
         if node.claimed {
             self.put(1 << 62);

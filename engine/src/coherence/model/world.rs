@@ -19,6 +19,10 @@ pub(super) struct ModelNode {
     pub(super) chain: Option<PostedChain>,
     pub(super) life: NodeLife,
     pub(super) knowledge: DeathKnowledge,
+    /// The dead nodes that the node knows of.
+    pub(super) known: NodeSet,
+    /// The dead nodes that the node had acknowledged before it learned of the last one.
+    pub(super) acknowledged: NodeSet,
     /// The dead nodes of which the line is not told yet.
     pub(super) untold: NodeSet,
     /// The node has taken the line over from a dead node, and has not written it home since. Only
@@ -65,6 +69,8 @@ pub(super) enum RecoveryStage {
     Looked {
         of: usize,
         word: LatchWord,
+        /// The node that has died since, and is not known to be dead yet.
+        died: Option<usize>,
     },
     /// All sweeps are over.
     Swept,
@@ -96,6 +102,8 @@ pub(super) struct NodeView {
     pub(super) knowledge: DeathKnowledge,
     /// The nodes that this node knows to be dead.
     pub(super) dead: NodeSet,
+    /// It has acknowledged a death before the last one that it knows of.
+    pub(super) recovered_before: bool,
 }
 
 /// A state of the model.
@@ -130,6 +138,8 @@ impl<const N: usize> ModelWorld<N> {
             chain: None,
             life: NodeLife::Runs,
             knowledge: DeathKnowledge::Nothing,
+            known: NodeSet::EMPTY,
+            acknowledged: NodeSet::EMPTY,
             untold: NodeSet::EMPTY,
             claimed: false,
         };
@@ -158,9 +168,9 @@ impl<const N: usize> ModelWorld<N> {
 
     /// A node, and what it knows of deaths.
     pub(super) fn site(&self, node: usize) -> NodeView {
-        let knowledge = self.nodes[node].knowledge;
-        let dead = if knowledge == DeathKnowledge::Nothing { NodeSet::EMPTY } else { self.dead() };
-        NodeView { node, knowledge, dead }
+        let ModelNode { knowledge, known, acknowledged, .. } = &self.nodes[node];
+        let (knowledge, dead) = (*knowledge, *known);
+        NodeView { node, knowledge, dead, recovered_before: !acknowledged.is_empty() }
     }
 
     /// `writer` writes its copy: every other copy goes stale.

@@ -198,7 +198,8 @@ pub fn in_virtual_time_with(
     let (env, fabric) = (world.env(), world.fabric());
     let fabric = || -> Arc<dyn Fabric> { Arc::new(Carded(Arc::clone(&fabric))) };
     let main = async {
-        let processes = Processes::start_with(&env, config, lease, fabric).await;
+        let processes =
+            Processes::start_with(&env, (config, &engine_config()), lease, fabric).await;
         test(processes, env.clone(), world.controls()).await;
     };
     world.run(100 * lease, main).unwrap();

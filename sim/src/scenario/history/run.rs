@@ -18,6 +18,7 @@ use crate::failure::Failure;
 use crate::plan::Plan;
 use crate::scenario::case::Case;
 use crate::scenario::clients::Clients;
+use crate::scenario::excuses::Excuses;
 use crate::scenario::outcome::{OperationCounts, RunOutcome, done};
 use crate::scenario::random::client_random;
 use crate::scenario::start::{Tune, start};
@@ -37,11 +38,9 @@ pub(in crate::scenario) fn run(
     strictly_serializable(&run.journal.history())?;
     no_claims(&run.journal)?;
     let tally = run.tally?;
-    if run.loses_nothing {
+    if let Some(living) = &run.living {
         run.cluster.run(check_trees(&run.databases))??;
-        for engine in &run.cluster.engines {
-            run.cluster.run(engine.close())??;
-        }
+        run.excuses.close(&run.cluster, living)?;
     }
     Ok(done(&run.cluster, &tally))
 }
@@ -97,7 +96,9 @@ struct HistoryRun {
     journal: Arc<Journal>,
     /// What the sessions did, or the error of one of them.
     tally: Result<OperationCounts, SimError>,
-    loses_nothing: bool,
+    excuses: Excuses,
+    /// The nodes that are left, where no loss is excused.
+    living: Option<Vec<usize>>,
 }
 
 impl HistoryRun {
@@ -107,31 +108,44 @@ impl HistoryRun {
         tune: &Tune<'_>,
         log: Option<TraceSink>,
     ) -> Result<Self, SimError> {
-        let cluster =
+        let mut cluster =
             start(case, plan, tune, log, |shape| shape.engine.request_timeout = PATIENCE)?;
         let load = HistoryLoad::drawn(case.seed);
         let journal = Arc::new(Journal::default());
-        let databases = cluster.run(open(&cluster, case, &journal, load))??;
-        plan.arrange(&cluster.world.controls(), cluster.world.now());
-        let session = |node: usize, number: usize| {
-            let database = databases.get(node).ok_or(SimError::NoSuchNode(node))?;
+        let mut databases = cluster.run(open(&cluster, case, &journal, load))??;
+        let excuses = Excuses::of(case, plan, &cluster);
+        plan.arrange_in(&cluster);
+        let until = excuses.load_until(&cluster);
+        let session = |cluster: &SimCluster, database: &Arc<Database>, number: usize| {
+            let node = database.engine().node().index();
             let db = Database::clone(database).with_protocol(protocol_of(case, number))?;
             let random = client_random(case.seed, number);
-            Session::open(db, cluster.env_of(node), &journal, number, random, load)
+            let envs = (cluster.env_of(node), cluster.world.env(), until);
+            Session::open(db, envs, &journal, number, random, load)
         };
         let mut clients = Clients::new(&cluster);
-        for number in 0..databases.len() * SESSIONS {
-            let node = number / SESSIONS;
-            clients.spawn(node, "session", session(node, number)?.run());
+        let reader_number = databases.len() * SESSIONS;
+        for (node, database) in databases.iter().enumerate() {
+            for number in node * SESSIONS..(node + 1) * SESSIONS {
+                clients.spawn(node, "session", session(&cluster, database, number)?.run());
+            }
         }
-        let lost = case.lost_beyond(plan);
-        let mut tally = cluster.run(clients.finish(&lost))?;
-        let loses_nothing = lost.is_empty();
-        if loses_nothing && tally.is_ok() {
-            let reader = session(databases.len() - 1, databases.len() * SESSIONS)?;
-            tally = cluster.run(reader.read_all())?.and(tally);
+        let mut tally = excuses.finish(clients);
+        let mut living = None;
+        if !excuses.loses_data && tally.is_ok() {
+            let left = excuses.settle(&mut cluster)?;
+            databases.retain(|own| left.contains(&own.engine().node().index()));
+            if case.has_processes() {
+                let last = cluster.engine(cluster.engines.len() - 1)?;
+                databases.push(Arc::new(cluster.run(Database::open(last))??));
+            }
+            if let Some(last) = databases.last() {
+                let reader = session(&cluster, last, reader_number)?;
+                tally = cluster.run(reader.read_all())?.and(tally);
+            }
+            living = Some(left);
         }
-        Ok(Self { cluster, databases, journal, tally, loses_nothing })
+        Ok(Self { cluster, databases, journal, tally, excuses, living })
     }
 }
 
@@ -165,7 +179,7 @@ mod tests {
     fn met(protocol: Protocol, cause: AbortCause) -> [u64; 3] {
         let mut sums = [0; 3];
         for seed in 0..12 {
-            let case = Case::of(Scenario::History, seed).protocolled(protocol).unwrap();
+            let case = Case::gentle(Scenario::History, seed).protocolled(protocol).unwrap();
             let run = HistoryRun::play(case, &Plan::calm(), &|_| {}, None).unwrap();
             for database in &run.databases {
                 let stats = database.stats();

@@ -16,6 +16,8 @@ use crate::error::SimError;
 
 /// Transactions that a session begins.
 const TRANSACTIONS: usize = 40;
+/// Longest pause of a session that has made its transactions and goes on, nanoseconds.
+const LINGER_NS: u64 = 800_000;
 /// Steps of a transaction, at most.
 const STEPS: u64 = 5;
 /// Registers beside each other that are deleted together, at most.
@@ -38,6 +40,10 @@ pub(super) struct Session {
     registers: Registers,
     lists: Lists,
     env: Env,
+    /// By which operations of all nodes are ordered.
+    clock: Env,
+    /// When it may stop, if it has made its transactions.
+    until: Duration,
     journal: Arc<Journal>,
     number: usize,
     random: SplitMix,
@@ -77,7 +83,7 @@ impl Values {
 impl Session {
     pub(super) fn open(
         db: Database,
-        env: Env,
+        (env, clock, until): (Env, Env, Duration),
         journal: &Arc<Journal>,
         number: usize,
         random: SplitMix,
@@ -86,7 +92,7 @@ impl Session {
         let (registers, lists) = (Registers::of(&db)?, Lists::of(&db)?);
         let journal = Arc::clone(journal);
         let HistoryLoad { keys, evicts, .. } = load;
-        Ok(Self { db, registers, lists, env, journal, number, random, keys, evicts })
+        Ok(Self { db, registers, lists, env, clock, until, journal, number, random, keys, evicts })
     }
 
     /// Runs the session; returns how many transactions were committed.
@@ -97,7 +103,12 @@ impl Session {
     pub(super) async fn run(self) -> Result<u64, SimError> {
         let mut values = Values { next: (self.number as u64 + 1) * VALUES };
         let mut committed = 0;
-        for _ in 0..TRANSACTIONS {
+        let mut made = 0;
+        while made < TRANSACTIONS || self.clock.now() < self.until {
+            if made >= TRANSACTIONS {
+                self.wait(LINGER_NS).await;
+            }
+            made += 1;
             let task = if self.random.below(4) == 0 { SessionTask::Read } else { SessionTask::Any };
             match self.attempt(task, &mut values).await? {
                 AttemptEnd::Committed => committed += 1,
@@ -279,7 +290,7 @@ impl Session {
     }
 
     fn now(&self) -> u64 {
-        self.env.now().as_nanos() as u64
+        self.clock.now().as_nanos() as u64
     }
 
     /// Waits for a random time.

@@ -1,0 +1,180 @@
+//! What a plan excuses, and what nothing does.
+//!
+//! A node that the plan exposes may end: its clients then have typed errors. The others go on, and
+//! nothing that was acknowledged is lost, unless the plan loses more than the coding and the logs of
+//! the pool keep: then all clients may have errors. No plan excuses a wrong answer, or a client
+//! that hangs.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use selkie_engine::Engine;
+use selkie_fabric::PeerId;
+use selkie_pool::ComputeIndex;
+
+use super::case::Case;
+use super::clients::Clients;
+use super::deaths::made_good;
+use super::lost_nodes::LostNodes;
+use super::outcome::OperationCounts;
+use crate::cluster::{LEASE, SimCluster};
+use crate::error::{SimError, ensure};
+use crate::plan::Plan;
+
+/// Time of a load: until its troubles are over, within these bounds.
+const LEAST_LOAD: Duration = Duration::from_millis(8);
+const MOST_LOAD: Duration = Duration::from_millis(60);
+/// Leases after the last trouble in which the pool has taken note of it.
+const NOTICED_WITHIN: u32 = 6;
+
+/// What the plan of a run excuses.
+pub(super) struct Excuses {
+    lost: Vec<PeerId>,
+    exposed: BTreeSet<PeerId>,
+    has_processes: bool,
+    /// Whether data may be lost.
+    pub(super) loses_data: bool,
+    /// Whether pages may be lost with the nodes that held them.
+    loses_pages: bool,
+    /// Nodes that the run loses on its own.
+    gone: LostNodes,
+    loses_on_its_own: bool,
+    /// When the troubles are over.
+    over: Duration,
+}
+
+impl Excuses {
+    /// What the troubles excuse that begin now.
+    pub(super) fn of(case: Case, plan: &Plan, cluster: &SimCluster) -> Self {
+        let lost = case.lost_beyond(plan);
+        let has_processes = case.has_processes();
+        let loses_data =
+            if has_processes { plan.may_lose_data(case.keeps()) } else { !lost.is_empty() };
+        let exposed = plan.exposed().into_iter().collect();
+        let loses_pages = !case.keeps().has_logs;
+        let (gone, over) = (LostNodes::default(), cluster.world.now() + plan.over());
+        let loses_on_its_own = false;
+        Self { lost, exposed, has_processes, loses_data, loses_pages, gone, loses_on_its_own, over }
+    }
+
+    /// The same of a run that loses these nodes as well.
+    pub(super) fn losing(self, gone: &LostNodes) -> Self {
+        let loses_data = self.has_processes && self.loses_data;
+        Self { gone: gone.clone(), loses_on_its_own: true, loses_data, ..self }
+    }
+
+    /// Up to when clients go on, so that the troubles meet them.
+    pub(super) fn load_until(&self, cluster: &SimCluster) -> Duration {
+        if !self.has_processes {
+            return Duration::ZERO;
+        }
+        // Also those meet it that a node wakes up from.
+        let over = self.over.saturating_sub(cluster.world.now());
+        cluster.world.now() + (over + LEASE / 2).clamp(LEAST_LOAD, MOST_LOAD)
+    }
+
+    /// Whether a compute node may end.
+    pub(super) fn exposes(&self, node: usize) -> bool {
+        self.exposed.contains(&PeerId::compute(node as u16)) || self.gone.has_compute(node)
+    }
+
+    /// The compute nodes that may end.
+    pub(super) fn exposed(&self) -> impl Iterator<Item = usize> {
+        self.exposed.iter().filter(|peer| !peer.is_memory()).map(|peer| usize::from(peer.index()))
+    }
+
+    /// Ends the losses of a run that loses nodes on its own. Returns all nodes that are lost; where
+    /// nodes have leases, that is known when the troubles are over.
+    pub(super) fn end(
+        &self,
+        cluster: &SimCluster,
+        gone: &LostNodes,
+    ) -> Result<Vec<PeerId>, SimError> {
+        if self.has_processes {
+            let env = cluster.world.env();
+            let left = self.over.saturating_sub(cluster.world.now());
+            cluster.run(env.sleep(left + NOTICED_WITHIN * LEASE))?;
+            let living = living(cluster);
+            for node in (0..cluster.engines.len()).filter(|node| !living.contains(node)) {
+                ensure(self.exposes(node), || {
+                    format!("compute node {node} is out of the pool, and nothing excuses that")
+                })?;
+                gone.add(PeerId::compute(node as u16));
+            }
+        }
+        Ok(gone.end())
+    }
+
+    /// Waits for the clients. An error that nothing excuses is the run's.
+    pub(super) fn finish(&self, clients: Clients<'_>) -> Result<OperationCounts, SimError> {
+        let cluster = clients.cluster;
+        if !self.has_processes && self.loses_on_its_own {
+            return cluster.run(clients.finish_all(&self.gone))?;
+        }
+        if !self.has_processes {
+            return cluster.run(clients.finish(&self.lost))?;
+        }
+        let (tally, errors) = cluster.run(clients.finish_living())??;
+        for (node, error) in errors {
+            let is_excused = self.loses_data || self.exposes(node);
+            let is_wrong = matches!(error, SimError::Broken(_));
+            if is_wrong || !is_excused {
+                return Err(SimError::OnNode { node, source: Box::new(error) });
+            }
+        }
+        Ok(tally)
+    }
+
+    /// After a load that excuses no loss: waits until all is over, from a new node. No node has
+    /// ended that need not, and nothing is lost. Returns the compute nodes that are left, the new
+    /// one last.
+    pub(super) fn settle(&self, cluster: &mut SimCluster) -> Result<Vec<usize>, SimError> {
+        if !self.has_processes {
+            return Ok((0..cluster.engines.len()).collect());
+        }
+        let env = cluster.world.env();
+        let left = self.over.saturating_sub(cluster.world.now());
+        cluster.run(env.sleep(left + NOTICED_WITHIN * LEASE))?;
+        cluster.start_engine()?;
+        let is_coded = !cluster.pool.descriptor().coding.is_plain();
+        cluster.run(made_good(&cluster.pool, &env, &[], is_coded))??;
+        let living = living(cluster);
+        for node in 0..cluster.engines.len() {
+            ensure(living.contains(&node) || self.exposes(node), || {
+                format!("compute node {node} is out of the pool, and nothing excuses that")
+            })?;
+        }
+        let lost = cluster.pool.lost_pages();
+        ensure(lost.is_empty() || self.loses_pages, || {
+            format!("pages {lost:x?} are lost, and nothing excuses that")
+        })?;
+        Ok(living)
+    }
+
+    /// Closes the nodes that are left, and checks that they leave nothing behind.
+    pub(super) fn close(&self, cluster: &SimCluster, living: &[usize]) -> Result<(), SimError> {
+        let engines = living.iter().filter_map(|node| cluster.engines.get(*node));
+        for engine in engines {
+            cluster.run(engine.close())??;
+            let stats = engine.stats();
+            ensure(stats.frames == stats.frames_free, || {
+                format!("{} keeps frames after closing", engine.node())
+            })?;
+        }
+        if self.has_processes {
+            let lost = cluster.pool.lost_pages().into_iter().collect();
+            cluster.run(cluster.check_words(&lost))??;
+        }
+        Ok(())
+    }
+}
+
+/// The compute nodes that are in the pool.
+fn living(cluster: &SimCluster) -> Vec<usize> {
+    let controls = cluster.world.controls();
+    let lives = |engine: &&Engine| {
+        let index = engine.node().index() as u16;
+        cluster.pool.is_member(ComputeIndex::new(index)) && controls.lives(PeerId::compute(index))
+    };
+    cluster.engines.iter().filter(lives).map(|engine| engine.node().index()).collect()
+}

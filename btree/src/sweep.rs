@@ -53,8 +53,8 @@ impl Tree {
     /// holds no latch. A round trip for each leaf that is not cached. Waits for no leaf.
     ///
     /// # Errors
-    /// As [`Tree::locate`], and [`TreeError::Engine`] when the pool is full. The tree is valid after
-    /// every error.
+    /// As [`Tree::locate`], and [`TreeError::Engine`] when the pool is full. The tree is valid
+    /// after every error.
     pub async fn sweep(
         &self,
         engine: &Engine,

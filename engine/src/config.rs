@@ -82,10 +82,6 @@ pub enum Planted {
     /// A leaf that is searched for a row to be read, and has not got it, is not held, noted or
     /// stamped.
     UnguardedGaps,
-    /// A line that is for all by its mark is taken, whatever its page says.
-    UncheckedFreeMark,
-    /// A freed line is marked before it is durable that nothing leads there.
-    EarlyFreeMark,
 }
 
 /// Configuration of [`crate::Engine::start`].

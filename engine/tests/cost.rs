@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use common::{Cluster, GCL, engine_config, page, pool_config};
-use selkie_engine::PSN_BYTES;
+use selkie_engine::{GAddr, PSN_BYTES};
 use selkie_fabric::PeerId;
 use selkie_fabric::mem::MemFabric;
 use selkie_fabric::meter::{Meter, MeterSnapshot};
@@ -96,10 +96,20 @@ fn an_uncontended_miss_on_a_clean_page_is_one_round_trip() {
     cluster.close_and_check();
 }
 
-/// Fills the cache with other pages until everything before has been evicted.
-async fn evict_everything(engine: &selkie_engine::Engine) {
+/// More pages than the cache holds, to be read in the place of others. To allocate some is to write:
+/// lines that a node leases are marked.
+async fn other_pages(engine: &selkie_engine::Engine) -> Vec<GAddr> {
+    let mut pages = Vec::new();
     for _ in 0..4 * engine.stats().frames {
-        drop(engine.allocate().await.unwrap());
+        pages.push(engine.allocate().await.unwrap().addr());
+    }
+    pages
+}
+
+/// Fills the cache with other pages until everything before has been evicted.
+async fn evict_everything(engine: &selkie_engine::Engine, others: &[GAddr]) {
+    for addr in others {
+        drop(engine.shared(*addr).await.unwrap());
     }
 }
 
@@ -109,14 +119,15 @@ fn write_back_writes_the_dirty_bytes_only() {
     cluster.run(async {
         let engine = &cluster.engines[0];
         let addr = page(engine).await;
-        evict_everything(engine).await;
+        let others = other_pages(engine).await;
+        evict_everything(engine, &others).await;
         let before = meter.snapshot(PeerId::compute(0));
         {
             let mut guard = engine.exclusive(addr).await.unwrap();
             guard.bytes_mut(400..403).fill(1);
             guard.bytes_mut(420..421).fill(2);
         }
-        evict_everything(engine).await;
+        evict_everything(engine, &others).await;
         // Whole words around 400..421, and the page's number, far from them. The other pages were
         // never written.
         assert_eq!(spent(&meter, 0, before).bytes_written, 24 + PSN_BYTES as u64);
@@ -126,7 +137,7 @@ fn write_back_writes_the_dirty_bytes_only() {
         // What is near to it goes with it in one piece.
         let before = meter.snapshot(PeerId::compute(0));
         engine.exclusive(addr).await.unwrap().bytes_mut(100..101).fill(1);
-        evict_everything(engine).await;
+        evict_everything(engine, &others).await;
         assert_eq!(spent(&meter, 0, before).bytes_written, 112);
     });
     cluster.close_and_check();

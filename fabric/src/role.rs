@@ -1,6 +1,7 @@
 //! `Role`: what a node of a pool with certificates may be, and the certificate that says so.
 //!
-//! Without certificates a node has no role: see [`Stream::certificate`](crate::Stream::certificate).
+//! Without certificates a node has no role: see
+//! [`Stream::certificate`](crate::Stream::certificate).
 
 use std::fmt;
 use std::str::FromStr;

@@ -7,8 +7,8 @@ use crate::error::PoolError;
 use crate::token::TokenVerifier;
 
 /// Creates a pool where `plane` keeps none yet: `config` says its shape and how many memory nodes
-/// are to join. Each of them chooses its own capacity. The pool has no token: relays let everybody in
-/// whose connection is not secured.
+/// are to join. Each of them chooses its own capacity. The pool has no token: relays let everybody
+/// in whose connection is not secured.
 ///
 /// # Errors
 /// [`PoolError::Config`] for a bad field, [`PoolError::Control`] if there is a pool already.

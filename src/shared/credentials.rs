@@ -1,7 +1,7 @@
 //! What a process shows to the nodes of a pool over TCP: a certificate, or the token of the pool.
 //!
-//! `selkie pool create` writes the token to a file of the calling user. The user's processes on that
-//! host find it there by the name of the pool; for processes elsewhere it is copied.
+//! `selkie pool create` writes the token to a file of the calling user. The user's processes on
+//! that host find it there by the name of the pool; for processes elsewhere it is copied.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
@@ -21,7 +21,8 @@ const TOKEN_FILE: &str = "token";
 /// What a process shows to the nodes of a pool over TCP.
 #[derive(Clone, Debug, Default)]
 pub struct Credentials {
-    /// Its certificate, which secures its connections; either all nodes of a pool have one, or none.
+    /// Its certificate, which secures its connections; either all nodes of a pool have one, or
+    /// none.
     pub security: Option<Arc<Security>>,
     /// The token of the pool, for relays on connections that are not secured. A process on the host
     /// that the pool was made on finds it without that.

@@ -73,9 +73,9 @@ impl SharedPool {
     }
 
     /// Makes the pool. `config.bytes_per_node` is only checked: each memory node says itself what
-    /// it lends. A pool over TCP gets a token, which memory nodes ask for before they relay requests
-    /// on connections that are not secured, unless it `trusts_network`. Returns the file with the
-    /// token, in a directory of the calling user.
+    /// it lends. A pool over TCP gets a token, which memory nodes ask for before they relay
+    /// requests on connections that are not secured, unless it `trusts_network`. Returns the file
+    /// with the token, in a directory of the calling user.
     ///
     /// # Errors
     /// If there is one, a field is out of range, the token cannot be written, or pools are not made

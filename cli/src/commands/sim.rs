@@ -42,9 +42,9 @@ pub(crate) struct Arguments {
     /// seed, which may mix 2pl and occ in history]
     #[arg(long, value_name = "NAME")]
     protocol: Option<Protocol>,
-    /// How much may go wrong: gentle, what no node takes for a death, and deaths; or wide. Then nodes
-    /// have leases, and links, nodes, clocks and the control plane fail for 0.1 to 5 leases. Only
-    /// counter, bank, history, tree and crash have more in the wide one
+    /// How much may go wrong: gentle, what no node takes for a death, and deaths; or wide. Then
+    /// nodes have leases, and links, nodes, clocks and the control plane fail for 0.1 to 5 leases.
+    /// Only counter, bank, history, tree and crash have more in the wide one
     #[arg(long, value_name = "NAME", default_value_t = Envelope::Wide)]
     envelope: Envelope,
     /// Threads of a sweep, 1 to 1024 [default: one for each core]

@@ -32,10 +32,10 @@ const _: () = assert!(selkie_tpcc::MAX_COMMIT_RECORDS == 262_144);
 ///
 /// In a shared pool each compute node keeps a log in the memory of the pool (--durability). When
 /// one of another process dies, its pages are recovered from its log, or are lost if it has none. A
-/// transaction that needs a lost page is rolled back and counted as lost, and the driver continues. After the run the driver checks the consistency conditions on
-/// the pages that can be read. It also verifies each NewOrder and Payment that it committed, or a
-/// random sample of 262144 of them: each is found as it was committed, is on a lost page, or is
-/// missing.
+/// transaction that needs a lost page is rolled back and counted as lost, and the driver continues.
+/// After the run the driver checks the consistency conditions on the pages that can be read. It
+/// also verifies each NewOrder and Payment that it committed, or a random sample of 262144 of them:
+/// each is found as it was committed, is on a lost page, or is missing.
 ///
 /// SIGINT or SIGTERM ends the mix early; the driver then checks what was done. A second signal ends
 /// the process.

@@ -6,8 +6,8 @@ use std::fmt::Write;
 
 use super::file::FabricKind;
 
-/// The lease of the pools, milliseconds, as pools have it: with a shorter one nodes on a busy machine
-/// are taken for dead to whom nothing happened.
+/// The lease of the pools, milliseconds, as pools have it: with a shorter one nodes on a busy
+/// machine are taken for dead to whom nothing happened.
 const LEASE_MS: u64 = 2000;
 /// The first fault is due within this time, milliseconds.
 const FIRST: (u64, u64) = (1500, 3000);

@@ -7,10 +7,10 @@
 //! Their names are `selkie-net-NAMESPACE-PID-...`, with the number of the harness and of the
 //! namespace of processes in which that is its number. To cut a process off is to take its port of
 //! the bridge down: what it sends and what is sent to it vanishes, as with a cable that is pulled.
-//! To cut one way between two is to have the sender take a card that nobody has for the other's: what
-//! it sends there vanishes.
-//! All of it goes with the namespaces when the value is dropped. A harness that is killed leaves
-//! them behind; [`Namespaces::make`] removes those of processes that are gone.
+//! To cut one way between two is to have the sender take a card that nobody has for the other's:
+//! what it sends there vanishes. All of it goes with the namespaces when the value is dropped. A
+//! harness that is killed leaves them behind; [`Namespaces::make`] removes those of processes that
+//! are gone.
 
 use std::net::Ipv4Addr;
 use std::os::unix::process::CommandExt;

@@ -152,9 +152,9 @@ pub(crate) fn make_authority(
     place(directory, &files)
 }
 
-/// Makes certificate and key of a node of the authority in `directory`, for one role, in a directory
-/// there that has the node's name. Returns that. They are valid for a year unless said otherwise, or as long
-/// as the authority.
+/// Makes certificate and key of a node of the authority in `directory`, for one role, in a
+/// directory there that has the node's name. Returns that. They are valid for a year unless said
+/// otherwise, or as long as the authority.
 ///
 /// # Errors
 /// If there is no authority, its key can be read by others, or something is in the way; nothing was

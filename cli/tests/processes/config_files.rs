@@ -102,6 +102,7 @@ fn sample((name, value_name, default): &HelpOption) -> String {
         (None, "BYTES") => "4096".to_owned(),
         (None, "SIZE") => "\"1G\"".to_owned(),
         (None, "NAME") if name == "protocol" => "\"occ\"".to_owned(),
+        (None, "NAME") if name == "envelope" => "\"gentle\"".to_owned(),
         (None, "NAME") => "\"counter\"".to_owned(),
         (None, "POOL") => "\"demo\"".to_owned(),
         (None, "FABRIC") => "\"tcp\"".to_owned(),
@@ -143,7 +144,7 @@ fn all_options() -> BTreeMap<String, Vec<HelpOption>> {
 #[test]
 fn every_option_of_every_command_is_a_key_and_takes_what_the_option_takes() {
     let all = all_options();
-    assert_eq!(all.keys().filter(|name| name.starts_with("pool.")).count(), 4);
+    assert_eq!(all.keys().filter(|name| name.starts_with("pool.")).count(), 6);
     let mut checked = 0;
     for (section, options) in &all {
         for option in options {
@@ -195,7 +196,7 @@ fn sections_and_keys_that_do_not_exist_are_refused_with_those_that_do() {
     is_refused("seed = 1", &format!("1: [seed]: {no_command}"));
     is_refused(
         "[pool]\nmemory-nodes = 3",
-        "2: [pool.memory-nodes]: there is no such command; there are create, status, drain, destroy\n",
+        "2: [pool.memory-nodes]: there is no such command; there are create, status, drain, forgive, repair, destroy\n",
     );
     is_refused(
         "[sim]\nseed = 1\n[pool.create]\nx = 1",

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use selkie_fabric::env::Env;
-use selkie_fabric::{BoxFuture, Buf, Chain, Endpoint, Verb};
+use selkie_fabric::{BoxFuture, Endpoint};
 use selkie_wal::PSN_BYTES;
 
 use super::acquire::Access;
 use super::guard::{ExclusiveGuard, SharedGuard};
 use crate::addressing::epochs::EpochPin;
-use crate::addressing::executed::word_at;
 use crate::addressing::leaked::LineCensus;
 use crate::addressing::locations::Counter;
 use crate::coding::counter::CounterChange;
@@ -139,31 +138,6 @@ impl Engine {
         })
     }
 
-    /// Bytes of all extents of the pool that are leased to compute nodes, whether in use or not. A
-    /// round trip to every memory node, or to one for each range of a coded pool, one after the
-    /// other.
-    ///
-    /// # Errors
-    /// `Fabric`.
-    pub fn leased_bytes(&self) -> BoxFuture<'_, Result<u64, EngineError>> {
-        Box::pin(async move {
-            let core = &self.0;
-            let mut extents = 0;
-            for unit in 0..core.memory.placement.units() {
-                let counters = core.memory.placement.copies(Counter::Leased(unit));
-                let counters = counters.map(|copies| copies.places).unwrap_or_default();
-                let living = counters.iter().find(|(node, _)| !core.pool.is_memory_dead(*node));
-                let Some((node, at)) = living.or(counters.first()) else { continue };
-                let chain = Chain::from([Verb::read(*at, Buf::zeroed(8))]);
-                let done = core.memory.queue_pair(*node).post(chain).await.map_err(|e| e.error)?;
-                let leased = word_at(&done, 0);
-                // The counter runs on when a unit is full.
-                extents += leased.min(core.memory.placement.extents_of(unit));
-            }
-            Ok(extents * core.pool.descriptor().geometry().extent_bytes())
-        })
-    }
-
     /// Waits until this node's log is durable up to an LSN, and until it is known that no node had
     /// declared this node dead before: what it has read since may be old. Without a log, and for a
     /// node that only reads, the second alone. Nothing is waited for while the node's lease lasts
@@ -188,9 +162,10 @@ impl Engine {
         Box::pin(self.0.until_durable(log, lsn)).await
     }
 
-    /// Waits until it is the caller's turn to make changes of `need` bytes, for which this node's log
-    /// had no room; callers have their turns in the order of their calls. The caller should hold no
-    /// latch and no reservation: a latched page cannot be written home, which would free room.
+    /// Waits until it is the caller's turn to make changes of `need` bytes, for which this node's
+    /// log had no room; callers have their turns in the order of their calls. The caller should
+    /// hold no latch and no reservation: a latched page cannot be written home, which would free
+    /// room.
     ///
     /// # Errors
     /// After the request timeout: `Log` if it cannot be written, `LogTimeout` if it is full. The
@@ -375,8 +350,8 @@ impl Engine {
         })
     }
 
-    /// A new page, zero, latched exclusively. Does not wait for room in the log: the caller may have
-    /// latched pages for whose sake the log is kept, and then waits for itself.
+    /// A new page, zero, latched exclusively. Does not wait for room in the log: the caller may
+    /// have latched pages for whose sake the log is kept, and then waits for itself.
     ///
     /// # Errors
     /// `PoolFull`; else as [`Engine::shared`]. On an error or a dropped future nothing is leaked.

@@ -16,14 +16,14 @@
 //! every tick: they give what they do not need soon.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use selkie_fabric::{Buf, Chain, RemoteAddr, Verb};
 use selkie_pool::layout::{FREE_MARK_AT, FreeMark, HEADER_BYTES, LineOwner, SHORT_OF_LINES_AT};
 
 use super::executed::word_at;
+use super::line_search::{ASKS_EVERY, Occasion, UnderWay};
 use super::locations::HeaderTable;
 use crate::access::acquire::Access;
 use crate::access::guard::ExclusiveGuard;
@@ -39,48 +39,6 @@ const HEADERS_AT_ONCE: u64 = 1024;
 const SEARCHES_FOR: Duration = Duration::from_millis(100);
 /// A search that saw all in vain, but met lines in use for now, is repeated after this.
 const LOOKS_AGAIN_AFTER: Duration = Duration::from_secs(1);
-/// A node that asked the others in vain asks again after this. Who is asked gives for as long, as
-/// what it has freed is to ripen first.
-const ASKS_EVERY: Duration = Duration::from_secs(1);
-
-/// What tells that there may be more lines for all than before: the count of gifts, and who has
-/// been in the pool.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-struct Occasion {
-    given: u64,
-    entered: u64,
-    present: usize,
-}
-
-/// A node's search for lines that are for all, and what others have said of such lines.
-#[derive(Default)]
-pub(crate) struct Search {
-    /// Requests and gifts, as last read.
-    requests: AtomicU64,
-    given: AtomicU64,
-    /// Headers were made anew, without the marks of this node.
-    pub(crate) marks_lost: AtomicBool,
-    state: Mutex<Progress>,
-}
-
-/// How far the search is.
-#[derive(Default)]
-struct Progress {
-    is_under_way: bool,
-    /// The next piece to look at, and how many were looked at since a line was found.
-    next: usize,
-    in_vain: usize,
-    /// When that began.
-    occasion: Occasion,
-    /// Since then a line was met that may be free, but could not be had just then.
-    is_unsure: bool,
-    /// All was looked at in vain, and it makes no sense to look again before that time.
-    exhausted: Option<(Occasion, Duration)>,
-    /// When this node asked the others, and until when it gives, as others have asked; by the
-    /// environment's clock.
-    asked_at: Option<Duration>,
-    gives_until: Duration,
-}
 
 /// A piece of a header table.
 pub(super) struct Piece {
@@ -105,33 +63,6 @@ enum Claim {
     InUse,
     /// It could not be had just now.
     Busy,
-}
-
-/// Ends a search, also one that is dropped.
-struct UnderWay<'a>(&'a Search);
-
-impl Drop for UnderWay<'_> {
-    fn drop(&mut self) {
-        self.0.state.lock().is_under_way = false;
-    }
-}
-
-impl Search {
-    /// Takes note of what the counters say. If a node has asked since the last time, this one gives
-    /// for a while.
-    pub(super) fn note(&self, requests: u64, given: u64, now: Duration) {
-        self.given.store(given, Ordering::Relaxed);
-        if self.requests.swap(requests, Ordering::Relaxed) != requests {
-            self.state.lock().gives_until = now + ASKS_EVERY;
-        }
-    }
-
-    /// Whether this node gives what it does not need: another is short, and it is not itself.
-    pub(super) fn gives(&self, now: Duration) -> bool {
-        let progress = self.state.lock();
-        let is_short = progress.asked_at.is_some_and(|at| now < at + ASKS_EVERY);
-        now < progress.gives_until && !is_short
-    }
 }
 
 impl Core {
@@ -324,11 +255,6 @@ impl Core {
             }
         };
         let mut page = ExclusiveGuard::new(self, frame);
-        #[cfg(feature = "planted")]
-        let mark = match self.config.planted {
-            crate::Planted::UncheckedFreeMark => FreeMark { psn: page.psn(), ..mark },
-            _ => mark,
-        };
         if page.psn() != mark.psn {
             return Ok(Claim::InUse);
         }

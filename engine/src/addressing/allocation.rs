@@ -11,11 +11,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use selkie_fabric::FabricError;
+use selkie_fabric::{BoxFuture, Buf, Chain, FabricError, Verb};
 use selkie_pool::layout::EXTENT_GCLS;
 
 use super::allocator::{FreeLine, Grant};
+use super::executed::word_at;
 use super::locations::Counter;
+use crate::access::engine::Engine;
 use crate::access::guard::ExclusiveGuard;
 use crate::core::Core;
 use crate::{EngineError, GAddr};
@@ -184,5 +186,32 @@ impl Core {
         let extent = self.extent_bytes();
         let used = self.allocator.leased_extents(|unit| self.memory.placement.extents_of(unit));
         EngineError::PoolFull { used: used * extent, capacity: self.memory.placement.capacity() }
+    }
+}
+
+impl Engine {
+    /// Bytes of all extents of the pool that are leased to compute nodes, whether in use or not. A
+    /// round trip to every memory node, or to one for each range of a coded pool, one after the
+    /// other.
+    ///
+    /// # Errors
+    /// `Fabric`.
+    pub fn leased_bytes(&self) -> BoxFuture<'_, Result<u64, EngineError>> {
+        Box::pin(async move {
+            let core = self.core();
+            let mut extents = 0;
+            for unit in 0..core.memory.placement.units() {
+                let counters = core.memory.placement.copies(Counter::Leased(unit));
+                let counters = counters.map(|copies| copies.places).unwrap_or_default();
+                let living = counters.iter().find(|(node, _)| !core.pool.is_memory_dead(*node));
+                let Some((node, at)) = living.or(counters.first()) else { continue };
+                let chain = Chain::from([Verb::read(*at, Buf::zeroed(8))]);
+                let done = core.memory.queue_pair(*node).post(chain).await.map_err(|e| e.error)?;
+                let leased = word_at(&done, 0);
+                // The counter runs on when a unit is full.
+                extents += leased.min(core.memory.placement.extents_of(unit));
+            }
+            Ok(extents * core.pool.descriptor().geometry().extent_bytes())
+        })
     }
 }

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 
 use parking_lot::Mutex;
 
-use super::adoption::Search;
+use super::line_search::Search;
 use crate::GAddr;
 use crate::log::Lsn;
 

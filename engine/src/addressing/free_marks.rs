@@ -140,10 +140,6 @@ impl Core {
 
     /// Up to where nothing leads to freed lines for good.
     fn unlinked_up_to(&self) -> Lsn {
-        #[cfg(feature = "planted")]
-        if self.config.planted == crate::Planted::EarlyFreeMark {
-            return Lsn::MAX;
-        }
         self.log.as_ref().map_or(Lsn::MAX, |log| log.durable())
     }
 

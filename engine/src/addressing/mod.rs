@@ -9,6 +9,7 @@ pub(crate) mod epochs;
 pub(crate) mod executed;
 pub(crate) mod free_marks;
 pub(crate) mod leaked;
+pub(crate) mod line_search;
 pub(crate) mod locations;
 pub(crate) mod memory_access;
 pub(crate) mod memory_links;

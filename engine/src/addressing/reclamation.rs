@@ -1,7 +1,7 @@
 //! The driver of reclamation: publishes this node's epoch, advances the pool's, releases freed
 //! lines.
 
-use selkie_fabric::{Buf, Chain, RemoteAddr, Verb};
+use selkie_fabric::{Buf, Chain, FabricError, RemoteAddr, Verb};
 use selkie_pool::{ComputeIndex, Pool, layout};
 
 use crate::EngineError;
@@ -62,17 +62,21 @@ impl Core {
         node: ComputeId,
         stored: u64,
     ) -> Result<(), EngineError> {
-        let offset = layout::node_epoch_offset(node.index());
         loop {
-            let Some((memory, at)) = self.epoch_word(offset) else { return Ok(()) };
-            let chain = Chain::from([Verb::write(at, Buf::copy_of(&stored.to_le_bytes()))]);
-            let Err(lost) = self.memory.queue_pair(memory).post(chain).await else { return Ok(()) };
+            let Err(lost) = self.write_epoch_of(node, stored).await else { return Ok(()) };
             if self.memory.coded.is_none() {
-                return Err(lost.error.into());
+                return Err(lost.into());
             }
             // The pool outlives it, and has its epochs at another memory node then.
-            self.confirm_memory_death(lost.error).await?;
+            self.confirm_memory_death(lost).await?;
         }
+    }
+
+    async fn write_epoch_of(&self, node: ComputeId, stored: u64) -> Result<(), FabricError> {
+        let offset = layout::node_epoch_offset(node.index());
+        let Some((memory, at)) = self.epoch_word(offset) else { return Ok(()) };
+        let chain = Chain::from([Verb::write(at, Buf::copy_of(&stored.to_le_bytes()))]);
+        self.memory.queue_pair(memory).post(chain).await.map(drop).map_err(|lost| lost.error)
     }
 
     /// Follows, publishes, ripens freed lines and, if it waits for some, moves the global epoch.
@@ -84,7 +88,12 @@ impl Core {
         let Some((global, _)) = self.read_epochs().await? else { return Ok(()) };
         let own = self.epochs.follow(global);
         if *published != Some((node, own)) {
-            self.publish_epoch(own + 1).await?;
+            if self.lifecycle.is_closed() {
+                // It says that it is absent, and nothing else after that.
+                return Ok(());
+            }
+            // Once: housekeeping does not wait for the death of a memory node.
+            self.write_epoch_of(self.me, own + 1).await?;
             *published = Some((node, own));
         }
         if global < own {

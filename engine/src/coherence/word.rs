@@ -6,7 +6,7 @@
 //!      | holder: 6 | readers: 58, one bit a compute node |
 //!      +-----------+-------------------------------------+
 //! ```
-//! `holder` is the node id plus one; 0 is none (SELCC §4.1), and 63 says that the page is lost for
+//! `holder` is the node id plus one; 0 is none (SELCC §4.1), and 62 says that the page is lost for
 //! good ([`ComputeId::LOST`]). Only this file shifts latch bits. All
 //! other code composes the words and deltas that it makes.
 
@@ -37,7 +37,7 @@ impl ComputeId {
     /// No node: the holder in the word of a page that was lost with a node that held it, when
     /// nothing is left by which it could be made again. It is dead to every node. Words name it
     /// instead of the dead node, so that the index of that one can be used again.
-    pub const LOST: Self = Self(62);
+    pub const LOST: Self = Self(61);
 
     /// Index of the node, 0..=57.
     pub const fn index(self) -> usize {
@@ -273,7 +273,7 @@ mod tests {
                 match field {
                     0 => assert_eq!(word.holder(), Ok(None)),
                     1..=58 => assert_eq!(word.holder(), Ok(ComputeId::new(field as usize - 1))),
-                    63 => assert_eq!(word.holder(), Ok(Some(ComputeId::LOST))),
+                    62 => assert_eq!(word.holder(), Ok(Some(ComputeId::LOST))),
                     _ => assert_eq!(word.holder(), Err(BadHolder(field as u8))),
                 }
             }

@@ -23,8 +23,9 @@
 //! `flush` (making records durable), `memory` (logs in memory nodes), `snapshot_barrier` (up to
 //! where the logs are one state), `checkpoint` (how far a log is kept), `archive` (what was
 //! truncated, for a restore into another pool), `reservation`
-//! (room for changes that are not recorded yet), `redo` (the changes of a dead node), `restore`
-//! (putting pages into a new pool). The bytes of records, files and merging are in `selkie_wal`.
+//! (room for changes that are not recorded yet), `turns` (who is refused waits in turn), `redo`
+//! (the changes of a dead node), `restore` (putting pages into a new pool). The bytes of records,
+//! files and merging are in `selkie_wal`.
 //!
 //! [`home_first`]: crate::coherence::machine::Rules::home_first
 
@@ -39,6 +40,7 @@ mod reservation;
 mod restore;
 mod snapshot_barrier;
 pub(crate) mod state;
+mod turns;
 
 pub(crate) use archive::run_archive;
 pub(crate) use checkpoint::run_checkpoints;

@@ -8,9 +8,9 @@
 //! *Turns.* Large transactions that run at a time may all be refused, each for the room that the
 //! others hold; tried again at a time, all would be refused again. So those that were refused wait
 //! in a queue, without room and without latches. The first goes when the log has the room that it
-//! needs. For [`TURN`] that room counts as taken, as the caller has yet to ask for it.
+//! needs. For [`TURN`](super::turns::TURN) that room counts as taken, as the caller has yet to ask
+//! for it.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -34,41 +34,6 @@ const LARGEST_CHANGE: u64 = 3;
 const RESERVED: u64 = 7;
 /// The same for reservations of more than [`STEP_LINES`], so that small ones have room beside them.
 const RESERVED_BY_LARGE: u64 = 6;
-/// For how long the room of a transaction that has its turn counts as taken.
-pub(super) const TURN: Duration = Duration::from_millis(20);
-
-/// The queue of those that were refused room.
-#[derive(Default)]
-pub(super) struct Turns {
-    next: u64,
-    waiting: VecDeque<u64>,
-    /// When those that went got their turn, and the room they need.
-    given: VecDeque<(Duration, u64)>,
-}
-
-impl Turns {
-    /// Whether callers wait for room.
-    pub(super) fn is_waited_for(&self) -> bool {
-        !self.waiting.is_empty()
-    }
-
-    /// A caller that had its turn has reserved room.
-    fn take(&mut self, held: u64, bytes: u64) {
-        let taken = self.given.iter().position(|(_, need)| (held + 1..=bytes).contains(need));
-        if let Some(at) = taken {
-            self.given.remove(at);
-        }
-    }
-
-    /// Room that counts as taken.
-    fn given_bytes(&mut self, now: Duration) -> u64 {
-        while self.given.front().is_some_and(|(at, _)| now.saturating_sub(*at) >= TURN) {
-            self.given.pop_front();
-        }
-        self.given.iter().map(|(_, bytes)| bytes).sum()
-    }
-}
-
 /// A place in the queue.
 struct Place<'l> {
     log: &'l Log,

@@ -15,7 +15,7 @@ use crate::GAddr;
 use crate::error::EngineError;
 use crate::join::either;
 use crate::lifecycle::Lifecycle;
-use crate::log::reservation::{TURN, Turns};
+use crate::log::turns::{TURN, Turns};
 
 /// Bytes that may wait to become durable before writers wait.
 pub(super) const MAX_WAITING_BYTES: usize = 16 << 20;

@@ -1,11 +1,11 @@
 //! Peers to which a queue pair of this node has ended, though the others may still reach them.
 //!
-//! The death of a peer is the affair of the pool: it is declared, and recovered from. But a link may
-//! end and its peer live, if the network between the two is cut for longer than any death takes to
-//! be noticed. Then messages are lost that the peer waits for, or pages do not get home. No part of
-//! the protocol makes up for that but a recovery. So this node waits for as long as the others may
-//! take to miss the peer, and if the peer still lives it gives its own membership up: the others
-//! recover from it, and redo its log.
+//! The death of a peer is the affair of the pool: it is declared, and recovered from. But a link
+//! may end and its peer live, if the network between the two is cut for longer than any death takes
+//! to be noticed. Then messages are lost that the peer waits for, or pages do not get home. No part
+//! of the protocol makes up for that but a recovery. So this node waits for as long as the others
+//! may take to miss the peer, and if the peer still lives it gives its own membership up: the
+//! others recover from it, and redo its log.
 //!
 //! Of two compute nodes that do not reach each other one has to go. It is the one with the higher
 //! index; the other waits twice as long.
@@ -125,6 +125,9 @@ impl Core {
         }
         match until {
             Some(until) if now < until => Outcome::Wait { until: Some(until) },
+            // It does not know that it is in the pool itself, as after its machine was suspended:
+            // it may not have heard of the death yet.
+            Some(_) if !self.lifecycle.was_member_at(now) => Outcome::Wait { until: None },
             Some(_) => Outcome::End,
             None => match self.endpoint.connect(peer) {
                 // Not every fabric can tell: the others miss the peer if it is dead.

@@ -196,22 +196,7 @@ fn a_node_gets_what_another_has_freed_and_does_not_need() {
 /// A mark stays in the header of a line that is in use: it is of an earlier page.
 #[test]
 fn a_line_in_use_is_not_taken_whatever_mark_it_has() {
-    takes_no_line_in_use(engine_config());
-}
-
-/// The test above finds a node that believes marks.
-#[cfg(feature = "planted")]
-#[test]
-fn a_mark_that_is_believed_without_a_look_at_the_page_is_found() {
-    let planted = selkie_engine::Planted::UncheckedFreeMark;
-    let config = selkie_engine::EngineConfig { planted, ..engine_config() };
-    let found =
-        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| takes_no_line_in_use(config)));
-    assert!(found.is_err(), "a line in use was not taken");
-}
-
-fn takes_no_line_in_use(config: selkie_engine::EngineConfig) {
-    let cluster = Cluster::with(1, |_| MemFabric::new(), plain(320 << 10), config);
+    let cluster = Cluster::with(1, |_| MemFabric::new(), plain(320 << 10), engine_config());
     cluster.run(async {
         let gone = newcomer(&cluster).await;
         let mut live = Vec::new();

@@ -50,9 +50,9 @@ pub struct TcpConfig {
     /// response. This saves the switch to the driver, which else receives it. The first poll lets
     /// other tasks run, so that they can post. By default 100 us; 0 never blocks.
     pub block_alone: Duration,
-    /// A connection whose peer owes an answer and shows no sign of life for this long is replaced by
-    /// another, over which the chains go on. Silent connections are probed twice in this time. By
-    /// default 1 s.
+    /// A connection whose peer owes an answer and shows no sign of life for this long is replaced
+    /// by another, over which the chains go on. Silent connections are probed twice in this time.
+    /// By default 1 s.
     pub silent_after: Duration,
     /// A peer that owes an answer and shows no sign of life for this long is dead: the last resort,
     /// if nothing else tells of its death. It has to be longer than others take to find a dead

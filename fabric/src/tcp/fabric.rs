@@ -119,10 +119,10 @@ impl TcpFabric {
     /// hello. It gets the stream behind those bytes, with TLS if the fabric's connections have it,
     /// blocking and without time limits, on a thread of its own. The endpoint shuts the stream down
     /// when it leaves; the handler should return then. No key is asked for. Until the handler lets
-    /// the other side in ([`Stream::let_in`](crate::Stream::let_in)) the connection may have to make
-    /// room for any other; then it has one of [`MAX_FOREIGN_CONNECTIONS`] places of its endpoint, of
-    /// which one that waits in a read makes room.
-    /// Replaces an earlier handler of the same magic.
+    /// the other side in ([`Stream::let_in`](crate::Stream::let_in)) the connection may have to
+    /// make room for any other; then it has one of [`MAX_FOREIGN_CONNECTIONS`] places of its
+    /// endpoint, of which one that waits in a read makes room. Replaces an earlier handler of the
+    /// same magic.
     ///
     /// The fabric keeps the handler: a handler that needs the fabric has to hold it weakly.
     ///

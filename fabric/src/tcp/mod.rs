@@ -1,11 +1,11 @@
 //! Backend `tcp`: soft RDMA between machines without an RDMA NIC.
 //!
 //! A node listens; a queue pair is a session with it, over one TCP connection at a time. The *host*
-//! of the node that serves memory executes the chains of a connection in the order in which they arrive, and does nothing
-//! else: one thread for each connection receives, executes every whole request in its buffer, and
-//! sends all answers with one system call. The node that posts has one more thread, the *driver*.
-//! It accepts connections, receives responses for completions that no thread polls, and watches
-//! silent peers.
+//! of the node that serves memory executes the chains of a connection in the order in which they
+//! arrive, and does nothing else: one thread for each connection receives, executes every whole
+//! request in its buffer, and sends all answers with one system call. The node that posts has one
+//! more thread, the *driver*. It accepts connections, receives responses for completions that no
+//! thread polls, and watches silent peers.
 //!
 //! ```text
 //! compute node                                   memory node
@@ -27,15 +27,15 @@
 //! A queue pair is a session, which outlives its connections. One that is closed, broken, or silent
 //! for [`TcpConfig::silent_after`] is replaced by another. The host says how many chains of the
 //! session it has executed, and sends the responses again that did not arrive; the node sends the
-//! requests again that were not executed. So every chain executes once, in order. Silent connections
-//! without chains are probed. A host closes connections that are silent for longer than their node
-//! promised; the session waits for the next one.
+//! requests again that were not executed. So every chain executes once, in order. Silent
+//! connections without chains are probed. A host closes connections that are silent for longer than
+//! their node promised; the session waits for the next one.
 //!
 //! # Death
-//! A queue pair ends if no process listens at the address of its peer, if the process there does not
-//! know the session, if bytes are not understood, or if the peer owes an answer and shows no sign of
-//! life for [`TcpConfig::dead_after`]: all outstanding and later chains end with `PeerDead`, and
-//! their buffers come back.
+//! A queue pair ends if no process listens at the address of its peer, if the process there does
+//! not know the session, if bytes are not understood, or if the peer owes an answer and shows no
+//! sign of life for [`TcpConfig::dead_after`]: all outstanding and later chains end with
+//! `PeerDead`, and their buffers come back.
 //!
 //! # Fencing
 //! Every chain executes under the gate of its session. [`TcpFabric::revoke`] refuses further
@@ -63,9 +63,9 @@
 //! memory of a memory node within a domain only. Names and keys tell which node of the pool a peer
 //! is, as without TLS. A peer that is not trusted is told why, and so is the counter of bad
 //! connections ([`TlsError`](crate::TlsError)). A node with TLS and a node without tell each other
-//! so. The end of a connection is not signed: frames carry their length, so a connection that is cut
-//! is noticed. Certificates are checked when a connection begins; one that expires later ends no
-//! connection. They cannot be revoked: if the key of a node is stolen, the pool needs another
+//! so. The end of a connection is not signed: frames carry their length, so a connection that is
+//! cut is noticed. Certificates are checked when a connection begins; one that expires later ends
+//! no connection. They cannot be revoked: if the key of a node is stolen, the pool needs another
 //! authority.
 //!
 //! ```text
@@ -81,9 +81,9 @@
 //! # Who is let in
 //! Connections that have not been admitted yet have 64 places, of which the oldest makes room for
 //! the next (`server/newcomers.rs`). Those of other protocols that were let in
-//! ([`Stream::let_in`](crate::Stream::let_in)) have [`MAX_FOREIGN_CONNECTIONS`], of which an idle one
-//! makes room (`server/port_mux.rs`). Connections of peers have [`MAX_CONNECTIONS`], and make room
-//! for no other: each peer has a share of them for sure (`server/admissions.rs`).
+//! ([`Stream::let_in`](crate::Stream::let_in)) have [`MAX_FOREIGN_CONNECTIONS`], of which an idle
+//! one makes room (`server/port_mux.rs`). Connections of peers have [`MAX_CONNECTIONS`], and make
+//! room for no other: each peer has a share of them for sure (`server/admissions.rs`).
 //!
 //! Contents: `fabric`, `endpoint`, `node` (the traits, the nodes of this process), `client` (posts
 //! chains), `server` (executes them), `wire` (the bytes), `security` (certificates, TLS, keys,
@@ -103,10 +103,10 @@ mod wire;
 pub use config::{Admission, TcpConfig};
 pub use fabric::TcpFabric;
 pub use security::certificates::{
-    AUTHORITY_FILE, CERTIFICATE_FILE, KEY_FILE, NODE_NAME, Security, SecurityError, check_private,
+    AUTHORITY_FILE, CERTIFICATE_FILE, KEY_FILE, Security, SecurityError, check_private,
 };
 pub use security::key::{AccessKey, InvalidKeyText};
-pub use security::roles::role_name;
+pub use security::roles::{NODE_NAME, role_name};
 pub use server::admissions::{Invitation, MAX_CONNECTIONS};
 pub use server::host::BadConnections;
 pub use server::port_mux::{MAX_FOREIGN_CONNECTIONS, ProtocolHandler};

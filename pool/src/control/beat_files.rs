@@ -21,8 +21,7 @@ use rustix::io::Errno;
 use selkie_fabric::PeerId;
 use serde::{Deserialize, Serialize};
 
-use super::error::ControlError;
-use super::file::unavailable;
+use super::error::{ControlError, unavailable};
 use super::plane::Beat;
 use crate::checksum::checksum;
 

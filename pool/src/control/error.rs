@@ -1,5 +1,8 @@
 //! Why a control plane did not do what it was asked for.
 
+use std::io;
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
 
 /// Why a control plane did not do what it was asked for.
@@ -80,4 +83,8 @@ impl ControlError {
             | Self::Unavailable { place, .. } => place,
         }
     }
+}
+
+pub(super) fn unavailable(place: &Path, error: &io::Error) -> ControlError {
+    ControlError::Unavailable { place: place.display().to_string(), what: error.to_string() }
 }

@@ -28,7 +28,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::beat_files::{BeatFiles, StoredBeat};
-use super::error::ControlError;
+use super::error::{ControlError, unavailable};
 use super::plane::{Beat, Change, ControlPlane, Version, Versioned};
 use crate::document::{FORMAT, PoolState};
 
@@ -227,8 +227,4 @@ fn write<T: Serialize>(path: &Path, value: &T) -> Result<(), ControlError> {
         }
     };
     written().map_err(|error| unavailable(path, &error))
-}
-
-pub(super) fn unavailable(place: &Path, error: &io::Error) -> ControlError {
-    ControlError::Unavailable { place: place.display().to_string(), what: error.to_string() }
 }

@@ -1,5 +1,5 @@
-//! What a process may change through a relay, by the role in its certificate. Pure: a change is judged
-//! by the document before it and after it, and by what is known of the process that asks.
+//! What a process may change through a relay, by the role in its certificate. Pure: a change is
+//! judged by the document before it and after it, and by what is known of the process that asks.
 //!
 //! ```text
 //!                                     memory   compute   reader   operator
@@ -14,12 +14,12 @@
 //!   barriers, recoveries, labels        -        yes        -        yes
 //! beats                                own       own       own        -
 //! ```
-//! *Own* is what carries a number made from the certificate ([`super::identity`]), and what no process
-//! has yet. Processes that share a certificate are one here.
-//! All roles may read: the document has no secrets. What compute nodes share, each of them may
-//! change, as each may have to take over the task of another that died. A death may be declared by
-//! every process that watches others; what follows from it in the document is computed here, so
-//! that nothing else passes for it.
+//! *Own* is what carries a number made from the certificate ([`super::identity`]), and what no
+//! process has yet. Processes that share a certificate are one here. All roles may read: the
+//! document has no secrets. What compute nodes share, each of them may change, as each may have to
+//! take over the task of another that died. A death may be declared by every process that watches
+//! others; what follows from it in the document is computed here, so that nothing else passes for
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,5 @@
-//! Every kind of change of the document, by every role, to what is its own and to what is another's.
+//! Every kind of change of the document, by every role, to what is its own and to what is
+//! another's.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -46,7 +47,8 @@ fn member(host: u64) -> Member {
     Member { host, incarnation: 1, mailboxes, renewals: 0, has_log: false }
 }
 
-/// A pool on three memory nodes, of which 0 is the asker's, with compute nodes 0, the asker's, and 1.
+/// A pool on three memory nodes, of which 0 is the asker's, with compute nodes 0, the asker's, and
+/// 1.
 fn pool() -> PoolState {
     let config = PoolConfig {
         memory_nodes: 4,

@@ -16,8 +16,8 @@
 //! network.
 //!
 //! A relay whose own plane is behind another relay shows its own certificate there, and would be
-//! judged by its own role. So it does not pass on what clients with certificates ask, but tells them
-//! where the memory nodes of the pool are: one of them has the plane.
+//! judged by its own role. So it does not pass on what clients with certificates ask, but tells
+//! them where the memory nodes of the pool are: one of them has the plane.
 //!
 //! Until a client is let in it is a newcomer ([`Stream::let_in`]), and is told nothing of
 //! the pool but its name.

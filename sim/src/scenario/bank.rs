@@ -2,6 +2,8 @@
 //!
 //! Beside its balance an account has a version, a number that no other write of the run uses, so
 //! that what a transaction read says which transaction wrote it.
+//!
+//! One file, as the clients and what judges them share the record of what they did.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! What a plan excuses, and what nothing does.
 //!
 //! A node that the plan exposes may end: its clients then have typed errors. The others go on, and
-//! nothing that was acknowledged is lost, unless the plan loses more than the coding and the logs of
-//! the pool keep: then all clients may have errors. No plan excuses a wrong answer, or a client
+//! nothing that was acknowledged is lost, unless the plan loses more than the coding and the logs
+//! of the pool keep: then all clients may have errors. No plan excuses a wrong answer, or a client
 //! that hangs.
 
 use std::collections::BTreeSet;

@@ -5,6 +5,8 @@
 //! the value of the page is the sum of its counts. An increment changes one part, some, or all: so
 //! write-backs are of every extent, a page that is put together of old and new pieces has the wrong
 //! value, and a bit that is wrong shows wherever it is.
+//!
+//! One file, as the clients and what judges them share the record of what they did.
 
 use std::future::Future;
 use std::ops::RangeInclusive;

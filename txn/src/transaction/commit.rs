@@ -1,7 +1,8 @@
 //! Commit, and how it applies a write set.
 //!
 //! A two-phase locked transaction has made its changes already: commit validates what it has read
-//! and not kept latched, seals the changes into one log record, and releases the latches. A transaction with deferred changes makes them now:
+//! and not kept latched, seals the changes into one log record, and releases the latches. A
+//! transaction with deferred changes makes them now:
 //!
 //! ```text
 //! latch every leaf that is to change, exclusively, waiting for none

@@ -12,8 +12,8 @@
 //! short leaves home torn. Messages to the dead node do not arrive.
 //!
 //! Another node may die during the recovery, also the one that sweeps. Its own recovery then begins
-//! with its fence, and no sweep begins before that. A survivor that had acknowledged the first death
-//! learns of the second as of the first. A sweep that had begun may go on, or is begun anew.
+//! with its fence, and no sweep begins before that. A survivor that had acknowledged the first
+//! death learns of the second as of the first. A sweep that had begun may go on, or is begun anew.
 //!
 //! A survivor knows of the death (Noted) before it tells its lines one by one. It tells active
 //! lines first, then lines whose frames or notes name the dead node. A line at rest that hands over

@@ -1,4 +1,5 @@
-//! A link: the connecting side of one session, which is one queue pair over one connection at a time.
+//! A link: the connecting side of one session, which is one queue pair over one connection at a
+//! time.
 //!
 //! # Sending
 //! Posts append requests to a queue. A post that finds no other request under way sends at once.
@@ -36,19 +37,18 @@ use parking_lot::{Mutex, MutexGuard};
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
-use super::link_failure::LinkFailure;
+use super::link_failure::{LinkFailure, check_role};
 use super::link_state::{LinkState, PendingChain, Sender, Stage};
 use super::outcome::{Completed, OutcomeCell, wake};
 use super::reactor::{Reactor, wait_readable};
 use crate::error::FabricError;
 use crate::id::PeerId;
-use crate::role::NodeCertificate;
 use crate::tcp::transport::pipe::{Pipe, Received};
 use crate::tcp::wire::error::WireError;
 use crate::tcp::wire::frame_buffer::FrameBuffer;
 use crate::tcp::wire::frames::{self, Decoded};
 use crate::tcp::wire::hello::{self, Hello};
-use crate::tls_error::{CertificateFault, CertificateOwner, TlsError};
+use crate::tls_error::TlsError;
 use crate::verb::{Chain, ChainError};
 
 /// A queue of this length is sent at once.
@@ -349,7 +349,7 @@ impl Link {
                 None => return Ok(hello::REPLY_BYTES),
                 Some(Err(why)) => return Err(LinkFailure::Refused(why)),
                 Some(Ok(executed)) => {
-                    self.check_role(&state.pipe)?;
+                    check_role(self.reactor.config().security.as_deref(), &state.pipe, self.peer)?;
                     state.accept(executed)?;
                 }
             }
@@ -392,20 +392,6 @@ impl Link {
             outcome?;
             inbox.take(bytes);
             state = self.state.lock();
-        }
-    }
-
-    /// Refuses a peer whose certificate is not of a role that it can have.
-    fn check_role(&self, pipe: &Pipe) -> Result<(), LinkFailure> {
-        let security = self.reactor.config().security.as_ref();
-        let shown = security.and_then(|own| own.of_another(pipe.certificate()));
-        match shown {
-            Some(NodeCertificate { role, .. }) if !role.may_be(self.peer) => {
-                let fault = CertificateFault::WrongRole(role);
-                let owner = CertificateOwner::Theirs;
-                Err(LinkFailure::Tls(TlsError::Certificate { owner, fault }))
-            }
-            _ => Ok(()),
         }
     }
 

@@ -3,9 +3,12 @@
 use rustix::io::Errno;
 
 use crate::error::Refusal;
-use crate::tcp::transport::pipe::ReceiveError;
+use crate::id::PeerId;
+use crate::role::NodeCertificate;
+use crate::tcp::security::certificates::Security;
+use crate::tcp::transport::pipe::{Pipe, ReceiveError};
 use crate::tcp::wire::error::WireError;
-use crate::tls_error::TlsError;
+use crate::tls_error::{CertificateFault, CertificateOwner, TlsError};
 
 /// Why a connection, or with it the link, ends.
 pub(crate) enum LinkFailure {
@@ -39,5 +42,21 @@ impl From<ReceiveError> for LinkFailure {
             ReceiveError::NotListening => Self::NotListening,
             ReceiveError::Tls(why) => Self::Tls(why),
         }
+    }
+}
+
+/// Refuses a peer whose certificate is not of a role that it can have.
+pub(crate) fn check_role(
+    security: Option<&Security>,
+    pipe: &Pipe,
+    peer: PeerId,
+) -> Result<(), LinkFailure> {
+    match security.and_then(|own| own.of_another(pipe.certificate())) {
+        Some(NodeCertificate { role, .. }) if !role.may_be(peer) => {
+            let fault = CertificateFault::WrongRole(role);
+            let owner = CertificateOwner::Theirs;
+            Err(LinkFailure::Tls(TlsError::Certificate { owner, fault }))
+        }
+        _ => Ok(()),
     }
 }

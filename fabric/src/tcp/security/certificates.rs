@@ -2,8 +2,9 @@
 //!
 //! A pool has one *authority*. Every node has its certificate; a process that has its key can make
 //! nodes. Both sides of a connection show a certificate that the authority signed, for the one name
-//! [`NODE_NAME`] and for that of one role (`roles`). The name of the node in the pool and its access
-//! keys say which node it is. TLS 1.3 only. No session is resumed, so an expired certificate opens no further connection.
+//! [`NODE_NAME`] and for that of one role (`roles`). The name of the node in the pool and its
+//! access keys say which node it is. TLS 1.3 only. No session is resumed, so an expired certificate
+//! opens no further connection.
 //!
 //! The calendar of the system decides whether a certificate is valid now: clocks of environments
 //! have no dates.
@@ -29,15 +30,13 @@ use rustls::{
     ClientConfig, ClientConnection, Connection, RootCertStore, ServerConfig, ServerConnection,
 };
 
-use super::roles::{ClientRoles, ServerRoles, certificate_of};
+use super::roles::{ClientRoles, NODE_NAME, ServerRoles, certificate_of};
 use super::tls::{Tls, tls_error};
 use crate::role::NodeCertificate;
 use crate::stream::Stream;
 use crate::tcp::transport::blocking::Blocking;
 use crate::tls_error::{CertificateOwner, TlsError};
 
-/// The name in the certificate of every node.
-pub const NODE_NAME: &str = "selkie-node";
 /// File of [`Security::load`]: the certificate of the authority.
 pub const AUTHORITY_FILE: &str = "ca.pem";
 /// File of [`Security::load`]: the certificate of the node.

@@ -1,4 +1,5 @@
-//! `AccessKey`: the secret that a guest shows to be admitted; and its hash, by which a host knows it.
+//! `AccessKey`: the secret that a guest shows to be admitted; and its hash, by which a host knows
+//! it.
 
 use std::fmt;
 use std::hint::black_box;

@@ -1,5 +1,6 @@
-//! Roles in certificates: besides [`NODE_NAME`] a certificate carries one more name, `ROLE.NODE_NAME`,
-//! as `memory.selkie-node`. Certificates without a role, or with several, are not trusted.
+//! Roles in certificates: besides [`NODE_NAME`] a certificate carries one more name,
+//! `ROLE.NODE_NAME`, as `memory.selkie-node`. Certificates without a role, or with several, are not
+//! trusted.
 
 use std::sync::Arc;
 
@@ -12,8 +13,10 @@ use rustls::server::ParsedCertificate;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 
-use super::certificates::NODE_NAME;
 use crate::role::{NodeCertificate, Role};
+
+/// The name in the certificate of every node.
+pub const NODE_NAME: &str = "selkie-node";
 
 /// The name by which a certificate says that its holder has `role`.
 #[must_use]

@@ -209,7 +209,8 @@ fn alert_error(alert: AlertDescription) -> TlsError {
 mod tests {
     use rcgen::{CertificateParams, KeyPair};
 
-    use super::super::certificates::{NODE_NAME, Security};
+    use super::super::certificates::Security;
+    use super::super::roles::NODE_NAME;
     use super::super::roles::role_name;
     use super::*;
     use crate::role::Role;

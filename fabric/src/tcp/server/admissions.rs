@@ -48,8 +48,8 @@ impl From<AccessKey> for Invitation {
 
 /// Most sessions of peers, which have one connection each, that a node serves.
 pub const MAX_CONNECTIONS: usize = 1024;
-/// Connections that each peer may have in any case. It may have more as long as at least half of all
-/// places are free.
+/// Connections that each peer may have in any case. It may have more as long as at least half of
+/// all places are free.
 const SHARE: usize = 16;
 
 const _: () = assert!(64 * SHARE <= MAX_CONNECTIONS, "a pool has up to 58 compute nodes");
@@ -125,9 +125,9 @@ impl<S> Admissions<S> {
         }
     }
 
-    /// Admits a connection, to its session or to the `new` one, unless its node has no invitation or
-    /// is revoked, here or in `fenced`. `role` is that of its certificate: the memory of a memory
-    /// node is open to readers within a domain only. `None` if this node is closed.
+    /// Admits a connection, to its session or to the `new` one, unless its node has no invitation
+    /// or is revoked, here or in `fenced`. `role` is that of its certificate: the memory of a
+    /// memory node is open to readers within a domain only. `None` if this node is closed.
     pub(crate) fn admit(
         &mut self,
         hello: &Hello,

@@ -1,8 +1,8 @@
 //! The side of a node that serves its memory.
 //!
 //! Contents: `host` (accepts connections), `newcomers` (connections that have not been let in),
-//! `admissions` (which peers may connect), `session` (what a queue pair has done, over any number of
-//! connections), `answers` (responses that are kept), `connection` (executes the chains of one),
+//! `admissions` (which peers may connect), `session` (what a queue pair has done, over any number
+//! of connections), `answers` (responses that are kept), `connection` (executes the chains of one),
 //! `port_mux` (other protocols on the same port).
 
 pub(super) mod admissions;

@@ -1,10 +1,11 @@
 //! Other protocols on the port of the fabric: the first word of a connection tells its protocol,
 //! and the handler of that protocol gets the connection.
 //!
-//! A connection is a newcomer until its protocol lets it in ([`Stream::let_in`]). Then it has one of
-//! [`MAX_FOREIGN_CONNECTIONS`] places. If all are taken, a connection that waits for a request makes
-//! room: that of a client which has more of them than the newcomer, or else one that has waited
-//! for long. Clients are told apart by their certificates, and without those by their addresses.
+//! A connection is a newcomer until its protocol lets it in ([`Stream::let_in`]). Then it has one
+//! of [`MAX_FOREIGN_CONNECTIONS`] places. If all are taken, a connection that waits for a request
+//! makes room: that of a client which has more of them than the newcomer, or else one that has
+//! waited for long. Clients are told apart by their certificates, and without those by their
+//! addresses.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};

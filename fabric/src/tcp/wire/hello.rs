@@ -1,8 +1,8 @@
 //! The begin of a connection: the hello of the node that connects, and the reply to it.
 //!
-//! All numbers are little-endian. The first three fields of a hello, and of a reply, are the same in
-//! every version. The length of a hello is the same from version 3 on; version 1 ended before the
-//! key, version 2 with 8 bytes of zero behind it.
+//! All numbers are little-endian. The first three fields of a hello, and of a reply, are the same
+//! in every version. The length of a hello is the same from version 3 on; version 1 ended before
+//! the key, version 2 with 8 bytes of zero behind it.
 //!
 //! ```text
 //! hello                                     reply

@@ -34,9 +34,10 @@ use std::str::FromStr;
 /// How the transactions of a [`Database`](crate::Database) handle are isolated from each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Protocol {
-    /// Two-phase locking without waiting (2PL no-wait). A transaction that holds 256 leaves, or as
-    /// many as the cache allows, keeps no more of those that it only reads: commit validates them,
-    /// as for [`Optimistic`](Self::Optimistic), and until then it may see rows of different states.
+    /// Two-phase locking without waiting (2PL no-wait). A transaction that holds as many leaves as
+    /// [it may](crate::Database::set_latched_reads) keeps no more of those that it only reads:
+    /// commit validates them, as for [`Optimistic`](Self::Optimistic), and until then it may see
+    /// rows of different states.
     #[default]
     TwoPhase,
     /// Timestamp ordering, after Bernstein and Goodman (basic TO), of a database that was created

@@ -19,7 +19,7 @@ use selkie_fabric::{
 };
 use selkie_memnode::MemoryServer;
 use selkie_pool::control::{ControlPlane, Identity, LocalPlane, Timing};
-use selkie_pool::{ComputeIndex, Pool, create, layout};
+use selkie_pool::{Coding, ComputeIndex, Pool, PoolConfig, create, layout};
 
 use crate::common::way::Way;
 use crate::common::{Cluster, engine_config, id, pool_config};
@@ -174,7 +174,9 @@ fn a_sweep_that_cannot_reach_a_memory_node_is_left_to_others() {
     let fabric = |_: &Env| -> Arc<dyn Fabric> {
         Arc::new(Breaks { inner: MemFabric::new(), broken: Arc::clone(&broken) })
     };
-    let mut cluster = Cluster::with(2, fabric, pool_config(3, 8 << 20), engine_config());
+    // Of a coded pool the node would give its membership up.
+    let plain = PoolConfig { coding: Coding::PLAIN, ..pool_config(3, 8 << 20) };
+    let mut cluster = Cluster::with(2, fabric, plain, engine_config());
     let env = cluster.runtime.env();
     let victim = cluster.engines.pop().unwrap();
     cluster.run(async {

@@ -19,7 +19,7 @@ use selkie_fabric::sim::{World, WorldConfig};
 use selkie_fabric::{
     Chain, Completion, Endpoint, Fabric, FabricError, FenceScope, LocalRegion, PeerId, QueuePair,
 };
-use selkie_pool::ComputeIndex;
+use selkie_pool::{Coding, ComputeIndex, PoolConfig};
 
 use super::cluster::{read, write};
 use super::valve::{Valve, Valves};
@@ -111,7 +111,7 @@ fn with_breaks(test: impl AsyncFnOnce(&Processes, &Env, &Broken)) {
     let log = Some(LogTo::Store(Arc::new(Valves(valves.to_vec()))));
     let engine = EngineConfig { log, request_timeout: 2 * LONG, ..engine_config() };
     let main = async {
-        let pool = pool_config(3, 8 << 20);
+        let pool = PoolConfig { coding: Coding::PLAIN, ..pool_config(3, 8 << 20) };
         let processes = Processes::start_with(&env, (pool, &engine), LEASE, fabric).await;
         test(&processes, &env, &broken).await;
     };

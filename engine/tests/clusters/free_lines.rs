@@ -1,9 +1,5 @@
 //! Free lines of nodes that leave, die or keep them: none is lost, and the document does not grow.
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "a test that meets something else has failed"
-)]
+#![expect(clippy::unwrap_used, reason = "a test that meets something else has failed")]
 
 use std::collections::HashSet;
 use std::time::Duration;

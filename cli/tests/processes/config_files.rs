@@ -155,6 +155,8 @@ fn every_option_of_every_command_is_a_key_and_takes_what_the_option_takes() {
                 ("tpcc", "listen" | "advertise" | "insecure" | "tls" | "token") => {
                     "pool = \"tcp:a:1\"\n"
                 }
+                ("pool.forgive", "pages") => "name = \"a\"\n",
+                ("pool.forgive", _) => "name = \"a\"\npages = true\n",
                 ("pool.create", "trust-network") => "fabric = \"tcp\"\n",
                 ("micro" | "smallbank" | "tatp", "insecure") => "metrics = \"127.0.0.1:0\"\n",
                 ("tpcc" | "smallbank" | "tatp", "log-dir") => "durability = \"disk\"\n",

@@ -249,7 +249,12 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         Command::Drain { name, node, no_wait, tls } => {
             runtime.block_on(drain(&env, name, *node, *no_wait, tls))
         }
-        Command::Forgive(arguments) => runtime.block_on(forgive(&env, arguments)),
+        Command::Forgive(arguments) => {
+            if let Err(refusal) = arguments.check() {
+                return exit::refuse(&refusal);
+            }
+            runtime.block_on(forgive(&env, arguments))
+        }
         Command::Repair(arguments) => {
             return match repair(arguments) {
                 Ok(()) => ExitCode::SUCCESS,

@@ -16,6 +16,7 @@ use serde_json::json;
 
 use crate::options::member::{Logs, MemberArguments, MemberError};
 use crate::options::network::TlsArguments;
+use crate::support::exit;
 
 /// How often the progress of a recovery is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -28,7 +29,7 @@ pub(super) struct ForgiveArguments {
     name: Place,
     /// What to give up, as `pool status` shows it: cn3, a compute node that died with pages that
     /// only its log could bring back; mem2, a memory node that is silent and does not come back
-    #[arg(value_name = "NODE", value_parser = node, required_unless_present = "pages")]
+    #[arg(value_name = "NODE", value_parser = node)]
     nodes: Vec<PeerId>,
     /// All compute nodes that died with pages that only their logs could bring back
     #[arg(long)]
@@ -44,6 +45,18 @@ pub(super) struct ForgiveArguments {
     json: bool,
     #[command(flatten)]
     tls: TlsArguments,
+}
+
+impl ForgiveArguments {
+    /// Fails if nothing is to be given up. Not left to the parser: a configuration file may have the
+    /// pool, and the command line the nodes.
+    pub(super) fn check(&self) -> Result<(), exit::Refusal> {
+        if self.nodes.is_empty() && !self.pages {
+            let what = "give the nodes to give up, as cn3 or mem2, or --pages".to_owned();
+            return Err(exit::Refusal { key: "pages".to_owned(), what });
+        }
+        Ok(())
+    }
 }
 
 /// Arguments of `selkie pool repair`.

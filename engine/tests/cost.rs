@@ -96,8 +96,8 @@ fn an_uncontended_miss_on_a_clean_page_is_one_round_trip() {
     cluster.close_and_check();
 }
 
-/// More pages than the cache holds, to be read in the place of others. To allocate some is to write:
-/// lines that a node leases are marked.
+/// More pages than the cache holds, to be read in the place of others. To allocate some is to
+/// write: lines that a node leases are marked.
 async fn other_pages(engine: &selkie_engine::Engine) -> Vec<GAddr> {
     let mut pages = Vec::new();
     for _ in 0..4 * engine.stats().frames {

@@ -48,8 +48,8 @@ pub(super) struct ForgiveArguments {
 }
 
 impl ForgiveArguments {
-    /// Fails if nothing is to be given up. Not left to the parser: a configuration file may have the
-    /// pool, and the command line the nodes.
+    /// Fails if nothing is to be given up. Not left to the parser: a configuration file may have
+    /// the pool, and the command line the nodes.
     pub(super) fn check(&self) -> Result<(), exit::Refusal> {
         if self.nodes.is_empty() && !self.pages {
             let what = "give the nodes to give up, as cn3 or mem2, or --pages".to_owned();

@@ -41,8 +41,8 @@
 //! in each run of the tests. Not checked: liveness under unfair scheduling. What is checked: from
 //! every reachable state some path leads to rest, and at rest no caller is asleep. Priorities are
 //! abstracted: a deferred request may overtake any others, so every order that priorities could
-//! make is searched. If two nodes die at once, the survivor learns of both at the same time. A death
-//! during a recovery is searched to a bound, not exhaustively.
+//! make is searched. If two nodes die at once, the survivor learns of both at the same time. A
+//! death during a recovery is searched to a bound, not exhaustively.
 
 mod application;
 mod chain;

@@ -98,6 +98,12 @@ pub enum EngineError {
         /// Frames of the cache.
         frames: usize,
     },
+    /// As many pages are beyond the cache as [`crate::EngineConfig::overflow_bytes`] allows.
+    #[error("{most} pages are beyond the cache, as many as may be")]
+    OverflowFull {
+        /// Most pages beyond the cache.
+        most: usize,
+    },
     /// The address names no line of this pool.
     #[error("{addr} is no address of this pool")]
     BadAddress {
@@ -227,6 +233,7 @@ impl EngineError {
             | EngineError::LogFull
             | EngineError::LogTimeout { .. }
             | EngineError::LeaseUncertain { .. }
+            | EngineError::OverflowFull { .. }
             | EngineError::CacheFull { .. } => true,
             EngineError::Fabric(e) => e.is_retryable(),
             _ => false,

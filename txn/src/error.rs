@@ -21,9 +21,9 @@ pub enum AbortCause {
     TooLate,
     /// The log of the node had no room for changes.
     LogFull,
-    /// Large transactions hold all leaves that the cache has frames for.
+    /// Large transactions hold as many leaves as they may.
     CacheFull,
-    /// The transaction is larger than the cache or the log allows.
+    /// The transaction is larger than the memory of the node or the log allows.
     TooLarge,
     /// A page or an answer did not come in time.
     Timeout,
@@ -118,22 +118,24 @@ pub enum TxnError {
         /// The leaf.
         leaf: GAddr,
     },
-    /// The transaction changes, or reads to change, more leaves than it may keep latched at a time.
+    /// The transaction changes, or reads to change, more leaves than it may keep latched at a time:
+    /// half the cache, and what [`overflow_bytes`](selkie_engine::EngineConfig::overflow_bytes)
+    /// allows beside it.
     #[error(
-        "the transaction is too large: it would hold {need} pages latched, and the cache of this \
-         node allows {limit}"
+        "the transaction is too large: it would hold {need} pages latched, and this node allows \
+         {limit}, half of its cache and what may be beyond"
     )]
     TooManyLeaves {
         /// Leaves that it would hold at least.
         need: usize,
-        /// Most leaves: half the frames of the cache.
+        /// Most leaves.
         limit: usize,
     },
     /// Other large transactions hold most of the leaves that may be latched at a time. Run the
     /// transaction again.
-    #[error("large transactions hold the {limit} pages that the cache of this node allows")]
+    #[error("large transactions hold the {limit} pages that this node allows")]
     CacheFull {
-        /// Most leaves: half the frames of the cache.
+        /// Most leaves.
         limit: usize,
     },
     /// All timestamps of the pool are used up.

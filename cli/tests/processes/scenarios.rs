@@ -182,7 +182,7 @@ fn a_hundred_rounds_that_were_drawn_at_random_go_as_they_must() {
 #[test]
 fn memory_is_killed_over_shm() {
     let report = runs("kill-memory-shm", "8s", &[]);
-    // The memory of the dead node held pages and copies of the logs: which is missed first is chance.
+    // The dead node held pages and copies of the logs. Which of them is missed first is chance.
     for name in ["driver-1", "driver-2"] {
         let error = driver(&report, name)["error"].as_str().unwrap();
         assert!(error.starts_with("error: ") && error.ends_with("peer mem1 is dead"), "{error}");

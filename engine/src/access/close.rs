@@ -113,7 +113,8 @@ impl Engine {
     fn flush_round(&self) -> (usize, Option<GAddr>) {
         let core = &self.0;
         let (mut remain, mut last) = (0, None);
-        for id in core.cache.frames.ids() {
+        let beyond = core.cache.frames.ids_beyond_cache();
+        for id in core.cache.frames.ids().chain(beyond) {
             let addr = core.cache.frames.get(id).addr();
             if addr.is_null() {
                 continue;

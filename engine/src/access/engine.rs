@@ -48,6 +48,12 @@ impl Engine {
         self.0.cache.frames.count()
     }
 
+    /// Most pages that may be [beyond the cache](ExclusiveGuard::leave_cache).
+    #[must_use]
+    pub fn most_beyond_cache(&self) -> usize {
+        self.0.cache.frames.most_beyond_cache()
+    }
+
     /// The well-known page that is zero when the pool starts and never allocated: for a catalogue.
     pub fn superblock(&self) -> GAddr {
         GAddr::from_u64(self.0.cache.gcl_bytes() as u64)
@@ -71,7 +77,7 @@ impl Engine {
     /// What the engine has done so far.
     pub fn stats(&self) -> EngineStats {
         let core = &self.0;
-        core.telemetry.snapshot(core.cache.frames.count(), core.cache.frames.free_count())
+        core.telemetry.snapshot(&core.cache.frames)
     }
 
     /// At most `most` of the lines that this node misses or has to give up most often, of the 64

@@ -14,6 +14,7 @@ use smallvec::SmallVec;
 use crate::access::acquire::Access;
 use crate::cache::frames::{Frame, FrameId};
 use crate::cache::latch::Released;
+use crate::cache::overflow::MoveOutcome;
 use crate::core::Core;
 use crate::log::ChangedPage;
 use crate::{EngineError, GAddr};
@@ -171,6 +172,30 @@ impl<'e> ExclusiveGuard<'e> {
         }
         #[expect(clippy::indexing_slicing, reason = "checked above")]
         &mut self.line_mut()[range]
+    }
+
+    /// Moves the page out of the cache to memory of its own, so that its frame is free for another
+    /// page; for a page that stays latched long. When the latch is released the page goes home, and
+    /// the memory is freed. Does not wait, no round trip. Returns `false` if the page cannot move
+    /// now, because its line waits for another node.
+    ///
+    /// # Errors
+    /// `OverflowFull` when as many pages are beyond the cache as
+    /// [`crate::EngineConfig::overflow_bytes`] allows.
+    pub fn leave_cache(&mut self) -> Result<bool, EngineError> {
+        match self.core.move_beyond_cache(self.addr()) {
+            MoveOutcome::Moved(id) => {
+                self.frame = self.core.cache.frames.get(id);
+                self.page = self.core.cache.frames.page_ptr(id);
+                Ok(true)
+            }
+            MoveOutcome::Beyond => Ok(true),
+            MoveOutcome::NotNow => Ok(false),
+            MoveOutcome::Full => {
+                let most = self.core.cache.frames.most_beyond_cache();
+                Err(EngineError::OverflowFull { most })
+            }
+        }
     }
 
     /// Makes the page another one, whose bytes are the same: its sequence number goes up.

@@ -132,6 +132,7 @@ impl Engine {
         Self::declare_the_gone(pool, &*endpoint).await?;
         let links = MemoryLinks::open(pool, Arc::clone(&endpoint), config.reads_only)?;
         let frames = (config.cache_bytes / gcl_bytes as u64) as usize;
+        let most_beyond = (config.overflow_bytes / descriptor.gcl_bytes as u64) as usize;
         let coded = CodingState::of(descriptor, &config, frames)?;
         let first = epoch_node(pool);
         let epoch = Self::global_epoch(pool, env, first, &links).await?;
@@ -145,7 +146,7 @@ impl Engine {
             config,
             env: env.clone(),
             lifecycle: Lifecycle::default(),
-            cache: PageCache::new(descriptor, frames),
+            cache: PageCache::new(descriptor, frames, most_beyond),
             memory: MemoryAccess::new(pool, links, coded),
             messenger: Messenger::new(node, &endpoint, pool, mailboxes),
             recovery: RecoveryState::default(),

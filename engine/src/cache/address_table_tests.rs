@@ -10,7 +10,7 @@ use crate::GAddr;
 #[test]
 fn agrees_with_a_map_over_long_random_churn() {
     const FRAMES: usize = 2048;
-    let frames = Frames::new(FRAMES, 512);
+    let frames = Frames::new(FRAMES, 512, 0);
     let table = AddressTable::new(FRAMES, 512);
     let mut oracle: HashMap<u64, FrameId> = HashMap::new();
     let mut random = 0x1234_5678_u64;

@@ -1,4 +1,5 @@
-//! Frames: one arena of page memory, one cache line of metadata a frame, and the free list.
+//! Frames: one arena of page memory, one cache line of metadata a frame, and the free list. Frames
+//! beyond the cache have memory of their own ([`overflow`](super::overflow)).
 //!
 //! The arena is allocated once and never moves, so leases of its pages can be handed to the fabric
 //! as buffers. The holder of a frame's local latch, or of the lock of its line's shard while the
@@ -15,6 +16,7 @@ use parking_lot::Mutex;
 use selkie_fabric::Buf;
 
 use super::latch::FrameLatch;
+use super::overflow::Overflow;
 use crate::GAddr;
 use crate::coherence::word::{LatchWord, NodeSet};
 use selkie_wal::Dirty;
@@ -115,6 +117,19 @@ impl Frame {
         self.dirty.store(dirty.bits(), Ordering::Relaxed);
     }
 
+    /// Becomes the frame of the line that is in another frame, whose exclusive latch it takes over.
+    /// Under the shard's lock, with both latches sealed.
+    pub(super) fn take_over(&self, from: &Frame) {
+        let is_free = self.latch.try_exclusive_sealed();
+        debug_assert!(is_free, "the frame was free");
+        self.set_dirty(from.dirty());
+        self.right_since.store(from.right_since.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.set_carried(from.carried());
+        self.set_lsn(from.lsn());
+        self.set_unhomed(from.unhomed());
+        self.set_addr(from.addr());
+    }
+
     /// More differs; only the exclusive holder calls it.
     #[inline]
     pub(crate) fn add_dirty(&self, dirty: Dirty) {
@@ -123,7 +138,7 @@ impl Frame {
 }
 
 /// Page memory that outlives every buffer leased from it.
-struct Arena {
+pub(super) struct Arena {
     base: NonNull<u8>,
     layout: Layout,
 }
@@ -134,8 +149,8 @@ unsafe impl Send for Arena {}
 unsafe impl Sync for Arena {}
 
 impl Arena {
-    fn new(bytes: usize) -> Arena {
-        let layout = match Layout::from_size_align(bytes, ARENA_ALIGN) {
+    pub(super) fn new(bytes: usize, align: usize) -> Arena {
+        let layout = match Layout::from_size_align(bytes, align) {
             Ok(layout) if bytes > 0 => layout,
             _ => handle_alloc_error(Layout::new::<u8>()),
         };
@@ -143,6 +158,12 @@ impl Arena {
         let base = unsafe { alloc_zeroed(layout) };
         let Some(base) = NonNull::new(base) else { handle_alloc_error(layout) };
         Arena { base, layout }
+    }
+
+    /// Its first byte.
+    #[inline]
+    pub(super) fn base(&self) -> NonNull<u8> {
+        self.base
     }
 }
 
@@ -163,21 +184,26 @@ pub(crate) struct Frames {
     gcl_bytes: usize,
     gcl_shift: u32,
     hand: AtomicUsize,
+    /// Frames beyond the cache; their ids follow those of the cache.
+    overflow: Overflow,
 }
 
 impl Frames {
-    pub(crate) fn new(count: usize, gcl_bytes: usize) -> Frames {
+    /// So many frames, and at most so many beyond the cache.
+    pub(crate) fn new(count: usize, gcl_bytes: usize, most_beyond: usize) -> Frames {
         Frames {
-            arena: Arc::new(Arena::new(count * gcl_bytes)),
+            arena: Arc::new(Arena::new(count * gcl_bytes, ARENA_ALIGN)),
             meta: (0..count).map(|_| Frame::default()).collect(),
             free: Mutex::new((0..count as u32).rev().map(FrameId).collect()),
             free_count: AtomicUsize::new(count),
             gcl_bytes,
             gcl_shift: gcl_bytes.trailing_zeros(),
             hand: AtomicUsize::new(0),
+            overflow: Overflow::new(most_beyond.min(u32::MAX as usize - 1 - count)),
         }
     }
 
+    /// Frames of the cache.
     pub(crate) fn count(&self) -> usize {
         self.meta.len()
     }
@@ -188,9 +214,37 @@ impl Frames {
         self.gcl_bytes
     }
 
-    /// All frames.
+    /// All frames of the cache.
     pub(crate) fn ids(&self) -> impl Iterator<Item = FrameId> + use<> {
         (0..self.meta.len() as u32).map(FrameId)
+    }
+
+    /// All frames beyond the cache, free ones among them.
+    pub(crate) fn ids_beyond_cache(&self) -> impl Iterator<Item = FrameId> + use<> {
+        let count = self.meta.len();
+        self.overflow.indexes().map(move |index| FrameId((count + index) as u32))
+    }
+
+    /// Whether a frame is beyond the cache.
+    #[inline]
+    pub(crate) fn is_beyond_cache(&self, id: FrameId) -> bool {
+        id.0 as usize >= self.meta.len()
+    }
+
+    /// Pages beyond the cache.
+    pub(crate) fn beyond_cache(&self) -> usize {
+        self.overflow.used()
+    }
+
+    /// Most pages beyond the cache.
+    pub(crate) fn most_beyond_cache(&self) -> usize {
+        self.overflow.most()
+    }
+
+    /// A frame beyond the cache; `None` if as many are in use as may be.
+    pub(super) fn take_beyond_cache(&self) -> Option<FrameId> {
+        let index = self.overflow.take(self.gcl_bytes)?;
+        Some(FrameId((self.meta.len() + index) as u32))
     }
 
     pub(crate) fn free_count(&self) -> usize {
@@ -198,12 +252,11 @@ impl Frames {
     }
 
     #[inline]
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "frame ids are made by this type, below its length"
-    )]
     pub(crate) fn get(&self, id: FrameId) -> &Frame {
-        &self.meta[id.0 as usize]
+        match self.meta.get(id.0 as usize) {
+            Some(frame) => frame,
+            None => self.overflow.frame(id.0 as usize - self.meta.len()),
+        }
     }
 
     pub(crate) fn take_free(&self) -> Option<FrameId> {
@@ -214,6 +267,9 @@ impl Frames {
     }
 
     pub(crate) fn give_back(&self, id: FrameId) {
+        if self.is_beyond_cache(id) {
+            return self.overflow.give_back(id.0 as usize - self.meta.len());
+        }
         let mut free = self.free.lock();
         free.push(id);
         self.free_count.store(free.len(), Ordering::Relaxed);
@@ -228,7 +284,9 @@ impl Frames {
     /// First byte of a frame's page.
     #[inline]
     pub(crate) fn page_ptr(&self, id: FrameId) -> NonNull<u8> {
-        debug_assert!((id.0 as usize) < self.meta.len(), "frame id beyond the arena");
+        if self.is_beyond_cache(id) {
+            return self.overflow.page(id.0 as usize - self.meta.len()).base();
+        }
         // SAFETY: ids are made by this type, below the count the arena was allocated for.
         unsafe { self.arena.base.add((id.0 as usize) << self.gcl_shift) }
     }
@@ -244,7 +302,10 @@ impl Frames {
         let page = self.page_ptr(id);
         // SAFETY: the range is within the page, asserted above.
         let start = unsafe { page.add(range.start) };
-        let keep: Arc<Arena> = Arc::clone(&self.arena);
+        let keep: Arc<Arena> = match self.is_beyond_cache(id) {
+            true => self.overflow.page(id.0 as usize - self.meta.len()),
+            false => Arc::clone(&self.arena),
+        };
         // SAFETY: exclusiveness is the caller's promise; `keep` keeps the memory alive.
         unsafe { Buf::from_raw(start, range.len(), Some(keep)) }
     }

@@ -46,12 +46,12 @@ pub(crate) struct PageCache {
 }
 
 impl PageCache {
-    /// An empty cache of so many frames.
-    pub(crate) fn new(pool: &PoolDescriptor, frames: usize) -> Self {
+    /// An empty cache of so many frames, and at most so many beyond it.
+    pub(crate) fn new(pool: &PoolDescriptor, frames: usize, most_beyond: usize) -> Self {
         let table = AddressTable::new(frames, pool.gcl_bytes);
         Self {
             shards: (0..table.shards()).map(|_| Shard::default()).collect(),
-            frames: Frames::new(frames, pool.gcl_bytes),
+            frames: Frames::new(frames, pool.gcl_bytes, most_beyond),
             table,
             residual: ResidualReaders::new(pool),
             late_frames: AtomicUsize::new(0),
@@ -82,6 +82,12 @@ impl PageCache {
     /// All shards, for housekeeping.
     pub(crate) fn all_shards(&self) -> impl Iterator<Item = &Mutex<LineMap>> {
         self.shards.iter().map(|s| &s.0)
+    }
+
+    /// The frame of a line, in the cache or beyond it; with the map of its shard.
+    pub(crate) fn frame_of(&self, map: &LineMap, addr: GAddr) -> Option<FrameId> {
+        let open = map.get(&addr.to_u64()).and_then(|open| open.frame);
+        open.or_else(|| self.table.lookup(&self.frames, addr))
     }
 
     /// A line with an operation under way, if there is one.
@@ -126,7 +132,9 @@ impl PageCache {
     /// Takes the line out of its frame.
     pub(crate) fn vacate(&self, addr: GAddr, id: FrameId) {
         let frame = self.frames.get(id);
-        self.table.remove(&self.frames, addr, id);
+        if !self.frames.is_beyond_cache(id) {
+            self.table.remove(&self.frames, addr, id);
+        }
         frame.set_addr(GAddr::NULL);
         frame.set_dirty(Dirty::NONE);
         frame.set_lsn(0);
@@ -223,7 +231,7 @@ impl PageCache {
     /// Seals the latches of all frames. The caller has failed the node before, so that nothing is
     /// published any more: a hit finds the latch sealed, and learns the rest on the slow path.
     pub(crate) fn seal_all(&self) {
-        for id in self.frames.ids() {
+        for id in self.frames.ids().chain(self.frames.ids_beyond_cache()) {
             let frame = self.frames.get(id);
             let addr = frame.addr();
             // A publisher has the lock, and checks whether the node has failed.

@@ -1,7 +1,7 @@
 //! The state that a node of a coded pool keeps for coding: the codec, versions of modified pages,
 //! damaged splits, and counts of errors and accesses.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -11,6 +11,7 @@ use selkie_fabric::Buf;
 use selkie_pool::layout::{MAX_SPLITS, SlabGeometry, TAG_BYTES};
 use selkie_pool::{Coding, Mode, PoolDescriptor};
 
+use super::header_versions::unknown_versions;
 use super::journal::slots::JournalSlots;
 use super::node_errors::MemoryNodeErrors;
 use super::page_write::PageWrite;
@@ -29,6 +30,8 @@ pub(crate) struct CodingState {
     /// Versions of the splits at home, for each frame with a modified page. The shard's lock guards
     /// them.
     versions: Box<[[AtomicU32; MAX_SPLITS]]>,
+    /// The same for frames beyond the cache.
+    versions_beyond: Mutex<HashMap<u32, Versions>>,
     journal: JournalSlots,
     /// Damaged splits, to be written again.
     corrupt: Mutex<BTreeMap<GAddr, SplitSet>>,
@@ -56,6 +59,7 @@ impl CodingState {
             codec,
             geometry,
             versions,
+            versions_beyond: Mutex::default(),
             journal: JournalSlots::default(),
             corrupt: Mutex::default(),
             errors: MemoryNodeErrors::new(config),
@@ -114,17 +118,23 @@ impl CodingState {
 
     /// Versions of the page in a frame, as they are at home.
     pub(crate) fn versions_of(&self, id: FrameId) -> Versions {
-        let own = self.versions.get(id.0 as usize);
-        let mut versions = Versions::default();
-        for (version, own) in versions.iter_mut().zip(own.into_iter().flatten()) {
-            *version = Version::from_bits(own.load(Ordering::Relaxed));
-        }
-        versions
+        let Some(own) = self.versions.get(id.0 as usize) else {
+            return self
+                .versions_beyond
+                .lock()
+                .get(&id.0)
+                .copied()
+                .unwrap_or_else(unknown_versions);
+        };
+        own.each_ref().map(|version| Version::from_bits(version.load(Ordering::Relaxed)))
     }
 
     pub(crate) fn set_versions(&self, id: FrameId, versions: &Versions) {
-        let own = self.versions.get(id.0 as usize);
-        for (own, version) in own.into_iter().flatten().zip(versions) {
+        let Some(own) = self.versions.get(id.0 as usize) else {
+            self.versions_beyond.lock().insert(id.0, *versions);
+            return;
+        };
+        for (own, version) in own.iter().zip(versions) {
             own.store(version.to_bits(), Ordering::Relaxed);
         }
     }

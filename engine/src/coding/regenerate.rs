@@ -338,8 +338,8 @@ impl Core {
             let write = placed(RemoteAddr::new(header_at.region, at), bytes);
             self.memory.queue_pair(home.node).post(write).await.map_err(|error| error.error)?;
             // This node may hold the page unchanged: its versions are updated here.
-            let _map = self.cache.shard(addr).lock();
-            if let Some(frame) = self.cache.table.lookup(&self.cache.frames, addr) {
+            let map = self.cache.shard(addr).lock();
+            if let Some(frame) = self.cache.frame_of(&map, addr) {
                 coded.set_versions(frame, &versions);
             }
         }

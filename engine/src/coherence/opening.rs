@@ -3,7 +3,7 @@
 //! A line at rest has no state beside its frame's latch word. A step takes the line's shard lock,
 //! builds an [`OpenLine`] from latch word and residual bit (or takes it out of the shard's map),
 //! and seals the latch. Afterwards the latch publishes what the state allows; a line that is not
-//! at rest, or has waiters, stays in the map.
+//! at rest, has waiters, or is beyond the cache, stays in the map.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -124,7 +124,7 @@ impl Core {
                 self.note_residual(addr, open);
                 return false;
             }
-            if open.line.deferred.is_empty() && self.caches() {
+            if open.line.deferred.is_empty() && self.is_kept(open.frame) {
                 open.accesses = 0;
             }
             let Some(frame) = open.frame else { return true };
@@ -143,7 +143,7 @@ impl Core {
                 is_refused = open.line.phase == before;
                 continue;
             }
-            if plain && !gone {
+            if plain && !gone && !self.cache.frames.is_beyond_cache(frame) {
                 self.cache.frames.get(frame).set_carried(open.line.carried);
                 self.note_residual(addr, open);
                 return false;
@@ -177,7 +177,7 @@ impl Core {
             pending: !open.waiters.is_empty()
                 || !open.line.deferred.is_empty()
                 || gone
-                || !self.caches()
+                || !self.is_kept(open.frame)
                 || self.is_claimed(addr),
         }
     }

@@ -21,7 +21,7 @@ impl Core {
 
     /// Whether an idle page is to be given up at once: it has served a caller, or none wants it.
     pub(super) fn gives_up(&self, open: &OpenLine) -> bool {
-        !self.caches()
+        !self.is_kept(open.frame)
             && !self.waits_for_log(open)
             && matches!(open.line.phase, Phase::Shared | Phase::Modified)
             && (open.accesses > 0 || open.waiters.is_empty() || self.lifecycle.is_suspended())
@@ -91,7 +91,7 @@ impl Core {
             // As if it were still being changed.
             return LocalUse::Writer;
         }
-        if open.seen != LocalUse::Idle || self.gamma_used_up(open) || !self.caches() {
+        if open.seen != LocalUse::Idle || self.gamma_used_up(open) || !self.is_kept(open.frame) {
             return open.seen;
         }
         match self.next_is_writer(open) {
@@ -129,7 +129,8 @@ impl Core {
 
     /// Sees to it that a line that would leave if it were not for the log is looked at when it may.
     pub(super) fn keep_for_log(&self, addr: GAddr, open: &OpenLine) {
-        if open.line.deferred.is_empty() && self.caches() || !self.waits_for_log(open) {
+        let may_stay = open.line.deferred.is_empty() && self.is_kept(open.frame);
+        if may_stay || !self.waits_for_log(open) {
             return;
         }
         if let (Some(log), Some(frame)) = (&self.log, open.frame) {

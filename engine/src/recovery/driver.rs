@@ -232,7 +232,7 @@ impl Core {
     async fn bring_claimed_home(&self) -> Result<bool, EngineError> {
         loop {
             let Some(addr) = self.recovery.claimed.last() else { return Ok(true) };
-            let frame = self.cache.table.lookup(&self.cache.frames, addr);
+            let frame = self.cache.frame_of(&self.cache.shard(addr).lock(), addr);
             let is_here = frame.is_some_and(|id| self.cache.frames.get(id).dirty() == Dirty::ALL);
             if !is_here && !self.cache.is_under_way(addr) {
                 self.recovery.claimed.remove(addr);

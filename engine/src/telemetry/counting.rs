@@ -3,6 +3,7 @@
 use super::contention::ContentionPredictor;
 use super::hottest::Hottest;
 use super::stats::{Counters, EngineStats};
+use crate::cache::frames::Frames;
 
 /// Counters and sketches of one engine.
 pub(crate) struct Telemetry {
@@ -22,9 +23,9 @@ impl Telemetry {
         }
     }
 
-    /// What was counted so far, of a cache of so many frames.
-    pub(crate) fn snapshot(&self, frames: usize, frames_free: usize) -> EngineStats {
-        let stats = self.counters.snapshot(frames, frames_free);
+    /// What was counted so far, and the state of the frames.
+    pub(crate) fn snapshot(&self, frames: &Frames) -> EngineStats {
+        let stats = self.counters.snapshot(frames);
         EngineStats { hottest_skipped: self.hottest.skipped(), ..stats }
     }
 }

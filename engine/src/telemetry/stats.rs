@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
+use crate::cache::frames::Frames;
+
 /// Living threads that have a stripe of their own; those beyond share one.
 const STRIPES: usize = 64;
 
@@ -120,7 +122,7 @@ impl Counters {
     }
 
     /// With `hottest_skipped` as zero: that is counted elsewhere.
-    pub(crate) fn snapshot(&self, frames: usize, frames_free: usize) -> EngineStats {
+    pub(crate) fn snapshot(&self, frames: &Frames) -> EngineStats {
         let read = |c: &AtomicU64| c.load(Ordering::Relaxed);
         EngineStats {
             hits: self.stripes.iter().map(|s| read(&s.hits)).sum::<u64>() + read(&self.shared),
@@ -138,8 +140,9 @@ impl Counters {
             messages: read(&self.messages),
             gamma_hand_overs: read(&self.gamma_hand_overs),
             hottest_skipped: 0,
-            frames: frames as u64,
-            frames_free: frames_free as u64,
+            frames: frames.count() as u64,
+            frames_free: frames.free_count() as u64,
+            pages_beyond_cache: frames.beyond_cache() as u64,
         }
     }
 }
@@ -183,6 +186,8 @@ pub struct EngineStats {
     pub frames: u64,
     /// Frames free now.
     pub frames_free: u64,
+    /// Pages beyond the cache now, in memory of their own ([`crate::EngineConfig::overflow_bytes`]).
+    pub pages_beyond_cache: u64,
 }
 
 impl EngineStats {
@@ -215,6 +220,7 @@ impl Sub for EngineStats {
             hottest_skipped: self.hottest_skipped - earlier.hottest_skipped,
             frames: self.frames,
             frames_free: self.frames_free,
+            pages_beyond_cache: self.pages_beyond_cache,
         }
     }
 }
@@ -240,6 +246,6 @@ mod tests {
         }
         // Threads of other tests have numbers too.
         assert!(most < THREADS / 2, "{most}");
-        assert_eq!(counters.snapshot(0, 0).hits, THREADS as u64);
+        assert_eq!(counters.snapshot(&Frames::new(1, 512, 0)).hits, THREADS as u64);
     }
 }

@@ -12,7 +12,7 @@ use std::ops::Bound;
 
 use selkie_btree::{KeyLocation, LEAF_HEADER_BYTES, LeafView, TreeError};
 use selkie_engine::log::Lsn;
-use selkie_engine::{ExclusiveGuard, GAddr, SharedGuard, change_together};
+use selkie_engine::{EngineError, ExclusiveGuard, GAddr, SharedGuard, change_together};
 
 use crate::protocol::leaf_latch::LeafLatch;
 
@@ -34,6 +34,8 @@ struct HeldLeaf<'db> {
     change_bytes: u64,
     /// Undo may rebuild the page.
     is_rebuilt_by_undo: bool,
+    /// It has left the cache.
+    is_beyond_cache: bool,
     /// `None` while the latch is being upgraded, and for a right half whose split was undone.
     latch: Option<LeafLatch<'db>>,
 }
@@ -62,12 +64,44 @@ pub(crate) struct LockSet<'db> {
     change_bytes: u64,
     /// Positions of right halves whose splits were undone.
     vacant: usize,
+    /// Leaves that have left the cache.
+    beyond_cache: usize,
+    /// Where to look for the next leaf that may leave the cache.
+    next_out: usize,
 }
 
 impl<'db> LockSet<'db> {
     /// Leaves that are held.
     pub(crate) fn len(&self) -> usize {
         self.leaves.len() - self.vacant
+    }
+
+    /// Leaves that are held and have frames of the cache.
+    #[inline]
+    pub(crate) fn in_cache(&self) -> usize {
+        self.len() - self.beyond_cache
+    }
+
+    /// Moves a leaf that is held exclusively out of the cache, the oldest that was not moved.
+    /// Returns `false` if there is none that can move now.
+    pub(crate) fn move_out_of_cache(&mut self) -> Result<bool, EngineError> {
+        for _ in 0..self.leaves.len() {
+            if self.next_out >= self.leaves.len() {
+                // Some were held shared, or could not move, when they were passed.
+                self.next_out = 0;
+            }
+            let Some(leaf) = self.leaves.get_mut(self.next_out) else { break };
+            self.next_out += 1;
+            if !leaf.is_beyond_cache
+                && let Some(LeafLatch::Exclusive(guard)) = &mut leaf.latch
+                && guard.leave_cache()?
+            {
+                leaf.is_beyond_cache = true;
+                self.beyond_cache += 1;
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     pub(crate) fn position(&self, addr: GAddr) -> Option<usize> {
@@ -113,9 +147,15 @@ impl<'db> LockSet<'db> {
         let of_tree = self.trees.get_mut(tree);
         let earlier =
             of_tree.map_or(NO_LEAF, |of_tree| std::mem::replace(&mut of_tree.latest, position));
-        let (change_bytes, is_rebuilt_by_undo, latch) = (0, false, Some(latch));
-        let leaf = HeldLeaf { addr, tree, earlier, change_bytes, is_rebuilt_by_undo, latch };
-        self.leaves.push(leaf);
+        self.leaves.push(HeldLeaf {
+            addr,
+            tree,
+            earlier,
+            change_bytes: 0,
+            is_rebuilt_by_undo: false,
+            is_beyond_cache: false,
+            latch: Some(latch),
+        });
         if self.leaves.len() > LINEAR_SEARCH_LEAVES {
             if self.by_addr.is_empty() {
                 let all = self.leaves.iter().enumerate().filter(|(_, leaf)| !leaf.addr.is_null());
@@ -150,6 +190,7 @@ impl<'db> LockSet<'db> {
         let whole = guard.whole_change_bytes() as u64;
         self.change_bytes += whole - std::mem::replace(&mut leaf.change_bytes, whole).min(whole);
         self.vacant += 1;
+        self.beyond_cache -= usize::from(std::mem::take(&mut leaf.is_beyond_cache));
         if let Some(of_tree) = self.trees.get_mut(leaf.tree)
             && let Ok(view) = LeafView::new(&guard)
         {
@@ -276,7 +317,7 @@ impl<'db> LockSet<'db> {
             }
         }
         self.by_addr.clear();
-        (self.change_bytes, self.vacant) = (0, 0);
+        (self.change_bytes, self.vacant, self.beyond_cache, self.next_out) = (0, 0, 0, 0);
     }
 
     /// The same memory, empty, for a transaction with another lifetime.
@@ -284,7 +325,7 @@ impl<'db> LockSet<'db> {
         self.release();
         // Collecting an empty vector into one of the same layout reuses its allocation.
         let leaves = self.leaves.into_iter().map(|_| unreachable!("it is empty")).collect();
-        LockSet { leaves, trees: self.trees, by_addr: self.by_addr, change_bytes: 0, vacant: 0 }
+        LockSet { leaves, trees: self.trees, by_addr: self.by_addr, ..LockSet::default() }
     }
 }
 

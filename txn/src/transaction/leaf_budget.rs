@@ -1,10 +1,8 @@
-//! Leaves that large transactions may keep latched, and so in the cache.
+//! Leaves that large transactions may keep latched in the cache. Those beyond that leave the cache.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use selkie_engine::Engine;
-
-use crate::error::TxnError;
 
 /// Leaves that every transaction may hold without being counted: counting costs an atomic.
 pub(crate) const UNCOUNTED_LEAVES: usize = 64;
@@ -20,6 +18,7 @@ const SHARE: usize = 2;
 pub(crate) struct LeafBudget {
     held: AtomicUsize,
     limit: usize,
+    most_beyond: usize,
     latched_reads: AtomicUsize,
 }
 
@@ -27,7 +26,9 @@ impl LeafBudget {
     pub(crate) fn new(engine: &Engine) -> Self {
         let limit = engine.cache_frames() / SHARE;
         // So that what it reads leaves room for what it changes.
-        Self { held: AtomicUsize::new(0), limit, latched_reads: AtomicUsize::new(limit / 2) }
+        let latched_reads = AtomicUsize::new(limit / 2);
+        let most_beyond = engine.most_beyond_cache();
+        Self { held: AtomicUsize::new(0), limit, most_beyond, latched_reads }
     }
 
     /// Leaves a transaction holds beyond which it keeps no more latches of leaves that it only
@@ -41,17 +42,20 @@ impl LeafBudget {
         self.latched_reads.store(leaves, Ordering::Relaxed);
     }
 
-    /// Room for `need` leaves of one transaction, which has room for `room`.
-    pub(super) fn grow(&self, room: usize, need: usize) -> Result<usize, TxnError> {
-        if need > self.limit {
-            return Err(TxnError::TooManyLeaves { need, limit: self.limit });
-        }
+    /// More room in the cache for the leaves of a transaction, which has room for `room`. `None`:
+    /// large transactions have all of it.
+    pub(super) fn grow(&self, room: usize) -> Option<usize> {
         // Relaxed: a bound on a number, no data depends on it.
         if self.held.fetch_add(STEP, Ordering::Relaxed) + STEP > self.limit {
             self.held.fetch_sub(STEP, Ordering::Relaxed);
-            return Err(TxnError::CacheFull { limit: self.limit });
+            return None;
         }
-        Ok(room + STEP)
+        Some(room + STEP)
+    }
+
+    /// Most leaves that one transaction may hold, in the cache and beyond it.
+    pub(super) fn most(&self) -> usize {
+        (UNCOUNTED_LEAVES + self.limit).saturating_add(self.most_beyond)
     }
 
     /// Gives back the room of a transaction.

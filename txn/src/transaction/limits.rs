@@ -1,8 +1,9 @@
-//! What one transaction may hold: leaves in the cache, changes for the log.
+//! What one transaction may hold: leaves, changes for the log.
 //!
-//! Leaves that a transaction changes stay latched until it ends, so their frames are not evicted,
-//! and its changes are one record of the log. A transaction beyond either limit is refused by the
-//! operation that goes beyond, while it can still roll back.
+//! Leaves that a transaction changes stay latched until it ends, so they cannot be evicted, and its
+//! changes are one record of the log. Leaves for which the cache has no room move to memory beside
+//! it. A transaction beyond a limit is refused by the operation that goes beyond, while it can
+//! still roll back.
 
 use selkie_engine::EngineError;
 
@@ -13,11 +14,29 @@ impl Txn<'_> {
     /// Makes sure that the transaction may hold one more leaf.
     #[inline]
     pub(crate) fn admit_leaf(&mut self) -> Result<(), TxnError> {
-        let held = self.work.locks.len();
-        if held >= self.work.leaf_room {
-            self.work.leaf_room = self.db.leaf_budget.grow(self.work.leaf_room, held + 1)?;
+        if self.work.locks.in_cache() >= self.work.leaf_room {
+            self.make_room_for_leaf()?;
         }
         Ok(())
+    }
+
+    /// Lets the transaction have more of the cache, or moves a leaf that it holds out of it.
+    fn make_room_for_leaf(&mut self) -> Result<(), TxnError> {
+        if let Some(room) = self.db.leaf_budget.grow(self.work.leaf_room) {
+            self.work.leaf_room = room;
+            return Ok(());
+        }
+        match self.work.locks.move_out_of_cache() {
+            Ok(true) => Ok(()),
+            Ok(false) | Err(EngineError::OverflowFull { .. }) => {
+                let (need, limit) = (self.work.locks.len() + 1, self.db.leaf_budget.most());
+                Err(match need > limit {
+                    true => TxnError::TooManyLeaves { need, limit },
+                    false => TxnError::CacheFull { limit },
+                })
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Makes sure that the log has room for what was changed, and for what one step of an operation

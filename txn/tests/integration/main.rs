@@ -1,5 +1,6 @@
 //! Transactions on small clusters in one process.
 
+mod beyond_cache;
 mod cancel;
 mod catalogue;
 mod common;

@@ -24,6 +24,9 @@ pub(crate) struct ClusterOptions {
     pub(crate) gcl_bytes: usize,
     /// Pages that each cache holds.
     pub(crate) cache_pages: u64,
+    /// Pages that may be beyond each cache.
+    pub(crate) pages_beyond: u64,
+    pub(crate) coding: Coding,
     /// Room for the log of a node in each memory node.
     pub(crate) log_bytes: u64,
     /// Memory of each memory node.
@@ -34,12 +37,19 @@ impl ClusterOptions {
     /// One node without a log, with the smallest cache allowed.
     pub(crate) fn new(gcl_bytes: usize) -> Self {
         let cache_pages = EngineConfig::min_cache_bytes(gcl_bytes) / gcl_bytes as u64;
-        let (log_bytes, bytes_per_node) = (0, 64 << 20);
-        Self { logs: vec![None], gcl_bytes, cache_pages, log_bytes, bytes_per_node }
+        Self {
+            logs: vec![None],
+            gcl_bytes,
+            cache_pages,
+            pages_beyond: u64::MAX / gcl_bytes as u64,
+            coding: Coding::PLAIN,
+            log_bytes: 0,
+            bytes_per_node: 64 << 20,
+        }
     }
 }
 
-/// Compute nodes on one pool of two memory nodes, with the smallest cache allowed.
+/// Compute nodes on one pool of two memory nodes, or of as many as a page has splits.
 pub(crate) struct Cluster {
     pub(crate) runtime: RealRuntime,
     pub(crate) engines: Vec<Engine>,
@@ -57,26 +67,28 @@ impl Cluster {
     }
 
     pub(crate) fn start_as(options: ClusterOptions) -> Self {
-        let ClusterOptions { logs, gcl_bytes, cache_pages, log_bytes, bytes_per_node } = options;
+        let ClusterOptions { logs, gcl_bytes, coding, log_bytes, bytes_per_node, .. } = options;
         let nodes = logs.len();
         let runtime = RealRuntime::new(2).unwrap();
         let fabric: Arc<dyn Fabric> = MemFabric::new();
         let config = PoolConfig {
-            memory_nodes: 2,
+            memory_nodes: if coding.is_plain() { 2 } else { coding.splits() },
             bytes_per_node,
             gcl_bytes,
             range_bytes: 4 << 20,
             max_compute_nodes: nodes,
-            coding: Coding::PLAIN,
+            coding,
             log_bytes,
         };
         let memory = EmbeddedPool::start(&fabric, config).unwrap();
-        let cache_bytes = cache_pages * gcl_bytes as u64;
+        let cache_bytes = options.cache_pages * gcl_bytes as u64;
+        let overflow_bytes = options.pages_beyond * gcl_bytes as u64;
         let engines = runtime.block_on(async {
             let mut engines = Vec::new();
             for (node, log) in logs.iter().enumerate() {
                 let log = log.clone();
-                let config = EngineConfig { cache_bytes, log, ..EngineConfig::default() };
+                let default = EngineConfig::default();
+                let config = EngineConfig { cache_bytes, overflow_bytes, log, ..default };
                 let id = ComputeId::new(node).unwrap();
                 let env = runtime.env();
                 engines

@@ -1,0 +1,214 @@
+//! Frames beyond the cache, for pages that transactions have changed and keep latched.
+//!
+//! Such a page cannot go home before its transaction ends. So that a transaction may change more
+//! than the cache holds, the page moves to memory of its own ([`Core::move_beyond_cache`]) and its
+//! frame is free for other pages. The line stays in its shard's map meanwhile and is in no address
+//! table. When the latch is released the page goes home, as without a cache, and its memory is
+//! freed.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+
+use super::frames::{Arena, Frame, FrameId};
+use crate::GAddr;
+use crate::coherence::machine::{LocalUse, Phase};
+use crate::core::Core;
+
+/// Frames in the first chunk of metadata; each further chunk has twice as many.
+const FIRST_CHUNK: usize = 256;
+/// Chunks: 2^31 frames.
+const CHUNKS: usize = 23;
+/// Alignment of a page: a cache line.
+const PAGE_ALIGN: usize = 64;
+
+/// A frame whose page is memory of its own.
+#[derive(Default)]
+struct OverflowFrame {
+    frame: Frame,
+    /// `None` while the frame is free.
+    page: Mutex<Option<Arc<Arena>>>,
+}
+
+/// Free frames, and how many frames exist.
+#[derive(Default)]
+struct FreeFrames {
+    free: Vec<u32>,
+    made: u32,
+}
+
+/// The frames beyond the cache.
+pub(super) struct Overflow {
+    /// Metadata is made when it is needed first, and stays.
+    chunks: [OnceLock<Box<[OverflowFrame]>>; CHUNKS],
+    state: Mutex<FreeFrames>,
+    /// Frames that exist, to be read without the lock.
+    made: AtomicUsize,
+    /// Frames in use.
+    used: AtomicUsize,
+    most: usize,
+}
+
+/// The chunk of a frame, and its place there.
+fn place_of(index: usize) -> (usize, usize) {
+    let chunk = (index / FIRST_CHUNK + 1).ilog2() as usize;
+    (chunk, index - FIRST_CHUNK * ((1 << chunk) - 1))
+}
+
+impl Overflow {
+    /// No frames; at most so many.
+    pub(super) fn new(most: usize) -> Self {
+        Self {
+            chunks: std::array::from_fn(|_| OnceLock::new()),
+            state: Mutex::default(),
+            made: AtomicUsize::new(0),
+            used: AtomicUsize::new(0),
+            most: most.min(FIRST_CHUNK * ((1 << CHUNKS) - 1)),
+        }
+    }
+
+    #[expect(clippy::expect_used, reason = "frame ids are made by `take`, with their chunk")]
+    fn at(&self, index: usize) -> &OverflowFrame {
+        let (chunk, at) = place_of(index);
+        let chunk = self.chunks.get(chunk).and_then(OnceLock::get);
+        chunk.and_then(|chunk| chunk.get(at)).expect("a frame that was made")
+    }
+
+    pub(super) fn frame(&self, index: usize) -> &Frame {
+        &self.at(index).frame
+    }
+
+    /// The memory of a frame's page.
+    #[expect(clippy::expect_used, reason = "a frame in use has a page")]
+    pub(super) fn page(&self, index: usize) -> Arc<Arena> {
+        self.at(index).page.lock().clone().expect("the frame is in use")
+    }
+
+    /// The indexes of all frames that exist.
+    pub(super) fn indexes(&self) -> std::ops::Range<usize> {
+        // Acquire pairs with `take`: the chunks of these frames exist.
+        0..self.made.load(Ordering::Acquire)
+    }
+
+    /// Frames in use.
+    pub(super) fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Most frames in use at a time.
+    pub(super) fn most(&self) -> usize {
+        self.most
+    }
+
+    /// A frame with a page of so many bytes; `None` if as many are in use as may be.
+    pub(super) fn take(&self, page_bytes: usize) -> Option<usize> {
+        let mut state = self.state.lock();
+        let index = match state.free.pop() {
+            Some(index) => index as usize,
+            None if state.made as usize >= self.most => return None,
+            None => {
+                let index = state.made as usize;
+                let (chunk, _) = place_of(index);
+                let make = || (0..FIRST_CHUNK << chunk).map(|_| OverflowFrame::default()).collect();
+                self.chunks.get(chunk)?.get_or_init(make);
+                state.made += 1;
+                // Release pairs with `indexes`.
+                self.made.store(state.made as usize, Ordering::Release);
+                index
+            }
+        };
+        self.used.fetch_add(1, Ordering::Relaxed);
+        *self.at(index).page.lock() = Some(Arc::new(Arena::new(page_bytes, PAGE_ALIGN)));
+        Some(index)
+    }
+
+    /// Frees a frame and the memory of its page, unless that is leased: then with the last lease.
+    pub(super) fn give_back(&self, index: usize) {
+        *self.at(index).page.lock() = None;
+        self.state.lock().free.push(index as u32);
+        self.used.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What became of a page that was to leave the cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum MoveOutcome {
+    /// It is in this frame, and its old frame is free.
+    Moved(FrameId),
+    /// It is beyond the cache already.
+    Beyond,
+    /// Its line is not at rest: it may move later.
+    NotNow,
+    /// As many pages are beyond the cache as may be.
+    Full,
+}
+
+impl Core {
+    /// Moves a page that the caller has latched exclusively out of the cache. The caller's latch
+    /// moves along: it is that of the new frame.
+    pub(crate) fn move_beyond_cache(&self, addr: GAddr) -> MoveOutcome {
+        self.with_line(addr, |open| {
+            let frames = &self.cache.frames;
+            let Some(from) = open.frame else { return MoveOutcome::NotNow };
+            if frames.is_beyond_cache(from) {
+                return MoveOutcome::Beyond;
+            }
+            // At rest no operation has a lease of the frame.
+            if open.line.phase != Phase::Modified || open.seen != LocalUse::Writer {
+                return MoveOutcome::NotNow;
+            }
+            let Some(to) = frames.take_beyond_cache() else { return MoveOutcome::Full };
+            // SAFETY: the caller has latched the frame exclusively, and waits for this.
+            let page = unsafe { self.cache.page(from) };
+            // SAFETY: the frame was free, and no other code knows it yet.
+            unsafe { self.cache.page_mut(to) }.copy_from_slice(page);
+            if let Some(coded) = &self.memory.coded {
+                coded.set_versions(to, &coded.versions_of(from));
+            }
+            frames.get(to).take_over(frames.get(from));
+            let _ = frames.get(from).latch.unlock_exclusive();
+            self.cache.vacate(addr, from);
+            frames.give_back(from);
+            open.frame = Some(to);
+            MoveOutcome::Moved(to)
+        })
+    }
+
+    /// Whether a line is kept in the cache while no caller uses it.
+    pub(crate) fn is_kept(&self, frame: Option<FrameId>) -> bool {
+        self.caches() && !frame.is_some_and(|id| self.cache.frames.is_beyond_cache(id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "test code")]
+
+    use super::*;
+
+    #[test]
+    fn every_index_has_a_place_of_its_own() {
+        let mut expected = (0, 0);
+        for index in 0..10 * FIRST_CHUNK {
+            if expected.1 == FIRST_CHUNK << expected.0 {
+                expected = (expected.0 + 1, 0);
+            }
+            assert_eq!(place_of(index), expected);
+            expected.1 += 1;
+        }
+        assert!(place_of(FIRST_CHUNK * ((1 << CHUNKS) - 1) - 1).0 < CHUNKS);
+    }
+
+    #[test]
+    fn frames_are_bounded_and_used_again() {
+        let overflow = Overflow::new(600);
+        let taken: Vec<usize> = (0..600).map(|_| overflow.take(512).unwrap()).collect();
+        assert_eq!((overflow.take(512), overflow.used()), (None, 600));
+        assert_eq!(overflow.indexes(), 0..600);
+        overflow.give_back(17);
+        assert_eq!((overflow.take(512), overflow.used()), (Some(17), 600));
+        taken.iter().for_each(|index| overflow.give_back(*index));
+        assert_eq!((overflow.used(), overflow.indexes()), (0, 0..600));
+    }
+}

@@ -30,6 +30,7 @@ fn the_first_shared_pool_survives_the_death_of_a_driver_with_every_commit() {
     let (commands, small) = (commands(), "--warehouses 1 --scale 100 --threads 2");
     let commands = with(commands, "demo", &pool);
     let commands = with(commands, "selkie tpcc", &format!("selkie tpcc {small}"));
+    let commands = with(commands, "--duration 30", "--duration 12");
     // When it has committed something, and not later than the other ends.
     let commands = with(commands, "sleep 10;", "until [ -s killed.commits ]; do sleep 0.1; done;");
     let commands = with(

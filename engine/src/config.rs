@@ -92,8 +92,8 @@ pub struct EngineConfig {
     /// Page data cached at this node, bytes; at least [`EngineConfig::min_cache_bytes`].
     pub cache_bytes: u64,
     /// Most memory beside the cache, bytes, for pages that transactions have changed and keep
-    /// latched: those are no part of the cache beyond half of it. [`u64::MAX`]: as much as the
-    /// transactions need.
+    /// latched, when these are half of the cache. It is used as it is needed. [`u64::MAX`]: as much
+    /// as the transactions need, and so as the pool and the log allow.
     pub overflow_bytes: u64,
     /// Bound of every wait for a latch, an answer or a frame, and for a node that is suspended to
     /// go on.
@@ -149,7 +149,7 @@ impl Default for EngineConfig {
         EngineConfig {
             coherence: Coherence::Selcc,
             cache_bytes: 64 << 20,
-            overflow_bytes: u64::MAX,
+            overflow_bytes: 4 << 30,
             request_timeout: Duration::from_secs(10),
             gamma: 256,
             ageing: true,

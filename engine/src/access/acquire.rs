@@ -353,7 +353,7 @@ impl Acquisition<'_> {
         let exclusive = self.access == Access::Exclusive;
         let behind = !self.nowait && open.waiters.goes_first(self.ticket, exclusive);
         if !behind && !core.gamma_used_up(open) && latch.try_sealed(exclusive) {
-            if !open.line.deferred.is_empty() || !core.is_kept(open.frame) {
+            if !open.line.deferred.is_empty() || !core.caches() {
                 open.accesses += if exclusive { u64::from(core.config.threads) } else { 1 };
             }
             open.seen = latch.in_use();

@@ -113,7 +113,8 @@ impl Engine {
     fn flush_round(&self) -> (usize, Option<GAddr>) {
         let core = &self.0;
         let (mut remain, mut last) = (0, None);
-        let beyond = core.cache.frames.ids_beyond_cache();
+        // Pages move from the cache beyond it.
+        let beyond = std::iter::once_with(|| core.cache.frames.ids_beyond_cache()).flatten();
         for id in core.cache.frames.ids().chain(beyond) {
             let addr = core.cache.frames.get(id).addr();
             if addr.is_null() {

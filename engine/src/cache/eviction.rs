@@ -141,7 +141,8 @@ pub(crate) async fn run_evictor(core: Weak<Core>) {
     loop {
         loop {
             let Some(core) = core.upgrade() else { return };
-            if core.cache.has_free_frames() || core.evict_batch() == 0 {
+            let is_short = !core.cache.has_free_frames() && core.evict_batch() > 0;
+            if !core.evict_beyond_cache().await && !is_short {
                 break;
             }
             drop(core);

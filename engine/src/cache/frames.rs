@@ -120,8 +120,7 @@ impl Frame {
     /// Becomes the frame of the line that is in another frame, whose exclusive latch it takes over.
     /// Under the shard's lock, with both latches sealed.
     pub(super) fn take_over(&self, from: &Frame) {
-        let is_free = self.latch.try_exclusive_sealed();
-        debug_assert!(is_free, "the frame was free");
+        assert!(self.latch.try_exclusive_sealed(), "a free frame is latched");
         self.set_dirty(from.dirty());
         self.right_since.store(from.right_since.load(Ordering::Relaxed), Ordering::Relaxed);
         self.set_carried(from.carried());
@@ -239,6 +238,38 @@ impl Frames {
     /// Most pages beyond the cache.
     pub(crate) fn most_beyond_cache(&self) -> usize {
         self.overflow.most()
+    }
+
+    /// The frame of a line that is beyond the cache.
+    pub(super) fn find_beyond_cache(&self, addr: GAddr) -> Option<FrameId> {
+        let index = self.overflow.find(addr)?;
+        Some(FrameId((self.meta.len() + index) as u32))
+    }
+
+    /// The line is in this frame beyond the cache.
+    pub(super) fn enter_beyond_cache(&self, addr: GAddr, id: FrameId) {
+        self.overflow.enter(addr, id.0 as usize - self.meta.len());
+    }
+
+    /// The line is not beyond the cache any more.
+    pub(super) fn forget_beyond_cache(&self, addr: GAddr) {
+        self.overflow.forget(addr);
+    }
+
+    /// Where the log has the oldest change of a page beyond the cache that is not home, or before
+    /// that.
+    pub(crate) fn oldest_beyond_cache(&self) -> Option<u64> {
+        self.overflow.oldest_change()
+    }
+
+    /// Has the evictor write a line home that is beyond the cache.
+    pub(crate) fn send_home(&self, addr: GAddr) {
+        self.overflow.send_home(addr);
+    }
+
+    /// At most `most` of the lines to be written home.
+    pub(super) fn take_leaving(&self, most: usize) -> Vec<GAddr> {
+        self.overflow.take_leaving(most)
     }
 
     /// A frame beyond the cache; `None` if as many are in use as may be.

@@ -2,14 +2,18 @@
 //!
 //! Such a page cannot go home before its transaction ends. So that a transaction may change more
 //! than the cache holds, the page moves to memory of its own ([`Core::move_beyond_cache`]) and its
-//! frame is free for other pages. The line stays in its shard's map meanwhile and is in no address
-//! table. When the latch is released the page goes home, as without a cache, and its memory is
+//! frame is free for other pages. The line is found by a table with a lock, on the slow path. When
+//! its latch is free and the log allows it, the evictor writes the page home, and its memory is
 //! freed.
 
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use selkie_pool::LineHasher;
 
 use super::frames::{Arena, Frame, FrameId};
 use crate::GAddr;
@@ -22,6 +26,14 @@ const FIRST_CHUNK: usize = 256;
 const CHUNKS: usize = 23;
 /// Alignment of a page: a cache line.
 const PAGE_ALIGN: usize = 64;
+/// Pages that are written home together: few are under way at a time, however many a transaction
+/// has changed.
+const LEAVE_AT_ONCE: usize = 128;
+/// The interval of looks whether they are home, and how many of them a batch has at most.
+const LOOK_EVERY: Duration = Duration::from_micros(100);
+const LOOKS: usize = 100;
+/// The wait after a batch of which no page could leave.
+const REFUSED_PAUSE: Duration = Duration::from_millis(1);
 
 /// A frame whose page is memory of its own.
 #[derive(Default)]
@@ -38,11 +50,18 @@ struct FreeFrames {
     made: u32,
 }
 
+/// Frames by the addresses of their lines.
+type Table = HashMap<u64, u32, BuildHasherDefault<LineHasher>>;
+
 /// The frames beyond the cache.
 pub(super) struct Overflow {
     /// Metadata is made when it is needed first, and stays.
     chunks: [OnceLock<Box<[OverflowFrame]>>; CHUNKS],
     state: Mutex<FreeFrames>,
+    /// The lock of a line's shard is held by callers that change its entry, and taken first.
+    table: Mutex<Table>,
+    /// Lines to be written home.
+    leaving: Mutex<Vec<GAddr>>,
     /// Frames that exist, to be read without the lock.
     made: AtomicUsize,
     /// Frames in use.
@@ -62,6 +81,8 @@ impl Overflow {
         Self {
             chunks: std::array::from_fn(|_| OnceLock::new()),
             state: Mutex::default(),
+            table: Mutex::default(),
+            leaving: Mutex::default(),
             made: AtomicUsize::new(0),
             used: AtomicUsize::new(0),
             most: most.min(FIRST_CHUNK * ((1 << CHUNKS) - 1)),
@@ -118,7 +139,10 @@ impl Overflow {
                 index
             }
         };
-        self.used.fetch_add(1, Ordering::Relaxed);
+        drop(state);
+        // Release pairs with `find`, of which the caller's later removal from the address table is
+        // seen.
+        self.used.fetch_add(1, Ordering::Release);
         *self.at(index).page.lock() = Some(Arc::new(Arena::new(page_bytes, PAGE_ALIGN)));
         Some(index)
     }
@@ -128,6 +152,51 @@ impl Overflow {
         *self.at(index).page.lock() = None;
         self.state.lock().free.push(index as u32);
         self.used.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// The frame of a line, if it is beyond the cache.
+    pub(super) fn find(&self, addr: GAddr) -> Option<usize> {
+        if self.used.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        self.table.lock().get(&addr.to_u64()).map(|index| *index as usize)
+    }
+
+    /// Enters a line into the table.
+    pub(super) fn enter(&self, addr: GAddr, index: usize) {
+        self.table.lock().insert(addr.to_u64(), index as u32);
+    }
+
+    /// Takes a line out of the table.
+    pub(super) fn forget(&self, addr: GAddr) {
+        let mut table = self.table.lock();
+        table.remove(&addr.to_u64());
+        if table.is_empty() {
+            *table = Table::default();
+        }
+    }
+
+    /// Where the log has the oldest change that is not home, or before that.
+    pub(super) fn oldest_change(&self) -> Option<u64> {
+        let table = self.table.lock();
+        let changes = table.values().map(|index| self.frame(*index as usize).unhomed());
+        changes.filter(|lsn| *lsn != 0).min()
+    }
+
+    /// Has a line written home.
+    pub(super) fn send_home(&self, addr: GAddr) {
+        self.leaving.lock().push(addr);
+    }
+
+    /// At most `most` of the lines to be written home.
+    pub(super) fn take_leaving(&self, most: usize) -> Vec<GAddr> {
+        let mut leaving = self.leaving.lock();
+        let keep = leaving.len().saturating_sub(most);
+        let taken = leaving.split_off(keep);
+        if leaving.is_empty() {
+            leaving.shrink_to(most);
+        }
+        taken
     }
 }
 
@@ -148,8 +217,9 @@ impl Core {
     /// Moves a page that the caller has latched exclusively out of the cache. The caller's latch
     /// moves along: it is that of the new frame.
     pub(crate) fn move_beyond_cache(&self, addr: GAddr) -> MoveOutcome {
-        self.with_line(addr, |open| {
-            let frames = &self.cache.frames;
+        let frames = &self.cache.frames;
+        let Some(to) = frames.take_beyond_cache() else { return MoveOutcome::Full };
+        let outcome = self.with_line(addr, |open| {
             let Some(from) = open.frame else { return MoveOutcome::NotNow };
             if frames.is_beyond_cache(from) {
                 return MoveOutcome::Beyond;
@@ -158,7 +228,6 @@ impl Core {
             if open.line.phase != Phase::Modified || open.seen != LocalUse::Writer {
                 return MoveOutcome::NotNow;
             }
-            let Some(to) = frames.take_beyond_cache() else { return MoveOutcome::Full };
             // SAFETY: the caller has latched the frame exclusively, and waits for this.
             let page = unsafe { self.cache.page(from) };
             // SAFETY: the frame was free, and no other code knows it yet.
@@ -167,17 +236,37 @@ impl Core {
                 coded.set_versions(to, &coded.versions_of(from));
             }
             frames.get(to).take_over(frames.get(from));
+            // Before it is out of the cache: those that look there first find it in one of both.
+            frames.enter_beyond_cache(addr, to);
             let _ = frames.get(from).latch.unlock_exclusive();
             self.cache.vacate(addr, from);
             frames.give_back(from);
             open.frame = Some(to);
             MoveOutcome::Moved(to)
-        })
+        });
+        if !matches!(outcome, MoveOutcome::Moved(_)) {
+            frames.give_back(to);
+        }
+        outcome
     }
 
-    /// Whether a line is kept in the cache while no caller uses it.
-    pub(crate) fn is_kept(&self, frame: Option<FrameId>) -> bool {
-        self.caches() && !frame.is_some_and(|id| self.cache.frames.is_beyond_cache(id))
+    /// Writes a batch of pages home that are beyond the cache and not latched any more, and waits
+    /// until they are home, for a while. Returns `false` if there are none.
+    pub(super) async fn evict_beyond_cache(&self) -> bool {
+        let lines = self.cache.frames.take_leaving(LEAVE_AT_ONCE);
+        let mut batches = Vec::new();
+        let leaving = lines.iter().filter(|addr| self.evict_one(**addr, &mut batches)).count();
+        self.post_batches(batches);
+        if leaving == 0 && !lines.is_empty() {
+            self.env.sleep(REFUSED_PAUSE).await;
+        }
+        for _ in 0..LOOKS {
+            if !lines.iter().any(|addr| self.cache.is_under_way(*addr)) {
+                break;
+            }
+            self.env.sleep(LOOK_EVERY).await;
+        }
+        !lines.is_empty()
     }
 }
 

@@ -84,10 +84,10 @@ impl PageCache {
         self.shards.iter().map(|s| &s.0)
     }
 
-    /// The frame of a line, in the cache or beyond it; with the map of its shard.
-    pub(crate) fn frame_of(&self, map: &LineMap, addr: GAddr) -> Option<FrameId> {
-        let open = map.get(&addr.to_u64()).and_then(|open| open.frame);
-        open.or_else(|| self.table.lookup(&self.frames, addr))
+    /// The frame of a line, in the cache or beyond it.
+    pub(crate) fn frame_of(&self, addr: GAddr) -> Option<FrameId> {
+        let cached = self.table.lookup(&self.frames, addr);
+        cached.or_else(|| self.frames.find_beyond_cache(addr))
     }
 
     /// A line with an operation under way, if there is one.
@@ -132,7 +132,9 @@ impl PageCache {
     /// Takes the line out of its frame.
     pub(crate) fn vacate(&self, addr: GAddr, id: FrameId) {
         let frame = self.frames.get(id);
-        if !self.frames.is_beyond_cache(id) {
+        if self.frames.is_beyond_cache(id) {
+            self.frames.forget_beyond_cache(addr);
+        } else {
             self.table.remove(&self.frames, addr, id);
         }
         frame.set_addr(GAddr::NULL);
@@ -231,7 +233,8 @@ impl PageCache {
     /// Seals the latches of all frames. The caller has failed the node before, so that nothing is
     /// published any more: a hit finds the latch sealed, and learns the rest on the slow path.
     pub(crate) fn seal_all(&self) {
-        for id in self.frames.ids().chain(self.frames.ids_beyond_cache()) {
+        let beyond = std::iter::once_with(|| self.frames.ids_beyond_cache()).flatten();
+        for id in self.frames.ids().chain(beyond) {
             let frame = self.frames.get(id);
             let addr = frame.addr();
             // A publisher has the lock, and checks whether the node has failed.

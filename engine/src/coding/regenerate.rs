@@ -307,7 +307,7 @@ impl Core {
         if self.is_counter(addr).await? {
             return self.raise_copy(Counter::Line(addr), memory).await;
         }
-        let was_cached = self.cache.table.lookup(&self.cache.frames, addr).is_some();
+        let was_cached = self.cache.frame_of(addr).is_some();
         let (guard, begun) = self.home_and_shared(addr).await?;
         let using = self.memory.placement.using();
         let (Some(home), Some(places)) =
@@ -338,8 +338,8 @@ impl Core {
             let write = placed(RemoteAddr::new(header_at.region, at), bytes);
             self.memory.queue_pair(home.node).post(write).await.map_err(|error| error.error)?;
             // This node may hold the page unchanged: its versions are updated here.
-            let map = self.cache.shard(addr).lock();
-            if let Some(frame) = self.cache.frame_of(&map, addr) {
+            let _map = self.cache.shard(addr).lock();
+            if let Some(frame) = self.cache.frame_of(addr) {
                 coded.set_versions(frame, &versions);
             }
         }

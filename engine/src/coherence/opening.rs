@@ -3,7 +3,7 @@
 //! A line at rest has no state beside its frame's latch word. A step takes the line's shard lock,
 //! builds an [`OpenLine`] from latch word and residual bit (or takes it out of the shard's map),
 //! and seals the latch. Afterwards the latch publishes what the state allows; a line that is not
-//! at rest, has waiters, or is beyond the cache, stays in the map.
+//! at rest, or has waiters, stays in the map.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -64,7 +64,7 @@ impl Core {
 
     /// The state of a line that is at rest, by its frame's latch and its residual bit.
     fn line_at_rest(&self, addr: GAddr) -> OpenLine {
-        let frame = self.cache.table.lookup(&self.cache.frames, addr);
+        let frame = self.cache.frame_of(addr);
         let residual = match frame {
             Some(_) => ResidualReader::None,
             None => self.cache.residual.get(addr),
@@ -124,7 +124,7 @@ impl Core {
                 self.note_residual(addr, open);
                 return false;
             }
-            if open.line.deferred.is_empty() && self.is_kept(open.frame) {
+            if open.line.deferred.is_empty() && self.caches() {
                 open.accesses = 0;
             }
             let Some(frame) = open.frame else { return true };
@@ -143,7 +143,10 @@ impl Core {
                 is_refused = open.line.phase == before;
                 continue;
             }
-            if plain && !gone && !self.cache.frames.is_beyond_cache(frame) {
+            if plain && !gone {
+                if now == LocalUse::Idle {
+                    self.goes_back(addr, open, frame);
+                }
                 self.cache.frames.get(frame).set_carried(open.line.carried);
                 self.note_residual(addr, open);
                 return false;
@@ -177,7 +180,8 @@ impl Core {
             pending: !open.waiters.is_empty()
                 || !open.line.deferred.is_empty()
                 || gone
-                || !self.is_kept(open.frame)
+                || !self.caches()
+                || open.frame.is_some_and(|id| self.cache.frames.is_beyond_cache(id))
                 || self.is_claimed(addr),
         }
     }

@@ -21,7 +21,7 @@ impl Core {
 
     /// Whether an idle page is to be given up at once: it has served a caller, or none wants it.
     pub(super) fn gives_up(&self, open: &OpenLine) -> bool {
-        !self.is_kept(open.frame)
+        !self.caches()
             && !self.waits_for_log(open)
             && matches!(open.line.phase, Phase::Shared | Phase::Modified)
             && (open.accesses > 0 || open.waiters.is_empty() || self.lifecycle.is_suspended())
@@ -30,6 +30,16 @@ impl Core {
     /// Whether the line was taken over from a dead node, and a recovery waits for it to be home.
     pub(super) fn is_claimed(&self, addr: GAddr) -> bool {
         self.log.is_some() && self.recovery.claimed.contains(addr)
+    }
+
+    /// Has the evictor write an idle page home that is beyond the cache. One that waits for the log
+    /// is looked at again when it may leave.
+    pub(super) fn goes_back(&self, addr: GAddr, open: &OpenLine, frame: FrameId) {
+        let beyond = self.cache.frames.is_beyond_cache(frame);
+        if beyond && !self.waits_for_log(open) && !self.is_quiesced(addr, open) {
+            self.cache.frames.send_home(addr);
+            self.cache.evict_bell().ring();
+        }
     }
 
     /// Whether an idle page is to be given up as a recovery waits for that, before a caller latches
@@ -91,7 +101,7 @@ impl Core {
             // As if it were still being changed.
             return LocalUse::Writer;
         }
-        if open.seen != LocalUse::Idle || self.gamma_used_up(open) || !self.is_kept(open.frame) {
+        if open.seen != LocalUse::Idle || self.gamma_used_up(open) || !self.caches() {
             return open.seen;
         }
         match self.next_is_writer(open) {
@@ -129,7 +139,8 @@ impl Core {
 
     /// Sees to it that a line that would leave if it were not for the log is looked at when it may.
     pub(super) fn keep_for_log(&self, addr: GAddr, open: &OpenLine) {
-        let may_stay = open.line.deferred.is_empty() && self.is_kept(open.frame);
+        let is_kept = !open.frame.is_some_and(|id| self.cache.frames.is_beyond_cache(id));
+        let may_stay = open.line.deferred.is_empty() && self.caches() && is_kept;
         if may_stay || !self.waits_for_log(open) {
             return;
         }

@@ -41,16 +41,15 @@ impl Core {
         let end = log.end();
         let frames = self.cache.frames.ids().map(|id| self.cache.frames.get(id).unhomed());
         let oldest = frames.filter(|lsn| *lsn != 0).min().unwrap_or(end);
-        // After the frames: a page moves from its frame to these lines, or out of the cache.
-        let mut leaving = oldest;
+        // After the frames: a page moves from its frame to one beyond the cache, and to these lines.
+        let mut leaving = oldest.min(self.cache.frames.oldest_beyond_cache().unwrap_or(oldest));
         for shard in self.cache.all_shards() {
-            let shard = shard.lock();
-            let changes = shard.values().flat_map(|open| {
-                let beyond = open.frame.filter(|id| self.cache.frames.is_beyond_cache(*id));
-                let kept = beyond.map_or(0, |id| self.cache.frames.get(id).unhomed());
-                [open.going_home.oldest_change, kept]
-            });
-            let homing = changes.filter(|lsn| *lsn != 0).min();
+            let homing = shard
+                .lock()
+                .values()
+                .map(|open| open.going_home.oldest_change)
+                .filter(|lsn| *lsn != 0)
+                .min();
             leaving = leaving.min(homing.unwrap_or(leaving));
         }
         leaving.min(end)

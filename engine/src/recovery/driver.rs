@@ -232,8 +232,11 @@ impl Core {
     async fn bring_claimed_home(&self) -> Result<bool, EngineError> {
         loop {
             let Some(addr) = self.recovery.claimed.last() else { return Ok(true) };
-            let frame = self.cache.frame_of(&self.cache.shard(addr).lock(), addr);
-            let is_here = frame.is_some_and(|id| self.cache.frames.get(id).dirty() == Dirty::ALL);
+            let is_here = {
+                let _map = self.cache.shard(addr).lock();
+                let frame = self.cache.frame_of(addr);
+                frame.is_some_and(|id| self.cache.frames.get(id).dirty() == Dirty::ALL)
+            };
             if !is_here && !self.cache.is_under_way(addr) {
                 self.recovery.claimed.remove(addr);
                 continue;
@@ -277,7 +280,9 @@ impl Core {
             lines.extend(shard.lock().keys().map(|addr| GAddr::from_u64(*addr)));
         }
         // Lines at rest: copies that carry a bit of the dead node, and bits that it was to clear.
-        for id in self.cache.frames.ids() {
+        // Pages move from the cache beyond it.
+        let beyond = std::iter::once_with(|| self.cache.frames.ids_beyond_cache()).flatten();
+        for id in self.cache.frames.ids().chain(beyond) {
             let frame = self.cache.frames.get(id);
             if frame.carried().contains(dead) && !frame.addr().is_null() {
                 lines.push(frame.addr());

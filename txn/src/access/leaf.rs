@@ -219,7 +219,7 @@ impl<'db> Txn<'db> {
             LatchedLeaf::Fresh(LeafLatch::Shared(guard))
                 if self.holds_reads()
                     && (self.work.locks.len() >= self.db.leaf_budget.latched_reads()
-                        || self.admit_leaf().is_err()) =>
+                        || !self.has_room_to_read()) =>
             {
                 self.record_read(addr, guard.psn(), guard.lsn()).await?;
                 self.work.last_read = Some(LeafImage::Latched(guard));
@@ -237,8 +237,9 @@ impl<'db> Txn<'db> {
                 Ok(LeafRef::LastRead)
             }
             LatchedLeaf::Fresh(latch) => {
-                self.admit_leaf()?;
-                Ok(LeafRef::Held(self.work.locks.add(index.number, addr, latch)))
+                let held = self.work.locks.add(index.number, addr, latch);
+                self.fit_leaves()?;
+                Ok(LeafRef::Held(held))
             }
         }
     }

@@ -125,7 +125,6 @@ impl Txn<'_> {
         leaf: usize,
         key: &[u8],
     ) -> Result<usize, TxnError> {
-        self.admit_leaf()?;
         let engine = &self.db.engine;
         let guard = self.work.locks.exclusive_mut(leaf);
         let image = guard.to_vec();
@@ -136,6 +135,7 @@ impl Txn<'_> {
         self.work.locks.note_change(leaf);
         self.work.locks.note_change(right);
         self.count_split();
+        self.fit_leaves()?;
         match LeafView::new(self.work.locks.bytes(leaf))?.where_is(key)? {
             KeyLocation::Here(_) => Ok(leaf),
             _ => Ok(right),

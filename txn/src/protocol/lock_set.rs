@@ -82,7 +82,7 @@ impl<'db> LockSet<'db> {
         self.len() - self.beyond_cache
     }
 
-    /// Moves a leaf that is held exclusively out of the cache, the oldest that was not moved.
+    /// Moves a leaf that is held exclusively out of the cache, the first that was not looked at.
     /// Returns `false` if there is none that can move now.
     pub(crate) fn move_out_of_cache(&mut self) -> Result<bool, EngineError> {
         for _ in 0..self.leaves.len() {

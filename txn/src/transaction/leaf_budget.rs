@@ -24,7 +24,7 @@ pub(crate) struct LeafBudget {
 
 impl LeafBudget {
     pub(crate) fn new(engine: &Engine) -> Self {
-        let limit = engine.cache_frames() / SHARE;
+        let limit = engine.cache_frames() / SHARE / STEP * STEP;
         // So that what it reads leaves room for what it changes.
         let latched_reads = AtomicUsize::new(limit / 2);
         let most_beyond = engine.most_beyond_cache();

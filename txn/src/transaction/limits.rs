@@ -11,25 +11,22 @@ use crate::error::TxnError;
 use crate::transaction::txn::Txn;
 
 impl Txn<'_> {
-    /// Makes sure that the transaction may hold one more leaf.
-    #[inline]
-    pub(crate) fn admit_leaf(&mut self) -> Result<(), TxnError> {
-        if self.work.locks.in_cache() >= self.work.leaf_room {
-            self.make_room_for_leaf()?;
-        }
-        Ok(())
+    /// Whether the transaction has room in the cache for one more leaf that it only reads.
+    pub(crate) fn has_room_to_read(&mut self) -> bool {
+        self.work.locks.in_cache() < self.work.leaf_room || self.grow_leaf_room()
     }
 
-    /// Lets the transaction have more of the cache, or moves a leaf that it holds out of it.
-    fn make_room_for_leaf(&mut self) -> Result<(), TxnError> {
-        if let Some(room) = self.db.leaf_budget.grow(self.work.leaf_room) {
-            self.work.leaf_room = room;
+    /// Makes room for a leaf that was added to those that are held: the transaction gets more of
+    /// the cache, or a leaf that it holds exclusively moves out of it.
+    #[inline]
+    pub(crate) fn fit_leaves(&mut self) -> Result<(), TxnError> {
+        if self.work.locks.in_cache() <= self.work.leaf_room || self.grow_leaf_room() {
             return Ok(());
         }
         match self.work.locks.move_out_of_cache() {
             Ok(true) => Ok(()),
             Ok(false) | Err(EngineError::OverflowFull { .. }) => {
-                let (need, limit) = (self.work.locks.len() + 1, self.db.leaf_budget.most());
+                let (need, limit) = (self.work.locks.len(), self.db.leaf_budget.most());
                 Err(match need > limit {
                     true => TxnError::TooManyLeaves { need, limit },
                     false => TxnError::CacheFull { limit },
@@ -37,6 +34,13 @@ impl Txn<'_> {
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    #[cold]
+    fn grow_leaf_room(&mut self) -> bool {
+        let room = self.db.leaf_budget.grow(self.work.leaf_room);
+        self.work.leaf_room = room.unwrap_or(self.work.leaf_room);
+        room.is_some()
     }
 
     /// Makes sure that the log has room for what was changed, and for what one step of an operation

@@ -1,7 +1,10 @@
 //! Transactions that change more pages than the cache holds.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
 
+use std::future::poll_fn;
 use std::ops::ControlFlow;
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use selkie_engine::log::LogTo;
@@ -100,9 +103,9 @@ fn changes_more_than_the_cache_holds(protocol: Protocol, coding: Coding, log: Op
             assert!(one.engine().stats().pages_beyond_cache > CACHE);
         }
         txn.commit().await.unwrap();
+        are_home(one).await;
         let inserted: Vec<_> = (0..ROWS).map(|id| (id, 1)).collect();
         assert_eq!(rows(other, table).await, inserted);
-        are_home(one).await;
 
         for is_dropped in [true, false] {
             let mut txn = one.begin();
@@ -120,13 +123,22 @@ fn changes_more_than_the_cache_holds(protocol: Protocol, coding: Coding, log: Op
             if let Some(savepoint) = savepoint {
                 txn.rollback_to(savepoint).unwrap();
                 insert(one, &mut txn, table, (-1, 3)).await.unwrap();
+                let mut reading = pin!(rows(other, table));
+                if in_place {
+                    // The other node waits for a page that is beyond the cache.
+                    let waits = poll_fn(|cx| Poll::Ready(reading.as_mut().poll(cx).is_pending()));
+                    assert!(waits.await);
+                }
                 txn.commit().await.unwrap();
+                assert_eq!(reading.await[1..], inserted);
+            } else {
+                drop(txn);
             }
+            are_home(one).await;
         }
         let mut expected = vec![(-1, 3)];
         expected.extend(&inserted);
         assert_eq!(rows(other, table).await, expected);
-        are_home(one).await;
         // The other node changes all, and so has every page from the first.
         let mut txn = other.begin();
         for id in 0..ROWS {

@@ -151,7 +151,8 @@ fn going_back_to_a_savepoint_undoes_its_splits() {
 #[test]
 fn a_transaction_beyond_its_memory_is_refused_where_it_goes_beyond() {
     for protocol in Protocol::ALL {
-        let options = ClusterOptions { pages_beyond: 100, ..small_pages(1_024) };
+        // Half of the cache is no multiple of the leaves that are counted at once.
+        let options = ClusterOptions { pages_beyond: 100, ..small_pages(1_100) };
         with_items(options, protocol, async |db, table| {
             takes_rows(db, table, 0..100).await;
             let rows = dump(db).await;

@@ -100,7 +100,10 @@ impl Core {
         for shard in self.cache.all_shards() {
             lines.extend(shard.lock().keys().map(|addr| GAddr::from_u64(*addr)));
         }
-        lines.extend(self.cache.frames.ids().map(|id| self.cache.frames.get(id).addr()));
+        let addr_of = |id| self.cache.frames.get(id).addr();
+        lines.extend(self.cache.frames.ids().map(addr_of));
+        // Last: pages move from the cache beyond it.
+        lines.extend(self.cache.frames.ids_beyond_cache().map(addr_of));
         lines.extend(self.cache.residual.all());
         lines.retain(|addr| !addr.is_null() && self.is_in(*addr, tables));
         lines

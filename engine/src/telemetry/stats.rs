@@ -186,7 +186,7 @@ pub struct EngineStats {
     pub frames: u64,
     /// Frames free now.
     pub frames_free: u64,
-    /// Pages beyond the cache now, in memory of their own ([`crate::EngineConfig::overflow_bytes`]).
+    /// Pages beyond the cache now ([`crate::EngineConfig::overflow_bytes`]).
     pub pages_beyond_cache: u64,
 }
 

@@ -53,6 +53,8 @@ pub(super) struct Bulk {
     intent: Intent,
     /// Keys are inserted in ascending order, and not in a random one.
     ascends: bool,
+    /// All leaves that it changes leave the cache, beyond the first 64.
+    leaves_cache: bool,
     end: Arc<Mutex<BulkEnd>>,
 }
 
@@ -69,8 +71,9 @@ impl Bulk {
             1 => Intent::Drop,
             _ => Intent::Commit,
         };
-        let (ascends, end) = (random.below(2) == 0, Arc::new(Mutex::new(BulkEnd::Undone)));
-        Some(Self { rows, intent, ascends, end })
+        let (ascends, leaves_cache) = (random.below(2) == 0, random.below(2) == 0);
+        let end = Arc::new(Mutex::new(BulkEnd::Undone));
+        Some(Self { rows, intent, ascends, leaves_cache, end })
     }
 
     /// Its table.
@@ -84,6 +87,9 @@ impl Bulk {
     /// Makes the transaction; returns its rows.
     pub(super) async fn run(self, db: Arc<Database>, env: Env) -> Result<u64, SimError> {
         let table = db.table("bulk")?;
+        if self.leaves_cache {
+            db.set_cached_leaves(0);
+        }
         for _ in 0..ATTEMPTS {
             *self.end.lock() = BulkEnd::Open;
             match self.attempt(&db, table, &env).await {

@@ -244,6 +244,13 @@ impl Database {
         self.state.leaf_budget.set_latched_reads(leaves);
     }
 
+    /// Leaves that all large transactions of this handle together keep latched in the cache, beside
+    /// the first 64 of each, in whole 64; those beyond leave the cache
+    /// ([`leave_cache`](selkie_engine::ExclusiveGuard::leave_cache)). Half of the cache unless set.
+    pub fn set_cached_leaves(&self, leaves: usize) {
+        self.state.leaf_budget.set_cached_leaves(leaves);
+    }
+
     fn begin_by(&self, protocol: Protocol, isolation: Isolation) -> Txn<'_> {
         Txn::new(&self.state, protocol, isolation, shard_here())
     }

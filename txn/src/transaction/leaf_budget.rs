@@ -17,7 +17,7 @@ const SHARE: usize = 2;
 #[derive(Debug)]
 pub(crate) struct LeafBudget {
     held: AtomicUsize,
-    limit: usize,
+    limit: AtomicUsize,
     most_beyond: usize,
     latched_reads: AtomicUsize,
 }
@@ -28,7 +28,8 @@ impl LeafBudget {
         // So that what it reads leaves room for what it changes.
         let latched_reads = AtomicUsize::new(limit / 2);
         let most_beyond = engine.most_beyond_cache();
-        Self { held: AtomicUsize::new(0), limit, most_beyond, latched_reads }
+        let (held, limit) = (AtomicUsize::new(0), AtomicUsize::new(limit));
+        Self { held, limit, most_beyond, latched_reads }
     }
 
     /// Leaves a transaction holds beyond which it keeps no more latches of leaves that it only
@@ -42,11 +43,16 @@ impl LeafBudget {
         self.latched_reads.store(leaves, Ordering::Relaxed);
     }
 
+    pub(super) fn set_cached_leaves(&self, leaves: usize) {
+        self.limit.store(leaves / STEP * STEP, Ordering::Relaxed);
+    }
+
     /// More room in the cache for the leaves of a transaction, which has room for `room`. `None`:
     /// large transactions have all of it.
     pub(super) fn grow(&self, room: usize) -> Option<usize> {
         // Relaxed: a bound on a number, no data depends on it.
-        if self.held.fetch_add(STEP, Ordering::Relaxed) + STEP > self.limit {
+        let limit = self.limit.load(Ordering::Relaxed);
+        if self.held.fetch_add(STEP, Ordering::Relaxed) + STEP > limit {
             self.held.fetch_sub(STEP, Ordering::Relaxed);
             return None;
         }
@@ -55,7 +61,8 @@ impl LeafBudget {
 
     /// Most leaves that one transaction may hold, in the cache and beyond it.
     pub(super) fn most(&self) -> usize {
-        (UNCOUNTED_LEAVES + self.limit).saturating_add(self.most_beyond)
+        let cached = UNCOUNTED_LEAVES + self.limit.load(Ordering::Relaxed);
+        cached.saturating_add(self.most_beyond)
     }
 
     /// Gives back the room of a transaction.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use selkie_fabric::env::SplitMix;
 use selkie_fabric::sim::TraceSink;
 use selkie_txn::{Database, DatabaseSchema, Protocol};
 
@@ -25,6 +26,8 @@ use crate::scenario::start::{Tune, start};
 
 /// Sessions of a node.
 const SESSIONS: usize = 3;
+/// Stream of the seed that draws how many latches of what they read transactions keep.
+const LATCHES_STREAM: u64 = 45;
 /// How long a session waits for a page: longer than any trouble but the loss of a node.
 const PATIENCE: Duration = Duration::from_millis(50);
 pub(in crate::scenario) fn run(
@@ -89,6 +92,12 @@ fn protocol_of(case: Case, session: usize) -> Protocol {
     case.protocol().unwrap_or(mixed)
 }
 
+/// Whether two-phase locked transactions keep latches of two leaves that they only read, and
+/// validate the others: in every other run.
+fn keeps_few_latches(seed: u64) -> bool {
+    SplitMix::of_stream(seed, LATCHES_STREAM).below(2) == 0
+}
+
 /// A cluster on which the sessions ran.
 struct HistoryRun {
     cluster: SimCluster,
@@ -113,6 +122,9 @@ impl HistoryRun {
         let load = HistoryLoad::drawn(case.seed);
         let journal = Arc::new(Journal::default());
         let mut databases = cluster.run(open(&cluster, case, &journal, load))??;
+        if keeps_few_latches(case.seed) {
+            databases.iter().for_each(|database| database.set_latched_reads(2));
+        }
         let excuses = Excuses::of(case, plan, &cluster);
         plan.arrange_in(&cluster);
         let until = excuses.load_until(&cluster);

@@ -236,6 +236,10 @@ impl EngineError {
             | EngineError::OverflowFull { .. }
             | EngineError::CacheFull { .. } => true,
             EngineError::Fabric(e) => e.is_retryable(),
+            EngineError::Pool(error) => match &**error {
+                PoolError::Control { source } => source.is_retryable(),
+                _ => false,
+            },
             _ => false,
         }
     }

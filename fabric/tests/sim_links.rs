@@ -217,6 +217,33 @@ fn a_fence_ends_what_its_process_has_outstanding_at_the_dead() {
     assert_eq!(processes.node.connect(MEMORY).err(), Some(FabricError::PeerDead { peer: MEMORY }));
 }
 
+/// What had arrived behind a chain that was being executed when the process stood still waited for
+/// ever.
+#[test]
+fn a_fence_ends_what_has_arrived_behind_another_chain() {
+    let mut were_cut_off = 0;
+    for freezes_at in (0..200).map(|tenth| Duration::from_nanos(100 * tenth)) {
+        let processes = Processes::set();
+        let controls = processes.world.controls();
+        let pair = processes.node.connect(MEMORY).unwrap();
+        let fabric = Arc::clone(&processes.fabrics[1]);
+        controls.at(freezes_at, |controls| controls.freeze(MEMORY));
+        controls.at(millis(5), move |_| {
+            let _ = fabric.fence(MEMORY).unwrap();
+        });
+        let posted: Vec<_> = (0..16).map(|_| pair.post(processes.add())).collect();
+        let failed = processes.world.run(BOUND, async {
+            let mut failed = 0;
+            for completion in posted {
+                failed += u32::from(completion.await.is_err());
+            }
+            failed
+        });
+        were_cut_off += u32::from((1..16).contains(&failed.expect("all chains end")));
+    }
+    assert!(were_cut_off > 5, "{were_cut_off}");
+}
+
 #[test]
 fn a_task_panics_where_it_is_told_to() {
     let processes = Processes::set();

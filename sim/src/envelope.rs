@@ -244,7 +244,8 @@ impl Plan {
         let is_journalled = keeps.coding.journal() == selkie_pool::Journal::Always;
         memory > keeps.coding.parity()
             || (compute > 0 && !keeps.has_logs && !keeps.finds_losses)
-            || (compute > 0 && memory > 0 && !is_journalled)
+            // A node that died may have held any page whose latch word was lost as well.
+            || (compute > 0 && memory > 0 && !(is_journalled && keeps.has_logs))
     }
 
     /// When all troubles are over, from the start of the load.

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use selkie_fabric::{BoxFuture, Buf, Chain, FabricError, Verb};
+use selkie_pool::PoolError;
 use selkie_pool::layout::EXTENT_GCLS;
 
 use super::allocator::{FreeLine, Grant};
@@ -26,6 +27,8 @@ use crate::{EngineError, GAddr};
 const RIPENS_WITHIN: Duration = Duration::from_millis(250);
 /// As much longer, if the others were asked for lines: they answer with their next ticks.
 const ANSWERED_WITHIN: Duration = Duration::from_millis(500);
+/// The pause between two requests to a control plane that is away.
+const PLANE_PAUSE: Duration = Duration::from_millis(1);
 
 impl Core {
     /// A line for the caller to use; a round trip when an extent has to be leased.
@@ -121,9 +124,22 @@ impl Core {
     /// can have no more.
     async fn grow(&self) -> Result<bool, EngineError> {
         let known = self.allocator.known_units();
-        // Not before all others know of it: they will meet its addresses.
-        if !self.pool.add_range(&self.env, known).await? {
-            return Ok(false);
+        let started = self.env.now();
+        loop {
+            // Not before all others know of it: they will meet its addresses.
+            match self.pool.add_range(&self.env, known).await {
+                Ok(true) => break,
+                Ok(false) => return Ok(false),
+                // A control plane that is away for a while holds callers up and ends none.
+                Err(PoolError::Control { source })
+                    if source.is_retryable()
+                        && self.env.now() - started < self.config.request_timeout =>
+                {
+                    self.env.sleep(PLANE_PAUSE).await;
+                    self.lifecycle.check_alive()?;
+                }
+                Err(error) => return Err(error.into()),
+            }
         }
         let units = self.allocator.note_units(self.memory.placement.units());
         Ok(units > known)

@@ -361,13 +361,21 @@ impl Network {
             }
         }
         let stalled = std::mem::take(&mut self.node_mut(dead).stalled);
+        let error = FabricError::PeerDead { peer: self.node(dead).id };
         for event in stalled {
             match event {
-                Event::Arrive(flight) | Event::Execute(flight)
-                    if self.queue_pair(flight.queue_pair).from == own =>
-                {
-                    let error = FabricError::PeerDead { peer: self.node(dead).id };
-                    self.fail(flight, error, 0);
+                Event::Arrive(flight) if self.queue_pair(flight.queue_pair).from == own => {
+                    self.fail(flight, error.clone(), 0);
+                }
+                Event::Execute(flight) if self.queue_pair(flight.queue_pair).from == own => {
+                    // Those that arrived behind it would wait for its end.
+                    let queue_pair = self.queue_pair(flight.queue_pair);
+                    queue_pair.busy = false;
+                    let behind = std::mem::take(&mut queue_pair.waiting);
+                    self.fail(flight, error.clone(), 0);
+                    for (flight, _) in behind {
+                        self.fail(flight, error.clone(), 0);
+                    }
                 }
                 event => self.node_mut(dead).stalled.push(event),
             }

@@ -179,7 +179,14 @@ impl Case {
 
     /// The coding of the pool.
     pub fn coding(self) -> Coding {
-        self.coding.unwrap_or_else(|| choices::usual_coding(self.scenario, self.seed))
+        self.coding.unwrap_or_else(|| match choices::usual_coding(self.scenario, self.seed) {
+            plain
+                if plain.is_plain() && self.has_processes() && self.scenario != Scenario::Crash =>
+            {
+                choices::wide_coding(self.seed)
+            }
+            usual => usual,
+        })
     }
 
     /// The faults that every scenario may meet, before its own are added.

@@ -13,11 +13,16 @@ pub(super) const LEAST_MEMORY_NODES: u16 = 3;
 
 /// Stream of the seed that draws the coding, or the shape.
 const SHAPE_STREAM: u64 = 10;
+/// Stream of the seed that draws the coding in the wide envelope.
+const WIDE_STREAM: u64 = 46;
 /// Stream of the seed that draws whether write-backs are always journalled.
 const JOURNAL_STREAM: u64 = 11;
 /// Stream of the seed that draws the variant of a run that loses memory nodes.
 const LOSS_VARIANT_STREAM: u64 = 7;
 
+/// Codings of the wide envelope, where the scenario asks for none.
+const WIDE_CODINGS: [&str; 8] =
+    ["plain", "plain", "plain", "plain", "2+1", "2+1,journal=always", "2+2", "4+2"];
 /// Codings under which bits change.
 pub(super) const CORRUPTION_CODINGS: [&str; 8] = [
     "2+3,mode=correct",
@@ -41,6 +46,12 @@ pub(super) const CRASH_COMPUTE_NODES: u16 = 3;
 /// Codings and numbers of memory nodes of runs that lose some.
 pub(super) const MEMNODE_LOSS_SHAPES: [(&str, u16); 4] =
     [("2+1", 5), ("2+2", 6), ("4+2", 7), ("1+2", 5)];
+
+/// The coding of a run in the wide envelope of which none was asked for, in scenarios that are plain
+/// in the gentle one.
+pub(super) fn wide_coding(seed: u64) -> Coding {
+    coding_of(drawn::<&str>(seed, WIDE_STREAM, &WIDE_CODINGS))
+}
 
 /// The coding of a run of which none was asked for.
 pub(super) fn usual_coding(scenario: Scenario, seed: u64) -> Coding {

@@ -136,8 +136,12 @@ impl Excuses {
         let left = self.over.saturating_sub(cluster.world.now());
         cluster.run(env.sleep(left + NOTICED_WITHIN * LEASE))?;
         cluster.start_engine()?;
-        let is_coded = !cluster.pool.descriptor().coding.is_plain();
-        cluster.run(made_good(&cluster.pool, &env, &[], is_coded))??;
+        let coding = cluster.pool.descriptor().coding;
+        let memory = cluster.memory.regions().len();
+        let left = (0..memory).filter(|node| !cluster.pool.is_memory_dead(*node)).count();
+        // With fewer nodes than a page has splits, some of them have no place.
+        let is_whole = !coding.is_plain() && left >= coding.splits();
+        cluster.run(made_good(&cluster.pool, &env, &[], is_whole))??;
         let living = living(cluster);
         for node in 0..cluster.engines.len() {
             ensure(living.contains(&node) || self.exposes(node), || {

@@ -60,9 +60,12 @@ impl FromStr for Envelope {
 
 /// Stream of the seed that draws the wide envelope.
 const WIDE_STREAM: u64 = 40;
+/// Stream of the seed that draws whether links are given up sooner than they may be back.
+const SHORT_STREAM: u64 = 47;
 /// The span in which the troubles of the wide envelope begin.
 const SPAN: Duration = Duration::from_millis(12);
-/// How long an operation on a link that is away is tried: longer than any link is cut.
+/// How long an operation on a link that is away is tried: longer than any link is cut, but in some
+/// runs.
 pub(crate) const UNREACHABLE_AFTER: Duration = Duration::from_millis(8 * 8);
 /// The longest leg of a call to the control plane.
 const LONGEST_LEG: Duration = Duration::from_nanos(LEASE.as_nanos() as u64 / 40);
@@ -167,6 +170,10 @@ impl Plan {
             compute_nodes: u64::from(compute_nodes),
         };
         self.cost.unreachable_after = UNREACHABLE_AFTER;
+        if SplitMix::of_stream(seed, SHORT_STREAM).below(6) == 0 {
+            // Then a cut may end a queue pair between two nodes that live.
+            self.cost.unreachable_after = LEASE / 2;
+        }
         // A process that has ended is noticed at once, a machine that is gone is not.
         self.cost.dead_after =
             if draw.one_in(2) { Duration::from_millis(1) } else { UNREACHABLE_AFTER };
@@ -223,6 +230,14 @@ impl Plan {
             }
             if let Some(peer) = trouble.loses() {
                 *silent.entry(peer).or_default() += THREAT;
+            }
+            if let Trouble::Sever(one, other, long) | Trouble::Block(one, other, long) = trouble
+                && 4 * *long >= 3 * self.cost.unreachable_after
+            {
+                // One of both may give its membership up.
+                for peer in [one, other].into_iter().filter(|peer| !peer.is_memory()) {
+                    *silent.entry(*peer).or_default() += THREAT;
+                }
             }
             if let Trouble::PlaneStands(long) = trouble {
                 plane_away += *long;

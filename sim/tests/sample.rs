@@ -89,6 +89,18 @@ fn seeds_that_found_something_hold() {
     }
 }
 
+/// Seeds of the wide envelope that once found something.
+#[test]
+fn seeds_of_the_wide_envelope_that_found_something_hold() {
+    for (scenario, seed, _found) in [
+        (Scenario::History, 90, "a coded pool did not grow while the control plane was away"),
+        (Scenario::Crash, 143, "a node that recovers from all others before it serves was silent"),
+        (Scenario::History, 376, "chains waited for ever behind one that a fence had ended"),
+    ] {
+        run(Case::of(scenario, seed), None).unwrap_or_else(|failure| panic!("{failure}"));
+    }
+}
+
 /// Seeds of coded pools that once found something, by a coding that is not drawn by default.
 #[test]
 fn seeds_of_coded_pools_that_found_something_hold() {

@@ -30,6 +30,9 @@ const RANGE_BYTES: u64 = 256 << 10;
 /// Compute nodes that may come when the others have gone: see [`SimCluster::start_engine`].
 const MAX_READERS: usize = 4;
 
+/// The interval of looks whether a node has joined.
+const JOIN_LOOK: Duration = Duration::from_micros(10);
+
 /// Stream of the seed that draws the pool's name for itself.
 const NAME_STREAM: u64 = 30;
 
@@ -196,12 +199,21 @@ impl SimCluster {
             }
             Some(plane) => {
                 let way = plane.way_of(Some(PeerId::compute(index as u16)));
-                let fabric = self.world.process_fabric();
+                let (fabric, outside) = (self.world.process_fabric(), self.world.env());
+                let (controls, peer) = (self.world.controls(), PeerId::compute(index as u16));
                 self.world.run(RUN_BOUND, async {
                     let pool = Pool::open(Arc::clone(&fabric), way, 1 + index as u64).await?;
+                    let (own, watch) = (Arc::clone(&pool), env.clone());
+                    let following = outside.clone().spawn("joiner", async move {
+                        // Not before the node has joined, as its tasks stop with it; but before it
+                        // has started, which may take longer than a lease.
+                        while !controls.lives(peer) {
+                            outside.sleep(JOIN_LOOK).await;
+                        }
+                        own.follow(&watch);
+                    });
                     let engine = Engine::start(&pool, &fabric, &env, id, config).await?;
-                    // Not before it has joined: its tasks stop with the node.
-                    pool.follow(&env);
+                    following.join().await.map_err(|error| SimError::Broken(error.to_string()))?;
                     Ok::<_, SimError>(engine)
                 })??
             }

@@ -95,6 +95,7 @@ fn seeds_of_the_wide_envelope_that_found_something_hold() {
     for (scenario, seed, _found) in [
         (Scenario::History, 90, "a coded pool did not grow while the control plane was away"),
         (Scenario::Crash, 143, "a node that recovers from all others before it serves was silent"),
+        (Scenario::Crash, 895, "a node swept for ever that did not reach a memory node any more"),
         (Scenario::History, 376, "chains waited for ever behind one that a fence had ended"),
     ] {
         run(Case::of(scenario, seed), None).unwrap_or_else(|failure| panic!("{failure}"));

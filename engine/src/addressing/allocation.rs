@@ -114,6 +114,7 @@ impl Core {
             Err(EngineError::Fabric(FabricError::PeerDead { peer }))
                 if peer != self.endpoint.id() =>
             {
+                self.doubt_memory(peer);
                 Ok(u64::MAX - 1)
             }
             Err(error) => Err(error),

@@ -52,6 +52,7 @@ pub(crate) async fn run_recovery(core: Weak<Core>, tick: Duration) {
         }
         if let Err(error) = core.recover_again().await {
             tracing::debug!(%error, "recovery: a step failed");
+            core.doubt_after(&error);
         }
         for (node, lost) in all_lost {
             let Some(dead) = ComputeId::new(node.as_usize()) else { continue };
@@ -67,6 +68,7 @@ pub(crate) async fn run_recovery(core: Weak<Core>, tick: Duration) {
             };
             if let Err(error) = step {
                 tracing::debug!(dead = %peer(node), %error, "recovery: a step failed");
+                core.doubt_after(&error);
             }
         }
     }

@@ -74,6 +74,16 @@ impl Core {
         }
     }
 
+    /// As [`Core::doubt_memory`], if that is what an error says: a task that tries again for ever
+    /// would find the same.
+    pub(super) fn doubt_after(&self, error: &EngineError) {
+        if let EngineError::Fabric(FabricError::PeerDead { peer }) = error
+            && peer.is_memory()
+        {
+            self.doubt_memory(*peer);
+        }
+    }
+
     /// Looks for peers that this node does not reach. Ends the node if one of them lives.
     pub(crate) fn settle_doubts(&self) {
         for index in (0..MAX_COMPUTE_NODES).filter(|index| *index != self.me.index()) {

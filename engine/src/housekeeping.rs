@@ -20,8 +20,10 @@ pub(crate) async fn run_housekeeping(core: Weak<Core>, tick: Duration) {
         if core.lifecycle.is_closed() {
             continue;
         }
-        // A memory node that cannot be reached stops reclamation, nothing else; accesses to it
-        // report the error to those who make them.
-        let _ = core.move_epochs(&mut published).await;
+        // A memory node that cannot be reached stops reclamation until it is known what became of
+        // it.
+        if let Err(error) = core.move_epochs(&mut published).await {
+            core.doubt_after(&error);
+        }
     }
 }

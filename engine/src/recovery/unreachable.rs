@@ -76,7 +76,7 @@ impl Core {
 
     /// As [`Core::doubt_memory`], if that is what an error says: a task that tries again for ever
     /// would find the same.
-    pub(super) fn doubt_after(&self, error: &EngineError) {
+    pub(crate) fn doubt_after(&self, error: &EngineError) {
         if let EngineError::Fabric(FabricError::PeerDead { peer }) = error
             && peer.is_memory()
         {

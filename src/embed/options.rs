@@ -55,6 +55,7 @@ pub enum Durability {
 pub struct PoolOptions {
     memory_bytes: Option<u64>,
     pub(super) cache_bytes: Option<u64>,
+    pub(super) overflow_bytes: Option<u64>,
     pub(super) threads: Option<usize>,
     pub(super) node: Option<usize>,
     pub(super) durability: Option<Durability>,
@@ -83,6 +84,14 @@ impl PoolOptions {
     #[must_use]
     pub fn cache_bytes(mut self, bytes: u64) -> Self {
         self.cache_bytes = Some(bytes);
+        self
+    }
+
+    /// Most memory beside the cache in bytes, 4 GiB by default, for pages that large transactions
+    /// have changed: a transaction beyond it is refused by the operation that goes beyond.
+    #[must_use]
+    pub fn overflow_bytes(mut self, bytes: u64) -> Self {
+        self.overflow_bytes = Some(bytes);
         self
     }
 

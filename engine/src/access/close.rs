@@ -21,7 +21,8 @@ impl Engine {
     ///
     /// # Errors
     /// `Timeout` with a line that stayed latched, if no line was given up for the request timeout;
-    /// the other lines are written back. A node of a coded pool stays a member then.
+    /// the other lines are written back. A node of a coded pool stays a member then. The error of a
+    /// node that has failed, without waiting.
     /// `TaskPanicked` at once if a task of the node has panicked: no page is written home.
     pub fn close(&self) -> BoxFuture<'_, Result<(), EngineError>> {
         Box::pin(async move {
@@ -39,7 +40,8 @@ impl Engine {
             let mut moved = started;
             while remain > 0
                 && core.env.now() - moved <= core.config.request_timeout
-                && !core.lifecycle.has_panicked()
+                // The others recover from a node that has failed: none answers it any more.
+                && !core.lifecycle.has_failed()
             {
                 core.env.sleep(Duration::from_millis(1)).await;
                 let (now, one) = self.flush_round();
@@ -52,6 +54,7 @@ impl Engine {
             if let Some(addr) = last.filter(|_| core.memory.coded.is_some()) {
                 // A rebuild asks only members what they hold: a node that left would lose its pages
                 // silently.
+                core.lifecycle.check_failed()?;
                 let waited = core.env.now() - started;
                 let phase =
                     core.cache.shard(addr).lock().get(&addr.to_u64()).map(|open| open.line.phase);

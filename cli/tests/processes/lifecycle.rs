@@ -45,6 +45,8 @@ fn a_load_that_a_signal_ends_is_done_again() {
     let driver = loading(&pool, &[]);
     // A driver with other options need not wait for the load to learn that it is refused.
     refused(&pool.tpcc(&[]), 2, "--warehouses 1: another driver loads a database of 20 warehouses");
+    let reload = pool.tpcc(&["--load-only", "--reload"]);
+    refused(&reload, 1, "another driver works on the database");
     let other = Process::start(&[&["tpcc", "--pool", &pool.url], &LARGE[..]].concat());
     let waits = other.says("has waited for 1 s, for ");
     assert_eq!(waits, "another driver, which loads the database");

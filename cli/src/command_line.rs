@@ -10,7 +10,7 @@ use crate::commands::{
 };
 use crate::support::config_file::{self, Checked};
 use crate::support::exit::{self, Refusal};
-use crate::support::log;
+use crate::support::{log, signals};
 use crate::{figures, scenario, top};
 
 /// A multi-primary storage engine over disaggregated memory.
@@ -94,6 +94,25 @@ impl Command {
     }
 }
 
+impl Command {
+    /// Whether it gives up what it does and leaves when a signal asks it to end. The others have
+    /// nothing to leave.
+    fn minds_signals(&self) -> bool {
+        match self {
+            Command::Tpcc(_) | Command::Smallbank(_) | Command::Tatp(_) => true,
+            Command::Backup(_) | Command::Restore(_) | Command::Recover(_) => true,
+            Command::Memnode(_) | Command::Top(_) => true,
+            Command::Pool(arguments) => arguments.minds_signals(),
+            Command::Cert(_)
+            | Command::Micro(_)
+            | Command::Figures(_)
+            | Command::Sim(_)
+            | Command::Scenario(_)
+            | Command::Config(_) => false,
+        }
+    }
+}
+
 /// Parses the arguments and runs the command.
 pub(crate) fn main() -> ExitCode {
     let cli = match config_file::parse::<Cli>(std::env::args_os().collect()) {
@@ -106,6 +125,11 @@ pub(crate) fn main() -> ExitCode {
     log::install(cli.log);
     if let Some(parent) = cli.parent
         && let Err(error) = end_with(parent)
+    {
+        return exit::fail(&error);
+    }
+    if !cli.command.minds_signals()
+        && let Err(error) = signals::end_at_first()
     {
         return exit::fail(&error);
     }

@@ -75,6 +75,9 @@ pub enum EngineError {
     /// it lives.
     #[error("this node was declared dead by the others, and serves nothing more")]
     Expelled,
+    /// The pool was destroyed while this node was in it.
+    #[error("the pool was destroyed")]
+    PoolDestroyed,
     /// The node could not make sure that it is still in the pool: what it has read may be old, and
     /// what it has changed lost.
     #[error(

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use selkie_fabric::env::Env;
 use selkie_fabric::{Fabric, FabricError};
 
-use selkie_pool::control::{Beat, Card, ControlPlane, MemoryMember, PoolState, Versioned};
+use selkie_pool::control::{Beat, Card, ControlPlane, MemoryMember, PoolState, Timing, Versioned};
 use selkie_pool::{
     ATTEMPTS, FailureDomain, Membership, PoolError, PoolUsage, Reclaim, Residency, change_state,
 };
@@ -135,6 +135,12 @@ impl MemoryServer {
     #[must_use]
     pub fn usage(&self) -> PoolUsage {
         self.node.usage(&self.membership.state())
+    }
+
+    /// When silence means death in the pool.
+    #[must_use]
+    pub fn timing(&self) -> Timing {
+        self.membership.timing()
     }
 
     /// Why the node has ended for the pool, as far as is known.

@@ -39,6 +39,7 @@ mod pool;
 mod rebuild;
 mod reclaim;
 mod token;
+mod wait_notice;
 
 pub use addr::GAddr;
 pub use checksum::checksum;
@@ -59,3 +60,4 @@ pub use migration::{DrainProgress, drain};
 pub use placement::coding_sets;
 pub use pool::{Pool, PoolDescriptor, PoolUsage};
 pub use reclaim::ReclaimStep;
+pub use wait_notice::WaitNotice;

@@ -1,6 +1,7 @@
 //! Why a shared pool cannot be used.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::fabric::tcp::SecurityError;
 use crate::fabric::{FabricError, Role};
@@ -46,6 +47,21 @@ pub enum SharedPoolError {
     MemoryLost {
         /// Its index.
         node: usize,
+    },
+    /// No memory node of the pool lives.
+    #[error(
+        "all memory of pool {place} is gone: {}; what was committed with logs on disk is recovered into a new pool \
+         (`selkie recover --log-dir DIR --into NEW`), and this one is of no more use (`selkie pool destroy {place}`)",
+        none_lives(*.nodes, *.silent_for)
+    )]
+    AllMemoryGone {
+        /// The pool.
+        place: String,
+        /// How many have joined it.
+        nodes: usize,
+        /// For how long at least none of them has shown that it lives, where that is all that is
+        /// known.
+        silent_for: Option<Duration>,
     },
     /// Nodes still use the pool.
     #[error("{what} of the pool lives; stop it first, or use --force")]
@@ -101,11 +117,23 @@ impl SharedPoolError {
             | Self::Token { .. }
             | Self::Role { .. }
             | Self::MemoryLost { .. }
+            | Self::AllMemoryGone { .. }
             | Self::UnknownFabric { .. }
             | Self::NoEtcd
             | Self::Address { .. }
             | Self::NoNetwork => false,
         }
+    }
+}
+
+fn none_lives(nodes: usize, silent_for: Option<Duration>) -> String {
+    match silent_for {
+        None => format!("none of its {nodes} memory nodes lives"),
+        Some(time) => format!(
+            "none of its {nodes} memory nodes has shown for {} that it lives, unless they stand still or are cut off, \
+             and come back",
+            format_args!("{:.1} s", time.as_secs_f64())
+        ),
     }
 }
 

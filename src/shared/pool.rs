@@ -14,10 +14,10 @@ use crate::memnode::{
     monitor::{HostMemory, MonitorConfig},
 };
 use crate::pool::control::{
-    self, Connect, ControlError, ControlPlane, Expectation, FilePlane, Identity, PoolState,
-    RELAY_MAGIC, Relay, RemotePlane, Timing, Token, host_number,
+    self, Connect, ControlError, ControlPlane, Expectation, FilePlane, Identity, MemoryMember,
+    PoolState, RELAY_MAGIC, Relay, RemotePlane, Timing, Token, host_number,
 };
-use crate::pool::{self, Pool, PoolConfig, PoolError, Residency};
+use crate::pool::{self, Pool, PoolConfig, PoolError, Residency, WaitNotice};
 use crate::report;
 
 use super::credentials::{self, Credentials};
@@ -134,6 +134,7 @@ impl SharedPool {
         Box::pin(async move {
             let state = self.plane.load().await?.state;
             let kind = self.kind_of(&state)?;
+            self.check_memory(env, &state).await?;
             if let Some(expected) = expected.filter(|expected| *expected != kind) {
                 let (pool, asked) = (kind.name().to_owned(), expected.name().to_owned());
                 return Err(PoolError::OtherFabric { pool, asked }.into());
@@ -199,10 +200,17 @@ impl SharedPool {
                 Some(shm) => Arc::clone(shm) as Arc<dyn Fabric>,
                 None => TcpFabric::new(network.config(&state, self.security())?, env.clone()),
             };
+            self.check_memory(env, &state).await?;
+            let mut notice = WaitNotice::new(started);
             let pool = loop {
                 let (fabric, plane) = (Arc::clone(&fabric), Arc::clone(&self.plane));
                 match Pool::open(fabric, plane, self.host(env)).await {
-                    Err(PoolError::Incomplete { .. }) if env.now() - started < PATIENCE => {
+                    Err(PoolError::Incomplete { joined, nodes })
+                        if env.now() - started < PATIENCE =>
+                    {
+                        if let Some(waited) = notice.due(env.now()) {
+                            self.warn_of_wait(waited, (joined, nodes));
+                        }
                         env.sleep(self.plane.pace()).await;
                     }
                     opened => break opened?,
@@ -229,6 +237,48 @@ impl SharedPool {
             pool.follow(env);
             Ok((fabric, pool))
         })
+    }
+
+    fn warn_of_wait(&self, waited: Duration, (joined, nodes): (usize, usize)) {
+        let place = &self.place;
+        tracing::warn!(
+            "has waited for {} s, and for {} s at most, for memory nodes of pool {place}: {joined} of {nodes} have \
+             joined; start others with `selkie memnode --pool {place} --memory SIZE`",
+            waited.as_secs(),
+            PATIENCE.as_secs()
+        );
+    }
+
+    /// Refuses a pool none of whose memory nodes lives, though some have joined: nothing brings
+    /// back what they held. Over a network they have a lease to show themselves: a sign of life
+    /// from before the call is none, and one that is late says little.
+    async fn check_memory(&self, env: &Env, state: &PoolState) -> Result<(), SharedPoolError> {
+        let has_left = |member: &&MemoryMember| member.stay == Residency::Left;
+        let nodes = state.memory_nodes.iter().flatten().filter(|node| !has_left(node)).count();
+        let silent_for = match self.kind_of(state)? {
+            FabricKind::Shm => None,
+            FabricKind::Tcp => Some(state.timing.lease),
+        };
+        let started = env.now();
+        while nodes > 0 && !self.shows_memory(silent_for.map(|_| env.now() - started)).await? {
+            if env.now() - started >= silent_for.unwrap_or_default() {
+                let place = self.place.to_string();
+                return Err(SharedPoolError::AllMemoryGone { place, nodes, silent_for });
+            }
+            env.sleep(self.plane.pace()).await;
+        }
+        Ok(())
+    }
+
+    /// Whether a memory node lives, over a network by a beat within this time.
+    async fn shows_memory(&self, within: Option<Duration>) -> Result<bool, SharedPoolError> {
+        let Some(within) = within else {
+            return Ok(self.living().await?.iter().any(|peer| peer.is_memory()));
+        };
+        let state = self.plane.load().await?.state;
+        let lives = |peer: PeerId| peer.is_memory() && state.lives(peer.index());
+        let beats = self.plane.beats().await?;
+        Ok(beats.iter().any(|(beat, age)| *age < within && lives(beat.node)))
     }
 
     /// Checks whether this process and the live memory nodes trust each other, before it changes

@@ -34,11 +34,15 @@ pub enum TpccError {
         /// Bytes that the database and its growth are estimated to take.
         needed: u64,
     },
-    /// A driver that loaded the database is gone: what is in the pool is a part of one.
+    /// A driver that loaded the database is gone, or ended before it was done: what is in the pool
+    /// is a part of one.
     #[error(
-        "the load of the database was cut short: its driver is gone; try --reload, or destroy the pool"
+        "the load of the database was broken off, and a part of it is there: load it again with `selkie tpcc --reload`"
     )]
     LoadCutShort,
+    /// It was asked to end before there was a result.
+    #[error("interrupted before there was a result")]
+    Interrupted,
     /// Others work on the database that was to be replaced.
     #[error("{}: it cannot be replaced now", others_work(*.drivers))]
     DatabaseInUse {
@@ -189,6 +193,12 @@ impl TpccError {
             | (_, Some(EngineError::Fabric(FabricError::PeerDead { peer }))) => Some(*peer),
             _ => None,
         }
+    }
+
+    /// Whether the pool was destroyed.
+    #[must_use]
+    pub fn is_pool_destroyed(&self) -> bool {
+        matches!(self.of_engine(), Some(EngineError::PoolDestroyed))
     }
 
     /// Whether it is the end of this driver's nodes, or of memory that they use: they cannot give

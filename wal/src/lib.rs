@@ -48,7 +48,7 @@ pub use merge::{MergeError, MergedLog, merge};
 pub use objects::LogObjects;
 pub use owner::LogOwner;
 pub use pages::Pages;
-pub use place::open_store;
+pub use place::{first_bytes, free_bytes, open_store};
 pub use psn::{PSN_BYTES, psn_of};
 pub use record::{
     Change, Format, NoRecord, RECORD_HEADER_BYTES, Record, Redo, change_bytes, encode_as,

@@ -18,6 +18,7 @@ use serde_json::json;
 use crate::options::member::{Logs, MemberArguments};
 use crate::support::exit;
 use crate::support::progress::Stderr;
+use crate::support::signals::Interrupt;
 
 /// Writes a snapshot of a shared pool to an object store, while its nodes keep working. The
 /// command joins the pool as one more compute node. `selkie restore` puts the backup into a new
@@ -59,6 +60,10 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     if let Err(refusal) = check(arguments) {
         return exit::refuse(&refusal);
     }
+    let interrupt = match Interrupt::mind() {
+        Ok(interrupt) => interrupt,
+        Err(error) => return exit::fail(&error),
+    };
     let progress = Stderr::new();
     let told = Mutex::new(0);
     let watch = |done: u64, total: u64| {
@@ -75,11 +80,11 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         Ok((engine.backup(&to, &watch).await?, to.name()))
     };
     let before = async |_: &Pool| Ok(());
-    let done = arguments.member.take_part(&arguments.name, logs, before, work);
+    let done = arguments.member.take_part(&interrupt, &arguments.name, logs, before, work);
     progress.end();
     match done {
         Ok((report, to)) => exit::print(&told_as(arguments, &report, &to), true),
-        Err(error) => exit::fail(&error),
+        Err(error) => error.fail(),
     }
 }
 

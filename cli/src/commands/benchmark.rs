@@ -17,7 +17,7 @@ use crate::options::values;
 use crate::support::exit;
 use crate::support::exit::Refusal;
 use crate::support::metrics;
-use crate::support::progress::Stderr;
+use crate::support::progress::{Stderr, fail_driver};
 
 /// Default of the time that is measured: real and virtual.
 const REAL: Duration = Duration::from_secs(10);
@@ -129,10 +129,11 @@ pub(super) fn run<B: Benchmark>(
     options: &BenchmarkOptions,
     start: impl FnOnce(&Valid<B>, &Arc<dyn Progress>) -> Result<Report<B>, TpccError>,
 ) -> ExitCode {
-    let progress = Stderr::new();
-    if let Err(error) = progress.mind_signals() {
-        return exit::fail(&error);
-    }
+    let progress = match Stderr::mind_signals() {
+        Ok(progress) => progress,
+        Err(error) => return exit::fail(&error),
+    };
+    let interrupt = progress.interrupt().clone();
     let config = match config.and_then(Valid::new) {
         Ok(config) => config,
         Err(error) => return exit::fail_driver(&error),
@@ -148,7 +149,7 @@ pub(super) fn run<B: Benchmark>(
     let progress: Arc<dyn Progress> = Arc::new(progress);
     let report = match start(&config, &progress) {
         Ok(report) => report,
-        Err(error) => return exit::fail_driver(&error),
+        Err(error) => return fail_driver(&interrupt, &error),
     };
     let text = if options.json { format!("{}\n", report.to_json()) } else { report.to_string() };
     let code = exit::print(&text, report.holds());

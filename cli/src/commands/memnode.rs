@@ -12,16 +12,15 @@ use selkie::pool::FailureDomain;
 use selkie::report::{Report, cpu_time};
 use selkie::shared::{FabricKind, Place, SharedPool};
 use selkie_tpcc::units;
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 
 use crate::options::network::NetworkArguments;
 use crate::options::values;
 use crate::support::exit;
 use crate::support::metrics;
+use crate::support::signals::Interrupt;
 
-/// Lends memory to a pool until it is stopped (SIGINT or SIGTERM), or has left the pool (`selkie
-/// pool drain`). It may join a coded pool at any time: part of the data of other memory nodes then
+/// Lends memory to a pool until it is stopped (SIGINT or SIGTERM), has left the pool (`selkie pool
+/// drain`), or the pool is destroyed. It may join a coded pool at any time: part of the data of other memory nodes then
 /// moves to it. When it is stopped, its data is gone; a coded pool rebuilds it from other memory
 /// nodes.
 #[derive(Args)]
@@ -59,14 +58,17 @@ pub(crate) fn check(arguments: &Arguments) -> Result<(), exit::Refusal> {
 /// How often the process looks whether it is to stop.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
+/// Heartbeats for which a memory node of a pool that was destroyed still answers others.
+const LAST_ANSWERS: u32 = 4;
+
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     if let Err(refusal) = check(arguments) {
         return exit::refuse(&refusal);
     }
     // From here on a signal stops the node in an orderly way.
-    let mut signals = match Signals::new([SIGINT, SIGTERM]) {
-        Ok(signals) => signals,
+    let interrupt = match Interrupt::mind() {
+        Ok(interrupt) => interrupt,
         Err(error) => return exit::fail(&error),
     };
     let runtime = match RealRuntime::new(1) {
@@ -98,11 +100,13 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let at = card.as_deref().and_then(|card| card.split(' ').next());
     let at = at.map_or_else(String::new, |at| format!(" at {at}"));
     println!("{name} of pool {pool} lends {}{at}, process {process}", units::bytes(bytes));
-    while signals.pending().next().is_none() {
+    while interrupt.signal().is_none() {
         match lent.end() {
             None => {}
             Some(ServerEnd::PoolGone) => {
-                return exit::fail(&format_args!("pool {pool} was removed"));
+                eprintln!("pool {pool} was destroyed");
+                tell_others(&lent, card.is_some());
+                break;
             }
             Some(ServerEnd::Left) => {
                 eprintln!("{name} of pool {pool} has left: nothing is on it any more");
@@ -117,6 +121,13 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     drop(lent);
     eprintln!("{name} stops after {:.2?} of processor time", cpu_time());
     ExitCode::SUCCESS
+}
+
+/// Lets nodes of other hosts, which ask for the pool here, learn that it was destroyed.
+fn tell_others(lent: &MemoryServer, is_asked: bool) {
+    if is_asked {
+        std::thread::sleep(LAST_ANSWERS * lent.timing().heartbeat);
+    }
 }
 
 /// The node, from when it has joined until it stops.

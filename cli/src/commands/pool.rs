@@ -125,6 +125,13 @@ enum Command {
     },
 }
 
+impl Arguments {
+    /// Whether it has something to leave when a signal ends it.
+    pub(crate) fn minds_signals(&self) -> bool {
+        matches!(self.command, Command::Repair(_))
+    }
+}
+
 /// A memory node's index, with or without `mem` before it.
 fn memory_node(text: &str) -> Result<u16, String> {
     let digits = text.strip_prefix("mem").unwrap_or(text);
@@ -258,7 +265,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         Command::Repair(arguments) => {
             return match repair(arguments) {
                 Ok(()) => ExitCode::SUCCESS,
-                Err(error) => exit::fail(&error),
+                Err(error) => error.fail(),
             };
         }
         Command::Status { name, json, tls } => runtime.block_on(status(name, tls, *json)),

@@ -17,6 +17,7 @@ use serde_json::json;
 use crate::options::member::{Logs, MemberArguments, MemberError};
 use crate::options::network::TlsArguments;
 use crate::support::exit;
+use crate::support::signals::Interrupt;
 
 /// How often the progress of a recovery is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -186,7 +187,7 @@ pub(super) fn repair(arguments: &RepairArguments) -> Result<(), MemberError> {
         Ok(engine.repair_lines(&pages, *dry_run).await?)
     };
     let before = async |_: &Pool| Ok(());
-    let census = member.take_part(name, Logs::AsOthers(None), before, work)?;
+    let census = member.take_part(&Interrupt::mind()?, name, Logs::AsOthers(None), before, work)?;
     let LineCensus { leased, in_use, free, leaked, lost } = census;
     if *json {
         let object = json!({

@@ -22,6 +22,7 @@ use serde_json::json;
 
 use crate::options::member::{self, Logs, MemberArguments};
 use crate::support::exit;
+use crate::support::signals::Interrupt;
 use exit::Refusal;
 
 /// Rebuilds the pages of a pool whose memory is lost from the logs of its compute nodes, and writes
@@ -109,6 +110,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     }
     let (found, took) = match recover(arguments) {
         Ok(done) => done,
+        Err(RecoverError::Member(error)) => return error.fail(),
         Err(error) => return exit::fail(&error),
     };
     let text =
@@ -128,13 +130,17 @@ fn recover(arguments: &Arguments) -> Result<(RecoveredPages, Duration), RecoverE
     bar.set_message("reading logs");
     let places = arguments.log_dir.iter().map(|place| existing(place));
     let store = Joined(places.collect::<Result<_, _>>()?);
-    let found = RealRuntime::new(2)?.block_on(async {
+    let runtime = RealRuntime::new(2)?;
+    let read = async {
         let owners = owners(&store, arguments).await?;
         look(&store, owners, arguments).await
-    })?;
+    };
+    let interrupt = Interrupt::mind()?;
+    let read = runtime.block_on(interrupt.or_end(&runtime.env(), read));
+    let found = read.map_err(member::MemberError::from)??;
     if let (Some(into), None) = (&arguments.into, &found.refused) {
         bar.set_message(format!("putting {} pages into {into}", found.lines.len()));
-        put(&found, into, arguments)?;
+        put(&interrupt, &found, into, arguments)?;
     }
     bar.finish_and_clear();
     Ok((found, started.elapsed()))
@@ -201,6 +207,7 @@ async fn look(
 
 /// Puts pages and labels into a pool.
 fn put(
+    interrupt: &Interrupt,
     found: &RecoveredPages,
     into: &Place,
     arguments: &Arguments,
@@ -222,7 +229,7 @@ fn put(
         member::set_labels(pool, &found.labels).await
     };
     let logs = Logs::In(arguments.log_dir.first());
-    arguments.member.take_part(into, logs, before, work)
+    arguments.member.take_part(interrupt, into, logs, before, work)
 }
 
 impl RecoveredPages {

@@ -16,6 +16,7 @@ use serde_json::json;
 
 use crate::options::member::{Logs, MemberArguments, MemberError, set_labels};
 use crate::support::exit;
+use crate::support::signals::Interrupt;
 
 /// Puts a backup into a shared pool that no compute node has used yet. The pool must have pages of
 /// the same size; its coding and its memory nodes may differ. The backup is read and checked before
@@ -67,7 +68,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let done = restore(arguments);
     let Restored { pages, bytes, seconds } = match done {
         Ok(restored) => restored,
-        Err(error) => return exit::fail(&error),
+        Err(error) => return error.fail(),
     };
     let pool = &arguments.into;
     let text = if arguments.json {
@@ -84,8 +85,10 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 }
 
 fn restore(arguments: &Arguments) -> Result<Restored, MemberError> {
+    let interrupt = Interrupt::mind()?;
     let from = LogObjects::at(&arguments.from, 0)?;
-    let backup = RealRuntime::new(1)?.block_on(Backup::open(&from))?;
+    let runtime = RealRuntime::new(1)?;
+    let backup = runtime.block_on(interrupt.or_end(&runtime.env(), Backup::open(&from)))??;
     let before = async |pool: &Pool| {
         // Before the pool is changed, as it would be of no use afterwards.
         backup.check(pool.descriptor().gcl_bytes)?;
@@ -99,7 +102,7 @@ fn restore(arguments: &Arguments) -> Result<Restored, MemberError> {
         Ok((env.now() - started).as_secs_f64())
     };
     let logs = Logs::In(arguments.log_dir.as_ref());
-    let seconds = arguments.member.take_part(&arguments.into, logs, before, work)?;
+    let seconds = arguments.member.take_part(&interrupt, &arguments.into, logs, before, work)?;
     let pages = backup.lines().len();
     let bytes = (pages * backup.line_bytes()) as u64;
     Ok(Restored { pages, bytes, seconds })

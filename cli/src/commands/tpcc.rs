@@ -21,7 +21,8 @@ use crate::options::network::NetworkArguments;
 use crate::options::values;
 use crate::support::exit;
 use crate::support::metrics;
-use crate::support::progress::Stderr;
+use crate::support::progress::{Stderr, fail_driver};
+use crate::support::signals::{Interrupt, Interrupted};
 
 /// As the help says.
 const _: () = assert!(selkie_tpcc::MAX_COMMIT_RECORDS == 262_144);
@@ -37,12 +38,14 @@ const _: () = assert!(selkie_tpcc::MAX_COMMIT_RECORDS == 262_144);
 /// also verifies each NewOrder and Payment that it committed, or a random sample of 262144 of them:
 /// each is found as it was committed, is on a lost page, or is missing.
 ///
-/// SIGINT or SIGTERM ends the mix early; the driver then checks what was done. A second signal ends
-/// the process.
+/// SIGINT or SIGTERM ends the mix early; the driver then checks what was done. At any other time it
+/// ends the driver, which leaves the pool. A second signal ends the process at once. A load that
+/// was broken off is done again with --reload.
 ///
 /// Exit code 0: the run ended, every condition that can be judged holds, and no transaction is
 /// missing, also if pages of a shared pool are lost; 1: the run failed, a condition is broken or a
-/// transaction is missing; 2: the arguments are wrong, and nothing was started.
+/// transaction is missing; 2: the arguments are wrong, and nothing was started; 130 or 143: SIGINT
+/// or SIGTERM ended it before there was a result.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// The pool: `embedded:` is a pool of this process; `NAME` or `shm:NAME` is a shared pool of
@@ -53,8 +56,8 @@ pub(crate) struct Arguments {
     /// Load the database into a shared pool, unless it is loaded already, and stop
     #[arg(long)]
     load_only: bool,
-    /// Load a new database into a shared pool in place of the one that it holds. Refused while
-    /// other drivers work on that one. Its memory is not reclaimed before the pool is destroyed
+    /// Load a new database into a shared pool in place of the one that it holds, or of the part of
+    /// one that a load has left that was broken off. Refused while other drivers work on that one. Its memory is not reclaimed before the pool is destroyed
     #[arg(long)]
     reload: bool,
     /// Warehouses to load, 1 to 100000; each takes about 100 MiB
@@ -170,11 +173,12 @@ fn check_network(arguments: &Arguments) -> Result<(), exit::Refusal> {
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
-    let progress = Stderr::new();
-    if let Err(error) = progress.mind_signals() {
-        return exit::fail(&error);
-    }
+    let progress = match Stderr::mind_signals() {
+        Ok(progress) => progress,
+        Err(error) => return exit::fail(&error),
+    };
     let (roster, began) = (progress.nodes().clone(), progress.began());
+    let interrupt = progress.interrupt().clone();
     let progress: Arc<dyn Progress> = Arc::new(progress);
     let config = match config(arguments) {
         Ok(config) => config,
@@ -192,20 +196,26 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     match &arguments.pool {
         PoolUrl::Embedded => match selkie_tpcc::run(&config, &progress) {
             Ok(report) => finish(&report, arguments.json, began.get()),
-            Err(error) => exit::fail_driver(&error),
+            Err(error) => fail_driver(&interrupt, &error),
         },
-        PoolUrl::Shared(place) => match run_shared(place, arguments, config, &progress, roster) {
-            Ok(Some(report)) => finish(&report, arguments.json, began.get()),
-            Ok(None) => ExitCode::SUCCESS,
-            Err(SharedError::Tpcc(error)) => exit::fail_driver(&error),
-            Err(SharedError::Pool(error)) => exit::fail(&error),
-        },
+        PoolUrl::Shared(place) => {
+            let driver = (&progress, roster, &interrupt);
+            match run_shared(place, arguments, config, driver) {
+                Ok(Some(report)) => finish(&report, arguments.json, began.get()),
+                Ok(None) => ExitCode::SUCCESS,
+                Err(SharedError::Tpcc(error)) => fail_driver(&interrupt, &error),
+                Err(SharedError::Pool(error)) => exit::fail(&error),
+                Err(SharedError::Interrupted(interrupted)) => interrupted.end(),
+            }
+        }
     }
 }
 
 enum SharedError {
     Tpcc(TpccError),
     Pool(SharedPoolError),
+    /// Before it was in the pool.
+    Interrupted(Interrupted),
 }
 
 impl<E: Into<TpccError>> From<E> for SharedError {
@@ -218,8 +228,7 @@ fn run_shared(
     place: &Place,
     arguments: &Arguments,
     config: Config,
-    progress: &Arc<dyn Progress>,
-    roster: Roster,
+    (progress, roster, interrupt): (&Arc<dyn Progress>, Roster, &Interrupt),
 ) -> Result<Option<Report>, SharedError> {
     let runtime = RealRuntime::new(config.setup().processors())?;
     let env = runtime.env();
@@ -229,7 +238,9 @@ fn run_shared(
     let purpose = if arguments.load_only { Purpose::LoadOnly } else { Purpose::Run };
     let loading = if arguments.reload { LoadPolicy::Anew } else { LoadPolicy::IfMissing };
     runtime.block_on(async move {
-        let (fabric, pool) = shared.open(&env, &network).await.map_err(SharedError::Pool)?;
+        let opened = interrupt.or_end(&env, shared.open(&env, &network)).await;
+        let opened = opened.map_err(SharedError::Interrupted)?;
+        let (fabric, pool) = opened.map_err(SharedError::Pool)?;
         let config = of_pool(config, &arguments.durability, pool.descriptor())?;
         config.validate()?;
         report::publish(&pool, &env, &roster);

@@ -1,6 +1,7 @@
 //! Commands that join a shared pool as a compute node for as long as they run.
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use selkie_tpcc::Durability;
 
 use super::network::NetworkArguments;
 use crate::support::exit;
+use crate::support::signals::{Interrupt, Interrupted};
 
 /// Capacity of the log of a node that changes nothing, MiB: the least that files take, as the log
 /// stays there.
@@ -45,6 +47,18 @@ pub(crate) enum MemberError {
     Database(#[from] selkie::txn::TxnError),
     #[error(transparent)]
     Io(#[from] std::io::Error),
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
+}
+
+impl MemberError {
+    /// Says on stderr why a command failed, or that a signal has ended it.
+    pub(crate) fn fail(&self) -> ExitCode {
+        match self {
+            Self::Interrupted(interrupted) => interrupted.end(),
+            error => exit::fail(error),
+        }
+    }
 }
 
 /// How to take part.
@@ -71,9 +85,10 @@ impl MemberArguments {
     }
 
     /// Joins a pool as one more compute node, runs `work`, and leaves. `before` runs before it
-    /// joins.
+    /// joins. A signal ends the work; the node then leaves.
     pub(crate) fn take_part<T>(
         &self,
+        interrupt: &Interrupt,
         place: &Place,
         logs: Logs<'_>,
         before: impl AsyncFnOnce(&Pool) -> Result<(), MemberError>,
@@ -83,7 +98,8 @@ impl MemberArguments {
         let env = runtime.env();
         let shared = SharedPool::at(place, self.network.tls().credentials()?)?;
         runtime.block_on(async {
-            let (fabric, pool) = shared.open(&env, &self.network.network()).await?;
+            let network = self.network.network();
+            let (fabric, pool) = interrupt.or_end(&env, shared.open(&env, &network)).await??;
             before(&pool).await?;
             let log = log_to(&pool, logs)?;
             let missed = pool.all_missed_within().unwrap_or_default();
@@ -93,10 +109,10 @@ impl MemberArguments {
             let full = || EngineError::NoSuchNode { index };
             let id = ComputeId::new(index).ok_or_else(full)?;
             let engine = Engine::start(&pool, &fabric, &env, id, config).await?;
-            let done = work(&env, &pool, &engine).await;
+            let done = interrupt.or_end(&env, work(&env, &pool, &engine)).await;
             let closed = engine.close().await;
             // The error of the work says more than that of the close.
-            let done = done?;
+            let done = done??;
             closed?;
             Ok(done)
         })

@@ -1,4 +1,4 @@
-//! What commands stand on: configuration files, exit codes, the log, metrics, progress,
+//! What commands stand on: configuration files, exit codes, the log, metrics, progress, signals,
 //! certificates.
 
 pub(crate) mod certificates;
@@ -7,3 +7,4 @@ pub(crate) mod exit;
 pub(crate) mod log;
 pub(crate) mod metrics;
 pub(crate) mod progress;
+pub(crate) mod signals;

@@ -1,15 +1,17 @@
 //! Progress on stderr: a bar on a terminal, else a line for each fifth of a stage.
 
 use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::SystemTime;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use selkie::engine::Roster;
-use selkie_tpcc::Progress;
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::flag;
+use selkie_tpcc::{Progress, TpccError};
+
+use super::exit;
+use super::signals::Interrupt;
 
 /// Lines a stage may take where there is no terminal.
 const LINES: u64 = 5;
@@ -22,10 +24,11 @@ pub(crate) struct Stderr {
     stage: Mutex<ProgressStage>,
     roster: Roster,
     began: Arc<OnceLock<SystemTime>>,
-    /// Whether a signal ends the process, as by default.
-    ends: Arc<AtomicBool>,
-    /// It was told by a signal to end the measurement.
-    over: Arc<AtomicBool>,
+    interrupt: Interrupt,
+    /// A signal ends the measurement now, and not the whole run.
+    is_measuring: AtomicBool,
+    /// One has: the run goes on with its check.
+    is_shortened: AtomicBool,
 }
 
 struct ProgressStage {
@@ -36,6 +39,14 @@ struct ProgressStage {
 }
 
 impl Stderr {
+    /// SIGINT and SIGTERM end the measurement while there is one, and else the run.
+    ///
+    /// # Errors
+    /// What the system reports.
+    pub(crate) fn mind_signals() -> std::io::Result<Self> {
+        Ok(Self { interrupt: Interrupt::mind()?, ..Self::new() })
+    }
+
     pub(crate) fn new() -> Self {
         let stage = ProgressStage { name: "", bar: ProgressBar::hidden(), total: 0, done: 0 };
         Self {
@@ -43,21 +54,15 @@ impl Stderr {
             stage: Mutex::new(stage),
             roster: Roster::default(),
             began: Arc::default(),
-            ends: Arc::new(AtomicBool::new(true)),
-            over: Arc::default(),
+            interrupt: Interrupt::default(),
+            is_measuring: AtomicBool::new(false),
+            is_shortened: AtomicBool::new(false),
         }
     }
 
-    /// Has SIGINT and SIGTERM end the measurement while there is one, instead of the process.
-    ///
-    /// # Errors
-    /// What the system reports.
-    pub(crate) fn mind_signals(&self) -> std::io::Result<()> {
-        for signal in [SIGINT, SIGTERM] {
-            flag::register_conditional_default(signal, Arc::clone(&self.ends))?;
-            flag::register(signal, Arc::clone(&self.over))?;
-        }
-        Ok(())
+    /// The signals that ask the run to end.
+    pub(crate) fn interrupt(&self) -> &Interrupt {
+        &self.interrupt
     }
 
     /// When the measurement began, as soon as it has.
@@ -81,7 +86,7 @@ impl Progress for Stderr {
     fn begin(&self, name: &'static str, total: u64) {
         if name == "run" {
             let _first = self.began.set(SystemTime::now());
-            self.ends.store(false, Ordering::SeqCst);
+            self.is_measuring.store(true, Ordering::SeqCst);
         }
         self.with(|stage| {
             let bar = if self.terminal { ProgressBar::new(total) } else { ProgressBar::hidden() };
@@ -109,7 +114,9 @@ impl Progress for Stderr {
     }
 
     fn end(&self) {
-        self.ends.store(true, Ordering::SeqCst);
+        if self.is_measuring.swap(false, Ordering::SeqCst) && self.interrupt.signal().is_some() {
+            self.is_shortened.store(true, Ordering::SeqCst);
+        }
         self.with(|stage| stage.bar.finish_and_clear());
     }
 
@@ -118,11 +125,25 @@ impl Progress for Stderr {
     }
 
     fn is_over(&self) -> bool {
-        self.over.load(Ordering::Relaxed)
+        self.interrupt.signal().is_some()
+    }
+
+    fn is_interrupted(&self) -> bool {
+        let is_spent =
+            self.is_measuring.load(Ordering::SeqCst) || self.is_shortened.load(Ordering::SeqCst);
+        self.interrupt.signal().is_some() && !is_spent
     }
 
     fn roster(&self) -> Option<&Roster> {
         Some(&self.roster)
+    }
+}
+
+/// Says on stderr why a driver failed, or that a signal has ended it.
+pub(crate) fn fail_driver(interrupt: &Interrupt, error: &TpccError) -> ExitCode {
+    match (error, interrupt.signal()) {
+        (TpccError::Interrupted, Some(interrupted)) => interrupted.end(),
+        _ => exit::fail_driver(error),
     }
 }
 

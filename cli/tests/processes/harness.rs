@@ -171,6 +171,13 @@ impl Process {
         rest.unwrap_or_else(|said| panic!("it never says {start:?}: {said}"))
     }
 
+    /// Waits for the first line on stderr that has this in it.
+    #[track_caller]
+    pub(crate) fn finds(&self, what: &str) -> String {
+        let line = self.stderr.find(|line| line.contains(what).then(|| line.to_owned()));
+        line.unwrap_or_else(|said| panic!("it never says {what:?}: {said}"))
+    }
+
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }

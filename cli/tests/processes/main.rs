@@ -15,6 +15,7 @@ mod driver_deaths;
 mod drivers;
 mod embedding;
 mod harness;
+mod lifecycle;
 mod logs;
 mod memory_nodes;
 mod observation;

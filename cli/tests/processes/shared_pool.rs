@@ -119,24 +119,6 @@ fn a_database_is_replaced_unless_others_work_on_it() {
 }
 
 #[test]
-fn a_load_that_was_cut_short_is_done_anew() {
-    let pool = Pool::start(&setup(Over::Shm, "cut-short", 1));
-    // Far more than is loaded before it is killed. That there are two nodes saves the page that
-    // says what is in the pool: it would be gone with a node that had it alone.
-    let slow = ["--warehouses", "20", "--load-only", "--threads", "2", "--compute-nodes", "2"];
-    let mut loader = Process::start(&[&["tpcc", "--pool", &pool.url], &slow[..]].concat());
-    loader.says("load: 0 %");
-    let reload = pool.tpcc(&["--load-only", "--reload"]);
-    refused(&reload, 1, "another driver works on the database");
-    loader.kill();
-    let output = run(&pool.tpcc(&["--load-only"]));
-    assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("cut short"), "{}", text(&output.stderr));
-    succeeds(&reload);
-    succeeds(&pool.tpcc(&["--duration", "1"]));
-}
-
-#[test]
 fn bad_pools_are_refused_and_nothing_is_left_behind() {
     let name = format!("test-bad-{}", std::process::id());
     let url = format!("shm:{name}");

@@ -10,6 +10,7 @@ use super::adoption::Piece;
 use super::executed::{found_at, into_read};
 use super::locations::Counter;
 use crate::access::acquire::Access;
+use crate::access::engine::Engine;
 use crate::access::guard::ExclusiveGuard;
 use crate::coherence::word::{ComputeId, LatchDelta, LatchWord};
 use crate::core::Core;
@@ -28,6 +29,24 @@ pub struct LineCensus {
     pub leaked: u64,
     /// Of those, pages that were lost with a node that died, and to which nothing leads any more.
     pub lost: u64,
+}
+
+impl Engine {
+    /// As [`Engine::exclusive`], for a caller that writes the page anew, whatever it was: one that
+    /// was lost for good is usable again, with bytes that it had at any time before.
+    ///
+    /// # Errors
+    /// As [`Engine::shared`].
+    pub async fn exclusive_anew(&self, addr: GAddr) -> Result<ExclusiveGuard<'_>, EngineError> {
+        match self.exclusive(addr).await {
+            Err(EngineError::PageLost { node: None, .. }) => {
+                self.core().config.check_writes()?;
+                self.core().renew_lost(addr).await?;
+                self.exclusive(addr).await
+            }
+            latched => latched,
+        }
+    }
 }
 
 impl Core {
@@ -111,25 +130,29 @@ impl Core {
     /// Makes a line this node's, as if it had freed it.
     async fn free_leaked(&self, addr: GAddr, is_lost: bool) -> Result<(), EngineError> {
         if is_lost {
-            let Some(home) = self.memory.placement.home(addr) else { return Ok(()) };
-            let lost = LatchWord::held_by(ComputeId::LOST);
-            let mut word = lost;
-            while word.holder() == Ok(Some(ComputeId::LOST)) {
-                let free = word.add(LatchDelta::remove_holder(ComputeId::LOST));
-                let swap = Verb::compare_and_swap(home.latch, word.bits(), free.bits());
-                let done = self.memory.queue_pair(home.node).post(Chain::from(swap)).await;
-                let old = found_at(&done.map_err(|failed| failed.error)?, 0);
-                if old == word.bits() {
-                    break;
-                }
-                word = LatchWord::from_bits(old);
-            }
-            self.pool.forget_abandoned(&[addr.to_u64()]).await?;
+            self.renew_lost(addr).await?;
         }
         let frame = self.acquire(addr, Access::Exclusive, false).await?;
         let mut page = ExclusiveGuard::new(self, frame);
         page.mark_changed();
         self.hold_freed(page);
         Ok(())
+    }
+
+    /// Makes a line usable again that was lost for good: its bytes are any that it had before.
+    pub(crate) async fn renew_lost(&self, addr: GAddr) -> Result<(), EngineError> {
+        let Some(home) = self.memory.placement.home(addr) else { return Ok(()) };
+        let mut word = LatchWord::held_by(ComputeId::LOST);
+        while word.holder() == Ok(Some(ComputeId::LOST)) {
+            let free = word.add(LatchDelta::remove_holder(ComputeId::LOST));
+            let swap = Verb::compare_and_swap(home.latch, word.bits(), free.bits());
+            let done = self.memory.queue_pair(home.node).post(Chain::from(swap)).await;
+            let old = found_at(&done.map_err(|failed| failed.error)?, 0);
+            if old == word.bits() {
+                break;
+            }
+            word = LatchWord::from_bits(old);
+        }
+        Ok(self.pool.forget_abandoned(&[addr.to_u64()]).await?)
     }
 }

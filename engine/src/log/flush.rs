@@ -35,7 +35,7 @@ async fn write(core: &Weak<Core>, log: &Log, mut turn: Turn<'_>, env: &Env) {
         bytes = written.bytes;
         match written.result {
             Ok(()) => break,
-            Err(error) => log.fail(error),
+            Err(error) => log.fail(error, env.now()),
         }
         if at + bytes.len() as u64 != end {
             // The sink has lost the bytes: they cannot become durable any more.

@@ -51,5 +51,6 @@ pub use reservation::LogReservation;
 pub use selkie_wal::{
     FIRST_LSN, Format, Joined, Labels, LogDamage, LogEnd, LogError, LogFiles, LogObjects, LogOwner,
     LogRange, LogStore, Lsn, MergeConflict, MergeError, MergedLog, NoRecord, Pages, Piece,
-    ReadError, Record, Redo, Sink, Written, merge, open_store, read_log, scan,
+    ReadError, Record, Redo, Sink, Written, first_bytes, free_bytes, merge, open_store, read_log,
+    scan,
 };

@@ -9,6 +9,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use selkie_fabric::Doorbell;
 use selkie_fabric::env::Env;
+use selkie_pool::WaitNotice;
 use selkie_wal::{Change, FIRST_LSN, Format, LogError, Lsn, Sink, encode_as, encode_mark};
 
 use crate::GAddr;
@@ -62,8 +63,8 @@ pub(crate) struct Log {
     pub(super) moved: Doorbell,
     /// Lines that cannot leave before the log is durable up to an LSN.
     lines: Mutex<BTreeMap<Lsn, Vec<GAddr>>>,
-    /// The error of the last write, if it failed.
-    last_error: Mutex<Option<LogError>>,
+    /// The error of the last write, if it failed, and when that is told of again.
+    failing: Mutex<Option<(LogError, WaitNotice)>>,
     /// The last snapshot barrier in the log.
     marked: Mutex<Marked>,
     /// Changes recorded from there on stay on this node.
@@ -100,7 +101,7 @@ impl Log {
             wanted: Arc::default(),
             moved: Doorbell::default(),
             lines: Mutex::default(),
-            last_error: Mutex::default(),
+            failing: Mutex::default(),
             marked: Mutex::default(),
             withheld_from: AtomicU64::new(Lsn::MAX),
             reserved: AtomicU64::new(0),
@@ -169,8 +170,7 @@ impl Log {
         let waiting = self.tail.lock().bytes.len();
         let (kept, capacity) = self.kept();
         let is_full = waiting > MAX_WAITING_BYTES || kept > capacity / FULL;
-        if self.last_error.lock().is_none()
-            && self.is_full.swap(is_full, Ordering::Relaxed) != is_full
+        if self.failing.lock().is_none() && self.is_full.swap(is_full, Ordering::Relaxed) != is_full
         {
             let (kept, capacity, waiting) = (kept >> 20, capacity >> 20, waiting >> 20);
             if is_full {
@@ -336,7 +336,8 @@ impl Log {
     /// # Errors
     /// [`EngineError::Log`] while the sink fails.
     pub(crate) fn check(&self) -> Result<(), EngineError> {
-        self.last_error.lock().clone().map_or(Ok(()), |error| Err(EngineError::Log(error)))
+        let failing = self.failing.lock();
+        failing.as_ref().map_or(Ok(()), |(error, _)| Err(EngineError::Log(error.clone())))
     }
 
     /// Whether records wait to become durable.
@@ -383,17 +384,29 @@ impl Log {
         std::mem::replace(&mut *lines, later).into_values().flatten().collect()
     }
 
-    pub(super) fn fail(&self, error: LogError) {
-        let before = self.last_error.lock().replace(error.clone());
-        if before.is_none() {
-            tracing::warn!(%error, "the log cannot be written: nothing is changed until it can");
-        }
+    pub(super) fn fail(&self, error: LogError, now: Duration) {
+        let mut failing = self.failing.lock();
+        let notice = match failing.take() {
+            Some((_, mut notice)) => {
+                if let Some(waited) = notice.due(now) {
+                    let waited = waited.as_secs();
+                    tracing::warn!(%error, "the log has not been written for {waited} s: all changes wait for that");
+                }
+                notice
+            }
+            None => {
+                tracing::warn!(%error, "the log cannot be written: nothing is changed until it can");
+                WaitNotice::new(now)
+            }
+        };
+        *failing = Some((error, notice));
+        drop(failing);
         self.is_full.store(true, Ordering::Relaxed);
         self.moved.ring();
     }
 
     pub(super) fn recover(&self) {
-        if self.last_error.lock().take().is_some() {
+        if self.failing.lock().take().is_some() {
             tracing::info!("the log can be written again");
         }
     }

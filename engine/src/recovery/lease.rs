@@ -172,6 +172,13 @@ pub(crate) async fn run_lease(core: Weak<Core>, tick: Duration) {
         if core.lifecycle.is_leaving() && !is_member {
             continue;
         }
+        if core.pool.is_gone() {
+            // There is no control plane any more that could tell others, or be waited for.
+            if !core.lifecycle.has_failed() {
+                core.end_with(EngineError::PoolDestroyed);
+            }
+            return;
+        }
         if core.lifecycle.has_failed() {
             // A failed node answers no requests, so the others must not wait for it. A call that
             // fails is repeated.

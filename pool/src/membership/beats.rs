@@ -83,9 +83,15 @@ impl Membership {
 
     /// The processes that have shown lately that their nodes live, and this one.
     pub async fn living_hosts(&self) -> Result<BTreeSet<u64>, PoolError> {
-        let lease = self.timing().lease;
+        let mut hosts = self.hosts_within(self.timing().lease * 3 / 2).await?;
+        hosts.insert(self.host);
+        Ok(hosts)
+    }
+
+    /// The processes that have shown within this time that their nodes live.
+    pub async fn hosts_within(&self, time: Duration) -> Result<BTreeSet<u64>, PoolError> {
         let beats = self.plane.beats().await?;
-        let lately = beats.iter().filter(|(_, age)| *age < lease * 3 / 2);
-        Ok(lately.map(|(beat, _)| beat.host).chain([self.host]).collect())
+        let lately = beats.iter().filter(|(_, age)| *age < time);
+        Ok(lately.map(|(beat, _)| beat.host).collect())
     }
 }

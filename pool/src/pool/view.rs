@@ -97,6 +97,19 @@ impl Pool {
         *self.at_rest.lock() = Some(state);
     }
 
+    /// Whether the pool was destroyed, as far as this process knows.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.membership.is_gone()
+    }
+
+    /// Whether the pool is destroyed. Asks the control plane, whose silence says nothing.
+    pub async fn is_destroyed(&self) -> bool {
+        // Only a plane that answers knows that there is no such pool.
+        let _answer = self.membership.latest().await;
+        self.is_gone()
+    }
+
     /// The part of this process in the pool.
     #[must_use]
     pub fn membership(&self) -> &Membership {
@@ -115,6 +128,14 @@ impl Pool {
     /// [`PoolError::Control`].
     pub async fn living_hosts(&self) -> Result<BTreeSet<u64>, PoolError> {
         self.membership.living_hosts().await
+    }
+
+    /// The processes that have shown within this time that their nodes live.
+    ///
+    /// # Errors
+    /// [`PoolError::Control`].
+    pub async fn hosts_within(&self, time: Duration) -> Result<BTreeSet<u64>, PoolError> {
+        self.membership.hosts_within(time).await
     }
 
     /// Keeps the view up to date, and the others informed that the nodes of this process live, for

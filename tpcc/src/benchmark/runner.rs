@@ -16,7 +16,9 @@ use crate::cluster::{Cluster, MAX_VIRTUAL_DURATION, Network};
 use crate::error::TpccError;
 use crate::run::pieces::{Pieces, batches, in_pieces};
 use crate::run::retries::{LOADING, PATIENCE};
-use crate::run::{Interval, LoadReport, Progress, WORKER_STREAMS, measure, tell_load, work};
+use crate::run::{
+    Interval, LoadReport, Progress, WORKER_STREAMS, advance, measure, tell_load, work,
+};
 use crate::workload::Random;
 
 /// Keys that a task loads or checks before it asks for more: so many that tasks seldom meet on a
@@ -139,7 +141,7 @@ impl<B: Benchmark> BenchmarkRun<B> {
                     let load = || config.load(&node, keys.clone());
                     let loaded = retry(node.engine.env(), &LOADING, load).await;
                     *rows.lock() += loaded.map_err(|error| TpccError::of_retry("load", error))?;
-                    told.advance(keys.len() as u64);
+                    advance(&*told, keys.len() as u64)?;
                 }
                 Ok(())
             }
@@ -191,7 +193,7 @@ impl<B: Benchmark> BenchmarkRun<B> {
                 let check = || config.check(&node, &ledger, keys.clone());
                 let found = retry(node.engine.env(), &PATIENCE, check).await;
                 all.lock().merge(found.map_err(|error| TpccError::of_retry("check", error))?);
-                told.advance(keys.len() as u64);
+                advance(&*told, keys.len() as u64)?;
                 Ok(())
             }
         });

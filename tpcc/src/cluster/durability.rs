@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use selkie_engine::EngineError;
-use selkie_engine::log::{LogTo, open_store};
+use selkie_engine::log::{LogTo, first_bytes, free_bytes, open_store};
 use selkie_pool::layout::LOG_BYTES;
 
 use super::bounds::{refused, within};
@@ -97,6 +97,29 @@ impl Durability {
             Self::Memory { log_mib } => log_mib * MIB,
             Self::None | Self::Disk { .. } => 0,
         }
+    }
+
+    /// Refuses a directory that has no room for the logs of so many compute nodes, which write so
+    /// many bytes at once. Before anything is made there.
+    ///
+    /// # Errors
+    /// [`TpccError::Config`], [`TpccError::Engine`] if the system does not say how much is free.
+    pub(crate) fn check_room(&self, nodes: usize, load_bytes: u64) -> Result<(), TpccError> {
+        let Self::Disk { place, log_mib } = self else { return Ok(()) };
+        let Some(free) = free_bytes(place).map_err(EngineError::Log)? else { return Ok(()) };
+        let first = first_bytes(log_mib * MIB).saturating_mul(nodes as u64);
+        let needed = first.saturating_add(load_bytes);
+        if free >= needed {
+            return Ok(());
+        }
+        let (first, load) = (bytes(first), bytes(load_bytes));
+        let allowed = format!(
+            "has {} free, and {} are needed: {first} for the logs of {nodes} compute nodes when they begin (less with a lower --log-mb), and {load} \
+             for what is loaded; nothing was started",
+            bytes(free),
+            bytes(needed)
+        );
+        Err(refused("log-dir", place.display(), allowed))
     }
 
     /// Where engines keep their logs.

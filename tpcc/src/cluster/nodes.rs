@@ -57,6 +57,7 @@ impl<T: TableSet> Cluster<T> {
         env_of: impl Fn(usize) -> Env,
         shape: ClusterShape,
     ) -> Result<Self, TpccError> {
+        shape.check_log_room(true)?;
         let meter = Meter::wrap(fabric);
         let fabric: Arc<dyn Fabric> = Arc::clone(&meter) as Arc<dyn Fabric>;
         let memory = EmbeddedPool::start(&fabric, shape.pool())?;
@@ -232,26 +233,33 @@ impl<T: TableSet> Cluster<T> {
         used_bytes(&self.pool, self.nodes.iter().map(|node| &node.engine)).await
     }
 
-    /// The error as it is; but that a node of this process is dead is the others' judgement of it.
-    /// So may it be if memory seems to be dead: who stood still did not hear from it either. The
-    /// pool knows in a few heartbeats.
+    /// The error as it is; but that a node of this process is dead is the others' judgement of it,
+    /// or the end of the whole pool. So may it be if memory seems to be dead: who stood still did
+    /// not hear from it either. The pool knows in a few heartbeats.
     pub(crate) async fn or_expelled(&self, error: TpccError) -> TpccError {
+        if self.pool.is_destroyed().await {
+            return EngineError::PoolDestroyed.into();
+        }
         let Some(peer) = error.dead_peer() else { return error };
         let index = |node: &Arc<Node<T>>| ComputeIndex::new(compute_index(node.engine.node()));
         let own: Vec<_> = self.nodes.iter().map(index).collect();
-        if !peer.is_memory() {
-            let is_own = own.iter().any(|node| node.get() == peer.index());
-            return if is_own { EngineError::Expelled.into() } else { error };
+        let is_own = own.iter().any(|node| node.get() == peer.index());
+        if !peer.is_memory() && !is_own {
+            return error;
         }
         let started = self.env.now();
         let timing = self.pool.state().timing;
         while self.env.now() - started < timing.heartbeat * BEATS_TO_KNOW {
+            // A pool that is destroyed has its nodes fenced first.
+            if self.pool.is_gone() {
+                return EngineError::PoolDestroyed.into();
+            }
             if own.iter().any(|node| !self.pool.is_member(*node)) {
                 return EngineError::Expelled.into();
             }
             self.env.sleep(LOOK_EVERY).await;
         }
-        error
+        if peer.is_memory() { error } else { EngineError::Expelled.into() }
     }
 
     /// Stops the compute nodes: writes everything back and gives unused memory back.

@@ -4,6 +4,7 @@ use selkie_engine::EngineConfig;
 use selkie_pool::PoolConfig;
 
 use super::setup::{MIB, RANGE_BYTES, Setup};
+use crate::error::TpccError;
 
 /// Memory of the pool that no estimate covers: extents leased ahead, catalogue, roots.
 const FIXED_BYTES: u64 = 64 * MIB;
@@ -33,6 +34,12 @@ impl ClusterShape {
     #[must_use]
     pub fn load_bytes(&self) -> u64 {
         with_headroom(self.database_bytes)
+    }
+
+    /// Refuses a directory without room for the logs that it is to have.
+    pub(crate) fn check_log_room(&self, loads: bool) -> Result<(), TpccError> {
+        let load_bytes = if loads { self.load_bytes() } else { 0 };
+        self.setup.durability.check_room(self.setup.compute_nodes, load_bytes)
     }
 
     /// Bytes of cache of each compute node.

@@ -26,6 +26,7 @@ pub(crate) use interval::{WorkerIdentity, measure};
 pub use load_report::LoadReport;
 pub(crate) use load_report::tell_load;
 pub use progress::{Progress, Silent};
+pub(crate) use progress::{advance, check_interrupted};
 pub use statistics::{Latency, Measurements, TransactionStats};
 pub use terminal::{Terminal, TransactionOutcome};
 pub(crate) use terminal::{WORKER_STREAMS, work};

@@ -2,6 +2,8 @@
 
 use selkie_engine::Roster;
 
+use crate::error::TpccError;
+
 /// Looks on at a run: is told of its stages `load`, `run`, `check`, one at a time.
 pub trait Progress: Send + Sync {
     /// A stage of `total` steps begins.
@@ -16,11 +18,32 @@ pub trait Progress: Send + Sync {
     fn is_over(&self) -> bool {
         false
     }
+    /// Whether the run is to end at once, without a result: it leaves the pool and fails.
+    fn is_interrupted(&self) -> bool {
+        false
+    }
     /// Where the compute nodes of the run are entered for as long as it lasts, with the
     /// transactions that they have committed.
     fn roster(&self) -> Option<&Roster> {
         None
     }
+}
+
+/// Fails if the run is to end at once.
+///
+/// # Errors
+/// [`TpccError::Interrupted`].
+pub(crate) fn check_interrupted(progress: &dyn Progress) -> Result<(), TpccError> {
+    if progress.is_interrupted() { Err(TpccError::Interrupted) } else { Ok(()) }
+}
+
+/// So many more steps are done.
+///
+/// # Errors
+/// [`TpccError::Interrupted`].
+pub(crate) fn advance(progress: &dyn Progress, steps: u64) -> Result<(), TpccError> {
+    progress.advance(steps);
+    check_interrupted(progress)
 }
 
 /// Reports nothing.

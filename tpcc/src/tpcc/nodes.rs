@@ -59,6 +59,7 @@ impl Cluster<Tables> {
         (driver, role): (&'a Driver, DriverRole),
     ) -> BoxFuture<'a, Result<Self, TpccError>> {
         Box::pin(async move {
+            config.shape().check_log_room(role != DriverRole::Joins)?;
             let meter = Meter::wrap(fabric);
             let fabric: Arc<dyn Fabric> = Arc::clone(&meter) as Arc<dyn Fabric>;
             let mut cluster = Self::empty(meter, pool, env, config.shape());

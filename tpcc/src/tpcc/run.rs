@@ -10,10 +10,11 @@ use selkie_fabric::{BoxFuture, PeerId};
 use super::config::Config;
 use super::nodes::TpccCluster;
 use super::report::Report;
+use super::shared_pool::Driver;
 use super::stages::{check_and_report, load_and_tell, measure};
-use crate::cluster::{MAX_VIRTUAL_DURATION, Network};
+use crate::cluster::{Durability, MAX_VIRTUAL_DURATION, Network};
 use crate::error::TpccError;
-use crate::run::Progress;
+use crate::run::{LoadReport, Progress};
 
 /// Virtual time in which even the slowest run is over, with load and check.
 const BOUND: Duration = Duration::from_secs(3 * 3600);
@@ -60,11 +61,34 @@ async fn run_and_close(
     progress: &Arc<dyn Progress>,
 ) -> Result<Report, TpccError> {
     let _entered = progress.roster().map(|roster| cluster.enter(roster));
-    let report = run_on(&cluster, config, progress).await;
+    let report = run_labelled(&cluster, config, progress).await;
     let closed = cluster.close().await;
     // What broke first says more than what broke because of it.
     let report = report?;
     closed.map(|()| report)
+}
+
+/// As [`run_on`]. Where the logs outlive the pool, they say what is loaded: drivers of a pool that
+/// is made from them go by that.
+async fn run_labelled(
+    cluster: &TpccCluster,
+    config: &Config,
+    progress: &Arc<dyn Progress>,
+) -> Result<Report, TpccError> {
+    if !matches!(config.durability, Durability::Disk { .. }) {
+        return run_on(cluster, config, progress).await;
+    }
+    let mut driver = Driver::alone(cluster.pool(), &cluster.env(), config, progress).await?;
+    let load = match load_and_tell(cluster, config, 0, progress).await {
+        Ok(load) => load,
+        Err(error) => {
+            // Why there is no database says more than why that is not said.
+            let _ = driver.give_up().await;
+            return Err(error);
+        }
+    };
+    driver.loaded(0).await?;
+    measure_and_check(cluster, config, load, progress).await
 }
 
 /// Loads, measures and checks on a cluster that was just started.
@@ -78,7 +102,16 @@ pub fn run_on<'a>(
 ) -> BoxFuture<'a, Result<Report, TpccError>> {
     Box::pin(async move {
         let load = load_and_tell(cluster, config, 0, progress).await?;
-        let interval = measure(cluster, config, progress).await?;
-        Ok(check_and_report(cluster, config, load, interval, progress).await?.alone())
+        measure_and_check(cluster, config, load, progress).await
     })
+}
+
+async fn measure_and_check(
+    cluster: &TpccCluster,
+    config: &Config,
+    load: LoadReport,
+    progress: &Arc<dyn Progress>,
+) -> Result<Report, TpccError> {
+    let interval = measure(cluster, config, progress).await?;
+    Ok(check_and_report(cluster, config, load, interval, progress).await?.alone())
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use selkie_engine::EngineError;
 use selkie_fabric::env::Env;
 use selkie_fabric::{BoxFuture, Fabric};
 use selkie_pool::Pool;
@@ -53,8 +54,13 @@ pub fn run_shared<'a>(
             Ok(cluster) => cluster,
             Err(error) => {
                 // Why it did not join says more than why the label is as it was not.
-                let _ = driver.give_back().await;
-                return Err(error);
+                if loads {
+                    let _ = driver.give_up().await;
+                }
+                return Err(match pool.is_destroyed().await {
+                    true => EngineError::PoolDestroyed.into(),
+                    false => error,
+                });
             }
         };
         let _entered = progress.roster().map(|roster| cluster.enter(roster));
@@ -64,7 +70,7 @@ pub fn run_shared<'a>(
                 let before =
                     if role == DriverRole::Reloads { cluster.used_bytes().await? } else { 0 };
                 let load = load_and_tell(&cluster, config, before, progress).await?;
-                driver.loaded(config, before).await?;
+                driver.loaded(before).await?;
                 load
             } else {
                 let database_bytes =
@@ -86,7 +92,15 @@ pub fn run_shared<'a>(
             Err(error) => Err(cluster.or_expelled(error).await),
             done => done,
         };
+        if done.as_ref().is_err_and(TpccError::is_pool_destroyed) {
+            // There is nothing to leave.
+            return done;
+        }
         let leave = async {
+            if loads && done.is_err() {
+                // Unless the load was over before: then nothing happens.
+                let _ = driver.give_up().await;
+            }
             let left = driver.leave().await;
             (left, cluster.close().await)
         };

@@ -72,7 +72,12 @@ pub(crate) async fn create(
     schema: DatabaseSchema,
     existing: ExistingDatabase,
 ) -> Result<Catalogue, TxnError> {
-    let superblock = engine.exclusive(engine.superblock()).await?;
+    let at = engine.superblock();
+    let superblock = match existing {
+        ExistingDatabase::Refuse => engine.exclusive(at).await?,
+        // It may have been lost with a node that died while it wrote the catalogue before.
+        ExistingDatabase::Abandon => engine.exclusive_anew(at).await?,
+    };
     if existing == ExistingDatabase::Refuse && read_u64(&superblock, 0) != Some(0) {
         return Err(CatalogueError::Exists.into());
     }

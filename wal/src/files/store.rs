@@ -33,6 +33,8 @@ pub struct LogFiles {
     root: PathBuf,
     file_bytes: u64,
     capacity: u64,
+    /// The directory was not there before.
+    is_made: bool,
     /// Pieces of a log include those in its archive.
     reads_archives: bool,
 }
@@ -58,20 +60,21 @@ impl LogFiles {
             let least = LEAST_FILES * file_bytes;
             return Err(refused(format!("{capacity} bytes a log: {least} or more are allowed")));
         }
+        let is_made = !root.exists();
         fs::create_dir_all(root).map_err(|error| failed("make", error))?;
         // A test write, so that an error shows now rather than at the first commit.
         let thread = thread::current().id();
         let attempt = root.join(format!(".attempt-{}-{thread:?}", std::process::id()));
         File::create(&attempt).map_err(|error| failed("write in", error))?;
         fs::remove_file(&attempt).map_err(|error| failed("write in", error))?;
-        Ok(Self { root: root.into(), file_bytes, capacity, reads_archives: false })
+        Ok(Self { root: root.into(), file_bytes, capacity, is_made, reads_archives: false })
     }
 
     /// Existing logs with their archives, for reading.
     #[must_use]
     pub fn existing(root: &Path) -> Self {
         let file_bytes = *FILE_BYTES.start();
-        Self { root: root.into(), file_bytes, capacity: 0, reads_archives: true }
+        Self { root: root.into(), file_bytes, capacity: 0, is_made: false, reads_archives: true }
     }
 
     fn pool_directory(&self, pool: u64) -> PathBuf {
@@ -95,7 +98,15 @@ impl LogFiles {
             let synced = File::open(made).and_then(|directory| directory.sync_all());
             synced.map_err(|error| LogError::new("make durable", made, error))?;
         }
-        FileSink::begin(directory, owner, (self.file_bytes, self.capacity))
+        let began = FileSink::begin(directory.clone(), owner, (self.file_bytes, self.capacity));
+        if began.is_err() {
+            // Directories that are of no use; those that have something in them stay.
+            let own = [Some(&*directory), directory.parent()];
+            for empty in own.into_iter().flatten().chain(self.is_made.then_some(&*self.root)) {
+                let _ = fs::remove_dir(empty);
+            }
+        }
+        began
     }
 
     fn pieces_now(&self, owner: LogOwner) -> Result<Vec<Lsn>, ReadError> {

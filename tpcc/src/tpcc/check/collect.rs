@@ -10,9 +10,9 @@ use selkie_txn::{Direction, Isolation, KeyBuf, KeyRange, RowRef, Table, TxnError
 use super::facts::{CustomerFacts, DistrictFacts, Facts, OrderFacts};
 use super::unread::CheckedTable;
 use crate::error::TpccError;
-use crate::run::Progress;
 use crate::run::pieces::{Pieces, in_pieces};
 use crate::run::retries::PATIENCE;
+use crate::run::{Progress, advance};
 use crate::tpcc::columns::{
     customer as c, district as d, history as h, new_order as no, order_line as ol, orders as o,
     warehouse as w,
@@ -45,7 +45,7 @@ pub fn collect<'a>(
                     let node = home_of(&nodes, &node, (warehouse, warehouses));
                     let facts = collect_warehouse(node, warehouse).await?;
                     sum.lock().merge(facts);
-                    told.advance(1);
+                    advance(&*told, 1)?;
                 }
                 Ok(())
             }

@@ -8,9 +8,9 @@ use selkie_fabric::BoxFuture;
 use selkie_txn::{Direction, Isolation, KeyRange, key, retry};
 
 use crate::error::TpccError;
-use crate::run::Progress;
 use crate::run::retries::PATIENCE;
 use crate::run::tasks::join_all;
+use crate::run::{Progress, advance};
 use crate::tpcc::columns::{history as h, order_line as ol, orders as o};
 use crate::tpcc::commit_record::{CommitRecords, CommittedTransaction};
 use crate::tpcc::nodes::TpccNode;
@@ -103,7 +103,7 @@ pub fn verify_commits<'a>(
                         let fate = fate(node, entry).await?;
                         sum.lock().note(fate);
                     }
-                    progress.advance(count as u64);
+                    advance(&*progress, count as u64)?;
                 }
             });
         }

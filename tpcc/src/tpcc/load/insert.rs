@@ -8,9 +8,9 @@ use selkie_txn::{RowBuilder, Table, Txn, retry};
 use super::jobs::LoadJob;
 use super::rows::RowGenerator;
 use crate::error::TpccError;
-use crate::run::Progress;
 use crate::run::pieces::batches;
 use crate::run::retries::LOADING;
+use crate::run::{Progress, advance};
 use crate::tpcc::nodes::TpccNode;
 use crate::tpcc::scale::DISTRICTS;
 
@@ -37,25 +37,25 @@ impl Loader {
             LoadJob::Items(items) => {
                 for batch in batches(items, ROWS) {
                     retry(env, &LOADING, || self.items(batch.clone())).await.map_err(failed)?;
-                    self.count(batch.len());
+                    self.count(batch.len())?;
                 }
             }
             LoadJob::Warehouse(warehouse) => {
                 retry(env, &LOADING, || self.warehouse(warehouse)).await.map_err(failed)?;
-                self.count(1 + DISTRICTS.unsigned_abs() as usize);
+                self.count(1 + DISTRICTS.unsigned_abs() as usize)?;
             }
             LoadJob::Stock(warehouse, items) => {
                 for batch in batches(items, ROWS) {
                     let insert = || self.stock(warehouse, batch.clone());
                     retry(env, &LOADING, insert).await.map_err(failed)?;
-                    self.count(batch.len());
+                    self.count(batch.len())?;
                 }
             }
             LoadJob::Customers(warehouse, district) => {
                 for batch in batches(self.customer_numbers(), CUSTOMERS) {
                     let insert = || self.customers((warehouse, district), batch.clone());
                     retry(env, &LOADING, insert).await.map_err(failed)?;
-                    self.count(3 * batch.len());
+                    self.count(3 * batch.len())?;
                 }
             }
             LoadJob::Orders(warehouse, district) => {
@@ -66,15 +66,15 @@ impl Loader {
                     let undelivered =
                         batch.end - self.plan.scale.first_undelivered().max(batch.start);
                     let undelivered = usize::try_from(undelivered).unwrap_or(0);
-                    self.count(11 * batch.len() + undelivered);
+                    self.count(11 * batch.len() + undelivered)?;
                 }
             }
         }
         Ok(())
     }
 
-    fn count(&self, rows: usize) {
-        self.progress.advance(rows as u64);
+    fn count(&self, rows: usize) -> Result<(), TpccError> {
+        advance(&*self.progress, rows as u64)
     }
 
     /// Numbers of the customers of a district, and of its initial orders.

@@ -4,16 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use selkie_fabric::env::Env;
-use selkie_pool::Pool;
+use selkie_pool::{Pool, WaitNotice};
 use serde::de::DeserializeOwned;
 
 use super::labels::{
-    DATABASE, DatabaseLabel, DatabaseShape, DriverPhases, LoadedDatabase, PHASES, from_text,
-    to_text,
+    DATABASE, DatabaseLabel, DatabaseShape, DriverPhases, LoadStage, LoadUnderWay, LoadedDatabase,
+    PHASES, from_text, to_text,
 };
-use super::loader_absence::LoaderAbsence;
+use super::loader_absence::{LoaderAbsence, STARTING_PATIENCE};
 use crate::error::TpccError;
-use crate::run::Progress;
+use crate::run::{Progress, check_interrupted};
 use crate::tpcc::config::Config;
 
 /// How often a driver that waits for others looks again.
@@ -43,6 +43,8 @@ pub enum LoadPolicy {
 pub struct Driver {
     pool: Arc<Pool>,
     env: Env,
+    progress: Arc<dyn Progress>,
+    shape: DatabaseShape,
     generation: u64,
     abandoned_bytes: u64,
     /// What it is about to replace.
@@ -63,8 +65,9 @@ impl Driver {
     /// Finds out what is to be done in the pool, and waits for a driver that loads.
     ///
     /// # Errors
-    /// [`TpccError::Config`] if the pool holds another database than asked for,
-    /// [`TpccError::LoadCutShort`], [`TpccError::DatabaseInUse`], [`TpccError::Pool`].
+    /// [`TpccError::Config`] if the pool holds another database than asked for, or another driver
+    /// loads one, [`TpccError::LoadCutShort`], [`TpccError::DatabaseInUse`],
+    /// [`TpccError::Interrupted`], [`TpccError::Pool`].
     pub async fn meet(
         pool: &Arc<Pool>,
         env: &Env,
@@ -72,70 +75,132 @@ impl Driver {
         loading: LoadPolicy,
         progress: &Arc<dyn Progress>,
     ) -> Result<(Self, DriverRole), TpccError> {
-        let (pool, env) = (Arc::clone(pool), env.clone());
-        let mut driver = Self { pool, env, generation: 0, abandoned_bytes: 0, replaces: None };
+        let mut driver = Self::new(pool, env, config, progress);
         let mut missing = LoaderAbsence::default();
-        let mut told = false;
+        let mut notice = WaitNotice::new(env.now());
         loop {
-            match driver.label::<DatabaseLabel>(DATABASE)? {
-                None => {
+            let found = driver.label::<DatabaseLabel>(DATABASE)?;
+            let mut waits_for = "another driver";
+            match (found, loading) {
+                (None, _) => {
                     driver.generation = 1;
-                    if driver.set_database(None, Some(&driver.writing())).await? {
+                    if driver.set_database(None, Some(&driver.loading())).await? {
                         return Ok((driver, DriverRole::Loads));
                     }
                 }
-                Some(DatabaseLabel::Complete(complete)) if loading == LoadPolicy::IfMissing => {
-                    complete.shape.admit(config)?;
+                (Some(DatabaseLabel::Complete(complete)), LoadPolicy::IfMissing) => {
+                    complete.shape.admit(config, true)?;
                     driver.generation = complete.generation;
                     driver.abandoned_bytes = complete.abandoned_bytes;
                     return Ok((driver, DriverRole::Joins));
                 }
-                Some(before @ DatabaseLabel::Complete(_)) => {
+                (Some(DatabaseLabel::CutShort { .. }), LoadPolicy::IfMissing) => {
+                    return Err(TpccError::LoadCutShort);
+                }
+                (
+                    Some(before @ (DatabaseLabel::Complete(_) | DatabaseLabel::CutShort { .. })),
+                    LoadPolicy::Anew,
+                ) => {
                     if driver.take_over(&before).await? {
                         return Ok((driver, DriverRole::Reloads));
                     }
                 }
-                Some(before @ DatabaseLabel::Loading { .. }) => {
-                    match (driver.look_after(&before, &mut missing).await?, loading) {
+                (Some(DatabaseLabel::Loading(load)), _) => {
+                    match (driver.look_after(&load, &mut missing).await?, loading) {
                         (LoaderStatus::Lives, LoadPolicy::Anew) => {
-                            return Err(TpccError::DatabaseInUse { drivers: 1 });
+                            driver.refuse_others(Some(load.host)).await?;
                         }
                         (LoaderStatus::CutShort, LoadPolicy::IfMissing) => {
                             return Err(TpccError::LoadCutShort);
                         }
                         (LoaderStatus::CutShort, LoadPolicy::Anew) => {
-                            if driver.take_over(&before).await? {
+                            if driver.take_over(&DatabaseLabel::Loading(load)).await? {
                                 return Ok((driver, DriverRole::Reloads));
                             }
                         }
-                        (LoaderStatus::Lives | LoaderStatus::IsAway, _) => {}
-                    }
-                    if !std::mem::replace(&mut told, true) {
-                        progress.note("another driver loads the database: waiting for it");
+                        (LoaderStatus::Lives, LoadPolicy::IfMissing) => {
+                            // Before the wait, at the end of which it would be refused.
+                            load.shape.admit(config, false)?;
+                            waits_for = "another driver, which loads the database";
+                        }
+                        (LoaderStatus::IsAway, _) => {
+                            waits_for = "another driver, which was to load the database and shows no sign \
+                                 of life; it is taken for gone soon";
+                        }
                     }
                 }
             }
-            driver.env.sleep(LOOK_EVERY).await;
+            driver.wait(&mut notice, || waits_for.to_owned()).await?;
         }
+    }
+
+    fn new(pool: &Arc<Pool>, env: &Env, config: &Config, progress: &Arc<dyn Progress>) -> Self {
+        Self {
+            pool: Arc::clone(pool),
+            env: env.clone(),
+            progress: Arc::clone(progress),
+            shape: DatabaseShape::of(config),
+            generation: 0,
+            abandoned_bytes: 0,
+            replaces: None,
+        }
+    }
+
+    /// Says that a database was just loaded into a pool that no other driver uses. Drivers of
+    /// a pool that is recovered from its logs go by that.
+    ///
+    /// # Errors
+    /// [`TpccError::Pool`].
+    pub(crate) async fn alone(
+        pool: &Arc<Pool>,
+        env: &Env,
+        config: &Config,
+        progress: &Arc<dyn Progress>,
+    ) -> Result<Self, TpccError> {
+        let driver = Self { generation: 1, ..Self::new(pool, env, config, progress) };
+        driver.set_database(None, Some(&driver.writing())).await?;
+        Ok(driver)
+    }
+
+    /// Waits a little, and says for what if that lasts.
+    async fn wait(
+        &self,
+        notice: &mut WaitNotice,
+        what: impl FnOnce() -> String,
+    ) -> Result<(), TpccError> {
+        check_interrupted(&*self.progress)?;
+        if let Some(waited) = notice.due(self.env.now()) {
+            let text = format!("has waited for {} s, for {}", waited.as_secs(), what());
+            self.progress.note(&text);
+        }
+        self.env.sleep(LOOK_EVERY).await;
+        Ok(())
     }
 
     /// Looks whether the driver that loads still lives. If it is gone and has not changed a byte,
     /// puts back what was there; the label is another then.
     async fn look_after(
         &self,
-        loading: &DatabaseLabel,
+        load: &LoadUnderWay,
         missing: &mut LoaderAbsence,
     ) -> Result<LoaderStatus, TpccError> {
-        let DatabaseLabel::Loading { host, generation, replaces } = loading else {
-            return Ok(LoaderStatus::IsAway);
-        };
+        let LoadUnderWay { host, generation, stage, .. } = load;
         // It is in the pool only once its nodes are.
         let there = self.pool.living_hosts().await?.contains(host);
-        if !missing.is_gone(*host, *generation, there, self.env.now()) {
+        let patience = match stage {
+            LoadStage::Begins(_) => STARTING_PATIENCE,
+            // It was in. A short silence is not the end of it.
+            LoadStage::Writes => self.pool.state().timing.lease,
+        };
+        if !missing.is_gone((*host, *generation), there, self.env.now(), patience) {
             return Ok(if there { LoaderStatus::Lives } else { LoaderStatus::IsAway });
         }
-        let Some(complete) = replaces else { return Ok(LoaderStatus::CutShort) };
-        self.set_database(Some(loading), Some(&DatabaseLabel::Complete(complete.clone()))).await?;
+        let before = match stage {
+            LoadStage::Writes => return Ok(LoaderStatus::CutShort),
+            LoadStage::Begins(replaces) => replaces.clone().map(DatabaseLabel::Complete),
+        };
+        let loading = DatabaseLabel::Loading(load.clone());
+        self.set_database(Some(&loading), before.as_ref()).await?;
         Ok(LoaderStatus::IsAway)
     }
 
@@ -143,7 +208,10 @@ impl Driver {
     /// false if the label was not `before`.
     async fn take_over(&mut self, before: &DatabaseLabel) -> Result<bool, TpccError> {
         let (generation, replaces, loader) = match before {
-            DatabaseLabel::Loading { host, generation, .. } => (*generation, None, Some(*host)),
+            DatabaseLabel::Loading(LoadUnderWay { host, generation, .. }) => {
+                (*generation, None, Some(*host))
+            }
+            DatabaseLabel::CutShort { generation } => (*generation, None, None),
             DatabaseLabel::Complete(complete) => {
                 (complete.generation, Some(complete.clone()), None)
             }
@@ -151,33 +219,57 @@ impl Driver {
         // Who comes in meanwhile is not to be kept waiting by one that will be refused.
         self.refuse_others(loader).await?;
         (self.generation, self.replaces) = (generation + 1, replaces);
-        if !self.set_database(Some(before), Some(&self.loading())).await? {
+        // What a broken-off load has left is there whatever becomes of this one.
+        let taken = if self.replaces.is_some() { self.loading() } else { self.writing() };
+        if !self.set_database(Some(before), Some(&taken)).await? {
             return Ok(false);
         }
         // From here on, every new driver sees the label.
         let refused = self.refuse_others(loader).await;
         if refused.is_err() {
-            self.set_database(Some(&self.loading()), Some(before)).await?;
+            self.set_database(Some(&taken), Some(before)).await?;
         }
         refused.map(|()| true)
     }
 
     /// Refuses to go on if others have the database open, or the one that loads it has come back.
+    /// One that was killed a moment ago still counts as living: it is waited for until it shows
+    /// that it lives, or is taken for gone.
     async fn refuse_others(&self, loader: Option<u64>) -> Result<(), TpccError> {
         let mut users = self.label::<DriverPhases>(PHASES)?.unwrap_or_default().present;
         users.extend(loader);
         users.remove(&self.pool.host());
-        let living = self.pool.living_hosts().await?;
-        users.retain(|host| living.contains(host));
-        if users.is_empty() {
-            return Ok(());
+        let began = self.env.now();
+        let mut notice = WaitNotice::new(began);
+        loop {
+            let living = self.pool.living_hosts().await?;
+            users.retain(|host| living.contains(host));
+            if users.is_empty() {
+                return Ok(());
+            }
+            let shown = self.pool.hosts_within(self.env.now() - began).await?;
+            let drivers = users.intersection(&shown).count();
+            if drivers > 0 {
+                return Err(TpccError::DatabaseInUse { drivers });
+            }
+            let what = "a sign of life of another driver that had the database open";
+            self.wait(&mut notice, || what.to_owned()).await?;
         }
-        Err(TpccError::DatabaseInUse { drivers: users.len() })
     }
 
+    /// The label before it writes.
     fn loading(&self) -> DatabaseLabel {
-        let (host, generation) = (self.pool.host(), self.generation);
-        DatabaseLabel::Loading { host, generation, replaces: self.replaces.clone() }
+        self.at(LoadStage::Begins(self.replaces.clone()))
+    }
+
+    /// The label while it writes.
+    fn writing(&self) -> DatabaseLabel {
+        self.at(LoadStage::Writes)
+    }
+
+    fn at(&self, stage: LoadStage) -> DatabaseLabel {
+        let (host, generation, shape) = (self.pool.host(), self.generation, self.shape.clone());
+        DatabaseLabel::Loading(LoadUnderWay { host, generation, shape, stage })
     }
 
     async fn set_database(
@@ -202,37 +294,35 @@ impl Driver {
     /// # Errors
     /// [`TpccError::LoadCutShort`] if another driver did, [`TpccError::Pool`].
     pub async fn still_loads(&self) -> Result<(), TpccError> {
-        if self.set_database(Some(&self.loading()), Some(&self.writing())).await? {
+        let writing = self.writing();
+        if self.set_database(Some(&self.loading()), Some(&writing)).await?
+            || self.label(DATABASE)? == Some(writing)
+        {
             return Ok(());
         }
         Err(TpccError::LoadCutShort)
     }
 
-    /// The label while it writes.
-    fn writing(&self) -> DatabaseLabel {
-        DatabaseLabel::Loading {
-            host: self.pool.host(),
-            generation: self.generation,
-            replaces: None,
-        }
-    }
-
-    /// Puts back what it was to replace, if it has not begun to.
+    /// Gives up a load that is not done: puts back what it was to replace, if it has not begun to,
+    /// and else says that a part is there. Does nothing if another driver took it for dead.
     ///
     /// # Errors
     /// [`TpccError::Pool`].
-    pub async fn give_back(&self) -> Result<(), TpccError> {
-        let Some(complete) = &self.replaces else { return Ok(()) };
-        let complete = DatabaseLabel::Complete(complete.clone());
-        self.set_database(Some(&self.loading()), Some(&complete)).await.map(drop)
+    pub async fn give_up(&self) -> Result<(), TpccError> {
+        let before = self.replaces.clone().map(DatabaseLabel::Complete);
+        if self.set_database(Some(&self.loading()), before.as_ref()).await? {
+            return Ok(());
+        }
+        let cut_short = DatabaseLabel::CutShort { generation: self.generation };
+        self.set_database(Some(&self.writing()), Some(&cut_short)).await.map(drop)
     }
 
     /// Tells the others that the database is there, and how many bytes in use are not of it.
     ///
     /// # Errors
     /// [`TpccError::Pool`].
-    pub async fn loaded(&mut self, config: &Config, abandoned_bytes: u64) -> Result<(), TpccError> {
-        let (generation, shape) = (self.generation, DatabaseShape::of(config));
+    pub async fn loaded(&mut self, abandoned_bytes: u64) -> Result<(), TpccError> {
+        let (generation, shape) = (self.generation, self.shape.clone());
         let complete =
             DatabaseLabel::Complete(LoadedDatabase { generation, abandoned_bytes, shape });
         if self.set_database(Some(&self.writing()), Some(&complete)).await? {
@@ -250,29 +340,28 @@ impl Driver {
     /// [`TpccError::DatabaseReplaced`] if it is another one meanwhile, [`TpccError::Pool`].
     pub async fn come_in(&self) -> Result<(), TpccError> {
         let host = self.pool.host();
-        self.enter(|phases| {
+        let present = |phases: &mut DriverPhases| {
             phases.present.insert(host);
-            true
-        })
-        .await?;
+            0
+        };
+        self.enter(present, "its change of the phases").await?;
         let mut missing = LoaderAbsence::default();
+        let mut notice = WaitNotice::new(self.env.now());
         loop {
-            let label = self.label::<DatabaseLabel>(DATABASE)?;
-            let generation = match &label {
+            let generation = match self.label::<DatabaseLabel>(DATABASE)? {
                 Some(DatabaseLabel::Complete(LoadedDatabase { generation, .. })) => {
-                    Some(*generation)
+                    Some(generation)
                 }
-                Some(DatabaseLabel::Loading { host: loader, generation, .. })
-                    if *loader == host =>
-                {
-                    Some(*generation)
-                }
-                Some(loading @ DatabaseLabel::Loading { replaces: Some(_), .. }) => {
-                    self.look_after(loading, &mut missing).await?;
-                    self.env.sleep(LOOK_EVERY).await;
+                Some(DatabaseLabel::Loading(load)) if load.host == host => Some(load.generation),
+                Some(DatabaseLabel::Loading(
+                    load @ LoadUnderWay { stage: LoadStage::Begins(Some(_)), .. },
+                )) => {
+                    self.look_after(&load, &mut missing).await?;
+                    let what = "another driver, which is about to replace the database";
+                    self.wait(&mut notice, || what.to_owned()).await?;
                     continue;
                 }
-                Some(DatabaseLabel::Loading { replaces: None, .. }) | None => None,
+                Some(DatabaseLabel::Loading(_) | DatabaseLabel::CutShort { .. }) | None => None,
             };
             if generation == Some(self.generation) {
                 return Ok(());
@@ -284,25 +373,35 @@ impl Driver {
     /// Waits until no driver checks, then enters the run phase.
     ///
     /// # Errors
-    /// [`TpccError::Pool`].
+    /// [`TpccError::Pool`], [`TpccError::Interrupted`].
     pub async fn begin_run(&self) -> Result<(), TpccError> {
         let host = self.pool.host();
-        self.enter(|phases| phases.checking.is_empty() && phases.running.insert(host)).await
+        let run = |phases: &mut DriverPhases| {
+            phases.running.insert(host);
+            phases.checking.len()
+        };
+        self.enter(run, "the check").await
     }
 
     /// Is no longer among the drivers that run, waits until none does, and is then among those that
     /// check.
     ///
     /// # Errors
-    /// [`TpccError::Pool`].
+    /// [`TpccError::Pool`], [`TpccError::Interrupted`].
     pub async fn begin_check(&self) -> Result<(), TpccError> {
         let host = self.pool.host();
-        self.enter(|phases| {
+        let rest = |phases: &mut DriverPhases| {
             phases.running.remove(&host);
-            true
-        })
-        .await?;
-        self.enter(|phases| phases.running.is_empty() && phases.checking.insert(host)).await
+            0
+        };
+        self.enter(rest, "its change of the phases").await?;
+        let check = |phases: &mut DriverPhases| {
+            phases.checking.insert(host);
+            phases.running.len()
+        };
+        let what = "the run: a check needs the database at rest (a signal ends this driver without \
+                    a check)";
+        self.enter(check, what).await
     }
 
     /// Neither runs nor checks, and has the database open no more.
@@ -311,33 +410,55 @@ impl Driver {
     /// [`TpccError::Pool`].
     pub async fn leave(&self) -> Result<(), TpccError> {
         let host = self.pool.host();
-        self.enter(|phases| {
+        let leave = |phases: &mut DriverPhases| {
             phases.running.remove(&host);
             phases.checking.remove(&host);
             phases.present.remove(&host);
-            true
-        })
-        .await
-    }
-
-    /// Changes the phases as soon as `change` agrees to them, without those whose nodes are gone.
-    /// Waits for as long as living drivers are in the way.
-    async fn enter(&self, change: impl Fn(&mut DriverPhases) -> bool) -> Result<(), TpccError> {
-        loop {
-            let text = self.pool.label(PHASES);
-            let mut phases: DriverPhases = self.label(PHASES)?.unwrap_or_default();
-            let living = self.pool.living_hosts().await?;
-            phases.present.retain(|host| living.contains(host));
-            phases.running.retain(|host| living.contains(host));
-            phases.checking.retain(|host| living.contains(host));
-            if change(&mut phases) {
-                let new = to_text(&phases)?;
-                if self.pool.set_label(PHASES, text.as_deref(), Some(&new)).await? {
-                    return Ok(());
-                }
-            }
+            0
+        };
+        while self.try_to_enter(&leave).await?.is_some() {
             self.env.sleep(LOOK_EVERY).await;
         }
+        Ok(())
+    }
+
+    /// Changes the phases as soon as no drivers are in the way, which `change` counts. Waits for as
+    /// long as there are some, until they have ended `what` they do.
+    async fn enter(
+        &self,
+        change: impl Fn(&mut DriverPhases) -> usize,
+        what: &str,
+    ) -> Result<(), TpccError> {
+        let mut notice = WaitNotice::new(self.env.now());
+        while let Some(in_the_way) = self.try_to_enter(&change).await? {
+            let drivers = match in_the_way {
+                0 | 1 => "another driver".to_owned(),
+                more => format!("{more} other drivers"),
+            };
+            self.wait(&mut notice, || format!("{drivers} to end {what}")).await?;
+        }
+        Ok(())
+    }
+
+    /// Changes the phases, without the drivers whose nodes are gone, unless some are in the way:
+    /// how many. Also not if the phases have changed meanwhile.
+    async fn try_to_enter(
+        &self,
+        change: &impl Fn(&mut DriverPhases) -> usize,
+    ) -> Result<Option<usize>, TpccError> {
+        let text = self.pool.label(PHASES);
+        let mut phases: DriverPhases = self.label(PHASES)?.unwrap_or_default();
+        let living = self.pool.living_hosts().await?;
+        phases.present.retain(|host| living.contains(host));
+        phases.running.retain(|host| living.contains(host));
+        phases.checking.retain(|host| living.contains(host));
+        let in_the_way = change(&mut phases);
+        if in_the_way > 0 {
+            return Ok(Some(in_the_way));
+        }
+        let new = to_text(&phases)?;
+        let is_set = self.pool.set_label(PHASES, text.as_deref(), Some(&new)).await?;
+        Ok((!is_set).then_some(0))
     }
 
     fn label<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, TpccError> {
@@ -354,7 +475,6 @@ mod tests {
     use selkie_memnode::EmbeddedPool;
 
     use super::super::labels::DatabaseShape;
-    use super::super::loader_absence::LOADER_PATIENCE;
     use super::*;
     use crate::run::Silent;
     use crate::tpcc::scale::Scale;
@@ -401,7 +521,12 @@ mod tests {
         /// The label of a driver that is gone, which wanted to replace that one.
         fn reloading(&self) -> DatabaseLabel {
             let DatabaseLabel::Complete(complete) = self.complete() else { unreachable!() };
-            DatabaseLabel::Loading { host: GONE, generation: 2, replaces: Some(complete) }
+            self.of_the_gone(LoadStage::Begins(Some(complete)))
+        }
+
+        fn of_the_gone(&self, stage: LoadStage) -> DatabaseLabel {
+            let shape = DatabaseShape::of(&self.config);
+            DatabaseLabel::Loading(LoadUnderWay { host: GONE, generation: 2, shape, stage })
         }
 
         fn label(&self, loaded: &DatabaseLabel) {
@@ -421,9 +546,6 @@ mod tests {
         }
     }
 
-    const CUT_SHORT: DatabaseLabel =
-        DatabaseLabel::Loading { host: GONE, generation: 2, replaces: None };
-
     #[test]
     fn what_a_driver_that_is_gone_was_only_about_to_replace_is_put_back() {
         for (loading, role) in
@@ -433,24 +555,37 @@ mod tests {
             setting.label(&setting.reloading());
             let (driver, found) = setting.meet(loading).unwrap();
             assert_eq!(found, role);
-            assert!(setting.world.now() > LOADER_PATIENCE, "it may only not have started yet");
-            setting.run(driver.give_back()).unwrap();
+            assert!(setting.world.now() > STARTING_PATIENCE, "it may only not have started yet");
+            setting.run(driver.give_up()).unwrap();
             assert_eq!(setting.found(), setting.complete());
         }
     }
 
     #[test]
-    fn what_was_begun_to_be_replaced_is_cut_short() {
+    fn what_a_driver_that_is_gone_was_only_about_to_load_is_loaded_by_the_next() {
         let setting = Setting::new();
-        setting.label(&CUT_SHORT);
+        setting.label(&setting.of_the_gone(LoadStage::Begins(None)));
+        let (driver, role) = setting.meet(LoadPolicy::IfMissing).unwrap();
+        assert_eq!((role, driver.generation), (DriverRole::Loads, 1));
+    }
+
+    #[test]
+    fn what_was_begun_to_be_written_is_cut_short() {
+        let setting = Setting::new();
+        setting.label(&setting.of_the_gone(LoadStage::Writes));
         let refused = setting.meet(LoadPolicy::IfMissing).map(|(_, role)| role).unwrap_err();
         assert!(matches!(refused, TpccError::LoadCutShort), "{refused}");
         let (driver, role) = setting.meet(LoadPolicy::Anew).unwrap();
         assert_eq!((role, driver.generation), (DriverRole::Reloads, 3));
-        setting.run(driver.give_back()).unwrap();
-        let DatabaseLabel::Loading { generation: 3, replaces: None, .. } = setting.found() else {
-            panic!("there is nothing to give back: {:?}", setting.found());
-        };
+        setting.run(driver.still_loads()).unwrap();
+        setting.run(driver.give_up()).unwrap();
+        assert_eq!(setting.found(), DatabaseLabel::CutShort { generation: 3 });
+        let began = setting.world.now();
+        let refused = setting.meet(LoadPolicy::IfMissing).map(|(_, role)| role).unwrap_err();
+        assert!(matches!(refused, TpccError::LoadCutShort), "{refused}");
+        assert_eq!(setting.world.now(), began, "there is nothing to wait for");
+        let (driver, role) = setting.meet(LoadPolicy::Anew).unwrap();
+        assert_eq!((role, driver.generation), (DriverRole::Reloads, 4));
     }
 
     #[test]
@@ -458,15 +593,15 @@ mod tests {
         let setting = Setting::new();
         let (driver, _) = setting.meet(LoadPolicy::Anew).unwrap();
         assert_ne!(setting.found(), setting.complete());
-        setting.run(driver.give_back()).unwrap();
+        setting.run(driver.give_up()).unwrap();
         assert_eq!(setting.found(), setting.complete());
         let refused = setting.run(driver.still_loads()).unwrap_err();
         assert!(matches!(refused, TpccError::LoadCutShort), "{refused}");
 
         let (driver, _) = setting.meet(LoadPolicy::Anew).unwrap();
         setting.run(driver.still_loads()).unwrap();
-        setting.run(driver.give_back()).unwrap();
-        assert_eq!(setting.found(), driver.writing());
+        setting.run(driver.give_up()).unwrap();
+        assert_eq!(setting.found(), DatabaseLabel::CutShort { generation: 2 });
     }
 
     #[test]
@@ -476,7 +611,7 @@ mod tests {
         setting.label(&setting.reloading());
         setting.run(driver.come_in()).unwrap();
         assert_eq!(setting.found(), setting.complete());
-        setting.label(&CUT_SHORT);
+        setting.label(&setting.of_the_gone(LoadStage::Writes));
         let error = setting.run(driver.come_in()).unwrap_err();
         assert!(matches!(error, TpccError::DatabaseReplaced), "{error}");
     }

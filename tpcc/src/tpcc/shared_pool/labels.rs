@@ -19,16 +19,38 @@ pub(super) const PHASES: &str = "tpcc.phases";
 #[serde(rename_all = "snake_case")]
 pub(super) enum DatabaseLabel {
     /// A driver is at it.
-    Loading {
-        /// Its process.
-        host: u64,
+    Loading(LoadUnderWay),
+    /// A driver was at it, and has ended before it was done.
+    CutShort {
         /// Number of the database in the pool.
         generation: u64,
-        /// What is in the pool, unchanged as yet.
-        replaces: Option<LoadedDatabase>,
     },
     /// There is one.
     Complete(LoadedDatabase),
+}
+
+/// What a driver that loads says of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct LoadUnderWay {
+    /// Its process.
+    pub(super) host: u64,
+    /// Number of the database in the pool.
+    pub(super) generation: u64,
+    /// What it loads.
+    pub(super) shape: DatabaseShape,
+    /// How far it is.
+    pub(super) stage: LoadStage,
+}
+
+/// How far a load is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum LoadStage {
+    /// Nothing is changed as yet, and the nodes of the driver need not be in the pool: what it is
+    /// about to replace, if there is something.
+    Begins(Option<LoadedDatabase>),
+    /// Pages are written. Its nodes are in the pool.
+    Writes,
 }
 
 /// A database that can be used.
@@ -59,10 +81,12 @@ impl DatabaseShape {
         Self { warehouses, items, customers_per_district, new_orders_per_district, seed }
     }
 
-    /// Refuses a driver that is not of this shape.
-    pub(super) fn admit(&self, config: &Config) -> Result<(), TpccError> {
+    /// Refuses a driver that is not of this shape, which the database in the pool has, or that which
+    /// another driver loads.
+    pub(super) fn admit(&self, config: &Config, is_loaded: bool) -> Result<(), TpccError> {
         let own = Self::of(config);
-        let allowed = |what: String| format!("the pool holds a database of {what}");
+        let who = if is_loaded { "the pool holds" } else { "another driver loads" };
+        let allowed = |what: String| format!("{who} a database of {what}");
         let refused = |key, value: String, what| {
             Err(TpccError::Config { key, value, allowed: allowed(what) })
         };

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-/// How long a driver that loads may be without a living node.
-pub(super) const LOADER_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a driver may be without a living node that has said that it is about to load, and
+/// starts its nodes.
+pub(super) const STARTING_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Since when a driver that loads has been seen without a living node.
 #[derive(Default)]
@@ -11,17 +12,17 @@ pub(super) struct LoaderAbsence(Option<(u64, u64, Duration)>);
 
 impl LoaderAbsence {
     /// Notes whether this process, which loads this generation, is there at this time; whether it
-    /// is gone.
+    /// is gone, as it was not for longer than it may be.
     pub(super) fn is_gone(
         &mut self,
-        host: u64,
-        generation: u64,
+        (host, generation): (u64, u64),
         there: bool,
         now: Duration,
+        patience: Duration,
     ) -> bool {
         match self.0 {
             Some((of, its, since)) if !there && (of, its) == (host, generation) => {
-                now - since > LOADER_PATIENCE
+                now - since > patience
             }
             _ => {
                 self.0 = (!there).then_some((host, generation, now));
@@ -39,12 +40,15 @@ mod tests {
     fn only_the_same_load_can_be_missing_for_long() {
         let seconds = Duration::from_secs;
         let mut missing = LoaderAbsence::default();
-        assert!(!missing.is_gone(1, 1, false, seconds(0)));
-        assert!(!missing.is_gone(2, 1, false, seconds(11)), "another driver");
-        assert!(!missing.is_gone(2, 2, false, seconds(22)), "another database");
-        assert!(!missing.is_gone(2, 2, true, seconds(33)), "it is there");
-        assert!(!missing.is_gone(2, 2, false, seconds(44)));
-        assert!(!missing.is_gone(2, 2, false, seconds(54)));
-        assert!(missing.is_gone(2, 2, false, seconds(55)));
+        let mut is_gone = |host, generation, there, at| {
+            missing.is_gone((host, generation), there, seconds(at), STARTING_PATIENCE)
+        };
+        assert!(!is_gone(1, 1, false, 0));
+        assert!(!is_gone(2, 1, false, 11), "another driver");
+        assert!(!is_gone(2, 2, false, 22), "another database");
+        assert!(!is_gone(2, 2, true, 33), "it is there");
+        assert!(!is_gone(2, 2, false, 44));
+        assert!(!is_gone(2, 2, false, 54));
+        assert!(is_gone(2, 2, false, 55));
     }
 }

@@ -17,16 +17,19 @@
 //! taken in by a new one under the same label.
 //!
 //! ```text
-//!                                 room, and still mine                       all rows
-//! Complete ----> Loading, replaces ----> Loading, replaces nothing ----> Complete, one generation on
-//!    ^  |            |                                |
-//!    +--+------------+ a driver is in, no room,       | its driver is gone
-//!                      its driver is gone             v
-//!                                                 cut short
+//!                            room, and still mine                all rows
+//! Complete ----> Loading, begins ----> Loading, writes ----> Complete, one generation on
+//! or nothing         |                   |         ^
+//!    ^  |            |       it gives up |         | told to load anew
+//!    +--+------------+                   v         |
+//!         a driver is in, no room,      CutShort --+
+//!         its driver is gone
 //! ```
-//! Until a driver that loads anew is about to change the first byte, the label keeps what is there,
-//! so that it, or a driver that finds it gone, can put that back. A driver that comes in meanwhile
-//! waits for one of the two.
+//! Until a driver that loads is about to change the first byte, the label keeps what is there, so
+//! that it, or a driver that finds it gone, can put that back. A driver that comes in meanwhile
+//! waits for one of the two. A load that ends before all rows are there says so, and a driver that
+//! finds its driver gone concludes it. What is there then is only replaced by a driver that is told
+//! to load anew.
 
 mod driver;
 mod labels;

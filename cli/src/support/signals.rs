@@ -1,0 +1,138 @@
+//! SIGINT and SIGTERM, which ask a command to end.
+//!
+//! The first has the command give up what it does, leave the pool that it is in, and say so. The
+//! second ends the process at once: others then take its nodes for dead. A command that has nothing
+//! to leave ends at the first.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::Poll;
+use std::thread;
+use std::time::Duration;
+
+use selkie::fabric::Env;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use signal_hook::{flag, low_level};
+
+/// What shells add to the number of a signal that ended a process.
+const EXIT_BASE: u8 = 128;
+/// How often a command that waits looks for a signal.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// From here on the first SIGINT or SIGTERM ends the process, which has nothing to leave, and is
+/// told of on stderr.
+///
+/// # Errors
+/// What the system reports.
+pub(crate) fn end_at_first() -> std::io::Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let wait = move || {
+        if let Some(signal) = signals.forever().next() {
+            eprintln!("error: {}", Interrupted { signal: u8::try_from(signal).unwrap_or(u8::MAX) });
+            // Ends the process as if nothing had been said.
+            let _ = low_level::emulate_default_handler(signal);
+        }
+    };
+    thread::Builder::new().name("signals".to_owned()).spawn(wait).map(drop)
+}
+
+/// Whether the process was asked to end.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Interrupt {
+    /// The last signal; 0: none.
+    signal: Arc<AtomicUsize>,
+}
+
+impl Interrupt {
+    /// From here on the first SIGINT or SIGTERM is only noted.
+    ///
+    /// # Errors
+    /// What the system reports.
+    pub(crate) fn mind() -> std::io::Result<Self> {
+        let (own, is_second) = (Self::default(), Arc::new(AtomicBool::new(false)));
+        for signal in [SIGINT, SIGTERM] {
+            // They run in this order: the first signal sets what the second one finds.
+            flag::register_conditional_default(signal, Arc::clone(&is_second))?;
+            flag::register(signal, Arc::clone(&is_second))?;
+            flag::register_usize(signal, Arc::clone(&own.signal), signal.unsigned_abs() as usize)?;
+        }
+        Ok(own)
+    }
+
+    /// The signal that asked the process to end, if one has.
+    pub(crate) fn signal(&self) -> Option<Interrupted> {
+        match self.signal.load(Ordering::Relaxed) {
+            0 => None,
+            signal => Some(Interrupted { signal: u8::try_from(signal).unwrap_or(u8::MAX) }),
+        }
+    }
+
+    /// Waits for `work`, but drops it when a signal asks the process to end.
+    ///
+    /// # Errors
+    /// The signal.
+    pub(crate) async fn or_end<T>(
+        &self,
+        env: &Env,
+        work: impl Future<Output = T>,
+    ) -> Result<T, Interrupted> {
+        let (mut work, mut look) = (pin!(work), env.sleep(LOOK_EVERY));
+        poll_fn(|context| {
+            if let Poll::Ready(done) = work.as_mut().poll(context) {
+                return Poll::Ready(Ok(done));
+            }
+            while look.as_mut().poll(context).is_ready() {
+                if let Some(interrupted) = self.signal() {
+                    return Poll::Ready(Err(interrupted));
+                }
+                look = env.sleep(LOOK_EVERY);
+            }
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+/// A signal asked the process to end before it was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) struct Interrupted {
+    signal: u8,
+}
+
+impl Interrupted {
+    /// Says so on stderr. The exit code of a command that it has ended.
+    pub(crate) fn end(self) -> ExitCode {
+        eprintln!("error: {self}");
+        ExitCode::from(EXIT_BASE.saturating_add(self.signal))
+    }
+}
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = low_level::signal_name(self.signal.into()).unwrap_or("a signal");
+        write!(f, "interrupted by {name}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use selkie::fabric::RealRuntime;
+
+    #[test]
+    fn a_wait_ends_with_its_work_or_with_a_signal() {
+        let runtime = RealRuntime::new(1).unwrap();
+        let (env, interrupt) = (runtime.env(), Interrupt::default());
+        assert_eq!(runtime.block_on(interrupt.or_end(&env, async { 7 })), Ok(7));
+        interrupt.signal.store(15, Ordering::Relaxed);
+        let never = interrupt.or_end(&env, std::future::pending::<()>());
+        let interrupted = runtime.block_on(never).unwrap_err();
+        assert_eq!(interrupted.to_string(), "interrupted by SIGTERM");
+        assert_eq!(interrupted.end(), ExitCode::from(143));
+    }
+}

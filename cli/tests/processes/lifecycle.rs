@@ -1,0 +1,179 @@
+//! How commands end, and what the next one finds: signals, loads that were broken off, pools that
+//! were destroyed or whose memory is gone, logs without a pool or without room.
+
+use rustix::process::Signal;
+
+use crate::drivers::{running, setup};
+use crate::harness::{Over, Pool, Process, Setup, TINY, fails, prints, refused, succeeds};
+
+/// Options of a database that takes long enough to load for a test to come in between.
+const LARGE: [&str; 6] = ["--warehouses", "20", "--threads", "2", "--load-only", "--json"];
+
+/// A driver that loads a large database, and has begun to.
+#[track_caller]
+fn loading(pool: &Pool, more: &[&str]) -> Process {
+    let arguments = [&["tpcc", "--pool", &pool.url], &LARGE[..], more].concat();
+    let driver = Process::start(&arguments);
+    // It has changed pages that it has not written home.
+    pool.works(0, "accesses");
+    driver
+}
+
+/// Waits for a process to end by a signal that it minded, and said so last.
+#[track_caller]
+fn ends_by(mut process: Process, signal: Signal, code: i32, name: &str) {
+    process.signal(signal);
+    let (ended, said) = process.ends();
+    assert_eq!(ended, Some(code), "{said}");
+    assert_eq!(said.lines().last(), Some(&*format!("error: interrupted by {name}")), "{said}");
+}
+
+/// What is left of a load is not used, and replaced by a driver that is told to.
+#[track_caller]
+fn is_loaded_again(pool: &Pool) {
+    let same = [&["tpcc", "--pool", &pool.url], &LARGE[..]].concat();
+    let said = fails(&same, 1, "load it again with `selkie tpcc --reload`");
+    assert!(said.contains("was broken off"), "{said}");
+    let report = prints(&pool.tpcc(&["--reload", "--duration", "1", "--json"]));
+    assert_eq!(report["consistency"], "ok", "{report}");
+    assert!(report["load"]["rows"].as_u64() > Some(0), "{report}");
+}
+
+#[test]
+fn a_load_that_a_signal_ends_is_done_again() {
+    let pool = Pool::start(&setup(Over::Shm, "interrupted", 3));
+    let driver = loading(&pool, &[]);
+    // A driver with other options need not wait for the load to learn that it is refused.
+    refused(&pool.tpcc(&[]), 2, "--warehouses 1: another driver loads a database of 20 warehouses");
+    let reload = pool.tpcc(&["--load-only", "--reload"]);
+    refused(&reload, 1, "another driver works on the database");
+    let other = Process::start(&[&["tpcc", "--pool", &pool.url], &LARGE[..]].concat());
+    let waits = other.says("has waited for 1 s, for ");
+    assert_eq!(waits, "another driver, which loads the database");
+    ends_by(other, Signal::INT, 130, "SIGINT");
+    ends_by(driver, Signal::TERM, 143, "SIGTERM");
+    assert_eq!(pool.compute_nodes(), [0; 0], "it has left");
+    is_loaded_again(&pool);
+}
+
+#[test]
+fn a_load_whose_driver_was_killed_is_done_again() {
+    load_is_killed("killed-load", &[]);
+}
+
+#[test]
+fn a_load_without_a_log_whose_driver_was_killed_is_done_again() {
+    load_is_killed("killed-bare", &["--durability", "none"]);
+}
+
+fn load_is_killed(test: &str, more: &[&str]) {
+    let create = &["--lease", "1s"];
+    let pool = Pool::start(&Setup { create, ..setup(Over::Shm, test, 3) });
+    loading(&pool, more).kill();
+    is_loaded_again(&pool);
+}
+
+#[test]
+fn a_driver_without_memory_nodes_says_what_it_waits_for_and_minds_signals() {
+    let pool = Pool::without_memory(&setup(Over::Shm, "unborn", 2));
+    let driver = Process::start(&pool.tpcc(&[]));
+    let said = driver.finds("0 of 2 have joined");
+    assert!(said.contains("has waited for 1 s, and for 30 s at most, for memory nodes"), "{said}");
+    assert!(said.contains("`selkie memnode --pool "), "{said}");
+    ends_by(driver, Signal::TERM, 143, "SIGTERM");
+}
+
+#[test]
+fn a_command_that_has_nothing_to_leave_says_which_signal_ended_it() {
+    let mut micro =
+        Process::start(&["micro", "--duration-ms", "3600000", "--metrics", "127.0.0.1:0"]);
+    micro.says("metrics at ");
+    micro.signal(Signal::INT);
+    let (code, said) = micro.ends();
+    assert_eq!((code, said.lines().last()), (None, Some("error: interrupted by SIGINT")), "{said}");
+}
+
+#[test]
+fn who_is_in_a_pool_that_is_destroyed_says_so() {
+    pool_is_destroyed(Over::Shm);
+}
+
+#[test]
+fn who_is_in_a_pool_over_tcp_that_is_destroyed_says_so() {
+    pool_is_destroyed(Over::Tcp);
+}
+
+fn pool_is_destroyed(over: Over) {
+    let mut pool = Pool::start(&setup(over, "destroyed", 3));
+    succeeds(&pool.tpcc(&["--load-only"]));
+    let (mut driver, _) = running(&pool);
+    refused(&["pool", "destroy", &pool.name], 1, "of the pool lives");
+    succeeds(&["pool", "destroy", &pool.name, "--force"]);
+    let (code, said) = driver.ends();
+    assert_eq!(
+        (code, said.lines().last()),
+        (Some(1), Some("error: the pool was destroyed")),
+        "{said}"
+    );
+    assert!(!said.contains("the others"), "{said}");
+    for memory in &mut pool.memory {
+        let (code, said) = memory.ends();
+        assert_eq!(code, Some(0), "{said}");
+        assert!(said.contains(" was destroyed\n"), "{said}");
+    }
+}
+
+#[test]
+fn a_pool_whose_memory_is_gone_takes_no_one_in() {
+    memory_is_gone(Over::Shm);
+}
+
+#[test]
+fn a_pool_over_tcp_whose_memory_is_gone_takes_no_one_in() {
+    memory_is_gone(Over::Tcp);
+}
+
+fn memory_is_gone(over: Over) {
+    let create = &["--lease", "500ms", "--heartbeat", "100ms"];
+    let mut pool = Pool::start(&Setup { create, ..setup(over, "bare", 3) });
+    succeeds(&pool.tpcc(&["--load-only"]));
+    pool.memory.iter_mut().for_each(Process::kill);
+    // Over TCP only this host knows of the pool: the relays were its memory nodes.
+    let gone = format!("all memory of pool {} is gone: none of its 3 memory nodes ", pool.name);
+    for arguments in [
+        &["memnode", "--pool", &pool.name, "--memory", "300M"][..],
+        &[&["tpcc", "--pool", &pool.name], &TINY[..]].concat(),
+        &["backup", &pool.name, "--to", "/nonexistent/backup"],
+    ] {
+        let said = fails(arguments, 1, &gone);
+        for remedy in ["selkie recover --log-dir", "selkie pool destroy"] {
+            assert!(said.contains(remedy), "{said}");
+        }
+    }
+    succeeds(&["pool", "destroy", &pool.name]);
+}
+
+#[test]
+fn a_database_of_an_embedded_pool_is_recovered_into_one_that_drivers_share() {
+    let place = tempfile::tempdir().unwrap();
+    let logs = place.path().join("logs");
+    let logs = logs.to_str().unwrap();
+    let durable = ["--durability", "disk", "--log-dir", logs, "--log-mb", "64"];
+    let embedded = [&["tpcc", "--duration", "1", "--json"], &TINY[..], &durable[..]].concat();
+    assert_eq!(prints(&embedded)["consistency"], "ok");
+    let pool = Pool::start(&setup(Over::Shm, "recovered", 3));
+    succeeds(&["recover", "--log-dir", logs, "--into", &pool.name]);
+    let report = prints(&pool.tpcc(&["--duration", "1", "--json"]));
+    assert_eq!((&report["consistency"], &report["load"]["rows"]), (&"ok".into(), &0.into()));
+}
+
+#[test]
+fn a_log_directory_without_room_is_refused_before_anything_starts() {
+    let place = tempfile::tempdir().unwrap();
+    let logs = place.path().join("logs");
+    // More than any disk has.
+    let most = ["tpcc", "--warehouses", "100000", "--durability", "disk", "--log-dir"];
+    let said = fails(&[&most[..], &[logs.to_str().unwrap()]].concat(), 2, " are needed: ");
+    assert!(said.contains(" free, and ") && said.contains("--log-mb"), "{said}");
+    assert!(!logs.exists(), "it leaves nothing behind");
+}

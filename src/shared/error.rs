@@ -11,6 +11,23 @@ use crate::pool::control::ControlError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SharedPoolError {
+    /// There is no pool of that name on this host.
+    #[error("no pool `{name}` on this host; {}", there_are(.others))]
+    NoPool {
+        /// The name.
+        name: String,
+        /// The pools that the calling user has on this host.
+        others: Vec<String>,
+    },
+    /// There is a pool of that name on this host already.
+    #[error(
+        "there is a pool `{name}` on this host already: `selkie pool status {name}` shows it, `selkie pool destroy {name}` \
+         removes it"
+    )]
+    PoolExists {
+        /// The name.
+        name: String,
+    },
     /// The pool refused.
     #[error(transparent)]
     Pool(#[from] PoolError),
@@ -100,12 +117,25 @@ impl SharedPoolError {
             Self::Security(_)
             | Self::Token { .. }
             | Self::Role { .. }
+            | Self::NoPool { .. }
+            | Self::PoolExists { .. }
             | Self::MemoryLost { .. }
             | Self::UnknownFabric { .. }
             | Self::NoEtcd
             | Self::Address { .. }
             | Self::NoNetwork => false,
         }
+    }
+}
+
+/// Most names of pools in a message.
+const MAX_NAMES: usize = 10;
+
+fn there_are(others: &[String]) -> String {
+    match others.len() {
+        0 => "there are none: `selkie pool create NAME` makes one".to_owned(),
+        count if count > MAX_NAMES => format!("there are {count}: `selkie pool list` shows them"),
+        _ => format!("there are: {}", others.join(", ")),
     }
 }
 

@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::drivers::{ends_well, ends_with_losses, none, running, running_with, setup};
-use crate::harness::{Over, Pool, Process, fails, prints, refused, run, succeeds, text, until};
+use crate::harness::{Over, Pool, Process, fails, prints, run, succeeds, text, until};
 
 /// Options of drivers that lose what they alone hold.
 const WITHOUT_LOG: [&str; 2] = ["--durability", "none"];

@@ -6,12 +6,13 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    backup, cert, config, memnode, micro, pool, recover, restore, sim, smallbank, tatp, tpcc,
+    backup, cert, completions, config, man, memnode, micro, pool, recover, restore, sim, smallbank,
+    tatp, tpcc,
 };
 use crate::support::config_file::{self, Checked};
 use crate::support::exit::{self, Refusal};
 use crate::support::{log, signals};
-use crate::{figures, scenario, top};
+use crate::{doctor, figures, scenario, top};
 
 /// A multi-primary storage engine over disaggregated memory.
 #[derive(Parser)]
@@ -64,6 +65,12 @@ enum Command {
     Scenario(scenario::Arguments),
     /// Checks configuration files.
     Config(config::Arguments),
+    /// Looks whether this host is fit for pools, and says what to do where it is not.
+    Doctor(doctor::Arguments),
+    /// Prints what a shell takes to complete commands, options and values.
+    Completions(completions::Arguments),
+    /// Writes a manual page of each command.
+    Man(man::Arguments),
 }
 
 impl Checked for Cli {
@@ -89,7 +96,12 @@ impl Command {
             Command::Memnode(arguments) => memnode::check(arguments),
             Command::Cert(arguments) => cert::check(arguments),
             Command::Sim(arguments) => sim::check(arguments),
-            Command::Figures(_) | Command::Scenario(_) | Command::Config(_) => Ok(()),
+            Command::Figures(_)
+            | Command::Scenario(_)
+            | Command::Config(_)
+            | Command::Doctor(_)
+            | Command::Completions(_)
+            | Command::Man(_) => Ok(()),
         }
     }
 }
@@ -108,6 +120,9 @@ impl Command {
             | Command::Figures(_)
             | Command::Sim(_)
             | Command::Scenario(_)
+            | Command::Doctor(_)
+            | Command::Completions(_)
+            | Command::Man(_)
             | Command::Config(_) => false,
         }
     }
@@ -149,6 +164,9 @@ pub(crate) fn main() -> ExitCode {
         Command::Sim(arguments) => sim::run(&arguments),
         Command::Scenario(arguments) => scenario::run(&arguments),
         Command::Config(arguments) => config::run::<Cli>(&arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Completions(arguments) => completions::run::<Cli>(&arguments),
+        Command::Man(arguments) => man::run::<Cli>(&arguments),
     }
 }
 
@@ -162,3 +180,6 @@ fn end_with(parent: u32) -> std::io::Result<()> {
     // The parent ended before the signal was set.
     Err(std::io::Error::other("the process that started this one is gone"))
 }
+
+#[cfg(test)]
+mod documented;

@@ -7,6 +7,7 @@
 
 mod command_line;
 mod commands;
+mod doctor;
 mod figures;
 mod options;
 mod scenario;

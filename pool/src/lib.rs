@@ -29,6 +29,7 @@ mod document;
 mod error;
 mod failure_domain;
 mod forgiveness;
+mod health;
 mod joining;
 pub mod layout;
 mod line_hasher;
@@ -53,6 +54,7 @@ pub use document::{
 pub use error::PoolError;
 pub use failure_domain::FailureDomain;
 pub use forgiveness::{Forgiveness, forgive};
+pub use health::{Health, Verdict};
 pub use joining::{create, create_with_token};
 pub use line_hasher::LineHasher;
 pub use membership::{ATTEMPTS, Membership, Observer, SignsOfLife, change_state};

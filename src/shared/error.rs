@@ -12,6 +12,23 @@ use crate::pool::control::ControlError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SharedPoolError {
+    /// There is no pool of that name on this host.
+    #[error("no pool `{name}` on this host; {}", there_are(.others))]
+    NoPool {
+        /// The name.
+        name: String,
+        /// The pools that the calling user has on this host.
+        others: Vec<String>,
+    },
+    /// There is a pool of that name on this host already.
+    #[error(
+        "there is a pool `{name}` on this host already: `selkie pool status {name}` shows it, `selkie pool destroy {name}` \
+         removes it"
+    )]
+    PoolExists {
+        /// The name.
+        name: String,
+    },
     /// The pool refused.
     #[error(transparent)]
     Pool(#[from] PoolError),
@@ -116,6 +133,8 @@ impl SharedPoolError {
             Self::Security(_)
             | Self::Token { .. }
             | Self::Role { .. }
+            | Self::NoPool { .. }
+            | Self::PoolExists { .. }
             | Self::MemoryLost { .. }
             | Self::AllMemoryGone { .. }
             | Self::UnknownFabric { .. }
@@ -134,6 +153,17 @@ fn none_lives(nodes: usize, silent_for: Option<Duration>) -> String {
              and come back",
             format_args!("{:.1} s", time.as_secs_f64())
         ),
+    }
+}
+
+/// Most names of pools in a message.
+const MAX_NAMES: usize = 10;
+
+fn there_are(others: &[String]) -> String {
+    match others.len() {
+        0 => "there are none: `selkie pool create NAME` makes one".to_owned(),
+        count if count > MAX_NAMES => format!("there are {count}: `selkie pool list` shows them"),
+        _ => format!("there are: {}", others.join(", ")),
     }
 }
 

@@ -1,8 +1,10 @@
 //! A pool that several processes share: made, joined, opened, looked at, destroyed.
 
+use std::ffi::OsStr;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use rustix::process::getuid;
 
@@ -66,10 +68,60 @@ impl SharedPool {
         Ok(Self { place: place.clone(), plane, credentials })
     }
 
+    /// The names of the pools that the calling user has made on this host, in order.
+    ///
+    /// # Errors
+    /// If the file system of shared memory cannot be looked at.
+    pub fn names_on_this_host() -> io::Result<Vec<PoolName>> {
+        let own = format!("selkie-{}-", getuid().as_raw());
+        let name = |file: &OsStr| file.to_str()?.strip_prefix(&own)?.parse::<PoolName>().ok();
+        let entries = std::fs::read_dir(SHARED_MEMORY)?.filter_map(Result::ok);
+        let pools = entries.filter(|entry| entry.path().join(control::STATE_FILE).exists());
+        let mut names: Vec<_> = pools.filter_map(|entry| name(&entry.file_name())).collect();
+        names.sort_unstable_by(|one, other| one.as_str().cmp(other.as_str()));
+        Ok(names)
+    }
+
     /// Its control plane.
     #[must_use]
     pub fn plane(&self) -> &dyn ControlPlane {
         &*self.plane
+    }
+
+    /// The state of the pool.
+    ///
+    /// # Errors
+    /// If there is no such pool, or it cannot be looked at.
+    pub async fn load(&self) -> Result<Arc<PoolState>, SharedPoolError> {
+        self.plane.load().await.map(|now| now.state).map_err(|error| self.explain(error))
+    }
+
+    /// An error of the pool in terms of its name, where it was made on this host: that there is no
+    /// such pool, or one already.
+    #[must_use]
+    pub fn explain(&self, error: impl Into<SharedPoolError>) -> SharedPoolError {
+        let error = error.into();
+        let Place::Host { name, .. } = &self.place else { return error };
+        let name = name.to_string();
+        match error {
+            SharedPoolError::Pool(PoolError::Control { source: ControlError::NoPool { .. } }) => {
+                let others = Self::names_on_this_host().unwrap_or_default();
+                let others = others.into_iter().map(|other| other.to_string()).collect();
+                SharedPoolError::NoPool { name, others }
+            }
+            SharedPoolError::Pool(PoolError::Control {
+                source: ControlError::PoolExists { .. },
+            }) => SharedPoolError::PoolExists { name },
+            error => error,
+        }
+    }
+
+    /// When a pool that lies in files of this host was made.
+    #[must_use]
+    pub fn made_at(&self) -> Option<SystemTime> {
+        let Place::Host { name, .. } = &self.place else { return None };
+        // It is made with the pool, and nothing is ever written to it.
+        directory_of(name).join(control::LOCK_FILE).metadata().ok()?.modified().ok()
     }
 
     /// Makes the pool. `config.bytes_per_node` is only checked: each memory node says itself what
@@ -102,7 +154,8 @@ impl SharedPool {
                 SharedPoolError::Token { path, why: error.to_string() }
             })?;
             let verifier = token.as_ref().map(Token::verifier);
-            pool::create_with_token(&*self.plane, identity, config, timing, verifier).await?;
+            let made = pool::create_with_token(&*self.plane, identity, config, timing, verifier);
+            made.await.map_err(|error| self.explain(error))?;
             let (Some(token), Some(directory)) = (token, self.directory()) else {
                 return Ok(None);
             };
@@ -132,7 +185,7 @@ impl SharedPool {
     ) -> BoxFuture<'a, Result<Arc<MemoryServer>, SharedPoolError>> {
         let offer = offer.into();
         Box::pin(async move {
-            let state = self.plane.load().await?.state;
+            let state = self.load().await?;
             let kind = self.kind_of(&state)?;
             self.check_memory(env, &state).await?;
             if let Some(expected) = expected.filter(|expected| *expected != kind) {
@@ -184,7 +237,7 @@ impl SharedPool {
     ) -> BoxFuture<'a, Result<OpenedPool, SharedPoolError>> {
         Box::pin(async move {
             let started = env.now();
-            let state = self.plane.load().await?.state;
+            let state = self.load().await?;
             let shm = match self.kind_of(&state)? {
                 FabricKind::Shm => {
                     network.check_absent(self.credentials.are_given())?;
@@ -307,7 +360,7 @@ impl SharedPool {
     /// If there is no such pool, or it cannot be looked at.
     pub fn living(&self) -> BoxFuture<'_, Result<Vec<PeerId>, SharedPoolError>> {
         Box::pin(async move {
-            let state = self.plane.load().await?.state;
+            let state = self.load().await?;
             let memory = state.memory_nodes.iter().flatten().filter(|node| !node.dead);
             let memory = memory.map(|node| node.descriptor.peer);
             let compute = state.compute_nodes.keys().map(|index| PeerId::compute(*index));
@@ -346,7 +399,7 @@ impl SharedPool {
                     }
                 }
                 (Ok(living), true) => {
-                    let state = self.plane.load().await?.state;
+                    let state = self.load().await?;
                     if self.kind_of(&state)? == FabricKind::Shm {
                         let shm = self.shm(&state)?;
                         for peer in living {

@@ -6,18 +6,17 @@ use std::time::Duration;
 
 use clap::Args;
 use rustix::process::{Pid, getpid};
-use selkie::fabric::{Env, RealRuntime};
+use selkie::fabric::{Env, FabricError, RealRuntime};
 use selkie::memnode::{Capacity, MemoryServer, ServerEnd};
-use selkie::pool::FailureDomain;
+use selkie::pool::{FailureDomain, PoolError};
 use selkie::report::{Report, cpu_time};
-use selkie::shared::{FabricKind, Place, SharedPool};
+use selkie::shared::{FabricKind, Place, SharedPool, SharedPoolError};
 use selkie_tpcc::units;
 
 use crate::options::network::NetworkArguments;
 use crate::options::values;
-use crate::support::exit;
-use crate::support::metrics;
 use crate::support::signals::Interrupt;
+use crate::support::{exit, listener, metrics};
 
 /// Lends memory to a pool until it is stopped (SIGINT or SIGTERM), has left the pool (`selkie pool
 /// drain`), or the pool is destroyed. It may join a coded pool at any time: part of the data of other memory nodes then
@@ -91,7 +90,18 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     });
     let lent = match lent {
         Ok(lent) => lent,
-        Err(error) => return exit::fail(&error),
+        Err(error) => {
+            let is_of_network = matches!(
+                &error,
+                SharedPoolError::Pool(PoolError::MemoryNode {
+                    source: FabricError::Network { .. },
+                    ..
+                })
+            );
+            let listen = network.listen.filter(|listen| is_of_network && listen.port() != 0);
+            let held_by = listen.map_or_else(String::new, listener::held_by);
+            return exit::fail(&format_args!("{error}{held_by}"));
+        }
     };
     let _ = joined.set(Arc::downgrade(&lent));
     let (name, bytes) = (lent.node().descriptor().peer, lent.node().region().len() as u64);

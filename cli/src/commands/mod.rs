@@ -3,11 +3,16 @@
 pub(crate) mod backup;
 mod benchmark;
 pub(crate) mod cert;
+pub(crate) mod completions;
 pub(crate) mod config;
+pub(crate) mod man;
 pub(crate) mod memnode;
 pub(crate) mod micro;
 pub(crate) mod pool;
+mod pool_names;
 mod pool_repair;
+mod pool_status;
+mod pool_verdict;
 pub(crate) mod recover;
 pub(crate) mod restore;
 pub(crate) mod sim;

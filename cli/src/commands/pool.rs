@@ -4,16 +4,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use comfy_table::{Table, presets};
 use selkie::engine::MAX_COMPUTE_NODES;
-use selkie::fabric::{Env, PeerId, RealRuntime};
-use selkie::pool::control::{MemoryMember, PoolState, Timing};
-use selkie::pool::{self, Coding, PoolConfig, PoolError, Reclaim, Residency};
+use selkie::fabric::{Env, RealRuntime};
+use selkie::pool::control::Timing;
+use selkie::pool::{self, Coding, PoolConfig, PoolError};
 use selkie::shared::{Credentials, FabricKind, Place, SharedPool, SharedPoolError};
-use selkie_tpcc::units;
-use serde_json::json;
 
 use super::pool_repair::{ForgiveArguments, RepairArguments, forgive, repair};
+use super::pool_status::{list, status};
 use crate::options::network::TlsArguments;
 use crate::options::values;
 use crate::support::exit;
@@ -72,7 +70,17 @@ enum Command {
         #[arg(long, value_name = "TIME", default_value = "250ms", value_parser = humantime::parse_duration)]
         heartbeat: Duration,
     },
-    /// Shows a pool's nodes, and whether they live
+    /// Lists the pools that you have on this host
+    List {
+        /// Print one JSON array instead of a table
+        #[arg(long)]
+        json: bool,
+    },
+    /// Shows how a pool is, its room, and its nodes
+    ///
+    /// The first line says whether the pool is healthy, degraded or lost, and the lines below it
+    /// which command helps. While lost memory is being rebuilt, this takes a second to measure how
+    /// fast.
     Status {
         /// `NAME` on this host, `tcp:HOST:PORT,...` by its memory nodes, or
         /// `etcd:HOST:PORT,.../NAME`
@@ -268,7 +276,10 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
                 Err(error) => error.fail(),
             };
         }
-        Command::Status { name, json, tls } => runtime.block_on(status(name, tls, *json)),
+        Command::List { json } => runtime.block_on(list(*json)),
+        Command::Status { name, json, tls } => {
+            runtime.block_on(async { status(&env, name, tls.credentials()?, *json).await })
+        }
         Command::Destroy { name, force, tls } => runtime
             .block_on(async { SharedPool::at(name, tls.credentials()?)?.destroy(*force).await }),
     };
@@ -312,7 +323,8 @@ async fn drain(
     tls: &TlsArguments,
 ) -> Result<(), SharedPoolError> {
     let shared = SharedPool::at(name, tls.credentials()?)?;
-    let mut leaving = pool::drain(shared.plane(), node).await?;
+    let draining = pool::drain(shared.plane(), node).await;
+    let mut leaving = draining.map_err(|error| shared.explain(error))?;
     let (mut told, mut is_told_of_hands) = (None, false);
     loop {
         if leaving.has_left {
@@ -327,7 +339,7 @@ async fn drain(
             return Ok(());
         }
         env.sleep(LOOK_EVERY).await;
-        let state = shared.plane().load().await?.state;
+        let state = shared.load().await?;
         if state.compute_nodes.is_empty() && !is_told_of_hands {
             is_told_of_hands = true;
             eprintln!("no compute node is in the pool to move them: it waits for one");
@@ -338,131 +350,6 @@ async fn drain(
             return Err(PoolError::CannotLeave { node: usize::from(node), why }.into());
         }
     }
-}
-
-/// What a node is that does not show that it lives, and was not declared dead.
-fn word_of(state: &PoolState) -> &'static str {
-    if state.fabric == "tcp" { "silent" } else { "dead" }
-}
-
-/// The state of a memory node, as the table says it.
-fn state_of(state: &PoolState, member: &MemoryMember, lives: bool) -> String {
-    let node = member.descriptor.peer.index();
-    match (member.stay, lives) {
-        (Residency::Left, _) => "has left".to_owned(),
-        _ if member.dead => "dead".to_owned(),
-        // It may come back. Where memory is shared, its process is gone.
-        (_, false) => word_of(state).to_owned(),
-        (Residency::Leaving, true) => format!("leaves, {} slabs to be moved", state.slabs_on(node)),
-        (Residency::Stays, true) => {
-            let Reclaim { evicting, withdrawn, .. } = &member.reclaim;
-            let evicting =
-                (!evicting.is_empty()).then(|| format!("{} slabs to be moved", evicting.len()));
-            let withdrawn =
-                (!withdrawn.is_empty()).then(|| format!("{} not lent", withdrawn.len()));
-            let all = [Some("lives".to_owned()), evicting, withdrawn];
-            all.into_iter().flatten().collect::<Vec<_>>().join(", ")
-        }
-    }
-}
-
-fn status_as_json(
-    state: &PoolState,
-    lives: impl Fn(PeerId) -> bool,
-    bytes: impl Fn(u32) -> u64,
-) -> serde_json::Value {
-    let memory = state.memory_nodes.iter().enumerate();
-    let memory: Vec<_> = memory
-        .map(|(index, node)| match node {
-            Some(node) => {
-                json!({
-                    "node": index, "lives": lives(node.descriptor.peer), "dead": node.dead, "bytes": bytes(node.descriptor.ranges),
-                    "domain": node.domain.to_string(), "leaves": node.stay == Residency::Leaving,
-                    "left": node.stay == Residency::Left, "slabs": node.descriptor.ranges,
-                    "slabs_used": state.slabs_on(node.descriptor.peer.index()),
-                    "slabs_evicting": node.reclaim.evicting.len(), "slabs_withdrawn": node.reclaim.withdrawn.len(),
-                })
-            }
-            None => json!({ "node": index, "lives": false, "bytes": 0 }),
-        })
-        .collect();
-    let compute = state
-        .compute_nodes
-        .keys()
-        .map(|index| json!({ "node": index, "lives": lives(PeerId::compute(*index)) }));
-    let compute: Vec<_> = compute.collect();
-    json!({
-        "pool": state.name, "fabric": state.fabric, "lease_ms": state.timing.lease.as_millis() as u64,
-        "heartbeat_ms": state.timing.heartbeat.as_millis() as u64, "gcl_bytes": state.gcl_bytes,
-        "range_bytes": state.range_bytes, "log_bytes": state.log_bytes, "coding": state.coding.to_string(), "ranges": state.ranges.len(), "memory_nodes": memory,
-        "rebuilding": state.rebuilds.iter().map(|rebuild| rebuild.memory).collect::<Vec<_>>(),
-        "regenerating": state.regeneration.is_some(), "moving": state.migration.is_some(),
-        "compute_nodes": compute, "recovering_from": state.lost.keys().collect::<Vec<_>>(),
-        "dead_compute_nodes": state.dead, "lost_pages": state.lost_pages.union(&state.abandoned_pages).collect::<Vec<_>>(),
-        "labels": state.labels,
-    })
-}
-
-async fn status(name: &Place, tls: &TlsArguments, as_json: bool) -> Result<(), SharedPoolError> {
-    let shared = SharedPool::at(name, tls.credentials()?)?;
-    let state = shared.plane().load().await?.state;
-    let living = shared.living().await?;
-    let lives = |peer: PeerId| living.contains(&peer);
-    let bytes = |slabs: u32| state.page_bytes_in(slabs);
-    let memory: Vec<_> = state.memory_nodes.iter().enumerate().collect();
-    if as_json {
-        println!("{}", status_as_json(&state, lives, bytes));
-        return Ok(());
-    }
-    let mut table = Table::new();
-    table
-        .load_preset(presets::UTF8_FULL_CONDENSED)
-        .set_header(["node", "state", "lends", "domain"]);
-    let word = |lives| if lives { "lives" } else { word_of(&state) };
-    for (index, node) in memory {
-        match node {
-            Some(node) => table.add_row([
-                format!("mem{index}"),
-                state_of(&state, node, lives(node.descriptor.peer)),
-                units::bytes(bytes(node.descriptor.ranges)),
-                node.domain.to_string(),
-            ]),
-            None => table.add_row([format!("mem{index}"), "has not joined".into()]),
-        };
-    }
-    for index in state.compute_nodes.keys() {
-        let state = word(lives(PeerId::compute(*index)));
-        table.add_row([format!("cn{index}"), state.to_owned()]);
-    }
-    for index in state.lost.keys() {
-        table.add_row([format!("cn{index}"), "dead, being recovered from".into()]);
-    }
-    for index in &state.dead {
-        table.add_row([format!("cn{index}"), "died".to_owned()]);
-    }
-    let (fabric, lease) = (&state.fabric, state.timing.lease);
-    println!(
-        "pool {name}, fabric {fabric}, lease {lease:?}, cache lines of {} bytes, coding {}, {}\n{table}",
-        state.gcl_bytes,
-        state.coding,
-        match state.log_bytes {
-            0 => "no logs in memory".to_owned(),
-            size => format!("logs of {} in memory", units::bytes(size)),
-        },
-    );
-    let pages = state.lost_pages.len() + state.abandoned_pages.len();
-    if pages > 0 {
-        println!(
-            "{pages} pages are lost with the nodes that held them; --json lists their addresses"
-        );
-    }
-    if !state.lost_pages.is_empty() {
-        let waiting = state.lost_pages.len();
-        println!(
-            "{waiting} of them wait for logs: `selkie pool forgive {name} --pages` gives them up"
-        );
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -92,7 +92,7 @@ pub(super) async fn forgive(
 ) -> Result<(), SharedPoolError> {
     let ForgiveArguments { name, nodes, pages, dry_run, no_wait, json, tls } = arguments;
     let shared = SharedPool::at(name, tls.credentials()?)?;
-    let state = shared.plane().load().await?.state;
+    let state = shared.load().await?;
     let mut given_up = nodes.clone();
     if *pages {
         given_up.extend(state.forgivable());
@@ -159,7 +159,7 @@ async fn until_recovered(
 ) -> Result<(), SharedPoolError> {
     let mut is_told = false;
     loop {
-        let state: Arc<PoolState> = shared.plane().load().await?.state;
+        let state: Arc<PoolState> = shared.load().await?;
         let is_under_way = |given_up: &Forgiveness| {
             !given_up.node.is_memory() && state.lost.contains_key(&given_up.node.index())
         };

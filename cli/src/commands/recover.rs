@@ -20,6 +20,7 @@ use selkie::shared::Place;
 use selkie_tpcc::units;
 use serde_json::json;
 
+use super::pool_names;
 use crate::options::member::{self, Logs, MemberArguments};
 use crate::support::exit;
 use crate::support::signals::Interrupt;
@@ -161,7 +162,11 @@ fn existing(place: &Path) -> Result<Arc<dyn LogStore>, RecoverError> {
 async fn owners(store: &Joined, arguments: &Arguments) -> Result<Vec<LogOwner>, RecoverError> {
     let mut owners = store.owners().await?;
     let pools: BTreeSet<u64> = owners.iter().map(|owner| owner.pool).collect();
-    let listed = || pools.iter().map(|id| format!("{id:016x}")).collect::<Vec<_>>().join(", ");
+    let names = pool_names::by_id().await;
+    let listed = || {
+        let all = pools.iter().map(|id| pool_names::described(*id, &names, &arguments.log_dir));
+        all.collect::<Vec<_>>().join(", ")
+    };
     let directories = arguments.log_dir.iter().map(|directory| directory.display().to_string());
     let place = directories.collect::<Vec<_>>().join(", ");
     let id = match (arguments.pool_id, pools.first()) {

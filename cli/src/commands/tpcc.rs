@@ -64,7 +64,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", default_value_t = Config::default().warehouses)]
     warehouses: u32,
     /// Seconds to run the mix for, 1 to 86400
-    #[arg(long, value_name = "SECONDS", default_value_t = Config::default().duration.as_secs())]
+    #[arg(long, value_name = "SECONDS", default_value_t = Config::default().duration.as_secs(),
+        value_parser = values::seconds)]
     duration: u64,
     /// Compute nodes of this process, each with its own cache, 1 to 58 [default: 2, in a shared
     /// pool 1]

@@ -10,7 +10,7 @@ use super::catalogue;
 use super::figure::{Figure, Settings};
 use super::plot;
 use super::point::{Claim, Expected, Measured};
-use super::table::{Row, Table};
+use super::table::{Plot, Row, Table};
 
 const INTRODUCTION: &str = "# Figures
 
@@ -91,12 +91,37 @@ fn failed(path: &Path, error: impl Into<Box<dyn Error>>) -> Unwritten {
     Unwritten { path: path.to_owned(), error: error.into() }
 }
 
+/// The rows, and in a last column what the plot shows; points of the plot that no row has follow.
 fn numbers(table: &Table) -> String {
-    let mut csv = format!("series,x,{}\n", table.columns);
-    for Row { series, x, values, .. } in &table.rows {
-        let _ = writeln!(csv, "\"{series}\",{x},{values}");
+    let Table { columns, rows, plot, .. } = table;
+    let mut csv = format!("series,x,{columns}");
+    let mut points: Vec<(&str, String, f64)> = plot.iter().flat_map(Plot::points).collect();
+    csv.push_str(if plot.is_some() { ",plotted\n" } else { "\n" });
+    for Row { series, x, values, .. } in rows {
+        let _ = write!(csv, "\"{series}\",{x},{values}");
+        let own = points.iter().position(|(name, at, _)| name == series && at == x);
+        match own.map(|own| points.remove(own)) {
+            Some((.., y)) => {
+                let _ = writeln!(csv, ",{}", rounded(y));
+            }
+            None => csv.push_str(if plot.is_some() { ",\n" } else { "\n" }),
+        }
+    }
+    let none = ",".repeat(columns.split(',').count());
+    for (series, x, y) in points {
+        let _ = writeln!(csv, "\"{series}\",{x},{none}{}", rounded(y));
     }
     csv
+}
+
+/// To six digits: more would be those of sums of floats.
+fn rounded(value: f64) -> f64 {
+    const DIGITS: i32 = 6;
+    if value == 0.0 {
+        return 0.0;
+    }
+    let scale = 10_f64.powi(DIGITS - 1 - value.abs().log10().floor() as i32);
+    (value * scale).round() / scale
 }
 
 fn section(page: &mut String, measured: &Measured, tables: &[Table], settings: &Settings) {
@@ -125,7 +150,7 @@ fn compare(page: &mut String, measured: &Measured, claims: &[Claim]) {
         (_, false) => "aim",
         _ => "published, or the aim",
     };
-    let _ = writeln!(page, "| | {heading} | here | |\n| --- | --- | --- | --- |");
+    let _ = writeln!(page, "| what | {heading} | here | why |\n| --- | --- | --- | --- |");
     for Claim { what, expected, ours, why } in claims {
         let ours = ours(measured).map_or("not measured".into(), |ratio| format!("{ratio:.2}"));
         let _ = writeln!(page, "| {what} | {expected} | {ours} | {why} |");
@@ -169,6 +194,7 @@ mod tests {
 
     use super::*;
     use crate::figures::point::Point;
+    use crate::figures::table::Line;
     use crate::figures::work::experiment::ExperimentResult;
 
     fn measured(figure: Figure) -> Measured {
@@ -201,15 +227,50 @@ mod tests {
     }
 
     #[test]
+    fn a_file_of_numbers_has_what_its_plot_shows() {
+        let row = |series: &str, x: &str| {
+            let (series, x) = (series.to_owned(), x.to_owned());
+            Row { series, x, values: "1,2".to_owned(), cell: None }
+        };
+        let table = |plot| Table {
+            stem: "a",
+            title: "",
+            caption: "",
+            x_label: "",
+            columns: "b,c",
+            rows: vec![row("one", "x"), row("one", "y")],
+            plot,
+        };
+        assert_eq!(numbers(&table(None)), "series,x,b,c\n\"one\",x,1,2\n\"one\",y,1,2\n");
+        let labelled = Plot::new("y", [("one", "y", 0.1 + 0.2), ("two", "x", 7.0)]);
+        assert_eq!(
+            numbers(&table(Some(labelled))),
+            "series,x,b,c,plotted\n\"one\",x,1,2,\n\"one\",y,1,2,0.3\n\"two\",x,,,7\n"
+        );
+        let line = Line { name: "writer".to_owned(), points: vec![(0.5, 3.0)] };
+        let scale = Plot { y_label: "y", lines: vec![line], labels: Vec::new() };
+        assert!(numbers(&table(Some(scale))).ends_with("\n\"writer\",0.5,,,3\n"));
+    }
+
+    #[test]
     fn a_plot_has_a_line_for_each_series_and_zero_at_the_end_of_a_logarithmic_scale() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("a.svg");
-        let points = [("one", "x", 0.0), ("one", "y", 1e-5), ("two", "x", 1.0), ("two", "y", 20.0)];
+        let points = [
+            ("one", "x", 0.0),
+            ("one", "y", 1e-5),
+            ("sel, occ", "x", 1.0),
+            ("sel, occ", "y", 20.0),
+        ];
         let plot = super::super::table::Plot::new("y", points);
         assert_eq!((plot.lines.len(), plot.labels.len()), (2, 2));
         plot::draw(&file, "title", "x", &plot).unwrap();
         let svg = fs::read_to_string(&file).unwrap();
         assert!(svg.contains("one") && svg.contains("0.00001"), "{svg}");
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+        // On white, and told apart also without colour: one has circles, the other triangles.
+        assert!(svg.contains("#0072B2") && svg.contains("#D55E00"), "{svg}");
+        assert!(svg.contains("SEL, no cache, optimistic"), "{svg}");
+        assert!(svg.contains("<circle") && svg.contains("<polygon"), "{svg}");
     }
 }

@@ -10,6 +10,19 @@ use super::table::Plot;
 const SIZE: (u32, u32) = (960, 540);
 /// Room for the names of the series, right of the plot.
 const LEGEND: u32 = 260;
+/// Colours that are told apart on white paper, and by people who do not see all colours: those of
+/// Okabe and Ito, without the yellow, which is too light.
+const COLORS: [RGBColor; 7] = [
+    RGBColor(0x00, 0x72, 0xB2),
+    RGBColor(0xD5, 0x5E, 0x00),
+    RGBColor(0x00, 0x9E, 0x73),
+    RGBColor(0xCC, 0x79, 0xA7),
+    RGBColor(0xE6, 0x9F, 0x00),
+    RGBColor(0x56, 0xB4, 0xE9),
+    RGBColor(0x00, 0x00, 0x00),
+];
+/// Lines across the plot.
+const GRID: RGBColor = RGBColor(0xDD, 0xDD, 0xDD);
 /// Values that far apart are drawn on a logarithmic scale.
 const WIDE: f64 = 30.0;
 
@@ -34,7 +47,7 @@ pub(super) fn draw(
     let (y_range, y_labels) = if wide {
         (decades.clone(), (decades.end - decades.start) as usize + 1)
     } else {
-        (0.0..most_y * 1.05, 10)
+        (0.0..most_y * 1.05, 6)
     };
     let scaled = |y: f64| if wide { y.max(floor).log10() } else { y };
     let y_label = |y: &f64| if wide { format!("{}", 10f64.powf(*y)) } else { format!("{y:.1}") };
@@ -56,21 +69,45 @@ pub(super) fn draw(
         .configure_mesh()
         .x_desc(x_label)
         .y_desc(*y_title)
+        .disable_x_mesh()
+        .bold_line_style(GRID)
+        .max_light_lines(0)
         .y_labels(y_labels)
         .y_label_formatter(&y_label)
         .x_labels(if labels.is_empty() { 10 } else { labels.len() })
         .x_label_formatter(if labels.is_empty() { &plain } else { &at })
         .draw()?;
     for (index, line) in lines.iter().enumerate() {
-        let color = Palette99::pick(index).to_rgba();
+        let color = COLORS.get(index % COLORS.len()).copied().unwrap_or(BLACK);
         let points = || line.points.iter().map(|(x, y)| (*x, scaled(*y)));
         chart.draw_series(LineSeries::new(points(), color.stroke_width(2)))?;
-        chart.draw_series(points().map(|point| Circle::new(point, 3, color.filled())))?;
         let y = 60 + 18 * index as i32;
         let x = (SIZE.0 - LEGEND) as i32 + 12;
         root.draw(&Rectangle::new([(x, y - 1), (x + 16, y + 1)], color.filled()))?;
-        root.draw(&Text::new(line.name.clone(), (x + 22, y - 6), ("sans-serif", 12)))?;
+        // Neighbours differ in shape, too, and so do lines of one colour.
+        if (index + index / COLORS.len()).is_multiple_of(2) {
+            chart.draw_series(points().map(|at| Circle::new(at, 3, color.filled())))?;
+            root.draw(&Circle::new((x + 8, y), 3, color.filled()))?;
+        } else {
+            chart.draw_series(points().map(|at| TriangleMarker::new(at, 4, color.filled())))?;
+            root.draw(&TriangleMarker::new((x + 8, y), 4, color.filled()))?;
+        }
+        root.draw(&Text::new(in_words(&line.name), (x + 22, y - 6), ("sans-serif", 12)))?;
     }
     root.present()?;
     Ok(())
+}
+
+/// The name of a series for people who do not know the names of options.
+fn in_words(series: &str) -> String {
+    let word = |part| match part {
+        "selcc" => "SELCC, pages cached",
+        "sel" => "SEL, no cache",
+        "rpc" => "directories at memory nodes",
+        "2pl" => "two-phase locking",
+        "to" => "timestamp ordering",
+        "occ" => "optimistic",
+        part => part,
+    };
+    series.split(", ").map(word).collect::<Vec<_>>().join(", ")
 }

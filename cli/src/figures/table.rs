@@ -61,4 +61,15 @@ impl Plot {
         }
         Self { y_label, lines, labels }
     }
+
+    /// Its points: series, place on the axis as it is written, value.
+    pub(super) fn points(&self) -> impl Iterator<Item = (&str, String, f64)> {
+        let place = |x: f64| {
+            let label = self.labels.get(x.round().max(0.0) as usize);
+            label.cloned().unwrap_or_else(|| x.to_string())
+        };
+        self.lines.iter().flat_map(move |line| {
+            line.points.iter().map(move |(x, y)| (line.name.as_str(), place(*x), *y))
+        })
+    }
 }

@@ -24,6 +24,11 @@ pub(crate) fn size_or_none(text: &str) -> Result<u64, String> {
     if text == "0" { Ok(0) } else { size(text) }
 }
 
+/// Whole seconds; how many are allowed, a command says itself.
+pub(crate) fn seconds(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| "must be a whole number of seconds, from 1 on".to_owned())
+}
+
 /// A range of warehouses as `3-4`.
 pub(crate) fn homes(text: &str) -> Result<(u32, u32), String> {
     let refused = || "a range of warehouses is written FIRST-LAST, as 3-4".to_owned();

@@ -33,7 +33,9 @@ use toml::de::{DeTable, DeValue};
 use super::exit::Refusal;
 
 /// Commands that have no section.
-const WITHOUT_SECTION: [&str; 2] = ["config", "help"];
+const WITHOUT_SECTION: [&str; 4] = ["config", "help", "completions", "man"];
+/// How alike two words are of which one may be meant for the other, 0 to 1; as clap has it.
+const ALIKE: f64 = 0.7;
 
 /// A command line that can look at its values together.
 pub(crate) trait Checked: Parser {
@@ -66,23 +68,57 @@ pub(crate) fn check<C: Checked>(path: &Path) -> Result<(), ConfigError> {
 /// after `--help`.
 pub(crate) fn parse<C: Checked>(mut arguments: Vec<OsString>) -> Result<C, ConfigError> {
     // What is needed may be in the file.
-    let given = relaxed(C::command()).try_get_matches_from(&arguments);
+    let given = relaxed(command::<C>()).try_get_matches_from(&arguments);
     let named = given.ok().and_then(|given| {
         let path = given.get_one::<PathBuf>("config").cloned();
         path.map(|path| (path, given))
     });
-    let Some((path, given)) = named else { return Ok(C::parse_from(arguments)) };
+    let Some((path, given)) = named else {
+        return Ok(try_parse::<C>(&arguments).unwrap_or_else(|error| error.exit()));
+    };
     let file = ConfigFile::read::<C>(&path)?;
     let entries = file.entries_for::<C>(&given);
     // Behind a `--` all is positional.
     let end = arguments.iter().position(|argument| argument == "--").unwrap_or(arguments.len());
     arguments.splice(end..end, entries.iter().map(OsString::from));
-    C::try_parse_from(&arguments).map_err(|error| {
+    try_parse::<C>(&arguments).map_err(|error| {
         if entries.is_empty() {
             error.exit();
         }
         ConfigError::Arguments { path, entries: entries.join(" "), what: summary(&error) }
     })
+}
+
+/// The command line. `--duration -1` is a value that `--duration` refuses, not an unknown option.
+fn command<C: Parser>() -> Command {
+    fn with_negatives(command: Command) -> Command {
+        let is_option = |arg: &Arg| arg.get_action().takes_values() && !arg.is_positional();
+        let option = move |arg: Arg| match is_option(&arg) {
+            true => arg.allow_negative_numbers(true),
+            false => arg,
+        };
+        command.mut_args(option).mut_subcommands(with_negatives)
+    }
+    with_negatives(C::command())
+}
+
+/// Parses arguments, without a file.
+pub(crate) fn try_parse<C: Parser>(
+    arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+) -> Result<C, clap::Error> {
+    let mut command = command::<C>();
+    let matches = command.try_get_matches_from_mut(arguments)?;
+    C::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+}
+
+/// The word of those that are known which is most alike, as a question behind a complaint.
+fn meant<'a>(word: &str, known: &[&'a str]) -> String {
+    let alike = known.iter().map(|other| (strsim::jaro(word, other), *other));
+    let best: Option<(f64, &'a str)> = alike.max_by(|one, other| one.0.total_cmp(&other.0));
+    match best.filter(|(alike, _)| *alike > ALIKE) {
+        Some((_, other)) => format!(", did you mean `{other}`?"),
+        None => ";".to_owned(),
+    }
 }
 
 /// The same command line with nothing required, so that each part of it can be parsed on its own.
@@ -141,7 +177,7 @@ impl ConfigFile {
             Ok(text) => text,
             Err(source) => return Err(ConfigError::Unreadable { path, source }),
         };
-        let command = relaxed(C::command());
+        let command = relaxed(command::<C>());
         let reader = Reader { path: &path, text: &text, command: &command };
         let table = DeTable::parse(&text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
@@ -154,7 +190,7 @@ impl ConfigFile {
 
     /// The arguments that the file adds to those that were given.
     fn entries_for<C: Checked>(&self, given: &ArgMatches) -> Vec<String> {
-        let command = C::command();
+        let command = command::<C>();
         let (mut leaf, mut matches, mut names) = (&command, given, Vec::new());
         while let Some((name, inner)) = matches.subcommand() {
             let Some(found) = leaf.find_subcommand(name) else { break };
@@ -187,7 +223,7 @@ impl ConfigFile {
             let entries = section.entries.iter().flat_map(|entry| &entry.arguments);
             let arguments = ["selkie".to_owned()].into_iter();
             let arguments = arguments.chain(section.command.iter().chain(entries).cloned());
-            match C::try_parse_from(arguments) {
+            match try_parse::<C>(arguments) {
                 Ok(cli) => cli.check().map_err(|Refusal { key, what }| {
                     let entry = section.entries.iter().find(|entry| entry.key == key);
                     mistake(entry.map_or(section.line, |entry| entry.line), what)
@@ -250,7 +286,9 @@ impl Reader<'_> {
             }
             let Some(inner) = commands.iter().find(|command| command.get_name() == name) else {
                 let known: Vec<_> = commands.iter().map(|command| command.get_name()).collect();
-                let what = format!("there is no such command; there are {}", known.join(", "));
+                let meant = meant(name, &known);
+                let what =
+                    format!("there is no such command{meant} there are {}", known.join(", "));
                 return Err(self.mistake(at, format!("{}: {what}", section_name(names, name))));
             };
             let DeValue::Table(table) = value.get_ref() else {
@@ -281,7 +319,8 @@ impl Reader<'_> {
         let mistake = |what: String| self.mistake(at, format!("{place}: {what}"));
         let Some((_, arg)) = options(command).find(|(name, _)| *name == key) else {
             let known: Vec<_> = options(command).map(|(name, _)| name).collect();
-            return Err(mistake(format!("there is no such key; there are {}", known.join(", "))));
+            let (meant, known) = (meant(key, &known), known.join(", "));
+            return Err(mistake(format!("there is no such key{meant} there are {known}")));
         };
         let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
         let refused = |what: String| mistake(format!("{what} ({help})"));

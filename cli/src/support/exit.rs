@@ -60,7 +60,8 @@ pub(crate) fn fail(error: &dyn std::fmt::Display) -> ExitCode {
 pub(crate) fn fail_driver(error: &TpccError) -> ExitCode {
     match error {
         TpccError::Config { key, value, allowed } => {
-            eprintln!("error: --{key} {value}: {allowed}");
+            let separator = if value.is_empty() { "" } else { " " };
+            eprintln!("error: --{key}{separator}{value}: {allowed}");
             ExitCode::from(USAGE)
         }
         error => fail(error),

@@ -26,7 +26,7 @@ use selkie::fabric::PeerId;
 use selkie::report::{ComputeReport, MemoryReport, NodeReport, Report, Traffic};
 use tiny_http::{Header, Method, Request, Response, Server};
 
-use crate::support::exit;
+use crate::support::{exit, listener};
 
 /// Options of the commands that run nodes.
 #[derive(Args)]
@@ -90,6 +90,8 @@ enum MetricsError {
     Open { address: String, bound: SocketAddr },
     #[error("--metrics {address}: {source}")]
     Address { address: String, source: std::io::Error },
+    #[error("--metrics {address}: {source}{held_by}")]
+    InUse { address: String, source: std::io::Error, held_by: String },
     #[error("--metrics {address}: {what}")]
     Server { address: String, what: String },
 }
@@ -142,7 +144,16 @@ impl Serving {
         {
             return Err(MetricsError::Open { address, bound: *bound });
         }
-        let listener = TcpListener::bind(&resolved[..]).map_err(failed)?;
+        let listener = TcpListener::bind(&resolved[..]).map_err(|source| {
+            let is_taken = source.kind() == std::io::ErrorKind::AddrInUse;
+            match resolved.first().filter(|_| is_taken) {
+                Some(first) => {
+                    let (address, held_by) = (address.clone(), listener::held_by(*first));
+                    MetricsError::InUse { address, source, held_by }
+                }
+                None => failed(source),
+            }
+        })?;
         let at = listener.local_addr().map_err(failed)?;
         let server = Server::from_listener(listener, None);
         let wrong = |what: String| MetricsError::Server { address: address.clone(), what };

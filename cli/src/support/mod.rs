@@ -1,9 +1,10 @@
-//! What commands stand on: configuration files, exit codes, the log, metrics, progress, signals,
-//! certificates.
+//! What commands stand on: configuration files, exit codes, listeners, the log, metrics, progress,
+//! signals, certificates.
 
 pub(crate) mod certificates;
 pub(crate) mod config_file;
 pub(crate) mod exit;
+pub(crate) mod listener;
 pub(crate) mod log;
 pub(crate) mod metrics;
 pub(crate) mod progress;

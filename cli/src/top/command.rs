@@ -47,8 +47,6 @@ const PLANE_PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug, thiserror::Error)]
 enum TopError {
     #[error("{0}")]
-    Control(#[from] ControlError),
-    #[error("{0}")]
     Pool(#[from] SharedPoolError),
     #[error("pool {0} is gone")]
     Vanished(Place),
@@ -127,7 +125,7 @@ impl View {
             Some((seen, at)) if error.is_retryable() && now - *at < PLANE_PATIENCE => {
                 Ok(seen.clone())
             }
-            _ => Err(error.into()),
+            _ => Err(self.pool.explain(error).into()),
         }
     }
 }

@@ -65,7 +65,10 @@ fn commands(help: &str) -> Vec<String> {
     let section = help.split("Commands:\n").nth(1).unwrap_or_default();
     let lines = section.lines().take_while(|line| line.starts_with("  "));
     let names = lines.filter_map(|line| line.split_whitespace().next());
-    names.filter(|name| !["help", "config"].contains(name)).map(str::to_owned).collect()
+    names
+        .filter(|name| !["help", "config", "completions", "man"].contains(name))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Name, value name (none for switches) and default or first possible value of the options on a
@@ -144,7 +147,7 @@ fn all_options() -> BTreeMap<String, Vec<HelpOption>> {
 #[test]
 fn every_option_of_every_command_is_a_key_and_takes_what_the_option_takes() {
     let all = all_options();
-    assert_eq!(all.keys().filter(|name| name.starts_with("pool.")).count(), 6);
+    assert_eq!(all.keys().filter(|name| name.starts_with("pool.")).count(), 7);
     let mut checked = 0;
     for (section, options) in &all {
         for option in options {
@@ -191,21 +194,28 @@ fn every_option_of_every_command_is_a_key_and_takes_what_the_option_takes() {
 
 #[test]
 fn sections_and_keys_that_do_not_exist_are_refused_with_those_that_do() {
-    let commands = "tpcc, smallbank, tatp, pool, backup, restore, recover, memnode, cert, top, micro, figures, sim, scenario";
+    let commands = "tpcc, smallbank, tatp, pool, backup, restore, recover, memnode, cert, top, micro, figures, sim, scenario, doctor";
     let no_command = format!("there is no such command; there are {commands}\n");
-    is_refused("\n[tpc]\na = 1", &format!("2: [tpc]: {no_command}"));
+    let meant = format!("there is no such command, did you mean `tpcc`? there are {commands}\n");
+    is_refused("\n[tpc]\na = 1", &format!("2: [tpc]: {meant}"));
     is_refused("[config]\n", &format!("1: [config]: {no_command}"));
     is_refused("seed = 1", &format!("1: [seed]: {no_command}"));
     is_refused(
         "[pool]\nmemory-nodes = 3",
-        "2: [pool.memory-nodes]: there is no such command; there are create, status, drain, forgive, repair, destroy\n",
+        "2: [pool.memory-nodes]: there is no such command; there are create, list, status, drain, forgive, repair, destroy\n",
     );
     is_refused(
         "[sim]\nseed = 1\n[pool.create]\nx = 1",
         "4: [pool.create] x = 1: there is no such key; there are name, fabric, memory-nodes, max-compute-nodes, gcl, range, coding, log-size, lease, trust-network, heartbeat\n",
     );
-    for key in ["config", "log", "help", "version", "memory_nodes", "cache_mb"] {
-        let expected = format!("2: [tpcc] {key} = 1: there is no such key; there are pool, ");
+    for key in ["config", "log", "help", "version"] {
+        let expected = format!("2: [tpcc] {key} = 1: there is no such key");
+        is_refused(&format!("[tpcc]\n{key} = 1"), &expected);
+    }
+    for (key, meant) in [("memory_nodes", "memory-nodes"), ("warehouse", "warehouses")] {
+        let expected = format!(
+            "2: [tpcc] {key} = 1: there is no such key, did you mean `{meant}`? there are pool, "
+        );
         is_refused(&format!("[tpcc]\n{key} = 1"), &expected);
     }
     is_refused("tpcc = 1", "1: [tpcc]: is a section, not a value");
@@ -340,7 +350,7 @@ fn what_is_missing_in_both_is_told_with_what_the_file_gives() {
     let output = run(&["memnode", "--config", file.path(), "--pool", "config-test-no-pool"]);
     let error = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{error}");
-    assert!(error.contains("has no pool"), "{error}");
+    assert!(error.contains("no pool `"), "{error}");
 }
 
 #[test]
@@ -350,7 +360,7 @@ fn entries_are_options_also_where_the_arguments_end_with_names() {
         let output = run(&[&["--config", file.path(), "pool", "status"], arguments].concat());
         let error = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{error}");
-        assert!(error.contains("has no pool"), "{error}");
+        assert!(error.contains("no pool `"), "{error}");
     }
 }
 

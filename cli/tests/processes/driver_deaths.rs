@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::drivers::{ends_well, ends_with_losses, none, running, running_with, setup};
-use crate::harness::{Over, Pool, Process, prints, refused, run, succeeds, text, until};
+use crate::harness::{Over, Pool, Process, fails, prints, run, succeeds, text, until};
 
 /// Options of drivers that lose what they alone hold.
 const WITHOUT_LOG: [&str; 2] = ["--durability", "none"];
@@ -165,7 +165,10 @@ fn all_memory_is_gone(test: &str, place: &std::path::Path, logs: &str, log_mib: 
     assert_eq!(late["journal"]["missing"], 0, "{late}");
     assert!(late["journal"]["found"].as_u64() > Some(0), "{late}");
     // The second pool's logs have all that the first had, as both have some in the directory.
-    refused(&["recover", "--log-dir", logs, "--dry-run"], 1, "give --pool-id");
+    let error = fails(&["recover", "--log-dir", logs, "--dry-run"], 1, "give --pool-id");
+    // People know dates, and names as long as there are pools of that name.
+    assert_eq!(error.matches(", written 20").count() + error.matches(" (written 20").count(), 2);
+    assert!(error.contains(&format!(" ({}, written 20", pool.name)), "{error}");
     let id = put["pool"].as_str().unwrap();
     let pools = std::fs::read_dir(place).unwrap().map(|entry| entry.unwrap().file_name());
     let mut pools = pools.map(|name| name.to_str().unwrap().to_owned());

@@ -77,7 +77,7 @@ fn top_shows_once_what_nodes_do() {
 fn top_of_nothing_and_nowhere_is_refused() {
     let name = format!("test-none-{}", std::process::id());
     for rest in [&[][..], &["--once"]] {
-        refused(&[&["top", &name], rest].concat(), 1, "has no pool");
+        refused(&[&["top", &name], rest].concat(), 1, "no pool `");
     }
     refused(&["top", &name, "--json"], 2, "--json: goes with --once only");
     let pool = start("nowhere", 1, &[]);

@@ -64,7 +64,9 @@ fn worked(report: &Value, name: &str) {
     assert_eq!(report["journal"]["found"], report["journal"]["looked_for"], "{report}");
     assert_eq!(report["consistency"], "ok", "{report}");
     let seconds = report["per_second"].as_array().unwrap();
-    let sum: u64 = seconds.iter().map(|second| second.as_u64().unwrap()).sum();
+    let whole: u64 = seconds.iter().map(|second| second.as_u64().unwrap()).sum();
+    assert_eq!(seconds.len() as u64, report["seconds"].as_f64().unwrap() as u64, "{report}");
+    let sum = whole + report["partial_second"]["transactions"].as_u64().unwrap_or(0);
     assert_eq!(report["transactions"], sum, "{report}");
 }
 

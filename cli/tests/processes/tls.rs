@@ -162,8 +162,8 @@ fn options_that_contradict_or_have_no_meaning_are_refused() {
     let lend = ["memnode", "--pool", "test-tls-none", "--memory", "1M"];
     let open = [&lend[..], &["--listen", "0.0.0.0:0", "--advertise", "127.0.0.1"]].concat();
     refused(&open, 2, "use the pool's memory; give --tls DIR, or allow that with --insecure");
-    refused(&[&open[..], &["--tls", &tls]].concat(), 1, "has no pool");
-    refused(&[&open[..], &["--insecure"]].concat(), 1, "has no pool");
+    refused(&[&open[..], &["--tls", &tls]].concat(), 1, "no pool `");
+    refused(&[&open[..], &["--insecure"]].concat(), 1, "no pool `");
     refused(&[&open[..], &["--insecure", "--tls", &tls]].concat(), 2, "contradicts --tls");
     refused(
         &[&TINY[..], &["--tls", &tls]].concat(),

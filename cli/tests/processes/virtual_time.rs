@@ -168,8 +168,15 @@ fn figures_are_files_and_a_page() {
         page.contains("![fairness](fairness.svg)") && page.contains("the writer's accesses"),
         "{page}"
     );
-    assert_eq!(read("fairness.csv").lines().count(), 3, "a heading and two points");
-    assert!(read("fairness.svg").contains("<svg"));
+    let (csv, svg) = (read("fairness.csv"), read("fairness.svg"));
+    let (measured, plotted) = csv.lines().partition::<Vec<_>, _>(|line| !line.contains(",,,"));
+    assert_eq!(measured.len(), 3, "a heading and two points: {csv}");
+    assert!(measured[0].ends_with(",plotted") && svg.contains("<svg"), "{csv}");
+    // All that is drawn is there, and in the legend one mark of each line more.
+    let lines = plotted.iter().map(|line| line.split('"').nth(1));
+    let lines = lines.collect::<std::collections::BTreeSet<_>>().len();
+    let marks = svg.matches("<circle").count() + svg.matches("<polygon").count();
+    assert_eq!((lines > 1, marks), (true, plotted.len() + lines), "{csv}");
     let file = folder.join("README.md");
     let output = run(&["figures", "fairness", "--out", file.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1), "a file is no folder");

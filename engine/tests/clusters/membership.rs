@@ -174,7 +174,6 @@ fn a_sweep_that_cannot_reach_a_memory_node_is_left_to_others() {
     let fabric = |_: &Env| -> Arc<dyn Fabric> {
         Arc::new(Breaks { inner: MemFabric::new(), broken: Arc::clone(&broken) })
     };
-    // Of a coded pool the node would give its membership up.
     let plain = PoolConfig { coding: Coding::PLAIN, ..pool_config(3, 8 << 20) };
     let mut cluster = Cluster::with(2, fabric, plain, engine_config());
     let env = cluster.runtime.env();
@@ -192,12 +191,21 @@ fn a_sweep_that_cannot_reach_a_memory_node_is_left_to_others() {
         broken.store(true, Ordering::SeqCst);
         cluster.pool.declare_dead(index(1)).await.unwrap();
         env.sleep(ms(200)).await;
-        assert_eq!(cluster.pool.lost().len(), 1, "it is not over");
-        // Another one, whose way is whole, sweeps.
+        assert!(!cluster.pool.lost().is_empty(), "it is not over");
+        // It gives its membership up, as the memory node lives.
+        let survivor = &cluster.engines[0];
+        let gives_up = async || {
+            let accessed = survivor.shared(survivor.superblock()).await.map(drop);
+            matches!(accessed, Err(EngineError::Unreachable { .. }))
+        };
+        while !gives_up().await {
+            env.sleep(ms(5)).await;
+        }
+        // Another one, whose way is whole, sweeps after both.
         let other = start(&cluster.pool, &cluster.fabric, &env, 2).await;
         eventually(&env, "no node sweeps", || cluster.pool.lost().is_empty()).await;
-        assert_eq!(cluster.pool.lost_pages().len(), expected);
-        assert_eq!(held().await.len(), 0, "no word names it any more");
+        assert!(cluster.pool.lost_pages().len() >= expected);
+        assert_eq!(held().await.len(), 0, "no word names the victim any more");
         assert_eq!(cluster.pool.dead(), []);
         drop(other);
     });

@@ -32,6 +32,10 @@ use super::error::{ControlError, unavailable};
 use super::plane::{Beat, Change, ControlPlane, Version, Versioned};
 use crate::document::{FORMAT, PoolState};
 
+/// The file with the state, in the directory of a pool.
+pub const STATE_FILE: &str = "state.json";
+/// The file that is locked while the state is replaced, in the directory of a pool.
+pub const LOCK_FILE: &str = "state.lock";
 /// Bound of the wait for others who replace the state.
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -67,7 +71,7 @@ impl FilePlane {
     }
 
     fn state_path(&self) -> PathBuf {
-        self.directory.join("state.json")
+        self.directory.join(STATE_FILE)
     }
 
     fn read_state(&self) -> Result<Found, ControlError> {
@@ -92,7 +96,7 @@ impl FilePlane {
 
     /// Held until dropped.
     fn lock(&self) -> Result<File, ControlError> {
-        let path = self.directory.join("state.lock");
+        let path = self.directory.join(LOCK_FILE);
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let file = options.open(&path).map_err(|error| unavailable(&path, &error))?;

@@ -38,7 +38,7 @@ pub use error::ControlError;
 #[cfg(feature = "etcd")]
 pub use etcd::EtcdPlane;
 #[cfg(target_os = "linux")]
-pub use file::FilePlane;
+pub use file::{FilePlane, LOCK_FILE, STATE_FILE};
 pub use identity::{host_number, is_host_of};
 pub use local::LocalPlane;
 pub use plane::{Beat, Change, ControlPlane, Version, Versioned};

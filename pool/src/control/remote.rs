@@ -366,13 +366,18 @@ impl Line {
         self.targets.rotate_left(1);
     }
 
+    /// Each address is named once.
     fn given_up(&self) -> ControlError {
-        let said = |target: &Target| {
-            format!("{} {}", target.endpoint(), target.said.as_deref().unwrap_or("was not asked"))
+        let said = |target: &Target| target.said.clone().unwrap_or("was not asked".to_owned());
+        let (place, said) = match &self.targets[..] {
+            [only] => (self.endpoints.clone(), said(only)),
+            all => {
+                let all =
+                    all.iter().map(|target| format!("{} {}", target.endpoint(), said(target)));
+                ("the relays of the pool".to_owned(), all.collect::<Vec<_>>().join("; "))
+            }
         };
-        let said: Vec<String> = self.targets.iter().map(said).collect();
-        let what = format!("given up after {PATIENCE:?}: {}", said.join("; "));
-        unavailable(&self.endpoints, &what)
+        unavailable(&place, &format!("given up after {PATIENCE:?}: {said}"))
     }
 
     /// Asks the relay in front.

@@ -77,7 +77,11 @@ impl Target {
                 Err(error) => {
                     let why = error.get_ref().and_then(|said| said.downcast_ref()).copied();
                     distrust = distrust.or(why);
-                    said.push(format!("at {address}: {error}"));
+                    // Which of them it was is known where there is one.
+                    said.push(match addresses.len() {
+                        1 => error.to_string(),
+                        _ => format!("at {address}: {error}"),
+                    });
                 }
             }
         }

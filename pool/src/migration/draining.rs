@@ -3,7 +3,7 @@
 use selkie_fabric::PeerId;
 
 use crate::control::ControlPlane;
-use crate::document::{PoolState, Residency};
+use crate::document::{MigrationStage, PoolState, Residency};
 use crate::error::PoolError;
 use crate::membership::change_state;
 
@@ -94,13 +94,14 @@ impl PoolState {
     }
 
     /// Checks that the slabs of a memory node, and of those that already are to leave, find room
-    /// elsewhere.
+    /// elsewhere. A slab that is moving has its new place by then, and its old one is free.
     fn check_room_without(&self, memory_node: u16) -> Result<(), PoolError> {
         let mut after = self.clone();
+        after.settle_migration();
         if let Some(Some(member)) = after.memory_nodes.get_mut(usize::from(memory_node)) {
             member.stay = Residency::Leaving;
         }
-        let slabs: usize = after.leaving().map(|node| self.slabs_on(node)).sum();
+        let slabs: usize = after.leaving().map(|node| after.slabs_on(node)).sum();
         let moved = after.move_all_leaving();
         if moved == slabs {
             return Ok(());
@@ -108,6 +109,20 @@ impl PoolState {
         let why =
             format!("{slabs} slabs are to be moved, and the others have room for {moved} of them");
         Err(PoolError::CannotLeave { node: usize::from(memory_node), why })
+    }
+
+    /// Ends the migration under way as if it had gone well.
+    fn settle_migration(&mut self) {
+        let Some(task) = self.migration.take() else { return };
+        // Later stages have the new place already, or were given up.
+        let is_to_come = matches!(
+            task.stage,
+            MigrationStage::Clearing | MigrationStage::Copying | MigrationStage::Switching
+        );
+        let place = self.ranges.get_mut(task.range).filter(|_| is_to_come);
+        if let Some(slab) = place.and_then(|place| place.slabs.get_mut(task.position)) {
+            *slab = task.to;
+        }
     }
 
     /// Moves all slabs of memory nodes that are to leave, as far as they find room. Returns how

@@ -48,6 +48,42 @@ fn failure_domains_that_would_be_missing_are_counted() {
     state.begin_to_leave(2).unwrap();
 }
 
+/// The slab had two places, and the drain was refused for lack of room for one.
+#[test]
+fn a_slab_that_moves_to_a_node_that_has_just_joined_is_counted_once() {
+    let mut state = pool(&["", "", ""]);
+    assert!(state.add_range(), "the second range");
+    let join = |state: &mut PoolState| {
+        let mut member = state.memory_nodes[0].clone().unwrap();
+        member.descriptor.peer = PeerId::memory(3);
+        assert!(state.enter_memory_node(member).unwrap());
+    };
+    join(&mut state);
+    let stages = [
+        MigrationStage::Clearing,
+        MigrationStage::Copying,
+        MigrationStage::Switching,
+        MigrationStage::Switched,
+        MigrationStage::Settling,
+    ];
+    for stage in stages {
+        for leaving in 0..3 {
+            let mut state = state.clone();
+            state.migration = state.next_migration(1);
+            assert_eq!(state.migration.unwrap().to.node, 3, "it balances");
+            while state.migration.unwrap().stage != stage {
+                let task = state.migration.unwrap();
+                // As headers are elsewhere by then.
+                let on = u8::from(true);
+                state.ranges[task.range].homes = vec![0, 0, 0];
+                state.ranges[task.range].homes[task.position] = on;
+                assert!(state.advance(&task));
+            }
+            state.begin_to_leave(leaving).unwrap();
+        }
+    }
+}
+
 /// A pool whose node 0 leaves, with the move of its slab in this stage.
 fn moving(stage: MigrationStage) -> (PoolState, Migration) {
     let mut state = pool(&["", "", "", "", ""]);

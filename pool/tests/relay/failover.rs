@@ -145,7 +145,7 @@ fn calls_end_in_time_and_say_what_every_relay_said_if_none_is_there() {
         let said = error.to_string();
         assert!(said.contains(&silent) && said.contains(&closed), "{call}: {said}");
         said.contains(&format!("{silent} does not let in: the other end is silent"))
-            && said.contains(&format!("{closed} cannot be connected to: at {closed}:"))
+            && said.contains(&format!("{closed} cannot be connected to: "))
     };
     let told = thread::scope(|calls| {
         let calls = [

@@ -32,6 +32,8 @@ pub trait Benchmark: Clone + fmt::Debug + Send + Sync + 'static {
 
     /// What the rate of transactions that did not fail is called.
     const RATE: &'static str;
+    /// Which transactions fail as the benchmark has it.
+    const FAILED: &'static str;
 
     /// Checks every field of the configuration.
     ///

@@ -9,7 +9,7 @@ use super::definition::Benchmark;
 use super::findings::Findings;
 use crate::cluster::Network;
 use crate::figures::units::{count, precise, rounded};
-use crate::figures::{object, plain};
+use crate::figures::{columns, object, plain};
 use crate::run::{Interval, LoadReport};
 
 /// The result of a run.
@@ -62,7 +62,9 @@ impl<B: Benchmark> Report<B> {
     /// load                   seconds, rows
     /// database_bytes         after the load; final_database_bytes: after the run
     /// seconds, check_seconds durations of the measurement and of the check
-    /// per_second             transactions completed in each second of the measurement
+    /// per_second             transactions completed in each whole second of the measurement
+    /// partial_second         seconds, transactions: what is left behind the last whole second; null if nothing is
+    /// interrupted            whether a signal ended the measurement early
     /// consistency            "ok", or the list of rules that do not hold
     /// totals                 what the check counted
     /// ```
@@ -110,6 +112,7 @@ impl<B: Benchmark> fmt::Display for Report<B> {
         self.config.shape().say(nodes, &self.load, after, &mut settings);
         writeln!(f, "{settings}")?;
         writeln!(f, "{}", self.interval.types_table())?;
+        writeln!(f, "{}", columns(B::FAILED))?;
         let (rate, unit) = ((B::RATE, self.successful_per_second()), network.seconds());
         let mut totals = self.interval.totals_table(rate, unit);
         let check = format!("{} {unit}", precise(self.check.as_secs_f64()));

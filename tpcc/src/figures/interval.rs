@@ -4,7 +4,7 @@ use comfy_table::Table;
 use serde_json::{Map, Value, json};
 
 use super::tables::{align, object, plain};
-use super::units::{count, precise, rounded};
+use super::units::{count, figure, precise, rounded};
 use crate::run::{Interval, TransactionStats};
 use crate::workload::Mix;
 
@@ -14,6 +14,7 @@ impl<K: Mix, C> Interval<K, C> {
         let bytes = self.traffic.bytes_read + self.traffic.bytes_written;
         let aborts: Map<String, Value> =
             self.aborts().map(|(cause, count)| (cause.name().to_owned(), json!(count))).collect();
+        let (seconds, partial) = self.seconds();
         let figures = json!({
             "tps": rounded(self.per_second(self.completed())),
             "transactions": self.completed(),
@@ -36,7 +37,11 @@ impl<K: Mix, C> Interval<K, C> {
             },
             "final_database_bytes": self.database_bytes,
             "seconds": self.elapsed.as_secs_f64(),
-            "per_second": self.measurements.seconds(),
+            "per_second": seconds,
+            "partial_second": partial.map(|(seconds, transactions)| json!({
+                "seconds": seconds, "transactions": transactions,
+            })),
+            "interrupted": self.interrupted,
         });
         object(figures)
     }
@@ -70,14 +75,14 @@ impl<K: Mix, C> Interval<K, C> {
             table.add_row(vec![
                 kind.title().to_owned(),
                 count(stats.completed),
-                format!("{:.0}", self.per_second(stats.completed)),
+                whole(self.per_second(stats.completed)),
                 count(stats.failed),
                 count(stats.retries),
                 count(stats.lost),
-                format!("{:.0}", latency.p50),
-                format!("{:.0}", latency.p95),
-                format!("{:.0}", latency.p99),
-                format!("{:.0}", latency.max),
+                whole(latency.p50),
+                whole(latency.p95),
+                whole(latency.p99),
+                whole(latency.max),
             ]);
         }
         align(&mut table);
@@ -94,20 +99,21 @@ impl<K: Mix, C> Interval<K, C> {
         };
         let tps = self.per_second(self.completed());
         let seconds = self.elapsed.as_secs_f64();
+        let interrupted = if self.interrupted { ", interrupted" } else { "" };
         line(
             "transactions a second",
-            format!("{} in {} {unit}", count(tps.round() as u64), precise(seconds)),
+            format!("{} in {} {unit}{interrupted}", whole(tps), precise(seconds)),
         );
-        line(rate.0, count(rate.1.round() as u64));
+        line(rate.0, whole(rate.1));
         line("hit ratio", format!("{:.2} %", 100.0 * self.hit_ratio()));
-        line("round trips a transaction", format!("{:.2}", self.per_txn(traffic.chains)));
-        line("atomics a transaction", format!("{:.2}", self.per_txn(traffic.atomics)));
+        line("round trips a transaction", figure(self.per_txn(traffic.chains)));
+        line("atomics a transaction", figure(self.per_txn(traffic.atomics)));
         let moved = traffic.bytes_read + traffic.bytes_written;
-        line("bytes a transaction", format!("{:.0}", self.per_txn(moved)));
+        line("bytes a transaction", whole(self.per_txn(moved)));
         let invalidations = self.engines(|stats| stats.invalidations);
-        line("invalidations a transaction", format!("{:.3}", self.per_txn(invalidations)));
+        line("invalidations a transaction", figure(self.per_txn(invalidations)));
         let evictions = self.engines(|stats| stats.evictions);
-        line("evictions a transaction", format!("{:.3}", self.per_txn(evictions)));
+        line("evictions a transaction", figure(self.per_txn(evictions)));
         let aborts: Vec<String> = self
             .aborts()
             .filter(|(_, aborts)| *aborts > 0)
@@ -117,6 +123,17 @@ impl<K: Mix, C> Interval<K, C> {
         line("aborted attempts", aborts);
         table
     }
+}
+
+/// What the columns of the table of types are; `failed` is as the driver has it.
+pub(crate) fn columns(failed: &str) -> String {
+    format!(
+        "failed: {failed}; retries: attempts beyond the first; lost: given up, as a node that died took pages with it"
+    )
+}
+
+fn whole(value: f64) -> String {
+    count(value.round() as u64)
 }
 
 fn latency(stats: &TransactionStats) -> Value {

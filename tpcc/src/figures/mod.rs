@@ -5,4 +5,5 @@ mod shape;
 mod tables;
 pub mod units;
 
+pub(crate) use interval::columns;
 pub(crate) use tables::{object, plain};

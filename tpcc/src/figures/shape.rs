@@ -54,18 +54,22 @@ impl ClusterShape {
         row("memory nodes", format!("{}, {lent} each", setup.memory_nodes));
         row("coding", setup.coding.to_string());
         let database = load.database_bytes;
-        let sizes = format!(
-            "{} loaded ({} rows in {} {}), {} after the run",
-            bytes(database),
-            count(load.rows),
-            precise(load.duration.as_secs_f64()),
-            setup.network.seconds(),
-            bytes(after),
-        );
+        let loaded = match load.rows {
+            0 => "there before".to_owned(),
+            rows => {
+                let took = precise(load.duration.as_secs_f64());
+                format!("loaded ({} rows in {took} {})", count(rows), setup.network.seconds())
+            }
+        };
+        let sizes = format!("{} {loaded}, {} after the run", bytes(database), bytes(after));
         row("database", sizes);
         let cache = self.cache_bytes();
         let share = 100.0 * cache as f64 / database.max(1) as f64;
-        let cache = format!("{} a compute node, {share:.0} % of the loaded database", bytes(cache));
+        let cache = format!(
+            "{} a compute node, {} % of the loaded database",
+            bytes(cache),
+            count(share.round() as u64)
+        );
         row("cache", cache);
         row("cache line", format!("{} bytes, seed {}", setup.gcl_bytes, setup.seed));
     }

@@ -1,6 +1,7 @@
 //! Sizes, counts and times as people read them.
 
-/// `bytes` in the largest unit that leaves at least one of it: `1.5 GiB`.
+/// `bytes` in the largest unit that leaves at least one of it, with at most four digits: `1.5 GiB`,
+/// `1,022 MiB`.
 #[must_use]
 pub fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
@@ -16,7 +17,9 @@ pub fn bytes(bytes: u64) -> String {
         value /= 1024.0;
         unit = larger;
     }
-    format!("{value:.1} {unit}")
+    // Not `1000.0`, which 999.96 would round to.
+    let number = if value >= 999.95 { figure(value) } else { format!("{value:.1}") };
+    format!("{number} {unit}")
 }
 
 /// `count` with its thousands apart: `1,234,567`.
@@ -31,6 +34,27 @@ pub fn count(count: u64) -> String {
         text.push(digit);
     }
     text
+}
+
+/// A number of no fixed size, with at most four digits behind the first that is not 0, and its
+/// thousands apart: `0.0123`, `1.5`, `20.42`, `20,423`.
+#[must_use]
+pub fn figure(value: f64) -> String {
+    let decimals = match value.abs() {
+        size if size >= 999.95 => return sign(value) + &count(value.abs().round() as u64),
+        size if size >= 99.995 => 1,
+        size if size >= 9.9995 => 2,
+        size if size >= 0.09995 => 3,
+        _ => 4,
+    };
+    let text = format!("{value:.decimals$}");
+    // Digits that say nothing.
+    let text = text.trim_end_matches('0').trim_end_matches('.');
+    text.strip_prefix("-0").filter(|rest| rest.is_empty()).map_or(text, |_| "0").to_owned()
+}
+
+fn sign(value: f64) -> String {
+    if value < 0.0 { "-".to_owned() } else { String::new() }
 }
 
 /// To a tenth: more digits would not be true.
@@ -53,7 +77,29 @@ mod tests {
         assert_eq!(bytes(1023), "1023 B");
         assert_eq!(bytes(1536), "1.5 KiB");
         assert_eq!(bytes(3 << 30), "3.0 GiB");
-        assert_eq!(bytes(u64::MAX), "16384.0 PiB");
+        assert_eq!(bytes(u64::MAX), "16,384 PiB");
+        assert_eq!(bytes(1022 << 20), "1,022 MiB");
+        assert_eq!(bytes((648 << 20) + (1 << 19)), "648.5 MiB");
+    }
+
+    #[test]
+    fn figures_have_four_digits() {
+        for (value, text) in [
+            (0.0, "0"),
+            (0.00001, "0"),
+            (0.0123, "0.0123"),
+            (0.19, "0.19"),
+            (1.5, "1.5"),
+            (2.4849, "2.485"),
+            (17.714, "17.71"),
+            (999.94, "999.9"),
+            (999.96, "1,000"),
+            (20_423.4, "20,423"),
+            (-1_234_567.0, "-1,234,567"),
+            (-0.00001, "0"),
+        ] {
+            assert_eq!(figure(value), text);
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::config::Config;
 use crate::error::TpccError;
-use crate::figures::units::count;
+use crate::figures::units::{count, figure};
 
 /// Latencies up to ten minutes, to three digits, in nanoseconds.
 #[derive(Clone)]
@@ -251,15 +251,12 @@ impl fmt::Display for Report {
         let quantiles = [0.5, 0.95, 0.99].map(|q| format!("{:.1}", self.latency.micros(q)));
         row("latency p50, p95, p99", format!("{} us", quantiles.join(", ")));
         row("hit ratio", format!("{:.3}", self.hit_ratio()));
-        row("round trips an access", format!("{:.3}", self.per_op(self.traffic.chains)));
-        row("atomics an access", format!("{:.3}", self.per_op(self.traffic.atomics)));
+        row("round trips an access", figure(self.per_op(self.traffic.chains)));
+        row("atomics an access", figure(self.per_op(self.traffic.atomics)));
         let bytes = self.traffic.bytes_read + self.traffic.bytes_written;
-        row("bytes an access", format!("{:.0}", self.per_op(bytes)));
-        row("messages an access", format!("{:.3}", self.per_op(self.sum(|s| s.messages))));
-        row(
-            "invalidations an access",
-            format!("{:.3}", self.per_op(self.sum(|s| s.invalidations))),
-        );
+        row("bytes an access", figure(self.per_op(bytes)));
+        row("messages an access", figure(self.per_op(self.sum(|s| s.messages))));
+        row("invalidations an access", figure(self.per_op(self.sum(|s| s.invalidations))));
         let real =
             self.real.map(|real| format!("; the whole run took {:.1} s", real.as_secs_f64()));
         if let Some(AdapterLoad { sends, receives, atomics, mail }) = self.load {

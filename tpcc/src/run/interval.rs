@@ -26,6 +26,8 @@ const TICK: Duration = Duration::from_millis(500);
 pub struct Interval<K, C> {
     /// How long it was.
     pub elapsed: Duration,
+    /// It was to be longer, and was told to end.
+    pub interrupted: bool,
     /// What the workers measured.
     pub measurements: Measurements<K>,
     /// What they committed, as their driver notes it.
@@ -83,8 +85,32 @@ impl<K: Mix, C> Interval<K, C> {
 
     /// The same with what the workers committed.
     pub(crate) fn with_commits<N>(self, commits: N) -> Interval<K, N> {
-        let Self { elapsed, measurements, engine, txn, traffic, database_bytes, .. } = self;
-        Interval { elapsed, measurements, commits, engine, txn, traffic, database_bytes }
+        let Self { elapsed, interrupted, measurements, engine, txn, .. } = self;
+        let (traffic, database_bytes) = (self.traffic, self.database_bytes);
+        Interval {
+            elapsed,
+            interrupted,
+            measurements,
+            commits,
+            engine,
+            txn,
+            traffic,
+            database_bytes,
+        }
+    }
+
+    /// Transactions completed in each whole second of it, and in what is left behind the last: how
+    /// many seconds that is, and how many there.
+    #[must_use]
+    pub fn seconds(&self) -> (Vec<u64>, Option<(f64, u64)>) {
+        let whole = usize::try_from(self.elapsed.as_secs()).unwrap_or(usize::MAX);
+        let mut counts = self.measurements.seconds().to_vec();
+        let rest = counts.split_off(whole.min(counts.len()));
+        // Up to the last that saw one.
+        counts.resize(whole, 0);
+        let rest = rest.iter().sum::<u64>();
+        let left = f64::from(self.elapsed.subsec_nanos()) / 1e9;
+        (counts, (rest > 0).then_some((left, rest)))
     }
 }
 
@@ -145,15 +171,16 @@ where
     let clock = async {
         wait(&env, setup.warmup, &control, None).await;
         let before = Counters::of(cluster, env.now());
-        wait(&env, setup.duration, &control, Some(progress)).await;
+        let interrupted = wait(&env, setup.duration, &control, Some(progress)).await;
         control.stop();
-        (before, Counters::of(cluster, env.now()))
+        (interrupted, before, Counters::of(cluster, env.now()))
     };
-    let (result, (before, after)) = both(join_all(&env, "worker", tasks), clock).await;
+    let (result, (interrupted, before, after)) = both(join_all(&env, "worker", tasks), clock).await;
     progress.end();
     result.map_err(|error| error.or_pool_full(cluster.shape().needed_bytes()))?;
     Ok(Interval {
         elapsed: after.at - before.at,
+        interrupted,
         measurements: control.take_measurements()?,
         commits: (),
         engine: sum(&after.engines, &before.engines),
@@ -163,13 +190,14 @@ where
     })
 }
 
-/// Waits for so long, or until the workers are told to stop; tells the progress of it.
+/// Waits for so long, or until the workers are told to stop; tells the progress of it. Whether it
+/// was told to end before.
 async fn wait<K: Mix>(
     env: &Env,
     duration: Duration,
     control: &RunControl<K>,
     progress: Option<&Arc<dyn Progress>>,
-) {
+) -> bool {
     let started = env.now();
     let mut told = Duration::ZERO;
     loop {
@@ -180,7 +208,7 @@ async fn wait<K: Mix>(
         told = elapsed;
         let is_over = progress.is_some_and(|progress| progress.is_over());
         if elapsed >= duration || control.stopped() || is_over {
-            return;
+            return is_over && elapsed < duration;
         }
         env.sleep(TICK.min(duration - elapsed)).await;
     }

@@ -26,6 +26,7 @@ impl Benchmark for Config {
 
     const TITLE: &'static str = TITLE;
     const RATE: &'static str = "not failed, a second";
+    const FAILED: &'static str = "accounts without the funds, as the benchmark has it";
 
     fn validate(&self) -> Result<(), TpccError> {
         self.check_values()

@@ -26,6 +26,8 @@ impl Benchmark for Config {
 
     const TITLE: &'static str = TITLE;
     const RATE: &'static str = "qualified throughput (not failed, a second)";
+    const FAILED: &'static str =
+        "rows that are not there, or are there already, as the benchmark has it";
 
     fn validate(&self) -> Result<(), TpccError> {
         self.check_values()

@@ -183,7 +183,9 @@ fn panic_in(complained: &str) -> Option<String> {
 /// When a report's seconds were, by the scenario's time.
 fn track(report: &Value, began_ms: f64) -> Option<ThroughputTrack> {
     let began = (report["began_unix_ms"].as_f64()? - began_ms) / 1000.0;
-    let counts = report["per_second"].as_array()?.iter().filter_map(Value::as_u64).collect();
+    let whole = report["per_second"].as_array()?.iter().filter_map(Value::as_u64);
+    let partial = report.pointer("/partial_second/transactions").and_then(Value::as_u64);
+    let counts = whole.chain(partial).collect();
     Some(ThroughputTrack { began, counts, ended: began + report["seconds"].as_f64()? })
 }
 
@@ -204,7 +206,10 @@ mod tests {
 
     #[test]
     fn tracks_are_in_the_scenarios_time() {
-        let report = json!({ "began_unix_ms": 5_500, "per_second": [3, 4], "seconds": 1.5 });
+        let report = json!({
+            "began_unix_ms": 5_500, "per_second": [3], "seconds": 1.5,
+            "partial_second": { "seconds": 0.5, "transactions": 4 },
+        });
         let expected = ThroughputTrack { began: 0.5, counts: vec![3, 4], ended: 2.0 };
         assert_eq!(track(&report, 5_000.0), Some(expected));
         for key in ["began_unix_ms", "per_second", "seconds"] {

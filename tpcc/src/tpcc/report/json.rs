@@ -29,7 +29,9 @@ impl Report {
     /// database_bytes         after the load, and cache_to_database, what one node can cache of it
     /// final_database_bytes   after the run
     /// seconds, check_seconds durations of the measurement and of the check
-    /// per_second             transactions completed in each second of the measurement
+    /// per_second             transactions completed in each whole second of the measurement
+    /// partial_second         seconds, transactions: what is left behind the last whole second; null if nothing is
+    /// interrupted            whether a signal ended the measurement early
     /// consistency            "ok"; "partial" if pages are lost, and what can be read is consistent; else the list of
     ///                        broken conditions
     /// lost                   transactions: given up because of lost pages; pages: lost ones that the check met;

@@ -159,6 +159,7 @@ pub(crate) mod tests {
         };
         let interval = TpccInterval {
             elapsed: Duration::from_secs(2),
+            interrupted: false,
             measurements,
             commits: CommitRecords::default(),
             engine: vec![engine],

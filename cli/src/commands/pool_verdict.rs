@@ -1,0 +1,221 @@
+//! The verdict on a pool in words, and the commands that help. No I/O.
+
+use std::fmt::Display;
+
+use selkie::pool::control::PoolState;
+use selkie::pool::{Health, Verdict};
+use selkie_tpcc::units;
+
+/// The verdict as one word.
+pub(super) fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Incomplete => "incomplete",
+        Verdict::Healthy => "healthy",
+        Verdict::Degraded => "degraded",
+        Verdict::Lost => "lost",
+    }
+}
+
+/// The verdict with its reasons in one line; `rate` is that of a rebuild in bytes a second, if it
+/// was measured.
+pub(super) fn headline(health: &Health, state: &PoolState, rate: Option<f64>) -> String {
+    let verdict = health.verdict();
+    let reasons = match verdict {
+        Verdict::Healthy => vec![spare(health)],
+        _ => reasons(health, state, rate),
+    };
+    format!("{}: {}", word(verdict), reasons.join("; "))
+}
+
+fn reasons(health: &Health, state: &PoolState, rate: Option<f64>) -> Vec<String> {
+    if health.is_memory_gone() {
+        return vec!["all memory is gone, and what was in it".to_owned()];
+    }
+    let mut reasons = Vec::new();
+    let mut say = |holds: bool, what: &dyn Fn() -> String| {
+        if holds {
+            reasons.push(what());
+        }
+    };
+    let wanted = state.memory_nodes.len();
+    say(health.missing > 0, &|| {
+        format!("{} of {wanted} memory nodes have joined", wanted - health.missing)
+    });
+    say(!health.gone.is_empty(), &|| format!("{} gone", are("mem", &health.gone)));
+    say(!health.silent.is_empty(), &|| format!("{} silent", are("mem", &health.silent)));
+    if state.coding.is_plain() {
+        say(health.lost_ranges > 0, &|| "what was there is lost".to_owned());
+        say(health.waiting_ranges > 0, &|| "its pages are waited for".to_owned());
+    } else {
+        let ranges = state.ranges.len();
+        say(health.lost_ranges > 0, &|| {
+            format!("{} of {ranges} ranges have too few splits left", health.lost_ranges)
+        });
+        say(health.waiting_ranges > 0, &|| {
+            format!("{} of {ranges} ranges are waited for", health.waiting_ranges)
+        });
+        say(health.slabs_to_rebuild > 0, &|| rebuild(health, state, rate));
+        say(health.verdict() != Verdict::Incomplete, &|| spare(health));
+    }
+    say(health.is_rebuilding_headers, &|| "latch words are being made anew".to_owned());
+    say(!health.recovering.is_empty(), &|| {
+        format!("{} being recovered from", are("cn", &health.recovering))
+    });
+    let pages = |count: usize, what: &str| format!("{} {what}", plural(count, "page"));
+    say(health.pages_waiting > 0, &|| {
+        pages(health.pages_waiting, "to be brought back by logs of nodes that died")
+    });
+    say(health.pages_lost > 0, &|| pages(health.pages_lost, "lost for good"));
+    reasons
+}
+
+fn rebuild(health: &Health, state: &PoolState, rate: Option<f64>) -> String {
+    let slabs = plural(health.slabs_to_rebuild, "slab");
+    let bytes = units::bytes(health.slabs_to_rebuild as u64 * state.slab_bytes());
+    let how = match rate {
+        _ if !health.has_place => ", for which there is no place".to_owned(),
+        Some(rate) if rate > 0.0 => format!(", {} a second", units::bytes(rate as u64)),
+        Some(_) => ", under way".to_owned(),
+        None => String::new(),
+    };
+    format!("{slabs} ({bytes}) to be rebuilt{how}")
+}
+
+/// How many memory nodes may be lost.
+fn spare(health: &Health) -> String {
+    let further = if health.gone.is_empty() && health.silent.is_empty() { "" } else { "further " };
+    match health.spare {
+        0 => format!("no {further}memory node can be lost without loss of data"),
+        count => format!("{} can be lost", plural(count, &format!("{further}memory node"))),
+    }
+}
+
+/// What helps, as commands with what they do.
+pub(super) fn advice(health: &Health, state: &PoolState, pool: &dyn Display) -> Vec<String> {
+    let mut advice = Vec::new();
+    let is_lost = health.lost_ranges > 0 || health.is_memory_gone();
+    if is_lost {
+        advice.push(format!(
+            "`selkie recover --log-dir DIR --into OTHER` makes another pool of logs on disk, `selkie restore --from URL --into \
+             OTHER` of a backup; `selkie pool destroy {pool}` removes this one"
+        ));
+    } else if health.pages_lost > 0 {
+        advice.push(
+            "`selkie restore --from URL --into OTHER` makes another pool of a backup".to_owned(),
+        );
+    }
+    let has_no_place = health.slabs_to_rebuild > 0 && !health.has_place;
+    let is_short = health.missing > 0 || health.domains_short > 0 || has_no_place;
+    if is_short && !is_lost {
+        let more = health.missing.max(health.domains_short).max(1);
+        advice.push(format!(
+            "`selkie memnode --pool {pool} --memory SIZE` adds a memory node: {more} more"
+        ));
+    }
+    let has_nobody = state.compute_nodes.is_empty();
+    if health.slabs_to_rebuild > 0 && health.has_place && has_nobody && !is_lost {
+        let what = "no compute node is in the pool to rebuild them";
+        advice.push(format!("{what}: `selkie tpcc --pool {pool}` or another program is one"));
+    }
+    if !health.recovering.is_empty() && has_nobody {
+        advice.push("the next compute node that comes in recovers what died".to_owned());
+    }
+    if let Some(node) = health.silent.first() {
+        advice.push(format!("`selkie pool forgive {pool} mem{node}` if it does not come back"));
+    }
+    if health.pages_waiting > 0 {
+        advice.push(format!("`selkie pool forgive {pool} --pages` gives the pages up"));
+    }
+    advice
+}
+
+/// `mem1 is`, `mem1 and mem2 are`.
+fn are(kind: &str, nodes: &[u16]) -> String {
+    let verb = if nodes.len() == 1 { "is" } else { "are" };
+    format!("{} {verb}", names(kind, nodes))
+}
+
+/// `mem1, mem2 and mem3`.
+pub(super) fn names(kind: &str, nodes: &[u16]) -> String {
+    let names: Vec<_> = nodes.iter().map(|node| format!("{kind}{node}")).collect();
+    match names.split_last() {
+        Some((last, before)) if !before.is_empty() => format!("{} and {last}", before.join(", ")),
+        _ => names.concat(),
+    }
+}
+
+/// `1 slab`, `2 slabs`.
+pub(super) fn plural(count: usize, what: &str) -> String {
+    let s = if count == 1 { "" } else { "s" };
+    format!("{} {what}{s}", units::count(count as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use selkie::pool::PoolConfig;
+    use selkie::pool::control::{Identity, Timing};
+
+    use super::*;
+
+    fn pool(coding: &str) -> PoolState {
+        let config = PoolConfig {
+            memory_nodes: 3,
+            bytes_per_node: 1 << 30,
+            gcl_bytes: 2048,
+            range_bytes: 4 << 20,
+            max_compute_nodes: 4,
+            coding: coding.parse().unwrap(),
+            log_bytes: 0,
+        };
+        let identity = Identity { name: "demo", id: 1, fabric: "shm" };
+        PoolState::new(identity, Timing::default(), &config)
+    }
+
+    fn whole() -> Health {
+        Health { living: 3, spare: 1, spare_when_whole: 1, ..Health::default() }
+    }
+
+    #[test]
+    fn the_first_line_says_what_is_left_and_how_fast_it_is_mended() {
+        let coded = pool("2+1");
+        assert_eq!(headline(&whole(), &coded, None), "healthy: 1 memory node can be lost");
+        let gone = Health {
+            gone: vec![1, 2],
+            spare: 0,
+            slabs_to_rebuild: 1_200,
+            has_place: true,
+            ..whole()
+        };
+        let said = headline(&gone, &coded, Some(3.5 * 1024.0 * 1024.0));
+        assert!(said.starts_with("degraded: mem1 and mem2 are gone; 1,200 slabs ("), "{said}");
+        assert!(
+            said.contains(" to be rebuilt, 3.5 MiB a second; no further memory node"),
+            "{said}"
+        );
+        let full = Health { has_place: false, ..gone.clone() };
+        assert!(headline(&full, &coded, None).contains("for which there is no place"));
+        let plain = Health { gone: vec![0], lost_ranges: 1, ..Health::default() };
+        let plain = Health { living: 1, ..plain };
+        assert_eq!(
+            headline(&plain, &pool("plain"), None),
+            "lost: mem0 is gone; what was there is lost"
+        );
+    }
+
+    #[test]
+    fn each_trouble_has_a_command_that_helps() {
+        let coded = pool("2+1");
+        let helps = |health: &Health| advice(health, &coded, &"demo").join("\n");
+        assert_eq!(helps(&whole()), "");
+        let short = Health { gone: vec![1], domains_short: 1, slabs_to_rebuild: 4, ..whole() };
+        assert!(helps(&short).contains("`selkie memnode --pool demo --memory SIZE`"));
+        let idle = Health { gone: vec![1], slabs_to_rebuild: 4, has_place: true, ..whole() };
+        assert!(helps(&idle).contains("no compute node is in the pool to rebuild them"));
+        let silent = Health { silent: vec![2], ..whole() };
+        assert!(helps(&silent).contains("`selkie pool forgive demo mem2`"));
+        let waiting = Health { pages_waiting: 1, ..whole() };
+        assert!(helps(&waiting).contains("`selkie pool forgive demo --pages`"));
+        let lost = Health { lost_ranges: 1, ..whole() };
+        assert!(helps(&lost).contains("`selkie recover") && helps(&lost).contains("destroy demo"));
+    }
+}

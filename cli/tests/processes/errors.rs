@@ -1,0 +1,100 @@
+//! Errors that a person meets first: each names what is wrong once, and what there is instead.
+
+use crate::harness::{fails, refused, run, succeeds, text};
+
+#[test]
+fn a_pool_that_is_not_there_is_told_by_its_name_with_those_that_are() {
+    let own = format!("test-errors-{}", std::process::id());
+    succeeds(&["pool", "create", &own]);
+    let missing = format!("no pool `{own}-not` on this host; there are");
+    let (name, url) = (format!("{own}-not"), format!("shm:{own}-not"));
+    for command in [
+        &["pool", "status", &name][..],
+        &["pool", "destroy", &name],
+        &["pool", "drain", &name, "mem0"],
+        &["pool", "forgive", &name, "mem0"],
+        &["memnode", "--pool", &name, "--memory", "40M"],
+        &["top", &name, "--once"],
+        &["tpcc", "--pool", &url],
+        &["backup", &name, "--to", "file:///nowhere"],
+    ] {
+        let error = fails(command, 1, &missing);
+        assert_eq!(error.matches(&name).count(), 1, "{error}");
+        assert!(!error.contains("/dev/shm"), "{error}");
+    }
+    // Other tests have pools, too, of which only a few are named.
+    let error = fails(&["pool", "status", &name], 1, &missing);
+    assert!(error.contains(&own) || error.contains("`selkie pool list` shows them"), "{error}");
+    let again = format!("there is a pool `{own}` on this host already: `selkie pool status {own}`");
+    refused(&["pool", "create", &own], 1, &again);
+    succeeds(&["pool", "destroy", &own]);
+}
+
+#[test]
+fn an_address_is_named_once_and_one_in_use_with_its_process() {
+    let error = fails(&["pool", "status", "tcp:127.0.0.1:1"], 1, "given up after");
+    assert_eq!(error.matches("127.0.0.1:1").count(), 1, "{error}");
+    let error = fails(&["pool", "status", "tcp:127.0.0.1:1,127.0.0.1:2"], 1, "given up after");
+    for address in ["127.0.0.1:1 ", "127.0.0.1:2 "] {
+        assert_eq!(error.matches(address).count(), 1, "{error}");
+    }
+
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = taken.local_addr().unwrap().to_string();
+    let holder = format!(": process {} (", std::process::id());
+    let metrics = ["tpcc", "--warehouses", "1", "--scale", "100", "--metrics", &at];
+    let error = fails(&metrics, 1, &holder);
+    assert!(error.contains("Address already in use"), "{error}");
+    let name = format!("test-in-use-{}", std::process::id());
+    succeeds(&["pool", "create", &name, "--fabric", "tcp"]);
+    let lend = ["memnode", "--pool", &name, "--memory", "300M", "--listen", &at];
+    let error = fails(&lend, 1, &holder);
+    assert!(error.contains("cannot listen at"), "{error}");
+    succeeds(&["pool", "destroy", &name]);
+}
+
+/// Runs a command whose arguments are wrong; what it says.
+#[track_caller]
+fn usage(arguments: &[&str]) -> String {
+    let output = run(arguments);
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {error}");
+    assert!(output.stdout.is_empty(), "{arguments:?}");
+    error
+}
+
+#[test]
+fn options_are_named_and_wrong_words_are_guessed_at() {
+    refused(
+        &["tpcc", "--durability", "disk"],
+        2,
+        "error: --log-dir: is needed for --durability disk",
+    );
+    refused(&["tpcc", "--load-only"], 2, "error: --load-only: needs a --pool that");
+    for (arguments, expected) in [
+        (
+            &["tpcc", "--duration", "-1"][..],
+            "'-1' for '--duration <SECONDS>': must be a whole number",
+        ),
+        (&["tpcc", "--duration", "soon"], "'soon' for '--duration <SECONDS>': must be a whole"),
+        (&["tpcc", "--warehouses", "-1"], "'-1' for '--warehouses <N>'"),
+        (&["tpcc", "--threads", "-1"], "'-1' for '--threads <N>'"),
+        (&["memnode", "--pool", "a", "--memory", "-1"], "'-1' for '--memory <SIZE>': a size is"),
+        (&["pool", "create", "a", "--lease", "-1"], "'-1' for '--lease <TIME>'"),
+        (&["tpc"], "a similar subcommand exists: 'tpcc'"),
+        (&["pool", "stats"], "a similar subcommand exists: 'status'"),
+        (&["tpcc", "--warehouse", "2"], "a similar argument exists: '--warehouses'"),
+    ] {
+        let error = usage(arguments);
+        assert!(error.contains(expected), "{arguments:?}: {error}");
+    }
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("selkie.toml");
+    let check = |contents: &str, expected: &str| {
+        std::fs::write(&file, contents).unwrap();
+        refused(&["config", "check", file.to_str().unwrap()], 1, expected);
+    };
+    check("[tpcc]\nwarehuses = 2\n", "there is no such key, did you mean `warehouses`? there are");
+    check("[memnod]\n", "there is no such command, did you mean `memnode`? there are");
+    check("[tpcc]\nzzz = 2\n", "zzz = 2: there is no such key; there are");
+}

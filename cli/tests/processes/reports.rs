@@ -1,0 +1,48 @@
+//! Reports of drivers: numbers as people read them, and as programs do.
+
+use rustix::process::Signal;
+
+use crate::harness::{Pool, Process, Setup, TINY, succeeds};
+
+#[test]
+fn a_driver_that_was_told_to_end_says_so_and_counts_whole_seconds() {
+    let long = ["--duration", "600", "--json"];
+    let driver = Process::start(&[&["tpcc"], &TINY[..], &long].concat());
+    driver.says("run: 0 %");
+    driver.signal(Signal::TERM);
+    let report = driver.reports();
+    assert_eq!(report["interrupted"], true, "{report}");
+    let seconds = report["seconds"].as_f64().unwrap();
+    let whole = report["per_second"].as_array().unwrap();
+    assert!(seconds < 600.0 && whole.len() == seconds as usize, "{report}");
+    let whole: u64 = whole.iter().map(|count| count.as_u64().unwrap()).sum();
+    let partial = report["partial_second"]["transactions"].as_u64().unwrap_or(0);
+    assert_eq!(report["transactions"], whole + partial, "{report}");
+
+    let short = ["smallbank", "--accounts", "1000", "--duration", "1", "--threads", "2", "--json"];
+    let report: serde_json::Value = serde_json::from_str(&succeeds(&short)).unwrap();
+    let whole = report["per_second"].as_array().unwrap().len();
+    assert_eq!((&report["interrupted"], whole), (&false.into(), 1), "{report}");
+}
+
+#[test]
+fn tables_have_figures_of_one_form_and_say_what_their_columns_are() {
+    let create = ["--log-size", "1M", "--max-compute-nodes", "4"];
+    let setup = Setup {
+        test: "report",
+        memory_nodes: 1,
+        memory: "100M",
+        create: &create,
+        ..Setup::default()
+    };
+    let pool = Pool::start(&setup);
+    succeeds(&pool.tpcc(&["--load-only"]));
+    let told = succeeds(&pool.tpcc(&["--duration", "1"]));
+    assert!(told.contains("MiB there before, ") && !told.contains("0 rows"), "{told}");
+    for what in ["failed: one NewOrder of a hundred", "retries: attempts", "lost: given up"] {
+        assert!(told.contains(what), "{what}: {told}");
+    }
+    // No figure without its thousands apart: those of options and seeds are short.
+    let long = told.split(|c: char| !c.is_ascii_digit()).filter(|digits| digits.len() > 4);
+    assert_eq!(long.collect::<Vec<_>>(), Vec::<&str>::new(), "{told}");
+}

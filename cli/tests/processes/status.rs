@@ -1,0 +1,163 @@
+//! What `pool status` and `pool list` say of pools that are whole, degraded and lost; and a drain
+//! while slabs move.
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::harness::{Pool, Process, Setup, TINY, prints, refused, succeeds, until};
+
+/// A pool whose memory nodes keep little beside pages, so that they start fast.
+#[track_caller]
+fn start(test: &str, memory_nodes: usize, create: &[&str]) -> Pool {
+    let logs = ["--log-size", "1M", "--max-compute-nodes", "4"];
+    let create = &[&logs[..], create].concat();
+    Pool::start(&Setup { test, memory_nodes, memory: "100M", create, ..Setup::default() })
+}
+
+#[track_caller]
+fn status(pool: &Pool) -> String {
+    succeeds(&["pool", "status", &pool.name])
+}
+
+#[track_caller]
+fn first_line(pool: &Pool) -> String {
+    status(pool).lines().next().unwrap().to_owned()
+}
+
+#[track_caller]
+fn starts(text: &str, start: &str) {
+    assert!(text.starts_with(start), "{text:?} does not start with {start:?}");
+}
+
+#[test]
+fn the_first_line_is_the_verdict_and_the_next_says_what_helps() {
+    let mut pool = start("verdict", 3, &["--range", "1M"]);
+    let name = pool.name.clone();
+    starts(&first_line(&pool), &format!("pool {name}: healthy: 1 memory node can be lost"));
+    succeeds(&pool.tpcc(&["--load-only"]));
+
+    pool.memory[1].kill();
+    let told = status(&pool);
+    starts(&told, &format!("pool {name}: degraded: mem1 is gone; "));
+    let lines: Vec<_> = told.lines().collect();
+    assert!(lines[0].contains("for which there is no place; no further memory node"), "{told}");
+    assert!(lines[1].contains(&format!("`selkie memnode --pool {name} --memory SIZE`")), "{told}");
+    assert!(told.contains("in use no more: mem1 (dead: its process is gone)"), "{told}");
+    let seen = pool.status();
+    assert_eq!((&seen["verdict"], &seen["spare_memory_nodes"]), (&"degraded".into(), &0.into()));
+    assert!(seen["slabs_to_rebuild"].as_u64().unwrap() > 0, "{seen}");
+    let help = seen["help"][0].as_str().unwrap();
+    assert!(help.contains("selkie memnode"), "{seen}");
+
+    // What it says helps.
+    let (joined, _) = Process::lends(&["memnode", "--pool", &name, "--memory", "100M"]);
+    pool.memory.push(joined);
+    let told = status(&pool);
+    assert!(told.contains("no compute node is in the pool to rebuild them"), "{told}");
+    let people = ["--think", "--duration", "600"];
+    let driver = Process::start(&pool.tpcc(&people));
+    until("it is whole again", || first_line(&pool).contains(": healthy: ").then_some(()));
+    driver.signal(Signal::TERM);
+    driver.ends_well();
+
+    for node in &mut pool.memory {
+        node.kill();
+    }
+    let told = status(&pool);
+    starts(&told, &format!("pool {name}: lost: all memory is gone"));
+    assert!(
+        told.contains("`selkie recover") && told.contains(&format!("destroy {name}`")),
+        "{told}"
+    );
+}
+
+/// `memnode`, `pool status`, `pool list` and `top` say the same of one pool.
+#[test]
+fn sizes_are_the_same_wherever_they_are_shown() {
+    let mut pool = Pool::without_memory(&Setup { test: "sizes", ..Setup::default() });
+    let name = pool.name.clone();
+    starts(
+        &first_line(&pool),
+        &format!("pool {name}: incomplete: 0 of 3 memory nodes have joined"),
+    );
+    let lend = ["memnode", "--pool", &name, "--memory", "300M"];
+    let lent: Vec<_> = (0..3)
+        .map(|_| {
+            let (process, line) = Process::lends(&lend);
+            pool.memory.push(process);
+            line.split_once(" lends ").unwrap().1.split(',').next().unwrap().to_owned()
+        })
+        .collect();
+    succeeds(&pool.tpcc(&["--load-only"]));
+    let (told, seen) = (status(&pool), pool.status());
+    let rows = |text: &str| text.matches(&format!(" {} ", lent[0])).count();
+    assert_eq!((lent.len(), rows(&told)), (3, 3), "{lent:?}: {told}");
+    let nodes = seen["memory_nodes"].as_array().unwrap();
+    let of = |node: &Value, key: &str| node[key].as_u64().unwrap();
+    assert_eq!(seen["lent_bytes"], nodes.iter().map(|node| of(node, "lent_bytes")).sum::<u64>());
+    let (lent, usable, used) =
+        (of(&seen, "lent_bytes"), of(&seen, "usable_bytes"), of(&seen, "used_bytes"));
+    assert!(0 < used && used < usable && usable < lent, "{seen}");
+    let top = until("they have reported", || {
+        let top = pool.top();
+        let nodes = top["memory_nodes"].as_array().unwrap().clone();
+        nodes.iter().all(|node| node["lent_bytes"].is_u64()).then_some(nodes)
+    });
+    for (of_top, of_status) in top.iter().zip(nodes) {
+        assert_eq!(of_top["lent_bytes"], of_status["lent_bytes"], "{of_top}");
+        assert_eq!(of_top["leased_bytes"], of_status["used_bytes"], "{of_top}");
+    }
+    let listed = prints(&["pool", "list", "--json"]);
+    let own = listed.as_array().unwrap().iter().find(|pool| pool["pool"] == name).unwrap();
+    for key in ["id", "verdict", "lent_bytes", "usable_bytes", "used_bytes", "made_unix_s"] {
+        assert_eq!(own[key], seen[key], "{key}: {own}");
+    }
+    // By the name and the date, a person knows it.
+    let id = seen["id"].as_str().unwrap();
+    assert!(told.contains(&format!("UTC, id {id}, fabric shm")), "{told}");
+    let table = succeeds(&["pool", "list"]);
+    let row = table.lines().find(|line| line.contains(&format!(" {name} "))).unwrap();
+    for word in ["healthy", "UTC", "shm", "2+1"] {
+        assert!(row.contains(word), "{word}: {row}");
+    }
+}
+
+/// The slab on its way had two places, and the drain was refused for lack of room for one.
+#[test]
+fn a_drain_while_slabs_move_to_a_node_that_has_just_joined_is_accepted() {
+    // While the driver stands still nobody takes it for dead.
+    let mut pool = start("drains", 3, &["--range", "1M", "--lease", "5min"]);
+    let name = pool.name.clone();
+    succeeds(&pool.tpcc(&["--load-only"]));
+    let people = ["--think", "--duration", "600", "--workers", "1"];
+    let driver = Process::start(&[&["tpcc", "--pool", &pool.url], &TINY[..], &people].concat());
+    driver.says("run: 0 %");
+    // As many slabs as each of the others has: room for those of one of them, and for no more.
+    let seen = pool.status();
+    let of = |key: &str| seen["memory_nodes"][0][key].as_u64().unwrap();
+    let spare = of("slabs") - of("slabs_used");
+    let slab = seen["slab_bytes"].as_u64().unwrap();
+    let memory = (of("lent_bytes") - spare * slab).to_string();
+    let (joined, _) = Process::lends(&["memnode", "--pool", &name, "--memory", &memory]);
+    pool.memory.push(joined);
+    // While a slab is on its way nothing moves but by the driver.
+    until("a slab is on its way", || {
+        driver.signal(Signal::STOP);
+        let is_moving = pool.status()["moving"] == true;
+        if !is_moving {
+            driver.signal(Signal::CONT);
+        }
+        is_moving.then_some(())
+    });
+    let told = status(&pool);
+    assert!(told.contains("moves from mem") && told.contains(" to mem3"), "{told}");
+    succeeds(&["pool", "drain", &name, "mem0", "--no-wait"]);
+    assert_eq!(pool.status()["memory_nodes"][0]["leaves"], true);
+    // There is no room for another.
+    refused(&["pool", "drain", &name, "mem1"], 1, "2 memory nodes in 2 failure domains would stay");
+    driver.signal(Signal::CONT);
+    until("it leaves", || (pool.status()["memory_nodes"][0]["left"] == true).then_some(()));
+    driver.signal(Signal::TERM);
+    driver.ends_well();
+    assert!(status(&pool).contains("in use no more: mem0 (has left)"));
+}

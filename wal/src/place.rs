@@ -19,8 +19,8 @@ pub fn first_bytes(capacity: u64) -> u64 {
     FILE_BYTES.min(capacity / FILES)
 }
 
-/// Bytes that are free for logs at `place`, which need not be there yet; `None` for an object store,
-/// which does not say. Blocks for a call of the system.
+/// Bytes that are free for logs at `place`, which need not be there yet; `None` for an object
+/// store, which does not say. Blocks for a call of the system.
 ///
 /// # Errors
 /// [`LogError`] if the system does not say.

@@ -19,9 +19,9 @@ use crate::support::signals::Interrupt;
 use crate::support::{exit, listener, metrics};
 
 /// Lends memory to a pool until it is stopped (SIGINT or SIGTERM), has left the pool (`selkie pool
-/// drain`), or the pool is destroyed. It may join a coded pool at any time: part of the data of other memory nodes then
-/// moves to it. When it is stopped, its data is gone; a coded pool rebuilds it from other memory
-/// nodes.
+/// drain`), or the pool is destroyed. It may join a coded pool at any time: part of the data of
+/// other memory nodes then moves to it. When it is stopped, its data is gone; a coded pool rebuilds
+/// it from other memory nodes.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Pool to join, made by `selkie pool create`: `NAME` on this host, `tcp:HOST:PORT,...` by

@@ -57,7 +57,8 @@ pub(crate) struct Arguments {
     #[arg(long)]
     load_only: bool,
     /// Load a new database into a shared pool in place of the one that it holds, or of the part of
-    /// one that a load has left that was broken off. Refused while other drivers work on that one. Its memory is not reclaimed before the pool is destroyed
+    /// one that a load has left that was broken off. Refused while other drivers work on that one.
+    /// Its memory is not reclaimed before the pool is destroyed
     #[arg(long)]
     reload: bool,
     /// Warehouses to load, 1 to 100000; each takes about 100 MiB

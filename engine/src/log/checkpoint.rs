@@ -41,7 +41,7 @@ impl Core {
         let end = log.end();
         let frames = self.cache.frames.ids().map(|id| self.cache.frames.get(id).unhomed());
         let oldest = frames.filter(|lsn| *lsn != 0).min().unwrap_or(end);
-        // After the frames: a page moves from its frame to one beyond the cache, and to these lines.
+        // After the frames: a page moves from its frame to one beyond the cache, and to a line.
         let mut leaving = oldest.min(self.cache.frames.oldest_beyond_cache().unwrap_or(oldest));
         for shard in self.cache.all_shards() {
             let homing = shard

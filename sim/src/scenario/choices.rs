@@ -47,8 +47,8 @@ pub(super) const CRASH_COMPUTE_NODES: u16 = 3;
 pub(super) const MEMNODE_LOSS_SHAPES: [(&str, u16); 4] =
     [("2+1", 5), ("2+2", 6), ("4+2", 7), ("1+2", 5)];
 
-/// The coding of a run in the wide envelope of which none was asked for, in scenarios that are plain
-/// in the gentle one.
+/// The coding of a run in the wide envelope of which none was asked for, in scenarios that are
+/// plain in the gentle one.
 pub(super) fn wide_coding(seed: u64) -> Coding {
     coding_of(drawn::<&str>(seed, WIDE_STREAM, &WIDE_CODINGS))
 }

@@ -81,8 +81,8 @@ impl DatabaseShape {
         Self { warehouses, items, customers_per_district, new_orders_per_district, seed }
     }
 
-    /// Refuses a driver that is not of this shape, which the database in the pool has, or that which
-    /// another driver loads.
+    /// Refuses a driver that is not of this shape, which the database in the pool has, or that
+    /// which another driver loads.
     pub(super) fn admit(&self, config: &Config, is_loaded: bool) -> Result<(), TpccError> {
         let own = Self::of(config);
         let who = if is_loaded { "the pool holds" } else { "another driver loads" };

@@ -113,13 +113,12 @@ impl Command {
         match self {
             Command::Tpcc(_) | Command::Smallbank(_) | Command::Tatp(_) => true,
             Command::Backup(_) | Command::Restore(_) | Command::Recover(_) => true,
-            Command::Memnode(_) | Command::Top(_) => true,
+            Command::Memnode(_) | Command::Top(_) | Command::Scenario(_) => true,
             Command::Pool(arguments) => arguments.minds_signals(),
             Command::Cert(_)
             | Command::Micro(_)
             | Command::Figures(_)
             | Command::Sim(_)
-            | Command::Scenario(_)
             | Command::Doctor(_)
             | Command::Completions(_)
             | Command::Man(_)

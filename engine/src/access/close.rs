@@ -8,8 +8,20 @@ use selkie_pool::{ComputeIndex, PoolError};
 
 use super::engine::Engine;
 use crate::coherence::machine::Event;
+use crate::core::Core;
 use crate::telemetry::stats::EngineStats;
 use crate::{EngineError, GAddr};
+
+impl Core {
+    /// Whether the log cannot be written in a plain pool that has lost memory: what waits for it
+    /// never leaves.
+    fn has_lost_its_log(&self) -> bool {
+        let is_dead = || self.pool.state().memory_nodes.iter().flatten().any(|member| member.dead);
+        self.memory.coded.is_none()
+            && self.log.as_ref().is_some_and(|log| log.check().is_err())
+            && (self.recovery.doubts.has_dead_memory() || is_dead())
+    }
+}
 
 /// Lines without a copy whose words a round of closing clears. Bounds the messages in flight.
 const LEAVES_A_ROUND: usize = 1024;
@@ -42,6 +54,7 @@ impl Engine {
                 && core.env.now() - moved <= core.config.request_timeout
                 // The others recover from a node that has failed: none answers it any more.
                 && !core.lifecycle.has_failed()
+                && !core.has_lost_its_log()
             {
                 core.env.sleep(Duration::from_millis(1)).await;
                 let (now, one) = self.flush_round();

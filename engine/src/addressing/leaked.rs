@@ -2,6 +2,7 @@
 //! alone in its pool finds them, if it is told which lines are in use, and makes them free.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use selkie_fabric::{Buf, Chain, RemoteAddr, Verb};
 use selkie_pool::layout::{FREE_MARK_AT, FreeMark, HEADER_BYTES, LATCH_AT};
@@ -31,6 +32,11 @@ pub struct LineCensus {
     pub lost: u64,
 }
 
+/// The longest wait until a page that is lost with a dead node is given up, and the interval of
+/// looks.
+const GIVEN_UP_WITHIN: Duration = Duration::from_secs(5);
+const GIVEN_UP_LOOK: Duration = Duration::from_millis(50);
+
 impl Engine {
     /// As [`Engine::exclusive`], for a caller that writes the page anew, whatever it was: one that
     /// was lost for good is usable again, with bytes that it had at any time before.
@@ -38,13 +44,21 @@ impl Engine {
     /// # Errors
     /// As [`Engine::shared`].
     pub async fn exclusive_anew(&self, addr: GAddr) -> Result<ExclusiveGuard<'_>, EngineError> {
-        match self.exclusive(addr).await {
-            Err(EngineError::PageLost { node: None, .. }) => {
-                self.core().config.check_writes()?;
-                self.core().renew_lost(addr).await?;
-                self.exclusive(addr).await
+        let core = self.core();
+        let started = core.env.now();
+        loop {
+            match self.exclusive(addr).await {
+                Err(EngineError::PageLost { node: None, .. }) => {
+                    core.config.check_writes()?;
+                    core.renew_lost(addr).await?;
+                    return self.exclusive(addr).await;
+                }
+                // A recovery that is about to end may give it up, or bring it back.
+                Err(EngineError::PageLost { .. }) if core.env.now() - started < GIVEN_UP_WITHIN => {
+                    core.env.sleep(GIVEN_UP_LOOK).await;
+                }
+                latched => return latched,
             }
-            latched => latched,
         }
     }
 }

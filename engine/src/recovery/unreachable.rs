@@ -47,6 +47,11 @@ impl Doubts {
         }
     }
 
+    /// Whether a memory node is dead for all.
+    pub(crate) fn has_dead_memory(&self) -> bool {
+        !self.0.lock().dead.is_empty()
+    }
+
     /// Whether it is unknown of a memory node whether it lives: changes of its pages may be in this
     /// node's log alone.
     pub(crate) fn has_memory(&self) -> bool {

@@ -12,14 +12,18 @@ use crate::core::Core;
 use crate::telemetry::stats::EngineStats;
 use crate::{EngineError, GAddr};
 
+/// The longest wait for a line to be given up in a plain pool that has lost memory: what lies there
+/// never is.
+const LOST_PATIENCE: Duration = Duration::from_secs(1);
+
 impl Core {
-    /// Whether the log cannot be written in a plain pool that has lost memory: what waits for it
-    /// never leaves.
-    fn has_lost_its_log(&self) -> bool {
+    /// The longest wait for a line to be given up, after another was.
+    fn close_patience(&self) -> Duration {
         let is_dead = || self.pool.state().memory_nodes.iter().flatten().any(|member| member.dead);
-        self.memory.coded.is_none()
-            && self.log.as_ref().is_some_and(|log| log.check().is_err())
-            && (self.recovery.doubts.has_dead_memory() || is_dead())
+        let is_lost =
+            self.memory.coded.is_none() && (self.recovery.doubts.has_dead_memory() || is_dead());
+        let bound = self.config.request_timeout;
+        if is_lost { bound.min(LOST_PATIENCE) } else { bound }
     }
 }
 
@@ -51,10 +55,9 @@ impl Engine {
             let (mut remain, mut last) = self.flush_round();
             let mut moved = started;
             while remain > 0
-                && core.env.now() - moved <= core.config.request_timeout
+                && core.env.now() - moved <= core.close_patience()
                 // The others recover from a node that has failed: none answers it any more.
                 && !core.lifecycle.has_failed()
-                && !core.has_lost_its_log()
             {
                 core.env.sleep(Duration::from_millis(1)).await;
                 let (now, one) = self.flush_round();

@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 use crate::access::acquire::Access;
 use crate::cache::frames::{Frame, FrameId};
 use crate::cache::latch::Released;
-use crate::cache::overflow::MoveOutcome;
+use crate::cache::leaving::MoveOutcome;
 use crate::core::Core;
 use crate::log::ChangedPage;
 use crate::{EngineError, GAddr};

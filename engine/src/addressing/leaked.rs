@@ -2,7 +2,6 @@
 //! alone in its pool finds them, if it is told which lines are in use, and makes them free.
 
 use std::collections::HashSet;
-use std::time::Duration;
 
 use selkie_fabric::{Buf, Chain, RemoteAddr, Verb};
 use selkie_pool::layout::{FREE_MARK_AT, FreeMark, HEADER_BYTES, LATCH_AT};
@@ -11,7 +10,6 @@ use super::adoption::Piece;
 use super::executed::{found_at, into_read};
 use super::locations::Counter;
 use crate::access::acquire::Access;
-use crate::access::engine::Engine;
 use crate::access::guard::ExclusiveGuard;
 use crate::coherence::word::{ComputeId, LatchDelta, LatchWord};
 use crate::core::Core;
@@ -30,37 +28,6 @@ pub struct LineCensus {
     pub leaked: u64,
     /// Of those, pages that were lost with a node that died, and to which nothing leads any more.
     pub lost: u64,
-}
-
-/// The longest wait until a page that is lost with a dead node is given up, and the interval of
-/// looks.
-const GIVEN_UP_WITHIN: Duration = Duration::from_secs(5);
-const GIVEN_UP_LOOK: Duration = Duration::from_millis(50);
-
-impl Engine {
-    /// As [`Engine::exclusive`], for a caller that writes the page anew, whatever it was: one that
-    /// was lost for good is usable again, with bytes that it had at any time before.
-    ///
-    /// # Errors
-    /// As [`Engine::shared`].
-    pub async fn exclusive_anew(&self, addr: GAddr) -> Result<ExclusiveGuard<'_>, EngineError> {
-        let core = self.core();
-        let started = core.env.now();
-        loop {
-            match self.exclusive(addr).await {
-                Err(EngineError::PageLost { node: None, .. }) => {
-                    core.config.check_writes()?;
-                    core.renew_lost(addr).await?;
-                    return self.exclusive(addr).await;
-                }
-                // A recovery that is about to end may give it up, or bring it back.
-                Err(EngineError::PageLost { .. }) if core.env.now() - started < GIVEN_UP_WITHIN => {
-                    core.env.sleep(GIVEN_UP_LOOK).await;
-                }
-                latched => return latched,
-            }
-        }
-    }
 }
 
 impl Core {

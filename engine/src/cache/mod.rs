@@ -9,6 +9,7 @@ pub(crate) mod frames;
 pub(crate) mod latch;
 #[cfg(test)]
 mod latch_tests;
+pub(crate) mod leaving;
 pub(crate) mod overflow;
 pub(crate) mod page_cache;
 pub(crate) mod residual_readers;

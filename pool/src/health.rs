@@ -113,11 +113,11 @@ impl PoolState {
         let all_gone: BTreeSet<u16> = with(Presence::Gone).collect();
         let is_plain = self.coding.is_plain();
         let has_slabs = |node: &u16| is_plain || self.slabs_on(*node) > 0;
-        let nobody = with(Presence::Gone).count() == members.len();
+        let are_all_gone = with(Presence::Gone).count() == members.len();
         let mut health = Health {
             missing: self.memory_nodes.iter().filter(|slot| slot.is_none()).count(),
             living: with(Presence::Lives).count(),
-            gone: all_gone.iter().copied().filter(|node| nobody || has_slabs(node)).collect(),
+            gone: all_gone.iter().copied().filter(|node| are_all_gone || has_slabs(node)).collect(),
             silent: with(Presence::Silent).collect(),
             spare_when_whole: self.coding.parity(),
             is_rebuilding_headers: !self.rebuilds.is_empty(),

@@ -12,18 +12,18 @@ use crate::core::Core;
 use crate::telemetry::stats::EngineStats;
 use crate::{EngineError, GAddr};
 
-/// The longest wait for a line to be given up in a plain pool that has lost memory: what lies there
-/// never is.
-const LOST_PATIENCE: Duration = Duration::from_secs(1);
+/// Leases for which a plain pool that has lost memory is waited for: lines there are never given
+/// up, but those of a memory node that only stands still are.
+const LOST_LEASES: u32 = 2;
 
 impl Core {
     /// The longest wait for a line to be given up, after another was.
     fn close_patience(&self) -> Duration {
-        let is_dead = || self.pool.state().memory_nodes.iter().flatten().any(|member| member.dead);
+        let (state, bound) = (self.pool.state(), self.config.request_timeout);
+        let is_dead = || state.memory_nodes.iter().flatten().any(|member| member.dead);
         let is_lost =
             self.memory.coded.is_none() && (self.recovery.doubts.has_dead_memory() || is_dead());
-        let bound = self.config.request_timeout;
-        if is_lost { bound.min(LOST_PATIENCE) } else { bound }
+        if is_lost { bound.min(LOST_LEASES * state.timing.lease) } else { bound }
     }
 }
 

@@ -27,9 +27,6 @@ use crate::{EngineError, GAddr};
 const RIPENS_WITHIN: Duration = Duration::from_millis(250);
 /// As much longer, if the others were asked for lines: they answer with their next ticks.
 const ANSWERED_WITHIN: Duration = Duration::from_millis(500);
-/// The pause between two requests to a control plane that is away.
-const PLANE_PAUSE: Duration = Duration::from_millis(1);
-
 impl Core {
     /// A line for the caller to use; a round trip when an extent has to be leased.
     pub(crate) async fn grant(&self, fresh_only: bool) -> Result<Grant, EngineError> {
@@ -136,7 +133,7 @@ impl Core {
                     if source.is_retryable()
                         && self.env.now() - started < self.config.request_timeout =>
                 {
-                    self.env.sleep(PLANE_PAUSE).await;
+                    self.env.sleep(self.config.tick).await;
                     self.lifecycle.check_alive()?;
                 }
                 Err(error) => return Err(error.into()),

@@ -35,12 +35,13 @@ impl Core {
     /// moves along: it is that of the new frame.
     pub(crate) fn move_beyond_cache(&self, addr: GAddr) -> MoveOutcome {
         let frames = &self.cache.frames;
+        // The caller's latch keeps the line where it is.
+        if frames.find_beyond_cache(addr).is_some() {
+            return MoveOutcome::Beyond;
+        }
         let Some(to) = frames.take_beyond_cache() else { return MoveOutcome::Full };
         let outcome = self.with_line(addr, |open| {
             let Some(from) = open.frame else { return MoveOutcome::NotNow };
-            if frames.is_beyond_cache(from) {
-                return MoveOutcome::Beyond;
-            }
             // At rest no operation has a lease of the frame.
             if open.line.phase != Phase::Modified || open.seen != LocalUse::Writer {
                 return MoveOutcome::NotNow;

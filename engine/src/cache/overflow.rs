@@ -2,9 +2,8 @@
 //!
 //! Such a page cannot go home before its transaction ends. So that a transaction may change more
 //! than the cache holds, the page moves to memory of its own (`leaving.rs`) and its frame is free
-//! for other pages. The line is found by a table with a lock, on the slow path. When
-//! its latch is free and the log allows it, the evictor writes the page home, and its memory is
-//! freed.
+//! for other pages. The line is found by a table with a lock, on the slow path. When its latch is
+//! free and the log allows it, the evictor writes the page home, and its memory is freed.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -23,6 +22,7 @@ const FIRST_CHUNK: usize = 256;
 const CHUNKS: usize = 23;
 /// Alignment of a page: a cache line.
 const PAGE_ALIGN: usize = 64;
+
 /// A frame whose page is memory of its own.
 #[derive(Default)]
 struct OverflowFrame {

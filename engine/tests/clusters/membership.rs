@@ -198,7 +198,10 @@ fn a_sweep_that_cannot_reach_a_memory_node_is_left_to_others() {
             let accessed = survivor.shared(survivor.superblock()).await.map(drop);
             matches!(accessed, Err(EngineError::Unreachable { .. }))
         };
+        let mut looks = 0;
         while !gives_up().await {
+            looks += 1;
+            assert!(looks < 2_000, "it goes on");
             env.sleep(ms(5)).await;
         }
         // Another one, whose way is whole, sweeps after both.

@@ -147,7 +147,7 @@ where
     F: Future<Output = Result<(), TpccError>> + Send + 'static,
 {
     let env = cluster.env();
-    let control = Arc::new(RunControl::new(env.now() + setup.warmup)?);
+    let control = Arc::new(RunControl::new()?);
     let state = cluster.pool().state();
     let mut tasks = Vec::new();
     for node in &cluster.nodes {
@@ -170,12 +170,15 @@ where
     progress.begin("run", u64::try_from(setup.duration.as_millis()).unwrap_or(u64::MAX));
     let clock = async {
         wait(&env, setup.warmup, &control, None).await;
+        // By the clock that has woken this task, which may be late: workers and counters begin as one.
+        control.begin(env.now());
         let before = Counters::of(cluster, env.now());
         let interrupted = wait(&env, setup.duration, &control, Some(progress)).await;
         control.stop();
         (interrupted, before, Counters::of(cluster, env.now()))
     };
-    let (result, (interrupted, before, after)) = both(join_all(&env, "worker", tasks), clock).await;
+    // The clock comes first: without a warm-up nothing runs before the counters are read.
+    let ((interrupted, before, after), result) = both(clock, join_all(&env, "worker", tasks)).await;
     progress.end();
     result.map_err(|error| error.or_pool_full(cluster.shape().needed_bytes()))?;
     Ok(Interval {

@@ -22,15 +22,27 @@ pub(crate) struct RunControl<K> {
     /// Set when the time is over, or a worker has failed.
     stop: AtomicBool,
     measurements: Mutex<Measurements<K>>,
-    /// What completes before, by the environment's clock, does not count.
-    began: Duration,
+    /// When the measurement began, in nanoseconds of the environment's clock. What completes
+    /// before does not count.
+    began: AtomicU64,
 }
 
 impl<K: Mix> RunControl<K> {
-    /// Of a run that counts from then on, by the environment's clock.
-    pub(super) fn new(began: Duration) -> Result<Self, TpccError> {
+    /// Of a run that counts nothing until it is told to.
+    pub(super) fn new() -> Result<Self, TpccError> {
         let measurements = Mutex::new(Measurements::new()?);
-        Ok(Self { stop: AtomicBool::new(false), measurements, began })
+        Ok(Self { stop: AtomicBool::new(false), measurements, began: AtomicU64::new(u64::MAX) })
+    }
+
+    /// Counts what completes from then on, by the environment's clock.
+    pub(super) fn begin(&self, now: Duration) {
+        let nanos = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+        self.began.store(nanos, Ordering::Relaxed);
+    }
+
+    /// How long the measurement has run by then; `None` before it begins.
+    fn since_begin(&self, now: Duration) -> Option<Duration> {
+        now.checked_sub(Duration::from_nanos(self.began.load(Ordering::Relaxed)))
     }
 
     /// What all workers that are over have measured.
@@ -122,7 +134,7 @@ pub(crate) async fn work<T: Terminal>(
         if control.stopped() {
             break;
         }
-        if let Some(since_begin) = env.now().checked_sub(control.began) {
+        if let Some(since_begin) = control.since_begin(env.now()) {
             note(&mut measured, kind, (latency, attempts.into_inner()), since_begin, outcome);
         }
         if outcome.lost {

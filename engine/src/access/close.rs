@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use selkie_fabric::BoxFuture;
+use selkie_fabric::{BoxFuture, PeerId};
 use selkie_pool::{ComputeIndex, PoolError};
 
 use super::engine::Engine;
@@ -27,6 +27,30 @@ impl Core {
     }
 }
 
+impl Core {
+    /// Whether the memory node of a line of a plain pool is dead.
+    fn is_home_dead(&self, addr: GAddr) -> bool {
+        if self.memory.coded.is_some() {
+            return false;
+        }
+        let home = self.memory.placement.home(addr).map(|home| home.node);
+        home.is_some_and(|home| {
+            let peer = PeerId::memory(home as u16);
+            self.pool.is_memory_dead(home) || self.recovery.doubts.is_memory_dead(peer)
+        })
+    }
+
+    /// Waits until all that this node has sent to members has arrived: see `recovery::left`.
+    async fn until_sent(&self) -> Result<(), EngineError> {
+        let takes_in = |to: usize| self.pool.is_member(ComputeIndex::new(to as u16));
+        for mailbox in self.messenger.mailboxes() {
+            let mark = mailbox.mark();
+            self.wait_until(|| mailbox.is_through(&mark, takes_in)).await?;
+        }
+        Ok(())
+    }
+}
+
 /// Lines without a copy whose words a round of closing clears. Bounds the messages in flight.
 const LEAVES_A_ROUND: usize = 1024;
 
@@ -37,8 +61,9 @@ impl Engine {
     ///
     /// # Errors
     /// `Timeout` with a line that stayed latched, if no line was given up for the request timeout;
-    /// the other lines are written back. A node of a coded pool stays a member then. The error of a
-    /// node that has failed, without waiting.
+    /// the other lines are written back, and the node stays a member. `Timeout` too with a line of
+    /// a plain pool whose memory node is dead; the node has left then. The error of a node that has
+    /// failed, without waiting.
     /// `TaskPanicked` at once if a task of the node has panicked: no page is written home.
     pub fn close(&self) -> BoxFuture<'_, Result<(), EngineError>> {
         Box::pin(async move {
@@ -66,18 +91,22 @@ impl Engine {
                 }
                 (remain, last) = (now, one);
             }
-            core.lifecycle.check_panicked()?;
-            if let Some(addr) = last.filter(|_| core.memory.coded.is_some()) {
-                // A rebuild asks only members what they hold: a node that left would lose its pages
-                // silently.
-                core.lifecycle.check_failed()?;
+            // The others recover from it as from a dead node.
+            core.lifecycle.check_failed()?;
+            core.until_doubts_are_settled().await?;
+            if last.is_some() {
+                // By what is known of memory nodes now.
+                (remain, last) = self.flush_round();
+            }
+            if let Some(addr) = last.filter(|addr| !core.is_home_dead(*addr)) {
+                // The others take it that no word names a node that has left, and a rebuild asks
+                // only members what they hold.
                 let waited = core.env.now() - started;
                 let phase =
                     core.cache.shard(addr).lock().get(&addr.to_u64()).map(|open| open.line.phase);
                 tracing::warn!(%node, lines = remain, %addr, ?phase, "cannot close: lines are not given up");
                 return Err(EngineError::Timeout { addr, waited });
             }
-            core.until_doubts_are_settled().await?;
             core.recovery.repairs.retire(&core.env, core.config.request_timeout).await?;
             // Splits that are still read arrive, or their memory nodes are dead.
             while core.cache.late_frames.load(Ordering::Acquire) > 0
@@ -85,6 +114,7 @@ impl Engine {
             {
                 core.env.sleep(Duration::from_millis(1)).await;
             }
+            core.until_sent().await?;
             // Each step is taken even if an earlier one failed: a node that does not reach all
             // memory nodes must leave the pool, too.
             let absent = core.publish_epoch(0).await;
@@ -128,10 +158,17 @@ impl Engine {
         }
     }
 
-    /// Evicts all lines that can be evicted now. Returns how many remain, and one of them.
+    /// Evicts all lines that can be evicted now. Returns how many remain, and one of them: of a
+    /// memory node that lives, if there is one.
     fn flush_round(&self) -> (usize, Option<GAddr>) {
         let core = &self.0;
         let (mut remain, mut last) = (0, None);
+        let mut note = |addr| {
+            remain += 1;
+            if !last.is_some_and(|last| !core.is_home_dead(last)) {
+                last = Some(addr);
+            }
+        };
         // Pages move from the cache beyond it.
         let beyond = std::iter::once_with(|| core.cache.frames.ids_beyond_cache()).flatten();
         for id in core.cache.frames.ids().chain(beyond) {
@@ -144,12 +181,12 @@ impl Engine {
                 core.post_batches(batches);
             }
             if core.cache.frames.get(id).addr() == addr {
-                (remain, last) = (remain + 1, Some(addr));
+                note(addr);
             }
         }
         let (mut batches, mut gathered) = (Vec::new(), 0);
         for (number, addr) in core.cache.residual.all().enumerate() {
-            (remain, last) = (remain + 1, Some(addr));
+            note(addr);
             if number >= LEAVES_A_ROUND {
                 continue;
             }
@@ -161,7 +198,7 @@ impl Engine {
         }
         core.post_batches(batches);
         // Frames may be free before the word says so.
-        let under_way = core.cache.line_under_way();
-        (remain + usize::from(under_way.is_some()), last.or(under_way))
+        core.cache.line_under_way().into_iter().for_each(note);
+        (remain, last)
     }
 }

@@ -4,12 +4,35 @@
 //! messages are posted under the lock too (posting never blocks), so operations and messages of a
 //! line leave in the order of its steps.
 
+use smallvec::SmallVec;
+
 use super::chains::Batch;
 use super::machine::{Action, Deferred, Event, Message, Rules, WordAccess};
 use super::open_line::OpenLine;
 use super::word::ComputeId;
 use crate::core::Core;
+use crate::recovery::left::answer_of;
 use crate::{Coherence, EngineError, GAddr};
+
+/// Answers for nodes that have left, in one go. A word that names such a node again and again is
+/// damaged.
+const MAX_GIVEN: usize = 256;
+
+/// Events of a line that are fed to it at once.
+#[derive(Default)]
+struct DueEvents {
+    next: Option<Event>,
+    /// Nodes that were asked and have left ([`crate::recovery::left`]).
+    left: SmallVec<[ComputeId; 4]>,
+    /// How many answers were given for such.
+    given: usize,
+}
+
+impl DueEvents {
+    fn take(&mut self) -> Option<Event> {
+        self.next.take().or_else(|| self.left.pop().map(answer_of))
+    }
+}
 
 impl Core {
     /// Feeds one event to an open line, carries out the actions, and feeds completions that are
@@ -24,8 +47,8 @@ impl Core {
         if self.config.coherence == Coherence::Rpc {
             return self.run_client(addr, open, event);
         }
-        let mut next = Some(event);
-        while let Some(event) = next.take() {
+        let mut due = DueEvents { next: Some(event), ..DueEvents::default() };
+        while let Some(event) = due.take() {
             if self.lifecycle.has_panicked() {
                 return;
             }
@@ -52,29 +75,10 @@ impl Core {
             };
             let mut wake = false;
             for action in actions {
-                match action {
-                    Action::Post(operation) => {
-                        match batch.as_deref_mut() {
-                            // Batches are told apart by what their atomics found.
-                            // What is coded goes home in steps.
-                            Some(batch)
-                                if matches!(operation.word, WordAccess::Change(_))
-                                    && !(operation.write_back && self.memory.coded.is_some()) =>
-                            {
-                                self.gather(addr, open, operation, batch)
-                            }
-                            _ => next = self.post(addr, open, operation),
-                        }
-                        self.free_early(addr, open);
-                    }
-                    Action::Send { to, message } => self.send(addr, open, to, message),
-                    Action::BackOff { dead } => self.back_off(addr, open, dead),
-                    Action::Wake => wake = true,
-                    Action::Refuse => {
-                        open.effects.refused = true;
-                        wake = true;
-                    }
-                }
+                wake |= self.carry_out(addr, open, action, batch.as_deref_mut(), &mut due);
+            }
+            if let Some(node) = due.left.last().filter(|_| due.given > MAX_GIVEN) {
+                return self.fail_line(addr, open, &EngineError::PeerGone { node: node.index() });
             }
             if wake {
                 open.effects.woken = true;
@@ -85,6 +89,48 @@ impl Core {
                 open.waiters.refuse_nowait();
             }
         }
+    }
+
+    /// Carries one action out, and notes the events that follow at once. Whether waiters are to be
+    /// woken.
+    fn carry_out(
+        &self,
+        addr: GAddr,
+        open: &mut OpenLine,
+        action: Action,
+        batch: Option<&mut Vec<Batch>>,
+        due: &mut DueEvents,
+    ) -> bool {
+        match action {
+            Action::Post(operation) => {
+                match batch {
+                    // Batches are told apart by what their atomics found. What is coded goes home
+                    // in steps.
+                    Some(batch)
+                        if matches!(operation.word, WordAccess::Change(_))
+                            && !(operation.write_back && self.memory.coded.is_some()) =>
+                    {
+                        self.gather(addr, open, operation, batch)
+                    }
+                    _ => due.next = self.post(addr, open, operation),
+                }
+                self.free_early(addr, open);
+            }
+            Action::Send { to, message: Message::Request(_) }
+                if self.recovery.is_answered_for(to) =>
+            {
+                due.left.push(to);
+                due.given += 1;
+            }
+            Action::Send { to, message } => self.send(addr, open, to, message),
+            Action::BackOff { dead } => self.back_off(addr, open, dead),
+            Action::Wake => return true,
+            Action::Refuse => {
+                open.effects.refused = true;
+                return true;
+            }
+        }
+        false
     }
 
     /// The word names a dead node: waiters wait for the end of the recovery, or, if that is over,

@@ -48,12 +48,13 @@ impl Core {
         match self.messenger.deliver(to, header, page) {
             Ok(()) => {}
             Err(error) if is_gone(&error) => {
-                // Its death, when that is known, ends the wait; one that has left is not to be
-                // waited for. What a lost peer was to be answered is for a recovery: the line here
-                // goes on as if the answer had come, its state is what the word says of this node.
-                // The recovery is from the peer's death; or from this node's, if the peer lives
-                // (`recovery::unreachable`).
-                if matches!(message, Message::Request(_)) && self.has_left(to) {
+                // Its death, when that is known, ends the wait; if it has left, this node gives the
+                // answer (`recovery::left`), unless it has never known the peer. What a lost peer
+                // was to be answered is for a recovery: the line here goes on as if the answer had
+                // come, its state is what the word says of this node. The recovery is from the
+                // peer's death; or from this node's, if the peer lives (`recovery::unreachable`).
+                let is_unknown = self.messenger.known_incarnation(to.index()) == Some(0);
+                if matches!(message, Message::Request(_)) && is_unknown && self.has_left(to) {
                     self.fail_line(addr, open, &error);
                 }
             }
@@ -103,6 +104,9 @@ impl Core {
             return Err(mail("about an address outside the pool"));
         }
         self.with_line(addr, |open| {
+            if self.recovery.is_answered_for(from) {
+                return;
+            }
             if message::carries_page(message) {
                 self.accept_page(open, from, page, dirty, versions);
             }

@@ -40,6 +40,7 @@ pub(crate) async fn run_recovery(core: Weak<Core>, tick: Duration) {
             continue;
         }
         core.settle_doubts();
+        core.answer_for_left();
         let Some(_step) = core.recovery.repairs.begin() else { continue };
         if let Err(error) = core.advance_rebuilds().await {
             tracing::debug!(%error, "rebuild: a step failed");
@@ -122,10 +123,14 @@ impl Core {
             return true;
         }
         let mailbox = self.messenger.mailbox_for(index);
+        let _gate = self.recovery.left_gate.lock();
         // The first node of this index may have sent already: its mail is new.
         if before != 0 {
             if mailbox.has_mail_from(index) && !self.lifecycle.has_failed() {
                 return false;
+            }
+            if !self.recovery.dead_nodes().contains(id) && !self.lifecycle.has_failed() {
+                self.answer_for(id);
             }
             if mailbox.renew(index).is_err() {
                 return true;
@@ -133,6 +138,7 @@ impl Core {
         }
         self.recovery.forget_dead(id);
         self.messenger.note_incarnation(index, incarnation);
+        self.recovery.forget_left(id);
         true
     }
 

@@ -3,6 +3,7 @@
 pub(crate) mod claimed;
 pub(crate) mod driver;
 pub(crate) mod lease;
+pub(crate) mod left;
 mod memory_death;
 pub(crate) mod state;
 mod sweep;

@@ -16,6 +16,10 @@ use crate::log::LogOwner;
 pub(crate) struct RecoveryState {
     /// Nodes that died, as a [`NodeSet`]: nothing is asked of them.
     dead: AtomicU64,
+    /// Nodes that have left, as a [`NodeSet`]: this node gives their answers ([`super::left`]).
+    pub(super) left: AtomicU64,
+    /// Held while a node is taken for one that has left, or its index for that of another.
+    pub(super) left_gate: Mutex<()>,
     /// A recovery is in progress that this node has noted.
     is_recovering: AtomicBool,
     /// Peers that this node does not reach.

@@ -52,6 +52,11 @@ impl Doubts {
         !self.0.lock().dead.is_empty()
     }
 
+    /// Whether this memory node is dead for all.
+    pub(crate) fn is_memory_dead(&self, peer: PeerId) -> bool {
+        self.0.lock().dead.contains(&peer)
+    }
+
     /// Whether it is unknown of a memory node whether it lives: changes of its pages may be in this
     /// node's log alone.
     pub(crate) fn has_memory(&self) -> bool {

@@ -13,6 +13,7 @@ mod free_lines;
 mod grow;
 mod late;
 mod lease;
+mod leaving;
 mod log;
 mod membership;
 mod memory_loss;

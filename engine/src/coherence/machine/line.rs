@@ -133,6 +133,15 @@ impl Line {
                 ))
     }
 
+    /// Whether the line waits for an answer of a node.
+    pub(crate) fn waits_for(&self, node: ComputeId) -> bool {
+        match self.phase {
+            Phase::WaitRead { holder } | Phase::WaitWrite { holder } => holder == node,
+            Phase::WaitSharers { pending, .. } => pending.contains(node),
+            _ => false,
+        }
+    }
+
     /// The fields that are not public, for the model's hash.
     #[cfg(test)]
     pub(in crate::coherence) const fn private_state(&self) -> u64 {

@@ -21,10 +21,10 @@
 //! | --- | --- |
 //! | B B, latches as steps of their own | 72,225 |
 //! | B B | 14,499 |
-//! | W W W, searched as a part of that with a home to lose | 5,960,314 |
+//! | W W W | 5,960,314 |
 //! | W W D, behind an ignored test | 28,092,048 |
 //! | W D D, behind an ignored test | 38,518,168 |
-//! | D D D | 15,407,258 |
+//! | D D D, behind an ignored test, to a bound in each run | 15,407,258 |
 //! | B B, one of which may die at any time | 38,474 |
 //! | W W W, one of which, or two at once, may die at any time, in an ignored test | 27,696,884 |
 //! | B B with logs, one of which may die at any time | 39,697 |
@@ -32,13 +32,13 @@
 //! | B B with logs, whose home may be lost at any time | 93,548 |
 //! | the same, the page coded | 494,850 |
 //! | B B, whose home may be lost at any time | 68,599 |
-//! | W W W, whose home may be lost at any time | 12,493,722 |
+//! | W W W, whose home may be lost at any time, in an ignored test | 12,493,722 |
 //! | B B, the page coded, a split of which may be lost at any time | 74,915 |
 //! | the same, and one of the nodes may die at any time, in a write-back too | 214,622 |
 //! | B B, the page coded, whose home may be lost at any time | 352,865 |
 //!
-//! Not exhaustive: four nodes (a bounded search behind an ignored test); three nodes that may die,
-//! in each run of the tests. Not checked: liveness under unfair scheduling. What is checked: from
+//! Not exhaustive: four nodes (a bounded search behind an ignored test); in each run of the tests
+//! three nodes that are `nowait`, may die, or may lose their home. Not checked: liveness under unfair scheduling. What is checked: from
 //! every reachable state some path leads to rest, and at rest no caller is asleep. Priorities are
 //! abstracted: a deferred request may overtake any others, so every order that priorities could
 //! make is searched. If two nodes die at once, the survivor learns of both at the same time. A

@@ -125,7 +125,8 @@ impl Lifecycle {
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        // Relaxed: closing waits for no access; one that slips in finds a page or a miss.
+        // Relaxed: a hit that slips in finds a page. An acquisition looks under its shard's lock,
+        // which `close` takes afterwards.
         self.closed.load(Ordering::Relaxed)
     }
 

@@ -210,9 +210,9 @@ impl Acquisition<'_> {
         let (core, addr) = (self.core, self.addr);
         let refused = || {
             // Under the lock, which the task that seals the lines of a failed node takes
-            // afterwards.
-            if let Some(error) = core.lifecycle.failure() {
-                return Some(Err(error.clone()));
+            // afterwards, as a close does: a caller may have waited since it was let in.
+            if let Err(error) = core.lifecycle.check_alive() {
+                return Some(Err(error));
             }
             core.lifecycle.is_suspended().then_some(Ok(Attempt::Suspended))
         };

@@ -77,6 +77,8 @@ impl Engine {
             let node = core.endpoint.id();
             tracing::info!(%node, "closing a compute node");
             core.keep_labels().await;
+            // Takes every shard's lock: no line is acquired from now on.
+            core.cache.line_under_way();
             let (mut remain, mut last) = self.flush_round();
             let mut moved = started;
             while remain > 0

@@ -16,7 +16,8 @@
 //! A shared copy that d granted may be the only valid one: d may have died in its write-back. So a
 //! node with such a copy writes it home and enters its bit (Rejoin). Several nodes can have been
 //! granted copies together. They write the same bytes, and d stays in the word until all have
-//! written, so no node writes other bytes meanwhile.
+//! written, so no node writes other bytes meanwhile. No node takes its bit back before the sweep: a
+//! node that leaves waits for it.
 //!
 //! A grant that d entered in the word may have been lost with d, and the only copy with it. Then
 //! the node makes the word name d again (Disclaim), so that the sweep treats the line as one that d

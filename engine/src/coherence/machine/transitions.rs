@@ -122,6 +122,8 @@ impl Transition<'_> {
                 self.line.retries = 0;
                 self.wait_for(false, to);
             }
+            // The bit may be all that tells the sweep that home has the page (`death`).
+            Phase::Shared | Phase::Lapsed if self.rules.recovering => {}
             _ => self.release_own(),
         }
     }

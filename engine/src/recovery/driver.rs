@@ -227,6 +227,10 @@ impl Core {
         if !self.bring_claimed_home().await? {
             return Ok(());
         }
+        // An operation that did not reach its memory node has not told whether this node's bit is
+        // in the word: the sweep would take the bit for a copy. If the memory node lives, this node
+        // ends.
+        self.until_doubts_are_settled().await?;
         let node = ComputeIndex::new(dead.index() as u16);
         self.pool.acknowledge(node, self.index()).await?;
         let (took, waited_for) = (self.env.now() - started, under_way.len());

@@ -62,6 +62,8 @@ impl FromStr for Envelope {
 const WIDE_STREAM: u64 = 40;
 /// Stream of the seed that draws whether links are given up sooner than they may be back.
 const SHORT_STREAM: u64 = 47;
+/// Stream of the seed that draws which node leaves.
+const LEAVE_STREAM: u64 = 50;
 /// The span in which the troubles of the wide envelope begin.
 const SPAN: Duration = Duration::from_millis(12);
 /// How long an operation on a link that is away is tried: longer than any link is cut, but in some
@@ -203,6 +205,10 @@ impl Plan {
             troubles.push(Trouble::Panic(draw.compute(), draw.task()));
         }
         self.troubles.extend(troubles.into_iter().map(|trouble| (draw.when(), trouble)));
+        let leaver = Draw { random: SplitMix::of_stream(seed, LEAVE_STREAM), ..draw };
+        if leaver.one_in(6) {
+            self.troubles.push((leaver.when(), Trouble::Leave(leaver.compute())));
+        }
         if !draw.one_in(8) {
             self.spare_what_is_not_kept(keeps);
         }
@@ -249,6 +255,14 @@ impl Plan {
             }
         }
         silent.into_iter().filter(|(_, long)| *long >= THREAT).map(|(peer, _)| peer).collect()
+    }
+
+    /// The compute nodes that leave and end: nothing is lost with them.
+    pub(crate) fn leavers(&self) -> impl Iterator<Item = PeerId> + '_ {
+        self.troubles.iter().filter_map(|(_, trouble)| match trouble {
+            Trouble::Leave(peer) => Some(*peer),
+            _ => None,
+        })
     }
 
     /// Whether what was acknowledged may be lost by this plan.
@@ -333,6 +347,7 @@ mod tests {
             having(|t| matches!(t, Trouble::PlaneCut(..))),
             having(|t| matches!(t, Trouble::ClockForward(..))),
             having(|t| matches!(t, Trouble::Panic(..))),
+            having(|t| matches!(t, Trouble::Leave(_))),
         ];
         assert!(counts.iter().all(|count| *count > 20), "{counts:?}");
         let long = having(|t| t.lasts() > 4 * LEASE);

@@ -49,6 +49,8 @@ pub enum Trouble {
     ClockForward(PeerId, Duration),
     /// A task of the node's engine panics.
     Panic(PeerId, &'static str),
+    /// The compute node closes, and its process ends.
+    Leave(PeerId),
     /// The node is lost for good.
     Crash(PeerId),
     /// The node is lost for good, and nothing that it has sent is executed any more.
@@ -206,13 +208,32 @@ impl Plan {
 
     /// Arranges for the troubles to happen in a cluster, counted from now.
     pub(crate) fn arrange_in(&self, cluster: &SimCluster) {
-        arrange(
-            &self.troubles,
-            &cluster.world.controls(),
-            cluster.memory.plane(),
-            cluster.world.now(),
-        );
+        let (controls, now) = (cluster.world.controls(), cluster.world.now());
+        arrange(&self.troubles, &controls, cluster.memory.plane(), now);
+        for (after, trouble) in self.troubles.iter().copied() {
+            if let Trouble::Leave(peer) = trouble {
+                leave_after(cluster, after, peer);
+            }
+        }
     }
+}
+
+/// Closes a compute node after so long, and ends its process when it has left, or has failed.
+fn leave_after(cluster: &SimCluster, after: Duration, peer: PeerId) {
+    let index = usize::from(peer.index());
+    let Some(engine) = cluster.engines.get(index).cloned() else { return };
+    let (env, controls) = (cluster.env_of(index), cluster.world.controls());
+    drop(env.clone().spawn("leaver", async move {
+        env.sleep(after).await;
+        controls.note(&format!("{peer} closes"));
+        while let Err(error) = engine.close().await {
+            controls.note(&format!("{peer} cannot close: {error}"));
+            if !error.is_retryable() {
+                break;
+            }
+        }
+        controls.at(env.now(), move |controls| controls.kill(peer));
+    }));
 }
 
 fn arrange(
@@ -266,8 +287,9 @@ fn arrange(
                 Trouble::KillAtVerb(peer, number) => {
                     controls.kill_after_verbs(peer, Some(number));
                 }
-                // The disk does, or the control plane.
-                Trouble::KillInAppend(..)
+                // The node does, the disk, or the control plane.
+                Trouble::Leave(_)
+                | Trouble::KillInAppend(..)
                 | Trouble::PlaneStands(_)
                 | Trouble::PlaneLate(..)
                 | Trouble::PlaneCut(..) => {}
@@ -330,6 +352,7 @@ impl fmt::Display for Trouble {
             }
             Trouble::ClockForward(peer, by) => write!(f, "the clock of {peer} goes {by:?} forward"),
             Trouble::Panic(peer, task) => write!(f, "task `{task}` of {peer} panics"),
+            Trouble::Leave(peer) => write!(f, "{peer} leaves and ends"),
             Trouble::Crash(peer) => write!(f, "{peer} crashes"),
             Trouble::Kill(peer) => write!(f, "{peer} is killed"),
             Trouble::KillAtVerb(peer, number) => write!(f, "{peer} is killed after {number} verbs"),

@@ -97,6 +97,10 @@ fn seeds_of_the_wide_envelope_that_found_something_hold() {
         (Scenario::Crash, 143, "a node that recovers from all others before it serves was silent"),
         (Scenario::Crash, 895, "a node swept for ever that did not reach a memory node any more"),
         (Scenario::History, 376, "chains waited for ever behind one that a fence had ended"),
+        (Scenario::Tree, 2373, "a node left with pages for which its callers had waited"),
+        (Scenario::Tree, 3133, "the same"),
+        (Scenario::Counter, 1683, "a node left over a page that it had from a node that died"),
+        (Scenario::Counter, 3621, "a bit that its node could not take back was taken for a copy"),
     ] {
         run(Case::of(scenario, seed), None).unwrap_or_else(|failure| panic!("{failure}"));
     }

@@ -183,6 +183,14 @@ impl Controls {
         }
     }
 
+    /// Takes back each [`Controls::panic_in`] whose task has not come by since.
+    pub fn panic_no_more(&self) {
+        if let Some(simulation) = self.simulation.upgrade() {
+            simulation.planted.lock().clear();
+            simulation.any_planted.store(false, Ordering::Relaxed);
+        }
+    }
+
     /// How long the adapter of each node was busy; empty once the world is gone.
     pub fn busy(&self) -> Vec<(PeerId, AdapterBusy)> {
         self.simulation

@@ -31,6 +31,8 @@ const NOTICED_WITHIN: u32 = 6;
 pub(super) struct Excuses {
     lost: Vec<PeerId>,
     exposed: BTreeSet<PeerId>,
+    /// Nodes that leave and end.
+    leavers: BTreeSet<PeerId>,
     has_processes: bool,
     /// Whether data may be lost.
     pub(super) loses_data: bool,
@@ -51,10 +53,21 @@ impl Excuses {
         let loses_data =
             if has_processes { plan.may_lose_data(case.keeps()) } else { !lost.is_empty() };
         let exposed = plan.exposed().into_iter().collect();
+        let leavers = plan.leavers().collect();
         let loses_pages = !case.keeps().has_logs;
         let (gone, over) = (LostNodes::default(), cluster.world.now() + plan.over());
         let loses_on_its_own = false;
-        Self { lost, exposed, has_processes, loses_data, loses_pages, gone, loses_on_its_own, over }
+        Self {
+            lost,
+            exposed,
+            leavers,
+            has_processes,
+            loses_data,
+            loses_pages,
+            gone,
+            loses_on_its_own,
+            over,
+        }
     }
 
     /// The same of a run that loses these nodes as well.
@@ -75,10 +88,12 @@ impl Excuses {
 
     /// Whether a compute node may end.
     pub(super) fn exposes(&self, node: usize) -> bool {
-        self.exposed.contains(&PeerId::compute(node as u16)) || self.gone.has_compute(node)
+        let peer = PeerId::compute(node as u16);
+        let may_end = self.exposed.contains(&peer) || self.leavers.contains(&peer);
+        may_end || self.gone.has_compute(node)
     }
 
-    /// The compute nodes that may end.
+    /// The compute nodes that may end with pages that they hold.
     pub(super) fn exposed(&self) -> impl Iterator<Item = usize> {
         self.exposed.iter().filter(|peer| !peer.is_memory()).map(|peer| usize::from(peer.index()))
     }
@@ -94,6 +109,8 @@ impl Excuses {
             let env = cluster.world.env();
             let left = self.over.saturating_sub(cluster.world.now());
             cluster.run(env.sleep(left + NOTICED_WITHIN * LEASE))?;
+            self.until_left(cluster)?;
+            cluster.world.controls().panic_no_more();
             let living = living(cluster);
             for node in (0..cluster.engines.len()).filter(|node| !living.contains(node)) {
                 ensure(self.exposes(node), || {
@@ -135,6 +152,8 @@ impl Excuses {
         let env = cluster.world.env();
         let left = self.over.saturating_sub(cluster.world.now());
         cluster.run(env.sleep(left + NOTICED_WITHIN * LEASE))?;
+        self.until_left(cluster)?;
+        cluster.world.controls().panic_no_more();
         cluster.start_engine()?;
         let coding = cluster.pool.descriptor().coding;
         let memory = cluster.memory.regions().len();
@@ -153,6 +172,17 @@ impl Excuses {
             format!("pages {lost:x?} are lost, and nothing excuses that")
         })?;
         Ok(living)
+    }
+
+    /// Waits until the nodes that leave have ended.
+    fn until_left(&self, cluster: &SimCluster) -> Result<(), SimError> {
+        let (env, controls) = (cluster.world.env(), cluster.world.controls());
+        cluster.run(async {
+            while self.leavers.iter().any(|peer| controls.lives(*peer)) {
+                env.sleep(LEASE / 8).await;
+            }
+        })?;
+        Ok(())
     }
 
     /// Closes the nodes that are left, and checks that they leave nothing behind.

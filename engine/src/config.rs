@@ -76,6 +76,8 @@ pub enum Planted {
     /// What a transaction has read or made durable is acknowledged without asking whether the node
     /// was in the pool then.
     UnaskedLease,
+    /// A peer that this node reaches no more, and that lives, is no reason to end.
+    UndoubtedLinks,
     /// A dead node counts as recovered from, and its index is free, before the latch words are
     /// swept.
     EarlyReuse,

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "test support: what goes wrong here shall panic")]
 
+use std::time::Duration;
+
 use selkie_engine::Planted;
 use selkie_sim::{Case, Failure, Scenario, Summary, run, run_with};
 use selkie_txn::Protocol;
@@ -192,6 +194,26 @@ fn what_is_acknowledged_without_asking_the_lease_is_found_within_100_seeds() {
 fn a_recovery_that_is_over_before_its_sweep_is_found_within_100_seeds() {
     let (seed, report) = finds_wide(Planted::EarlyReuse, Scenario::Crash, 100);
     println!("seed {seed}: {report}");
+}
+
+/// Links that are given up before they are back.
+#[test]
+fn a_link_that_ends_and_is_not_doubted_is_found_within_200_seeds() {
+    let short = |case: Case, planted| {
+        let mut plan = case.plan();
+        plan.cost.unreachable_after = Duration::from_millis(4);
+        run_with(case, &plan, &|config| config.planted = planted, None)
+    };
+    for scenario in [Scenario::Counter, Scenario::Bank] {
+        let found = (0..200).find_map(|seed| {
+            let case = Case::of(scenario, seed);
+            let failure = short(case, Planted::UndoubtedLinks).err()?;
+            short(case, Planted::Nothing).unwrap();
+            Some((seed, failure.to_string()))
+        });
+        let (seed, report) = found.unwrap_or_else(|| panic!("not found by {scenario}"));
+        println!("{scenario}, seed {seed}: {report}");
+    }
 }
 
 /// Grants and pages that go home are lost on the way, and taken for delivered.

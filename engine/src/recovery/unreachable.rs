@@ -96,6 +96,11 @@ impl Core {
 
     /// Looks for peers that this node does not reach. Ends the node if one of them lives.
     pub(crate) fn settle_doubts(&self) {
+        #[cfg(feature = "planted")]
+        if self.config.planted == crate::Planted::UndoubtedLinks {
+            self.recovery.doubts.0.lock().in_doubt.clear();
+            return;
+        }
         for index in (0..MAX_COMPUTE_NODES).filter(|index| *index != self.me.index()) {
             let peer = PeerId::compute(index as u16);
             if self.messenger.mailbox_for(index).has_lost(index) && self.is_in_pool(peer) {

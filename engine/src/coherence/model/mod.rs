@@ -25,16 +25,16 @@
 //! | W W D, behind an ignored test | 28,092,048 |
 //! | W D D, behind an ignored test | 38,518,168 |
 //! | D D D, behind an ignored test, to a bound in each run | 15,407,258 |
-//! | B B, one of which may die at any time | 38,474 |
+//! | B B, one of which may die at any time | 38,360 |
 //! | W W W, one of which, or two at once, may die at any time, in an ignored test | 27,696,884 |
-//! | B B with logs, one of which may die at any time | 39,697 |
-//! | the same, the page coded, a split of which may be lost at any time | 230,374 |
+//! | B B with logs, one of which may die at any time | 39,583 |
+//! | the same, the page coded, a split of which may be lost at any time | 229,804 |
 //! | B B with logs, whose home may be lost at any time | 93,548 |
 //! | the same, the page coded | 494,850 |
 //! | B B, whose home may be lost at any time | 68,599 |
 //! | W W W, whose home may be lost at any time, in an ignored test | 12,493,722 |
 //! | B B, the page coded, a split of which may be lost at any time | 74,915 |
-//! | the same, and one of the nodes may die at any time, in a write-back too | 214,622 |
+//! | the same, and one of the nodes may die at any time, in a write-back too | 214,052 |
 //! | B B, the page coded, whose home may be lost at any time | 352,865 |
 //!
 //! Not exhaustive: four nodes (a bounded search behind an ignored test); in each run of the tests

@@ -82,6 +82,8 @@ impl Plan {
                 says.extend(memory.map(|position| format!("mem{position}")));
                 // A node's own death may meet it as that of one it talks to.
                 says.push("peer cn".to_owned());
+                // Of two that do not reach each other for long, one gives its membership up.
+                says.push("cannot reach cn".to_owned());
                 says.dedup();
                 says
             }

@@ -1,5 +1,7 @@
 //! Memory nodes that join, leave, die, and give memory back, while drivers work.
 
+use std::time::Duration;
+
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -65,6 +67,31 @@ fn memory_is_lost(over: Over) {
     pool.works(node, "operations");
     driver.signal(Signal::TERM);
     ends_well(driver);
+}
+
+/// Stopped for about as long as a lease, a memory node is taken for dead or is not, and links to it
+/// end or do not: no driver may end.
+#[test]
+fn a_driver_outlives_memory_nodes_that_stand_still_over_tcp() {
+    let pool = Pool::start(&Setup { create: &["--range", "256M"], ..setup(Over::Tcp, "still", 5) });
+    let (driver, node) = running(&pool);
+    for (victim, millis) in [(3, 2_100), (2, 2_300)] {
+        pool.memory[victim].signal(Signal::STOP);
+        std::thread::sleep(Duration::from_millis(millis));
+        pool.memory[victim].signal(Signal::CONT);
+        pool.works(node, "operations");
+        // One at a time is what the coding can spare.
+        until("all is whole", || {
+            let status = pool.status();
+            let nodes = status["memory_nodes"].as_array().unwrap();
+            let is_in_use = |node: &&Value| node["lives"] == false && node["slabs_used"] != 0;
+            (!nodes.iter().any(|node| is_in_use(&node))).then_some(())
+        });
+    }
+    driver.signal(Signal::TERM);
+    ends_well(driver);
+    let late = prints(&pool.tpcc(&["--duration", "1", "--json"]));
+    assert_eq!(late["consistency"], "ok", "{late}");
 }
 
 #[test]

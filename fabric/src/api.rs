@@ -8,6 +8,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::completion::Completion;
 use crate::domain::Domain;
@@ -79,6 +80,12 @@ pub trait Endpoint: Send + Sync {
     /// fabrics where nodes find each other. It is no secret: who has it cannot pass for the node.
     fn access_card(&self) -> Option<String> {
         None
+    }
+
+    /// For how long a peer had given no sign of life when the latest queue pair to it ended for that
+    /// alone. Zero if none did, or one was made since; on fabrics that know of deaths always.
+    fn silence_of(&self, _peer: PeerId) -> Duration {
+        Duration::ZERO
     }
 
     /// Registers `bytes` bytes, rounded up to a multiple of 4096, for every peer that learns the

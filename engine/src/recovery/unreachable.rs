@@ -154,19 +154,39 @@ impl Core {
             // it may not have heard of the death yet.
             Some(_) if !self.lifecycle.was_member_at(now) => Outcome::Wait { until: None },
             Some(_) => Outcome::End,
-            None => match self.endpoint.connect(peer) {
-                // Not every fabric can tell: the others miss the peer if it is dead.
-                Ok(_) => {
-                    let missed = self.pool.peer_missed_within(peer).unwrap_or_default();
-                    let goes_first = peer.is_memory() || peer.index() < self.index().get();
-                    let wait = if goes_first { missed } else { 2 * missed };
-                    Outcome::Wait { until: Some(now + wait) }
+            None => {
+                let missed = self.pool.peer_missed_within(peer);
+                match self.missed_from_now(peer, missed) {
+                    // Not every fabric can tell: the others miss the peer if it is dead.
+                    Ok(first) => {
+                        let goes_first = peer.is_memory() || peer.index() < self.index().get();
+                        let more =
+                            if goes_first { Duration::ZERO } else { missed.unwrap_or_default() };
+                        Outcome::Wait { until: Some(now + first + more) }
+                    }
+                    Err(FabricError::PeerDead { peer: dead }) if dead == peer => Outcome::Over,
+                    // Says nothing of the peer: the next call may.
+                    Err(_) => Outcome::Wait { until: None },
                 }
-                Err(FabricError::PeerDead { peer: dead }) if dead == peer => Outcome::Over,
-                // Says nothing of the peer: the next call may.
-                Err(_) => Outcome::Wait { until: None },
-            },
+            }
         }
+    }
+
+    /// How long a peer that others miss within `missed` of its death may not be missed from now on,
+    /// if it is dead. The silence in which a queue pair to it has ended counts; a lease is left for
+    /// the news.
+    ///
+    /// # Errors
+    /// As [`selkie_fabric::Endpoint::connect`]: a fabric may know that the peer is dead.
+    pub(crate) fn missed_from_now(
+        &self,
+        peer: PeerId,
+        missed: Option<Duration>,
+    ) -> Result<Duration, FabricError> {
+        let silent = self.endpoint.silence_of(peer);
+        self.endpoint.connect(peer)?;
+        let lease = self.pool.state().timing.lease;
+        Ok(missed.map_or(Duration::ZERO, |missed| missed.saturating_sub(silent).max(lease)))
     }
 
     /// Whether a peer is in the pool and lives, as far as this process knows.

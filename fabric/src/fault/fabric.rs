@@ -75,6 +75,10 @@ impl Endpoint for FaultEndpoint {
         self.inner.access_card()
     }
 
+    fn silence_of(&self, peer: PeerId) -> Duration {
+        self.inner.silence_of(peer)
+    }
+
     fn register(&self, bytes: usize) -> Result<Arc<dyn LocalRegion>, FabricError> {
         self.owner.check_alive()?;
         self.inner.register(bytes)

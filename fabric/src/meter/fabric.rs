@@ -78,6 +78,10 @@ impl Endpoint for MeterEndpoint {
         self.inner.access_card()
     }
 
+    fn silence_of(&self, peer: PeerId) -> Duration {
+        self.inner.silence_of(peer)
+    }
+
     fn register(&self, bytes: usize) -> Result<Arc<dyn LocalRegion>, FabricError> {
         self.inner.register(bytes)
     }

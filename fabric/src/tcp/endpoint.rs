@@ -67,6 +67,11 @@ impl Endpoint for TcpEndpoint {
     fn connect(&self, peer: PeerId) -> Result<Arc<dyn QueuePair>, FabricError> {
         self.node.host.node().check_alive()?;
         let link = self.node.connect(peer)?;
+        self.node.driver.forget_silence(peer);
         Ok(Arc::new(TcpQueuePair::new(Arc::clone(&self.node), link)))
+    }
+
+    fn silence_of(&self, peer: PeerId) -> Duration {
+        self.node.driver.silence_of(peer)
     }
 }

@@ -102,6 +102,9 @@ fn a_silent_peer_is_given_up_and_a_living_one_is_not() {
             let mut completion = idle.post(Chain::new());
             matches!(completion.try_take(), Some(Err(_)))
         });
+        assert_eq!(node.endpoint.silence_of(MEMORY), DEAD_AFTER);
+        node.connect(MEMORY, impostor.addr);
+        assert_eq!(node.endpoint.silence_of(MEMORY), Duration::ZERO, "a new one may do better");
     }
     // Without keep-alives either side would have given the other up by then.
     std::thread::sleep((2 * PATIENT_DEAD_AFTER).saturating_sub(idle_since.elapsed()));

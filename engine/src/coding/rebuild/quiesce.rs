@@ -142,20 +142,22 @@ impl Core {
                 // This node cannot write back pages that others rely on. A node that recovers from
                 // its death can.
                 (false, Some(_)) => self.end_unreachable(peer),
-                (false, None) => match self.endpoint.connect(peer) {
-                    // Not every fabric can tell: the others miss the memory node if it is dead.
-                    Ok(_) => {
-                        // No other host watches a memory node of this host.
-                        let missed_by = now + self.pool.missed_within(memory).unwrap_or_default();
-                        self.memory.quiesced.suspects.lock().insert(memory, Some(missed_by));
-                        continue;
+                // No other host watches a memory node of this host.
+                (false, None) => {
+                    match self.missed_from_now(peer, self.pool.missed_within(memory)) {
+                        // Not every fabric can tell: the others miss the memory node if it is dead.
+                        Ok(missed) => {
+                            let missed_by = now + missed;
+                            self.memory.quiesced.suspects.lock().insert(memory, Some(missed_by));
+                            continue;
+                        }
+                        Err(FabricError::PeerDead { peer: dead }) if dead == peer => {
+                            self.pool.declare_memory_dead(memory as u16).await?;
+                        }
+                        // Says nothing of the memory node: the next call may.
+                        Err(_) => continue,
                     }
-                    Err(FabricError::PeerDead { peer: dead }) if dead == peer => {
-                        self.pool.declare_memory_dead(memory as u16).await?;
-                    }
-                    // Says nothing of the memory node: the next call may.
-                    Err(_) => continue,
-                },
+                }
             }
             self.memory.quiesced.suspects.lock().remove(&memory);
         }

@@ -47,6 +47,9 @@ struct Links {
     next_token: u64,
     /// When to connect which links again.
     due: Vec<(Duration, u64)>,
+    /// The peers to which a link ended by silence, and none was made since: how long they were
+    /// silent.
+    silent: HashMap<PeerId, Duration>,
     /// Why the driver has stopped. It takes no more links then.
     stopped: Option<FabricError>,
 }
@@ -215,9 +218,24 @@ impl Driver {
                 // The time for the answer begins now. Only whether it comes is of interest.
                 Verdict::Ask => drop(link.post(Chain::new())),
                 Verdict::ConnectAgain => link.give_connection_up(),
-                Verdict::Dead => link.end(FabricError::PeerDead { peer: link.peer() }),
+                Verdict::Dead => {
+                    let (peer, silent) = (link.peer(), self.config().dead_after);
+                    // Before the end is seen.
+                    self.links.lock().silent.insert(peer, silent);
+                    link.end(FabricError::PeerDead { peer });
+                }
             }
         }
+    }
+
+    /// See [`crate::Endpoint::silence_of`].
+    pub(crate) fn silence_of(&self, peer: PeerId) -> Duration {
+        self.links.lock().silent.get(&peer).copied().unwrap_or_default()
+    }
+
+    /// A link to the peer was made.
+    pub(crate) fn forget_silence(&self, peer: PeerId) {
+        self.links.lock().silent.remove(&peer);
     }
 }
 

@@ -12,7 +12,7 @@ use crate::commands::{
 use crate::support::config_file::{self, Checked};
 use crate::support::exit::{self, Refusal};
 use crate::support::{log, signals};
-use crate::{doctor, figures, scenario, top};
+use crate::{demo, doctor, figures, scenario, top};
 
 /// A multi-primary storage engine over disaggregated memory.
 #[derive(Parser)]
@@ -35,6 +35,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Shows what a pool is: starts one, kills a memory node of it, heals it, finds every commit.
+    Demo(demo::Arguments),
     /// Runs TPC-C: loads, runs the standard mix, checks the result.
     Tpcc(Box<tpcc::Arguments>),
     /// Runs SmallBank: loads, runs the mix, checks every balance.
@@ -84,6 +86,7 @@ impl Command {
     /// to it.
     fn check(&self) -> Result<(), Refusal> {
         match self {
+            Command::Demo(arguments) => demo::check(arguments),
             Command::Tpcc(arguments) => tpcc::check(arguments),
             Command::Smallbank(arguments) => smallbank::check(arguments),
             Command::Tatp(arguments) => tatp::check(arguments),
@@ -113,7 +116,7 @@ impl Command {
         match self {
             Command::Tpcc(_) | Command::Smallbank(_) | Command::Tatp(_) => true,
             Command::Backup(_) | Command::Restore(_) | Command::Recover(_) => true,
-            Command::Memnode(_) | Command::Top(_) | Command::Scenario(_) => true,
+            Command::Memnode(_) | Command::Top(_) | Command::Scenario(_) | Command::Demo(_) => true,
             Command::Pool(arguments) => arguments.minds_signals(),
             Command::Cert(_)
             | Command::Micro(_)
@@ -148,6 +151,7 @@ pub(crate) fn main() -> ExitCode {
         return exit::fail(&error);
     }
     match cli.command {
+        Command::Demo(arguments) => demo::run(&arguments),
         Command::Tpcc(arguments) => tpcc::run(&arguments),
         Command::Smallbank(arguments) => smallbank::run(&arguments),
         Command::Tatp(arguments) => tatp::run(&arguments),

@@ -7,6 +7,7 @@
 
 mod command_line;
 mod commands;
+mod demo;
 mod doctor;
 mod figures;
 mod options;

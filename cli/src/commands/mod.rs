@@ -12,7 +12,7 @@ pub(crate) mod pool;
 mod pool_names;
 mod pool_repair;
 mod pool_status;
-mod pool_verdict;
+pub(crate) mod pool_verdict;
 pub(crate) mod recover;
 pub(crate) mod restore;
 pub(crate) mod sim;

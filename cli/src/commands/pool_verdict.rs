@@ -18,7 +18,7 @@ pub(super) fn word(verdict: Verdict) -> &'static str {
 
 /// The verdict with its reasons in one line; `rate` is that of a rebuild in bytes a second, if it
 /// was measured.
-pub(super) fn headline(health: &Health, state: &PoolState, rate: Option<f64>) -> String {
+pub(crate) fn headline(health: &Health, state: &PoolState, rate: Option<f64>) -> String {
     let verdict = health.verdict();
     let reasons = match verdict {
         Verdict::Healthy => vec![spare(health)],
@@ -91,7 +91,7 @@ fn spare(health: &Health) -> String {
 }
 
 /// What helps, as commands with what they do.
-pub(super) fn advice(health: &Health, state: &PoolState, pool: &dyn Display) -> Vec<String> {
+pub(crate) fn advice(health: &Health, state: &PoolState, pool: &dyn Display) -> Vec<String> {
     let mut advice = Vec::new();
     let is_lost = health.lost_ranges > 0 || health.is_memory_gone();
     if is_lost {

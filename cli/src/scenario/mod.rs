@@ -16,15 +16,15 @@
 mod command;
 mod draw;
 mod ends;
-mod error;
+pub(crate) mod error;
 mod file;
 mod fit;
 mod namespaces;
 mod observed;
-mod options;
+pub(crate) mod options;
 mod plan;
 mod planning;
-mod processes;
+pub(crate) mod processes;
 mod random;
 mod report;
 mod runner;

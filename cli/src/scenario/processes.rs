@@ -176,6 +176,10 @@ impl Process {
         read(&self.stderr)
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// The error for one that should not have ended, or not so.
     pub(crate) fn failed(&self) -> ScenarioError {
         let last = self.complained().unwrap_or_default();

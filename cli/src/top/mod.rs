@@ -7,7 +7,7 @@ mod command;
 mod draw;
 mod plain;
 mod screen;
-mod snapshot;
+pub(crate) mod snapshot;
 mod units;
 
 pub(crate) use command::{Arguments, check, run};

@@ -178,6 +178,13 @@ impl Process {
         line.unwrap_or_else(|said| panic!("it never says {what:?}: {said}"))
     }
 
+    /// Waits for the first line on stdout that has this in it.
+    #[track_caller]
+    pub(crate) fn tells(&self, what: &str) -> String {
+        let line = self.stdout.find(|line| line.contains(what).then(|| line.to_owned()));
+        line.unwrap_or_else(|told| panic!("it never tells {what:?}: {told}; {}", self.stderr.all()))
+    }
+
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }

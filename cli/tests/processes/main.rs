@@ -11,6 +11,7 @@ mod arguments;
 mod backup;
 mod config_files;
 mod decisions;
+mod demo;
 mod doctor;
 mod driver_deaths;
 mod drivers;

@@ -31,8 +31,12 @@ const STEPS: u64 = 120;
 const LINGER_NS: u64 = 800_000;
 const KEYS: u64 = 400;
 const MAX_VALUE: u64 = 60;
-/// Errors that go away by themselves are repeated so often.
+/// What ends in an error that goes away by itself is repeated so often,
 const PATIENCE: u32 = 50;
+/// and for so long: some waits of the engine, each of which is longer than any trouble. What
+/// another node does not give up by then it never does, as one that died while a fence waits for
+/// a memory node.
+const PATIENT_FOR: Duration = Duration::from_secs(1);
 
 type Oracle = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -170,6 +174,7 @@ impl Gardener {
     async fn change(&mut self) -> Result<(), SimError> {
         let (key, value) = (self.own_key(), self.value());
         let there = self.own.contains_key(&key);
+        let started = self.clock.now();
         for attempt in 0..PATIENCE {
             let result = if there && value.len().is_multiple_of(3) {
                 self.tree.delete(&self.engine, &key).await.map(|gone| (gone, None))
@@ -189,7 +194,11 @@ impl Gardener {
                     };
                     return Ok(());
                 }
-                Err(error) if error.is_retryable() && attempt + 1 < PATIENCE => {
+                Err(error)
+                    if error.is_retryable()
+                        && attempt + 1 < PATIENCE
+                        && self.clock.now() - started < PATIENT_FOR =>
+                {
                     self.env.sleep(Duration::from_micros(u64::from(attempt) * 10)).await;
                 }
                 Err(error) => return Err(error.into()),

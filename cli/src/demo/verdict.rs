@@ -29,8 +29,12 @@ impl Verdict {
             verdict.committed += number("/journal/committed").unwrap_or_default();
             verdict.looked_for += number("/journal/looked_for").unwrap_or_default();
             verdict.found += number("/journal/found").unwrap_or_default();
-            if report["consistency"] != "ok" {
-                verdict.broken.push(format!("driver {driver}: {}", report["consistency"]));
+            match report.get("consistency") {
+                Some(consistency) if consistency == "ok" => {}
+                Some(consistency) => {
+                    verdict.broken.push(format!("driver {driver}: {consistency}"));
+                }
+                None => verdict.broken.push(format!("driver {driver} has checked nothing")),
             }
             if number("/lost/pages") != Some(0) {
                 verdict.broken.push(format!("driver {driver} has lost pages"));

@@ -40,14 +40,22 @@ impl Core {
         })
     }
 
-    /// Waits until all that this node has sent to members has arrived: see `recovery::left`.
+    /// Waits until all that this node has sent to members has arrived: see `recovery::left`. What
+    /// was sent over a connection that is lost has not: either the peer goes, or this node ends.
     async fn until_sent(&self) -> Result<(), EngineError> {
         let takes_in = |to: usize| self.pool.is_member(ComputeIndex::new(to as u16));
         for mailbox in self.messenger.mailboxes() {
             let mark = mailbox.mark();
             self.wait_until(|| mailbox.is_through(&mark, takes_in)).await?;
         }
-        Ok(())
+        loop {
+            self.settle_doubts();
+            self.lifecycle.check_failed()?;
+            if self.recovery.doubts.are_settled() {
+                return Ok(());
+            }
+            self.env.sleep(self.config.tick).await;
+        }
     }
 }
 
@@ -77,8 +85,8 @@ impl Engine {
             let node = core.endpoint.id();
             tracing::info!(%node, "closing a compute node");
             core.keep_labels().await;
-            // Takes every shard's lock: no line is acquired from now on.
-            core.cache.line_under_way();
+            // An acquisition looks under its shard's lock: none begins from now on.
+            core.cache.all_shards().for_each(|shard| drop(shard.lock()));
             let (mut remain, mut last) = self.flush_round();
             let mut moved = started;
             while remain > 0
@@ -167,7 +175,7 @@ impl Engine {
         let (mut remain, mut last) = (0, None);
         let mut note = |addr| {
             remain += 1;
-            if !last.is_some_and(|last| !core.is_home_dead(last)) {
+            if last.is_none_or(|last| core.is_home_dead(last)) {
                 last = Some(addr);
             }
         };

@@ -57,6 +57,11 @@ impl Doubts {
         self.0.lock().dead.contains(&peer)
     }
 
+    /// Whether no peer is in doubt.
+    pub(crate) fn are_settled(&self) -> bool {
+        self.0.lock().in_doubt.is_empty()
+    }
+
     /// Whether it is unknown of a memory node whether it lives: changes of its pages may be in this
     /// node's log alone.
     pub(crate) fn has_memory(&self) -> bool {

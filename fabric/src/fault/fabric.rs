@@ -1,6 +1,7 @@
 //! `FaultFabric` and its endpoints.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::plan::{FaultPlan, FaultReport};
 use super::queue_pair::FaultQueuePair;

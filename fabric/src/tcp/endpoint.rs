@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::client::queue_pair::TcpQueuePair;
 use super::config::Admission;

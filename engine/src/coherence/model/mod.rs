@@ -38,11 +38,12 @@
 //! | B B, the page coded, whose home may be lost at any time | 352,865 |
 //!
 //! Not exhaustive: four nodes (a bounded search behind an ignored test); in each run of the tests
-//! three nodes that are `nowait`, may die, or may lose their home. Not checked: liveness under unfair scheduling. What is checked: from
-//! every reachable state some path leads to rest, and at rest no caller is asleep. Priorities are
-//! abstracted: a deferred request may overtake any others, so every order that priorities could
-//! make is searched. If two nodes die at once, the survivor learns of both at the same time. A
-//! death during a recovery is searched to a bound, not exhaustively.
+//! three nodes that are `nowait`, may die, or may lose their home. Not checked: liveness under
+//! unfair scheduling. What is checked: from every reachable state some path leads to rest, and at
+//! rest no caller is asleep. Priorities are abstracted: a deferred request may overtake any others,
+//! so every order that priorities could make is searched. If two nodes die at once, the survivor
+//! learns of both at the same time. A death during a recovery is searched to a bound, not
+//! exhaustively.
 
 mod application;
 mod chain;

@@ -82,8 +82,8 @@ pub trait Endpoint: Send + Sync {
         None
     }
 
-    /// For how long a peer had given no sign of life when the latest queue pair to it ended for that
-    /// alone. Zero if none did, or one was made since; on fabrics that know of deaths always.
+    /// For how long a peer had given no sign of life when the latest queue pair to it ended for
+    /// that alone. Zero if none did, or one was made since; on fabrics that know of deaths always.
     fn silence_of(&self, _peer: PeerId) -> Duration {
         Duration::ZERO
     }

@@ -170,7 +170,7 @@ where
     progress.begin("run", u64::try_from(setup.duration.as_millis()).unwrap_or(u64::MAX));
     let clock = async {
         wait(&env, setup.warmup, &control, None).await;
-        // By the clock that has woken this task, which may be late: workers and counters begin as one.
+        // By the clock of now, as this task may wake up late: workers and counters begin as one.
         control.begin(env.now());
         let before = Counters::of(cluster, env.now());
         let interrupted = wait(&env, setup.duration, &control, Some(progress)).await;

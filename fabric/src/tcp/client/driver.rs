@@ -219,12 +219,21 @@ impl Driver {
                 Verdict::Ask => drop(link.post(Chain::new())),
                 Verdict::ConnectAgain => link.give_connection_up(),
                 Verdict::Dead => {
-                    let (peer, silent) = (link.peer(), self.config().dead_after);
+                    let peer = link.peer();
                     // Before the end is seen.
-                    self.links.lock().silent.insert(peer, silent);
+                    self.note_silence(*token, peer);
                     link.end(FabricError::PeerDead { peer });
                 }
             }
+        }
+    }
+
+    /// The link of this token ends by silence. A younger one to the same peer may know better.
+    fn note_silence(&self, token: u64, peer: PeerId) {
+        let silent = self.config().dead_after;
+        let mut links = self.links.lock();
+        if !links.by_token.iter().any(|(other, link)| *other > token && link.peer() == peer) {
+            links.silent.insert(peer, silent);
         }
     }
 

@@ -174,7 +174,8 @@ impl Excuses {
         Ok(living)
     }
 
-    /// Waits until the nodes that leave have ended.
+    /// Waits until the nodes that leave have ended. Each has left, unless something excuses that it
+    /// has not.
     fn until_left(&self, cluster: &SimCluster) -> Result<(), SimError> {
         let (env, controls) = (cluster.world.env(), cluster.world.controls());
         cluster.run(async {
@@ -182,6 +183,15 @@ impl Excuses {
                 env.sleep(LEASE / 8).await;
             }
         })?;
+        for peer in self.leavers.iter().filter(|peer| !self.exposed.contains(*peer)) {
+            let node = usize::from(peer.index());
+            if !self.loses_data && !self.gone.has_compute(node) {
+                // Says how the first call has ended.
+                let closed = cluster.run(cluster.engine(node)?.close())?;
+                closed
+                    .map_err(|error| SimError::OnNode { node, source: Box::new(error.into()) })?;
+            }
+        }
         Ok(())
     }
 

@@ -102,7 +102,7 @@ impl<'a> Stage<'a> {
         Ok(id)
     }
 
-    /// Loads the database; what the loader says of it.
+    /// Loads the database.
     pub(super) fn load(&mut self) -> Result<(), ScenarioError> {
         let mut arguments = self.tpcc();
         arguments.push("--load-only".to_owned());

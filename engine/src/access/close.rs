@@ -8,6 +8,7 @@ use selkie_pool::{ComputeIndex, PoolError};
 
 use super::engine::Engine;
 use crate::coherence::machine::Event;
+use crate::coherence::word::MAX_COMPUTE_NODES;
 use crate::core::Core;
 use crate::telemetry::stats::EngineStats;
 use crate::{EngineError, GAddr};
@@ -25,9 +26,7 @@ impl Core {
             self.memory.coded.is_none() && (self.recovery.doubts.has_dead_memory() || is_dead());
         if is_lost { bound.min(LOST_LEASES * state.timing.lease) } else { bound }
     }
-}
 
-impl Core {
     /// Whether the memory node of a line of a plain pool is dead.
     fn is_home_dead(&self, addr: GAddr) -> bool {
         if self.memory.coded.is_some() {
@@ -42,17 +41,29 @@ impl Core {
 
     /// Waits until all that this node has sent to members has arrived: see `recovery::left`. What
     /// was sent over a connection that is lost has not: either the peer goes, or this node ends.
+    /// It ends too if a peer takes nothing in for the request timeout.
     async fn until_sent(&self) -> Result<(), EngineError> {
-        let takes_in = |to: usize| self.pool.is_member(ComputeIndex::new(to as u16));
-        for mailbox in self.messenger.mailboxes() {
-            let mark = mailbox.mark();
-            self.wait_until(|| mailbox.is_through(&mark, takes_in)).await?;
-        }
+        let started = self.env.now();
+        let mailboxes = self.messenger.mailboxes();
+        let marks: Vec<_> = mailboxes.iter().map(|mailbox| (mailbox, mailbox.mark())).collect();
+        let known: [_; MAX_COMPUTE_NODES] =
+            std::array::from_fn(|peer| self.messenger.known_incarnation(peer));
+        // A node that has taken over an index since was sent nothing before.
+        let is_owed = |peer: usize| {
+            let incarnation = known.get(peer).copied().flatten();
+            let is_in = |known| self.pool.is_incarnation(ComputeIndex::new(peer as u16), known);
+            let is_through =
+                || marks.iter().all(|(mailbox, mark)| mailbox.is_through(mark, |to| to == peer));
+            incarnation.is_some_and(is_in) && !is_through()
+        };
         loop {
             self.settle_doubts();
             self.lifecycle.check_failed()?;
-            if self.recovery.doubts.are_settled() {
-                return Ok(());
+            let owed = (0..MAX_COMPUTE_NODES).find(|peer| is_owed(*peer));
+            let owed = owed.map(|peer| PeerId::compute(peer as u16));
+            let Some(peer) = owed.or_else(|| self.recovery.doubts.first()) else { return Ok(()) };
+            if self.env.now() - started > self.config.request_timeout {
+                self.end_unreachable(peer);
             }
             self.env.sleep(self.config.tick).await;
         }
@@ -69,9 +80,11 @@ impl Engine {
     ///
     /// # Errors
     /// `Timeout` with a line that stayed latched, if no line was given up for the request timeout;
-    /// the other lines are written back, and the node stays a member. `Timeout` too with a line of
-    /// a plain pool whose memory node is dead; the node has left then. The error of a node that has
-    /// failed, without waiting.
+    /// the other lines are written back, and the node stays a member. So it may be during a
+    /// recovery, until which the node keeps what it says of lines. `Timeout` too with a line of a
+    /// plain pool whose memory node is dead; the node has left then. The error of a node that has
+    /// failed, without waiting. `Unreachable` with a member that takes in nothing that this node
+    /// sends to it: then this node is out, and recovered from.
     /// `TaskPanicked` at once if a task of the node has panicked: no page is written home.
     pub fn close(&self) -> BoxFuture<'_, Result<(), EngineError>> {
         Box::pin(async move {
@@ -117,6 +130,7 @@ impl Engine {
                 tracing::warn!(%node, lines = remain, %addr, ?phase, "cannot close: lines are not given up");
                 return Err(EngineError::Timeout { addr, waited });
             }
+            core.until_sent().await?;
             core.recovery.repairs.retire(&core.env, core.config.request_timeout).await?;
             // Splits that are still read arrive, or their memory nodes are dead.
             while core.cache.late_frames.load(Ordering::Acquire) > 0
@@ -124,7 +138,6 @@ impl Engine {
             {
                 core.env.sleep(Duration::from_millis(1)).await;
             }
-            core.until_sent().await?;
             // Each step is taken even if an earlier one failed: a node that does not reach all
             // memory nodes must leave the pool, too.
             let absent = core.publish_epoch(0).await;

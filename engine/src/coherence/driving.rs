@@ -7,16 +7,16 @@
 use smallvec::SmallVec;
 
 use super::chains::Batch;
-use super::machine::{Action, Deferred, Event, Message, Rules, WordAccess};
+use super::machine::{Action, Deferred, Event, Line, Message, Rules, WordAccess};
 use super::open_line::OpenLine;
 use super::word::ComputeId;
 use crate::core::Core;
 use crate::recovery::left::answer_of;
 use crate::{Coherence, EngineError, GAddr};
 
-/// Answers for nodes that have left, in one go. A word that names such a node again and again is
-/// damaged.
-const MAX_GIVEN: usize = 256;
+/// Answers for nodes that have left until a line comes to rest. A word that names such a node again
+/// and again is damaged.
+const MAX_GIVEN: u16 = 256;
 
 /// Events of a line that are fed to it at once.
 #[derive(Default)]
@@ -24,12 +24,12 @@ struct DueEvents {
     next: Option<Event>,
     /// Nodes that were asked and have left ([`crate::recovery::left`]).
     left: SmallVec<[ComputeId; 4]>,
-    /// How many answers were given for such.
-    given: usize,
 }
 
 impl DueEvents {
-    fn take(&mut self) -> Option<Event> {
+    /// The next one for a line in this state: one that waits no more gets no answer.
+    fn take(&mut self, line: &Line) -> Option<Event> {
+        self.left.retain(|node| line.waits_for(*node));
         self.next.take().or_else(|| self.left.pop().map(answer_of))
     }
 }
@@ -48,7 +48,7 @@ impl Core {
             return self.run_client(addr, open, event);
         }
         let mut due = DueEvents { next: Some(event), ..DueEvents::default() };
-        while let Some(event) = due.take() {
+        while let Some(event) = due.take(&open.line) {
             if self.lifecycle.has_panicked() {
                 return;
             }
@@ -77,7 +77,10 @@ impl Core {
             for action in actions {
                 wake |= self.carry_out(addr, open, action, batch.as_deref_mut(), &mut due);
             }
-            if let Some(node) = due.left.last().filter(|_| due.given > MAX_GIVEN) {
+            if open.line.phase.at_rest() {
+                open.answers_given = 0;
+            }
+            if let Some(node) = due.left.last().filter(|_| open.answers_given > MAX_GIVEN) {
                 return self.fail_line(addr, open, &EngineError::PeerGone { node: node.index() });
             }
             if wake {
@@ -120,7 +123,7 @@ impl Core {
                 if self.recovery.is_answered_for(to) =>
             {
                 due.left.push(to);
-                due.given += 1;
+                open.answers_given = open.answers_given.saturating_add(1);
             }
             Action::Send { to, message } => self.send(addr, open, to, message),
             Action::BackOff { dead } => self.back_off(addr, open, dead),

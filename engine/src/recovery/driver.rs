@@ -40,7 +40,6 @@ pub(crate) async fn run_recovery(core: Weak<Core>, tick: Duration) {
             continue;
         }
         core.settle_doubts();
-        core.answer_for_left();
         let Some(_step) = core.recovery.repairs.begin() else { continue };
         if let Err(error) = core.advance_rebuilds().await {
             tracing::debug!(%error, "rebuild: a step failed");

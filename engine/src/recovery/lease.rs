@@ -193,6 +193,8 @@ pub(crate) async fn run_lease(core: Weak<Core>, tick: Duration) {
             core.end_with(EngineError::Expelled);
             continue;
         }
+        // Here, as the steps of a recovery last for long.
+        core.answer_for_left();
         let (now, timing) = (env.now(), core.pool.state().timing);
         // By earlier answers, and not by those that are requested now.
         let known = core.known(&watch, now);

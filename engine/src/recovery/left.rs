@@ -10,10 +10,10 @@ use std::sync::atomic::Ordering;
 
 use selkie_pool::control::PoolState;
 
-use crate::Coherence;
 use crate::coherence::machine::{Event, Message};
 use crate::coherence::word::{ComputeId, MAX_COMPUTE_NODES, NodeSet};
 use crate::core::Core;
+use crate::{Coherence, GAddr};
 
 use super::state::RecoveryState;
 
@@ -46,15 +46,14 @@ impl Core {
             return;
         }
         let _gate = self.recovery.left_gate.lock();
-        let known = |index: usize| self.messenger.known_incarnation(index).unwrap_or_default();
         // The state is read last: a node that is known was in it.
-        let known = (0..MAX_COMPUTE_NODES).map(|index| (index, known(index)));
-        let known: Vec<_> = known.filter(|(_, incarnation)| *incarnation != 0).collect();
+        let known: [_; MAX_COMPUTE_NODES] =
+            std::array::from_fn(|index| self.messenger.known_incarnation(index));
         let state = self.pool.state();
-        for (index, incarnation) in known {
-            let Some(node) = ComputeId::new(index).filter(|node| *node != self.me) else {
-                continue;
-            };
+        for (index, incarnation) in known.into_iter().enumerate() {
+            let incarnation = incarnation.filter(|incarnation| *incarnation != 0);
+            let node = ComputeId::new(index).filter(|node| *node != self.me);
+            let (Some(node), Some(incarnation)) = (node, incarnation) else { continue };
             if self.has_left_in(&state, node, incarnation)
                 && !self.recovery.is_answered_for(node)
                 && !self.messenger.mailbox_for(index).has_mail_from(index)
@@ -81,7 +80,7 @@ impl Core {
         for shard in self.cache.all_shards() {
             let lines = shard.lock();
             let waits = lines.iter().filter(|(_, open)| open.line.waits_for(node));
-            waiting.extend(waits.map(|(addr, _)| crate::GAddr::from_u64(*addr)));
+            waiting.extend(waits.map(|(addr, _)| GAddr::from_u64(*addr)));
         }
         for addr in waiting {
             self.with_line(addr, |open| {

@@ -57,9 +57,9 @@ impl Doubts {
         self.0.lock().dead.contains(&peer)
     }
 
-    /// Whether no peer is in doubt.
-    pub(crate) fn are_settled(&self) -> bool {
-        self.0.lock().in_doubt.is_empty()
+    /// A peer that is in doubt.
+    pub(crate) fn first(&self) -> Option<PeerId> {
+        self.0.lock().in_doubt.keys().next().copied()
     }
 
     /// Whether it is unknown of a memory node whether it lives: changes of its pages may be in this

@@ -90,7 +90,8 @@ impl Transition<'_> {
     /// Eviction (R8). With [`super::Rules::sticky_bits`] the bit of a shared copy stays in the
     /// word: that saves the atomics of the eviction and of the next fetch.
     pub(super) fn evict(&mut self) {
-        let keeps_bit = self.rules.sticky_bits || self.rules.recovering;
+        // The bit is given up when a writer asks for it: where none does it would stay.
+        let keeps_bit = self.rules.sticky_bits || self.rules.recovering && self.rules.ask_holders;
         if self.line.phase == Phase::Shared && keeps_bit && self.may_release() {
             self.line.phase = Phase::Lapsed;
         } else if !self.line.phase.without_copy() {

@@ -29,7 +29,7 @@ pub(crate) struct OpenLine {
     pub(crate) quiesced: bool,
     /// The last operation was a look at the word.
     pub(crate) looked: bool,
-    /// Answers that this node has given itself for nodes that have left, since the line was at rest.
+    /// Answers that this node has given itself for nodes that have left, since the last rest.
     pub(crate) answers_given: u16,
     /// The page could not be put together: what the word gives this node is given back.
     pub(crate) damaged: Option<EngineError>,

@@ -54,7 +54,7 @@ impl Core {
                         patience += ANSWERED_WITHIN;
                     }
                     self.env.sleep(self.config.tick).await;
-                    // A node that closes moves no epochs, and others wait for what the caller holds.
+                    // A node that closes moves no epochs; others wait for what the caller holds.
                     self.lifecycle.check_alive()?;
                 }
                 Err(error) => return Err(error),

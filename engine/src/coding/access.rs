@@ -119,6 +119,8 @@ impl Core {
             let page = unsafe { self.cache.page(id) };
             let before = (!rejoins).then(|| coded.versions_of(id));
             job.write = Some(coded.encode(page, coded.dirty_set(dirty), before)?);
+            // Otherwise the copy stays, and is still to go home.
+            job.must_be_home = open_line.line.phase == Phase::WriteBack;
         }
         if job.operation.read {
             let lease = |split| {

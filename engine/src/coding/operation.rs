@@ -7,7 +7,7 @@ use super::header_versions::{found_versions, versions_buf};
 use super::late_binding::{LateBindingRead, MovedFrame};
 use super::page_write::PageWrite;
 use super::tag::{SplitSet, Versions};
-use super::write_back::write_home;
+use super::write_back::{PageAtHome, write_home};
 use crate::addressing::executed::first_word;
 use crate::addressing::locations::{Home, Written};
 use crate::coherence::chains::push_word;
@@ -26,6 +26,9 @@ pub(super) struct CodedOperation {
     /// versions.
     pub(super) header: bool,
     pub(super) write: Option<PageWrite>,
+    /// The operation fails if too much memory is lost for the page. Without it the word follows
+    /// what the node has granted or given up: a word that names it still would be found by itself.
+    pub(super) must_be_home: bool,
     /// Buffers of the data splits, if the page is read.
     pub(super) into: Option<Vec<(usize, Buf)>>,
 }
@@ -59,7 +62,8 @@ fn is_granted(word: WordAccess, old: LatchWord) -> bool {
 
 impl CodedOperation {
     pub(super) fn new(addr: GAddr, home: Home, places: Written, operation: LatchOperation) -> Self {
-        Self { addr, home, places, operation, header: false, write: None, into: None }
+        let (header, must_be_home, write, into) = (false, true, None, None);
+        Self { addr, home, places, operation, header, write, must_be_home, into }
     }
 
     pub(super) async fn run(self, core: &Core) -> FinishedOperation {
@@ -74,7 +78,7 @@ impl CodedOperation {
         moved: &mut Option<MovedFrame>,
     ) -> Result<OperationResult, EngineError> {
         let Some(coded) = &core.memory.coded else { return Err(EngineError::Closed) };
-        let Self { addr, home, places, operation, header, write, into } = self;
+        let Self { addr, home, places, operation, header, write, must_be_home, into } = self;
         let mut chain = Chain::new();
         let header_at = |offset| {
             let at = home.latch.offset - layout::LATCH_AT + offset;
@@ -87,10 +91,16 @@ impl CodedOperation {
             corrupt: SplitSet::EMPTY,
         };
         // Kept until the operation completes: until then the image replaces the splits.
-        let mut journal_place = None;
+        let mut kept_image = None;
         if let Some(write) = write {
-            let (versions, place) = write_home(core, coded, addr, &places, (home, write)).await?;
-            journal_place = place;
+            let PageAtHome { versions, journal_slot, too_many_lost } =
+                write_home(core, coded, addr, &places, (home, write)).await?;
+            match too_many_lost {
+                Some(error) if must_be_home => return Err(error),
+                Some(error) => tracing::warn!(%addr, %error, "a page cannot be kept at home"),
+                None => {}
+            }
+            kept_image = journal_slot;
             done.versions = Some(versions);
             chain.push(Verb::write(header_at(layout::SPLIT_VERSION_AT), versions_buf(&versions)));
         }
@@ -125,7 +135,7 @@ impl CodedOperation {
             (*moved, done.damaged, done.corrupt) = (read.moved, read.damaged, read.corrupt);
         }
         found?;
-        drop(journal_place);
+        drop(kept_image);
         Ok(done)
     }
 }

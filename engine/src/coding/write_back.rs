@@ -15,16 +15,24 @@ use crate::addressing::locations::{Home, SplitAt, Written};
 use crate::core::Core;
 use crate::{EngineError, GAddr};
 
-/// Writes a page to its splits, and to the journal before that if its order says so. Returns the
-/// new versions of the splits, and the journal slot, whose image replaces the splits until the
-/// header has the new versions.
+/// A page that was written to its splits.
+pub(super) struct PageAtHome<'c> {
+    /// The new versions of the splits.
+    pub(super) versions: Versions,
+    /// Its image replaces the splits until the header has the new versions.
+    pub(super) journal_slot: Option<JournalSlot<'c>>,
+    /// More splits are lost than the others make up for: nobody can read the page at home.
+    pub(super) too_many_lost: Option<EngineError>,
+}
+
+/// Writes a page to its splits, and to the journal before that if its order says so.
 pub(super) async fn write_home<'c>(
     core: &'c Core,
     coded: &CodingState,
     addr: GAddr,
     places: &Written,
     (home, mut write): (Home, PageWrite),
-) -> Result<(Versions, Option<JournalSlot<'c>>), EngineError> {
+) -> Result<PageAtHome<'c>, EngineError> {
     let header = RemoteAddr::new(home.latch.region, home.latch.offset - layout::LATCH_AT);
     let before = match write.before {
         Some(before) if !before.contains(&Version::LOST) => before,
@@ -46,23 +54,25 @@ pub(super) async fn write_home<'c>(
         journal: stages.journal && core.config.planted != crate::Planted::NoJournal,
         ..stages
     };
-    let mut place = None;
+    let mut journal_slot = None;
     if stages.journal {
         let both = (&before, &versions);
-        place = Some(core.journal(addr, both, &places.splits, &write.splits).await?);
+        // The journal loses what the splits lose: they tell whether that is too many.
+        journal_slot = Some(core.journal(addr, both, &places.splits, &write.splits).await?);
     }
-    write_splits(core, coded, places, (stages, write)).await?;
-    Ok((versions, place))
+    let lost = write_splits(core, places, (stages, write)).await?;
+    let parity = coded.coding().parity();
+    let too_many_lost = (lost > parity).then_some(EngineError::TooManyLost { lost, parity });
+    Ok(PageAtHome { versions, journal_slot, too_many_lost })
 }
 
-/// Writes the splits of a page, stage by stage. Splits whose memory is lost are left out, as long
-/// as the rest gives the page. A split that migrates is written at both memory nodes.
+/// Writes the splits of a page, stage by stage. Splits whose memory is lost are left out; returns
+/// how many. A split that migrates is written at both memory nodes.
 async fn write_splits(
     core: &Core,
-    coded: &CodingState,
     places: &Written,
     (stages, write): (WriteOrder, PageWrite),
-) -> Result<(), EngineError> {
+) -> Result<usize, EngineError> {
     let (first, second): (Vec<_>, Vec<_>) =
         write.splits.into_iter().partition(|(split, _)| stages.first.contains(*split));
     let mut lost = 0;
@@ -81,21 +91,18 @@ async fn write_splits(
         }
         for written in posted {
             if let Err(failed) = written.await {
-                core.confirm_memory_death(failed.error).await?;
+                core.until_memory_is_dead(failed.error).await?;
                 lost += 1;
-            }
-            if lost > coded.coding().parity() {
-                return Err(EngineError::TooManyLost { lost, parity: coded.coding().parity() });
             }
         }
     }
     for copy in copies {
         // The split is in its other place.
         if let Err(failed) = copy.await {
-            core.confirm_memory_death(failed.error).await?;
+            core.until_memory_is_dead(failed.error).await?;
         }
     }
-    Ok(())
+    Ok(lost)
 }
 
 impl Core {

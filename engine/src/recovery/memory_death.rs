@@ -51,6 +51,35 @@ impl Core {
         Ok(self.pool.is_memory_dead(memory))
     }
 
+    /// As [`Core::confirm_memory_death`], for a step that cannot be begun again. As long as nobody
+    /// can say whether the memory node is dead, that is asked again: a page that was granted, and
+    /// is on its way home, is not given up for that. The wait ends with the node at the latest.
+    ///
+    /// # Errors
+    /// As there; the node's error, if it fails meanwhile.
+    pub(crate) async fn until_memory_is_dead(&self, error: FabricError) -> Result<(), EngineError> {
+        loop {
+            let is_unknown = match self.confirm_memory_death(error.clone()).await {
+                Err(EngineError::Pool(unanswered)) if unanswered.is_retryable() => true,
+                Err(EngineError::Fabric(FabricError::PeerDead { peer })) if peer.is_memory() => {
+                    self.may_be_unheard_of(usize::from(peer.index()))
+                }
+                confirmed => return confirmed,
+            };
+            self.lifecycle.check_failed()?;
+            if !is_unknown {
+                return Err(error.into());
+            }
+            self.env.sleep(self.config.tick).await;
+        }
+    }
+
+    /// Whether a memory node that others do not miss may be dead all the same: the control plane
+    /// does not hear of it, or this node not of the plane.
+    pub(crate) fn may_be_unheard_of(&self, memory: usize) -> bool {
+        self.pool.is_memory_suspected(memory) || !self.lifecycle.was_member_at(self.env.now())
+    }
+
     /// Declares a memory node dead that a verb found dead, if it is dead for all nodes. Waits until
     /// that is known.
     ///

@@ -18,7 +18,7 @@ use crate::{EngineError, GAddr};
 
 impl Core {
     /// Writes an image into this node's journal: of payloads of splits, with room for their tags.
-    /// It stays in place until the slot is dropped.
+    /// It stays in place until the slot is dropped. Shares whose memory is lost are left out.
     pub(crate) async fn journal(
         &self,
         addr: GAddr,
@@ -45,16 +45,10 @@ impl Core {
             );
             posted.push(self.memory.queue_pair(at.node).post(share));
         }
-        let parity = coded.coding().parity();
-        let mut lost = 0;
         for share in posted {
             if let Err(failed) = share.await {
-                self.confirm_memory_death(failed.error).await?;
-                lost += 1;
+                self.until_memory_is_dead(failed.error).await?;
             }
-        }
-        if lost > parity {
-            return Err(EngineError::TooManyLost { lost, parity });
         }
         Ok(place)
     }

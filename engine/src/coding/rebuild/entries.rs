@@ -85,7 +85,7 @@ impl Core {
                 match self.memory.queue_pair(node).post(chain).await {
                     Ok(_) => entered += words.len(),
                     // That memory node is lost as well: its rebuild makes the words anew.
-                    Err(failed) => self.confirm_memory_death(failed.error).await?,
+                    Err(failed) => self.until_memory_is_dead(failed.error).await?,
                 }
             }
         }

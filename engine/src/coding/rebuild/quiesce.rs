@@ -131,10 +131,7 @@ impl Core {
                 // Nor does the control plane hear of it: it may be cut off, and is waited for. A
                 // node that does not know that it is in the pool itself, as after its machine was
                 // suspended, may not have heard of the death yet.
-                (false, Some(_))
-                    if self.pool.is_memory_suspected(memory)
-                        || !self.lifecycle.was_member_at(now) =>
-                {
+                (false, Some(_)) if self.may_be_unheard_of(memory) => {
                     let missed_by = now + self.pool.missed_within(memory).unwrap_or_default();
                     self.memory.quiesced.suspects.lock().insert(memory, Some(missed_by));
                     continue;

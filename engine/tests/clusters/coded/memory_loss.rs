@@ -152,6 +152,30 @@ fn pages_of_a_dead_compute_node_are_lost_also_if_their_words_are() {
     }
 }
 
+/// A node that had granted a page could not write it home, as more memory was lost than the coding
+/// makes up for. The word named that node for ever, and it ended when it found itself there.
+#[test]
+fn a_page_that_memory_cannot_keep_is_passed_on_all_the_same() {
+    let (mem, cluster) = cluster(2, 3, "2+1");
+    cluster.run(async {
+        let [one, two] = [0, 1].map(|number: usize| &cluster.engines[number]);
+        let mut pages = pages(one, 30).await;
+        // Their latch words are not lost.
+        pages.retain(|addr| addr.to_u64() / PAGE as u64 % 3 == 2);
+        assert!(!pages.is_empty());
+        mem.kill(PeerId::memory(0));
+        mem.kill(PeerId::memory(1));
+        for addr in &pages {
+            for value in (1..7).step_by(2) {
+                assert_eq!(check(&two.shared(*addr).await.unwrap(), *addr), value);
+                write(two, *addr, value + 1).await;
+                assert_eq!(check(&one.shared(*addr).await.unwrap(), *addr), value + 1);
+                write(one, *addr, value + 2).await;
+            }
+        }
+    });
+}
+
 #[test]
 fn the_rpc_baseline_refuses_a_coded_pool() {
     let (_, cluster) = cluster(0, 3, "2+1");

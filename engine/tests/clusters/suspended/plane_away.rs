@@ -1,9 +1,12 @@
 //! The plane is away from memory nodes too, from all or from some.
+#![expect(clippy::unwrap_used, reason = "a test that meets something else has failed")]
 
 use selkie_fabric::PeerId;
+use selkie_pool::PoolConfig;
 
 use super::reader::{CUT, LEASE, is_recovered_from, ms, read, renewals, silent_for, until};
-use crate::common::processes::{in_virtual_time, value, write};
+use crate::common::processes::{in_virtual_time, in_virtual_time_with, value, write};
+use crate::common::{page, pool_config};
 
 /// The memory node is away from the plane too, from later on, and gets it back before it is missed
 /// itself: until then the death is not complete, and the node serves. It cannot tell a memory node
@@ -98,5 +101,40 @@ fn a_memory_node_that_alone_is_away_is_not_relied_on() {
         reader.written(2);
         reader.ends_expelled(&env).await;
         assert_eq!(value(two, addr).await.unwrap(), 2);
+    });
+}
+
+/// A node had granted pages, and they were on their way home, when a memory node died and nobody
+/// could say so: the node gave them up, and later found itself as their holder.
+#[test]
+fn pages_on_their_way_home_wait_for_the_word_that_a_memory_node_is_dead() {
+    let config = PoolConfig { coding: "2+1".parse().unwrap(), ..pool_config(4, 8 << 20) };
+    in_virtual_time_with(config, LEASE, async |processes, env, network| {
+        let [one, two] = &processes.engines;
+        let mut pages = Vec::new();
+        for number in 0..60 {
+            let addr = page(one).await;
+            write(one, addr, number).await;
+            pages.push(addr);
+        }
+        processes.all_ways().for_each(|way| way.cut(true));
+        network.crash(PeerId::memory(1));
+        let reads = (0..).zip(&pages).map(|(number, addr)| {
+            let (two, addr) = (two.clone(), *addr);
+            env.spawn("read", async move {
+                assert_eq!(value(&two, addr).await.unwrap(), number);
+            })
+        });
+        let reads: Vec<_> = reads.collect();
+        env.sleep(LEASE / 2).await;
+        processes.all_ways().for_each(|way| way.cut(false));
+        for read in reads {
+            read.join().await.unwrap();
+        }
+        for (number, addr) in (100..).zip(&pages) {
+            write(one, *addr, number).await;
+            assert_eq!(value(two, *addr).await.unwrap(), number);
+        }
+        processes.close().await;
     });
 }

@@ -98,6 +98,7 @@ impl Core {
     /// As [`Core::mark_unclaimed`], by the old words, where they can still be read.
     async fn mark_by_old_words(&self, rebuild: &Rebuild) -> Result<(), EngineError> {
         let mut doubted = Vec::new();
+        let state = self.pool.state();
         for before in &rebuild.before {
             let now = self.memory.placement.table_in_use(before.range, before.position);
             let (Some(before), Some(now)) = (self.memory.placement.table_at(*before), now) else {
@@ -117,13 +118,10 @@ impl Core {
                     let Some(holder) = held.filter(is_doubtful) else { continue };
                     let at = now.at.offset + header * HEADER_BYTES + LATCH_AT;
                     let at = RemoteAddr::new(now.at.region, at);
-                    // Unless another node holds the line or has a copy.
-                    let (free, held) = (LatchWord::FREE.bits(), LatchWord::held_by(holder).bits());
-                    let swap = Chain::from(Verb::compare_and_swap(at, free, held));
-                    let done = self.memory.queue_pair(now.node).post(swap).await;
-                    let old = found_at(&done.map_err(|error| error.error)?, 0);
+                    let is_swept = state.lost.contains_key(&(holder.index() as u16));
+                    let is_doubted = self.name_holder(now.node, at, holder, is_swept).await?;
                     let addr = self.memory.placement.addr_of(&now, header);
-                    if let (Some(addr), true) = (addr, old == free || old == held) {
+                    if let (Some(addr), true) = (addr, is_doubted) {
                         doubted.push((holder.index() as u16, addr.to_u64()));
                     }
                 }

@@ -35,6 +35,10 @@ pub struct Report {
     pub version: u32,
     /// Time in microseconds by a clock of the node that never goes back.
     pub at_us: u64,
+    /// For how long at the longest its process could not show that its nodes live, in microseconds:
+    /// a heartbeat and a little, unless it was late. To be compared with the lease.
+    #[serde(default)]
+    pub longest_silence_us: u64,
     /// The counters.
     #[serde(flatten)]
     pub node: NodeReport,
@@ -206,7 +210,7 @@ impl Report {
             frames_used: engine.frames.saturating_sub(engine.frames_free),
             hottest: hot.collect(),
         });
-        Self { version: VERSION, at_us: micros(*at), node }
+        Self { version: VERSION, at_us: micros(*at), longest_silence_us: 0, node }
     }
 
     /// Of a memory node.
@@ -225,7 +229,8 @@ impl Report {
             slabs_withdrawn,
             cpu_us: micros(cpu_time()),
         });
-        Self { version: VERSION, at_us: micros(env.now()), node }
+        let longest_silence_us = micros(lent.longest_silence(env.now()));
+        Self { version: VERSION, at_us: micros(env.now()), longest_silence_us, node }
     }
 }
 
@@ -249,7 +254,9 @@ pub fn publish(pool: &Arc<Pool>, env: &Env, roster: &Roster) {
         loop {
             let Some(pool) = pool.upgrade() else { return };
             for counters in roster.counters(HOTTEST) {
-                if let Ok(json) = Report::of_compute(&counters).to_json() {
+                let longest_silence_us = micros(pool.lateness(env.now()).0);
+                let report = Report { longest_silence_us, ..Report::of_compute(&counters) };
+                if let Ok(json) = report.to_json() {
                     pool.set_report(PeerId::compute(counters.node.index() as u16), json);
                 }
             }
@@ -282,7 +289,8 @@ mod tests {
         let hottest = vec![HotGcl { gcl: 4096, home: 1, count: 9, error: 2 }];
         let traffic = Some(Traffic { round_trips: 5, ..Traffic::default() });
         let compute = ComputeReport { hits: 7, traffic, hottest, ..ComputeReport::default() };
-        Report { version: VERSION, at_us: 12, node: NodeReport::Compute(compute) }
+        let node = NodeReport::Compute(compute);
+        Report { version: VERSION, at_us: 12, longest_silence_us: 7, node }
     }
 
     #[test]

@@ -73,19 +73,29 @@ pub enum EngineError {
     ReadsOnly,
     /// This node was declared dead by the others, or must have been: it did not show in time that
     /// it lives.
-    #[error("this node was declared dead by the others, and serves nothing more")]
-    Expelled,
+    #[error("this node was declared dead by the others, and serves nothing more{}", cause(*silent_for, *lease))]
+    Expelled {
+        /// For how long it could not show that it lives, at the longest.
+        silent_for: Duration,
+        /// The lease of the pool.
+        lease: Duration,
+    },
     /// The pool was destroyed while this node was in it.
     #[error("the pool was destroyed")]
     PoolDestroyed,
     /// The node could not make sure that it is still in the pool: what it has read may be old, and
     /// what it has changed lost.
     #[error(
-        "waited {waited:?} to learn from the control plane that this node is still in the pool"
+        "waited {waited:?} to learn from the control plane that this node is still in the pool{}",
+        cause(*silent_for, *lease)
     )]
     LeaseUncertain {
         /// How long the caller has waited.
         waited: Duration,
+        /// As in [`EngineError::Expelled`].
+        silent_for: Duration,
+        /// The lease of the pool.
+        lease: Duration,
     },
     /// A latch or an answer did not come within the configured bound.
     #[error("{addr}: gave up after waiting {waited:?}")]
@@ -224,6 +234,19 @@ pub enum EngineError {
 
 fn holder(node: Option<usize>) -> String {
     node.map_or_else(|| "a compute node".to_owned(), |node| format!("cn{node}"))
+}
+
+/// Why the others took a node for dead, if it was late itself, and what helps.
+fn cause(silent_for: Duration, lease: Duration) -> String {
+    if silent_for < lease * 3 / 4 {
+        return String::new();
+    }
+    format!(
+        ": for {:.1} s it could not show that it lives, and the lease of the pool is {} s; on a host with much load, or \
+         a slow network, make the pool with a longer one (`selkie pool create --lease`)",
+        silent_for.as_secs_f64(),
+        lease.as_secs_f64()
+    )
 }
 
 impl EngineError {

@@ -137,6 +137,12 @@ impl MemoryServer {
         self.node.usage(&self.membership.state())
     }
 
+    /// For how long the process could not show that the node lives, at the longest.
+    #[must_use]
+    pub fn longest_silence(&self, now: Duration) -> Duration {
+        self.membership.signs_of_life(now).longest
+    }
+
     /// When silence means death in the pool.
     #[must_use]
     pub fn timing(&self) -> Timing {

@@ -205,7 +205,7 @@ impl TpccError {
     /// up all that they hold.
     #[must_use]
     pub fn ends_service(&self) -> bool {
-        self.dead_peer().is_some() || matches!(self.of_engine(), Some(EngineError::Expelled))
+        self.dead_peer().is_some() || matches!(self.of_engine(), Some(EngineError::Expelled { .. }))
     }
 
     fn of_engine(&self) -> Option<&EngineError> {
@@ -262,6 +262,8 @@ impl From<PartitionError> for TpccError {
 impl selkie_txn::Retryable for TpccError {
     fn retry_cause(&self) -> Option<AbortCause> {
         match self {
+            // It was waited for as long as the engine allows: a directory that is full stays so.
+            _ if matches!(self.of_engine(), Some(EngineError::Log(_))) => None,
             Self::Txn(error) => error.retry_cause(),
             Self::Partition(error) => error.retry_cause(),
             _ if self.is_retryable() => Some(AbortCause::Timeout),
@@ -273,6 +275,25 @@ impl selkie_txn::Retryable for TpccError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const EXPELLED: EngineError = EngineError::Expelled {
+        silent_for: std::time::Duration::from_millis(2_600),
+        lease: std::time::Duration::from_secs(2),
+    };
+
+    /// The engine has waited for it for as long as it may.
+    #[test]
+    fn a_log_that_cannot_be_written_ends_a_driver() {
+        let full = || {
+            let source = std::io::Error::from(std::io::ErrorKind::StorageFull);
+            EngineError::Log(selkie_engine::log::LogError::new("write", "the log", source))
+        };
+        for error in [TpccError::from(full()), selkie_txn::TxnError::from(full()).into()] {
+            assert!(selkie_txn::Retryable::retry_cause(&error).is_none(), "{error}");
+        }
+        let busy = TpccError::from(EngineError::Busy { addr: GAddr::from_u64(4096) });
+        assert!(selkie_txn::Retryable::retry_cause(&busy).is_some());
+    }
 
     #[test]
     fn lost_pages_are_recognised_wherever_they_were_met() {
@@ -287,7 +308,7 @@ mod tests {
             assert_eq!(error.lost_page(), Some(addr), "{error}");
             assert!(!error.is_retryable());
         }
-        assert_eq!(TpccError::from(EngineError::Expelled).lost_page(), None);
+        assert_eq!(TpccError::from(EXPELLED).lost_page(), None);
         assert_eq!(TpccError::LoadCutShort.lost_page(), None);
     }
 
@@ -299,7 +320,10 @@ mod tests {
             assert_eq!(error.dead_peer(), Some(PeerId::memory(1)), "{error}");
             assert!(error.ends_service());
         }
-        assert!(TpccError::from(EngineError::Expelled).ends_service());
+        assert!(TpccError::from(EXPELLED).ends_service());
+        let says = EXPELLED.to_string();
+        assert!(says.contains("for 2.6 s it could not show that it lives"), "{says}");
+        assert!(says.contains("2 s; ") && says.contains("`selkie pool create --lease`"), "{says}");
         let lost = EngineError::PageLost { addr: GAddr::from_u64(4096), node: Some(3) };
         assert!(!TpccError::from(lost).ends_service() && !TpccError::LoadCutShort.ends_service());
     }

@@ -73,7 +73,10 @@ pub(crate) fn hot_cells(row: &HotRow) -> [String; 5] {
 pub(crate) fn headline(snapshot: &Snapshot) -> String {
     let Snapshot { pool, lease_s, lost_pages, .. } = snapshot;
     let lost = if *lost_pages > 0 { format!(", {lost_pages} pages lost") } else { String::new() };
-    format!("pool {pool}, lease {lease_s} s{lost}")
+    let latest = snapshot.latest().map_or_else(String::new, |(node, silence)| {
+        format!(", longest silence {silence:.1} s ({node})")
+    });
+    format!("pool {pool}, lease {lease_s} s{latest}{lost}")
 }
 
 /// The whole snapshot.

@@ -62,6 +62,8 @@ pub(crate) struct MemoryRow {
     pub(crate) state: NodeState,
     /// Since its last beat.
     pub(crate) silent_s: Option<f64>,
+    /// For how long its process was silent at the longest, as it says itself.
+    pub(crate) longest_silence_s: Option<f64>,
     /// As it says itself.
     pub(crate) lent_bytes: Option<u64>,
     pub(crate) leased_bytes: Option<u64>,
@@ -75,6 +77,8 @@ pub(crate) struct ComputeRow {
     pub(crate) state: NodeState,
     /// Since its last beat.
     pub(crate) silent_s: Option<f64>,
+    /// For how long its process was silent at the longest, as it says itself.
+    pub(crate) longest_silence_s: Option<f64>,
     pub(crate) frames: Option<u64>,
     pub(crate) frames_used: Option<u64>,
     /// Between its two newest reports.
@@ -107,6 +111,16 @@ pub(crate) struct HotRow {
     pub(crate) at_most: u64,
     /// For which nodes it is among their hottest.
     pub(crate) nodes: Vec<String>,
+}
+
+impl Snapshot {
+    /// The node whose process was silent for longest, and for how long.
+    pub(crate) fn latest(&self) -> Option<(&str, f64)> {
+        let memory = self.memory_nodes.iter().map(|row| (&*row.node, row.longest_silence_s));
+        let compute = self.compute_nodes.iter().map(|row| (&*row.node, row.longest_silence_s));
+        let all = memory.chain(compute).filter_map(|(node, silence)| Some((node, silence?)));
+        all.max_by(|one, other| one.1.total_cmp(&other.1))
+    }
 }
 
 impl Rates {
@@ -272,7 +286,13 @@ impl PoolWatch {
             Some(Duration::from_micros(used).as_secs_f64() / seconds)
         });
         let (lent_bytes, leased_bytes) = (Some(report.lent_bytes), Some(report.leased_bytes));
-        MemoryRow { lent_bytes, leased_bytes, cpu, ..row }
+        let longest_silence_s = self.longest_silence(peer);
+        MemoryRow { lent_bytes, leased_bytes, cpu, longest_silence_s, ..row }
+    }
+
+    fn longest_silence(&self, peer: PeerId) -> Option<f64> {
+        let micros = self.nodes.get(&peer)?.last.longest_silence_us;
+        Some(Duration::from_micros(micros).as_secs_f64())
     }
 
     fn compute_row(
@@ -290,6 +310,7 @@ impl PoolWatch {
             node: peer.to_string(),
             state,
             silent_s,
+            longest_silence_s: self.longest_silence(peer),
             frames: report.map(|report| report.frames),
             frames_used: report.map(|report| report.frames_used),
             rates,
@@ -392,7 +413,9 @@ mod tests {
             ..ComputeReport::default()
         };
         let node = NodeReport::Compute(report);
-        Report { version: VERSION, at_us: at_s * 1_000_000, node }.to_json().unwrap()
+        let longest_silence_us = 300_000 * factor;
+        let at_us = at_s * 1_000_000;
+        Report { version: VERSION, at_us, longest_silence_us, node }.to_json().unwrap()
     }
 
     #[test]
@@ -417,6 +440,7 @@ mod tests {
         assert_eq!(rates.invalidations_received, 6.0);
         assert_eq!(second.total.operations, Some(200.0));
         assert_eq!(second.total.hit_ratio, Some(0.9));
+        assert_eq!(second.latest(), Some(("cn1", 0.9)), "the last of those that are equal");
         assert!(watch.is_complete(&second));
         // While no newer report comes they hold, but not for ever.
         assert!(look(&mut watch, 6, 12, 3).compute_nodes[0].rates.is_some());

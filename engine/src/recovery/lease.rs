@@ -190,7 +190,7 @@ pub(crate) async fn run_lease(core: Weak<Core>, tick: Duration) {
             continue;
         }
         if !is_member {
-            core.end_with(EngineError::Expelled);
+            core.end_with(core.expelled());
             continue;
         }
         // Here, as the steps of a recovery last for long.
@@ -202,7 +202,7 @@ pub(crate) async fn run_lease(core: Weak<Core>, tick: Duration) {
             LeaseStep::Be(next) => core.serve(service, next),
             LeaseStep::Renew => core.renew(&watch, service, known).await,
             LeaseStep::End => {
-                core.end_with(EngineError::Expelled);
+                core.end_with(core.expelled());
                 service
             }
         };
@@ -231,9 +231,15 @@ impl Core {
         self.cache.seal_all();
     }
 
+    /// The error of a node that the others took for dead, with what is known of the cause.
+    fn expelled(&self) -> EngineError {
+        let (silent_for, lease) = self.pool.lateness(self.env.now());
+        EngineError::Expelled { silent_for, lease }
+    }
+
     /// What the node knows of its lease at a time.
     fn known(&self, watch: &PlaneWatch, now: Duration) -> LeaseKnowledge {
-        let SignsOfLife { silent_for, silences } = self.pool.signs_of_life(now);
+        let SignsOfLife { silent_for, silences, .. } = self.pool.signs_of_life(now);
         let lease = self.pool.state().timing.lease;
         let lasted_at = now.saturating_sub(silent_for) + lease * 3 / 4;
         if silent_for <= lease * 3 / 4 {
@@ -252,7 +258,7 @@ impl Core {
                 if sure == silences =>
             {
                 // One look: a beat after a pause moves both, and then nothing is known.
-                let SignsOfLife { silent_for, silences } = self.pool.signs_of_life(now);
+                let SignsOfLife { silent_for, silences, .. } = self.pool.signs_of_life(now);
                 if sure != silences {
                     return;
                 }
@@ -290,7 +296,8 @@ impl Core {
             }
             let waited = self.env.now() - started;
             if waited > self.config.request_timeout {
-                return Err(EngineError::LeaseUncertain { waited });
+                let (silent_for, lease) = self.pool.lateness(self.env.now());
+                return Err(EngineError::LeaseUncertain { waited, silent_for, lease });
             }
             // The lease task judges again meanwhile.
             self.env.sleep(self.config.tick).await;
@@ -316,7 +323,7 @@ impl Core {
             },
             Ok(false) => {
                 if !self.lifecycle.is_leaving() {
-                    self.end_with(EngineError::Expelled);
+                    self.end_with(self.expelled());
                 }
                 before
             }

@@ -94,7 +94,7 @@ fn a_node_that_alone_is_cut_off_stops_before_others_write_what_it_caches() {
             assert!(env.now() - started < 10 * LEASE, "it does not stop");
             env.sleep(Duration::from_micros(200)).await;
         };
-        assert!(matches!(error, EngineError::Expelled), "{error}");
+        assert!(matches!(error, EngineError::Expelled { .. }), "{error}");
         assert!(reads > 100);
         let (gone, pool) = (ComputeIndex::new(0), &cluster.pools[1]);
         while pool.is_member(gone) || !pool.lost().is_empty() {

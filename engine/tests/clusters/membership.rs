@@ -227,7 +227,7 @@ fn an_expelled_node_serves_no_hit_whatever_is_let_go_later() {
         let waits = expelled.clone();
         let waiter = env.spawn("waiter", async move {
             let got = waits.exclusive(page).await.map(drop);
-            assert!(matches!(got, Err(EngineError::Expelled)), "{got:?}");
+            assert!(matches!(got, Err(EngineError::Expelled { .. })), "{got:?}");
         });
         env.sleep(ms(50)).await;
         cluster.pool.declare_dead(index(1)).await.unwrap();
@@ -236,7 +236,7 @@ fn an_expelled_node_serves_no_hit_whatever_is_let_go_later() {
         drop(held);
         write(survivor, page, 2).await;
         let hit = value(expelled, page).await;
-        assert!(matches!(hit, Err(EngineError::Expelled)), "{hit:?}");
+        assert!(matches!(hit, Err(EngineError::Expelled { .. })), "{hit:?}");
     });
 }
 

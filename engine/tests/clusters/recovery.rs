@@ -102,9 +102,9 @@ fn what_the_dead_only_read_goes_on_and_what_it_held_alone_is_lost() {
 
         for page in [0, 1, 299] {
             let gone = cluster.engines[DEAD].shared(pages[page]).await.map(drop);
-            assert!(matches!(gone, Err(EngineError::Expelled)), "{page}: {gone:?}");
+            assert!(matches!(gone, Err(EngineError::Expelled { .. })), "{page}: {gone:?}");
             let gone = cluster.engines[DEAD].try_exclusive(pages[page]).await.map(drop);
-            assert!(matches!(gone, Err(EngineError::Expelled)), "{page}: {gone:?}");
+            assert!(matches!(gone, Err(EngineError::Expelled { .. })), "{page}: {gone:?}");
         }
         for node in [0, 1] {
             cluster.engines[node].close().await.unwrap();
@@ -227,7 +227,7 @@ fn a_name_that_no_word_contains_is_used_again() {
             };
             if let Some(dead) = kept {
                 let gone = dead.shared(pages[0]).await.map(drop);
-                assert!(matches!(gone, Err(EngineError::Expelled)), "{gone:?}");
+                assert!(matches!(gone, Err(EngineError::Expelled { .. })), "{gone:?}");
             }
         }
     });

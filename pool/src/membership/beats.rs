@@ -66,6 +66,7 @@ impl Membership {
             // By the time now, not by the start of the beats: they may have arrived this late.
             let silent_for = shown.alive_at.map(|at| env.now().saturating_sub(at));
             shown.silences += u64::from(silent_for > Some(state.timing.lease * 3 / 4));
+            shown.longest = shown.longest.max(silent_for.unwrap_or_default());
             shown.alive_at = oldest;
         }
         Ok(())

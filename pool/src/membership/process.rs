@@ -59,6 +59,8 @@ pub(super) struct Shown {
     pub(super) first_at: Option<Duration>,
     /// How often it took too long until they were shown to live again.
     pub(super) silences: u64,
+    /// How long it took at the longest.
+    pub(super) longest: Duration,
     /// When this process last counted a look at the plane.
     pub(super) marked_at: Duration,
     /// Since when this process looks at the plane regularly, and when it did last.
@@ -80,6 +82,8 @@ pub struct SignsOfLife {
     /// While this count stays the same, and the present silence is shorter, no node can have found
     /// it silent for a lease.
     pub silences: u64,
+    /// For how long it was silent at the longest, the present silence included.
+    pub longest: Duration,
 }
 
 impl Membership {
@@ -179,7 +183,8 @@ impl Membership {
     pub fn signs_of_life(&self, now: Duration) -> SignsOfLife {
         let shown = self.shown.lock();
         let silent_for = shown.alive_at.map_or(Duration::ZERO, |at| now.saturating_sub(at));
-        SignsOfLife { silent_for, silences: shown.silences }
+        let longest = shown.longest.max(silent_for);
+        SignsOfLife { silent_for, silences: shown.silences, longest }
     }
 
     /// The state as it is now, which is not acted upon.

@@ -155,6 +155,13 @@ impl Pool {
         self.membership.observe(observer);
     }
 
+    /// For how long this process could not show that its nodes live, at the longest, and the lease
+    /// that it was to keep.
+    #[must_use]
+    pub fn lateness(&self, now: Duration) -> (Duration, Duration) {
+        (self.signs_of_life(now).longest, self.state().timing.lease)
+    }
+
     /// What this process has shown of its nodes.
     #[must_use]
     pub fn signs_of_life(&self, now: Duration) -> SignsOfLife {

@@ -255,11 +255,16 @@ impl<T: TableSet> Cluster<T> {
                 return EngineError::PoolDestroyed.into();
             }
             if own.iter().any(|node| !self.pool.is_member(*node)) {
-                return EngineError::Expelled.into();
+                return self.expelled().into();
             }
             self.env.sleep(LOOK_EVERY).await;
         }
-        if peer.is_memory() { error } else { EngineError::Expelled.into() }
+        if peer.is_memory() { error } else { self.expelled().into() }
+    }
+
+    fn expelled(&self) -> EngineError {
+        let (silent_for, lease) = self.pool.lateness(self.env.now());
+        EngineError::Expelled { silent_for, lease }
     }
 
     /// Stops the compute nodes: writes everything back and gives unused memory back.

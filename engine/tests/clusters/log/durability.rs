@@ -179,7 +179,7 @@ fn a_node_that_is_expelled_wakes_what_waits_for_its_log() {
             let one = one.clone();
             env.spawn("waits", async move {
                 let error = one.until_durable(lsn).await.unwrap_err();
-                assert!(matches!(error, EngineError::Expelled), "{error}");
+                assert!(matches!(error, EngineError::Expelled { .. }), "{error}");
             })
         };
         valves[0].until_waited_for().await;

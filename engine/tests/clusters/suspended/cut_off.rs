@@ -104,7 +104,7 @@ fn nothing_is_acknowledged_beyond_the_lease() {
                 is_recovered_from(&env, &processes.pools[1]).await;
                 until(&env, "it ends", || seen.lock().1.is_some()).await;
                 let (ended, error) = (latest(), seen.lock().1.clone().unwrap());
-                assert!(matches!(error, EngineError::Expelled), "{error}");
+                assert!(matches!(error, EngineError::Expelled { .. }), "{error}");
                 assert!(ended > shown + LEASE / 2 && ended <= shown + LEASE * 3 / 4, "{ended:?}");
             }
             two.close().await.unwrap();

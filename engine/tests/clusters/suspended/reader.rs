@@ -89,7 +89,7 @@ impl Reader {
     pub(super) async fn ends_expelled(self, env: &Env) {
         until(env, "it ends", || self.seen.error.lock().is_some()).await;
         let error = self.end().await;
-        assert!(matches!(error, Some(EngineError::Expelled)), "{error:?}");
+        assert!(matches!(error, Some(EngineError::Expelled { .. })), "{error:?}");
     }
 
     pub(super) async fn end(self) -> Option<EngineError> {

@@ -217,11 +217,13 @@ fn put(
     into: &Place,
     arguments: &Arguments,
 ) -> Result<(), member::MemberError> {
+    let log_place = Logs::In(arguments.log_dir.first());
     let before = async |pool: &Pool| {
         let (pool_bytes, logs) = (pool.descriptor().gcl_bytes, found.line_bytes());
         if pool_bytes != logs {
             return Err(member::MemberError::LineBytes { pool: pool_bytes, logs });
         }
+        member::check_room(into, pool, log_place, (found.lines.len() * logs) as u64)?;
         let mut incarnations = BTreeMap::new();
         for owner in &found.owners {
             let last = incarnations.entry(owner.node).or_insert(owner.incarnation);
@@ -233,8 +235,7 @@ fn put(
         engine.restore(&found.lines).await?;
         member::set_labels(pool, &found.labels).await
     };
-    let logs = Logs::In(arguments.log_dir.first());
-    arguments.member.take_part(interrupt, into, logs, before, work)
+    arguments.member.take_part(interrupt, into, log_place, before, work)
 }
 
 impl RecoveredPages {

@@ -14,7 +14,7 @@ use selkie::shared::Place;
 use selkie_tpcc::units;
 use serde_json::json;
 
-use crate::options::member::{Logs, MemberArguments, MemberError, set_labels};
+use crate::options::member::{Logs, MemberArguments, MemberError, check_room, set_labels};
 use crate::support::exit;
 use crate::support::signals::Interrupt;
 
@@ -89,9 +89,12 @@ fn restore(arguments: &Arguments) -> Result<Restored, MemberError> {
     let from = LogObjects::at(&arguments.from, 0)?;
     let runtime = RealRuntime::new(1)?;
     let backup = runtime.block_on(interrupt.or_end(&runtime.env(), Backup::open(&from)))??;
+    let logs = Logs::In(arguments.log_dir.as_ref());
     let before = async |pool: &Pool| {
         // Before the pool is changed, as it would be of no use afterwards.
         backup.check(pool.descriptor().gcl_bytes)?;
+        let bytes = (backup.lines().len() * backup.line_bytes()) as u64;
+        check_room(&arguments.into, pool, logs, bytes)?;
         Ok(pool.count_on(backup.incarnations()).await?)
     };
     let work = async |env: &Env, pool: &Arc<Pool>, engine: &Engine| {
@@ -101,7 +104,6 @@ fn restore(arguments: &Arguments) -> Result<Restored, MemberError> {
         set_labels(pool, backup.labels()).await?;
         Ok((env.now() - started).as_secs_f64())
     };
-    let logs = Logs::In(arguments.log_dir.as_ref());
     let seconds = arguments.member.take_part(&interrupt, &arguments.into, logs, before, work)?;
     let pages = backup.lines().len();
     let bytes = (pages * backup.line_bytes()) as u64;

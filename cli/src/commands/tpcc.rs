@@ -189,6 +189,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     if let Err(refusal) = check_network(arguments) {
         return exit::refuse(&refusal);
     }
+    arguments.durability.warn_of_room(config.compute_nodes);
     let insecure = arguments.network.insecure();
     let served = metrics::serve(&arguments.metrics, insecure, metrics::of_roster(&roster));
     let _serving = match served {

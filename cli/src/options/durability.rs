@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use selkie_tpcc::{Durability, TpccError};
+use selkie::engine::log::free_bytes;
+use selkie_tpcc::{Durability, TpccError, units};
 
 const MIB: u64 = 1 << 20;
 
@@ -82,6 +83,23 @@ impl DurabilityArguments {
                 let log_mib = self.log_mb.unwrap_or(Durability::DISK_LOG_MIB);
                 Ok(Some(Durability::Disk { place: log.clone(), log_mib }))
             }
+        }
+    }
+
+    /// Says that the directory of the logs has less room than those of so many compute nodes may
+    /// take: it would be full before they are truncated.
+    pub(crate) fn warn_of_room(&self, nodes: usize) {
+        let Ok(Some(asked @ Durability::Disk { .. })) = self.asked() else { return };
+        let Durability::Disk { place, log_mib } = &asked else { return };
+        let most = asked.capacity().saturating_mul(nodes as u64);
+        // Where that cannot be known, the run finds out.
+        let Ok(Some(free)) = free_bytes(place) else { return };
+        if free < most {
+            let (place, free, most) = (place.display(), units::bytes(free), units::bytes(most));
+            tracing::warn!(
+                "{place} has {free} free, and the logs of {nodes} compute nodes may take {most} (--log-mb {log_mib}): with \
+                 a lower --log-mb they are truncated before it is full"
+            );
         }
     }
 

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use clap::Args;
 use selkie::engine::backup::BackupError;
-use selkie::engine::log::{Labels, LogError, LogTo, open_store};
+use selkie::engine::log::{Labels, LogError, LogTo, first_bytes, free_bytes, open_store};
 use selkie::engine::{ComputeId, Engine, EngineConfig, EngineError};
 use selkie::fabric::{Env, RealRuntime};
 use selkie::pool::{Pool, PoolError};
 use selkie::shared::{Place, SharedPool, SharedPoolError};
-use selkie_tpcc::Durability;
+use selkie_tpcc::{Durability, units};
 
 use super::network::NetworkArguments;
 use crate::support::exit;
@@ -43,6 +43,9 @@ pub(crate) enum MemberError {
         "the pool has lines of {pool} bytes, the logs are of {logs}: make one with --gcl {logs}"
     )]
     LineBytes { pool: usize, logs: usize },
+    #[error("{place} has no room: {} of pages need {}, and {} are free; {helps}", units::bytes(*pages), units::bytes(*needed),
+        units::bytes(*free))]
+    NoRoom { place: String, pages: u64, needed: u64, free: u64, helps: &'static str },
     #[error(transparent)]
     Database(#[from] selkie::txn::TxnError),
     #[error(transparent)]
@@ -117,6 +120,32 @@ impl MemberArguments {
             Ok(done)
         })
     }
+}
+
+/// Looks whether pages of so many bytes find room in a pool, and in the directory of its logs,
+/// where each of them is logged as well.
+pub(crate) fn check_room(
+    place: &Place,
+    pool: &Pool,
+    logs: Logs<'_>,
+    pages: u64,
+) -> Result<(), MemberError> {
+    let (state, place) = (pool.state(), format!("pool {place}"));
+    let free = state.usable_bytes().saturating_sub(state.used_bytes().unwrap_or_default());
+    if free < pages {
+        let helps = "make one with more memory (`selkie memnode --memory`)";
+        return Err(MemberError::NoRoom { place, pages, needed: pages, free, helps });
+    }
+    let (Logs::AsOthers(directory) | Logs::In(directory)) = logs;
+    let Some(directory) = directory else { return Ok(()) };
+    let Some(free) = free_bytes(directory)? else { return Ok(()) };
+    let needed = pages.saturating_add(first_bytes(Durability::DISK_LOG_MIB << 20));
+    if free < needed {
+        let helps = "nothing was changed";
+        let place = directory.display().to_string();
+        return Err(MemberError::NoRoom { place, pages, needed, free, helps });
+    }
+    Ok(())
 }
 
 /// Sets the labels of a new pool.

@@ -162,6 +162,17 @@ fn a_database_of_an_embedded_pool_is_recovered_into_one_that_drivers_share() {
     let durable = ["--durability", "disk", "--log-dir", logs, "--log-mb", "64"];
     let embedded = [&["tpcc", "--duration", "1", "--json"], &TINY[..], &durable[..]].concat();
     assert_eq!(prints(&embedded)["consistency"], "ok");
+    let small = ["--range", "1M", "--log-size", "0"];
+    let small = Setup { memory: "1600K", create: &small, ..setup(Over::Shm, "small", 3) };
+    let small = Pool::start(&small);
+    let said = fails(&["recover", "--log-dir", logs, "--into", &small.name], 1, " has no room: ");
+    assert!(said.contains(" are free; make one with more memory"), "{said}");
+    drop(small);
+    let unborn = Pool::without_memory(&setup(Over::Shm, "unborn-recovered", 3));
+    let waits = Process::start(&["recover", "--log-dir", logs, "--into", &unborn.name]);
+    let said = waits.finds("0 of 3 have joined");
+    assert!(said.contains("has waited for 1 s, and for 30 s at most, for memory nodes"), "{said}");
+    ends_by(waits, Signal::TERM, 143, "SIGTERM");
     let pool = Pool::start(&setup(Over::Shm, "recovered", 3));
     succeeds(&["recover", "--log-dir", logs, "--into", &pool.name]);
     let report = prints(&pool.tpcc(&["--duration", "1", "--json"]));
@@ -177,4 +188,11 @@ fn a_log_directory_without_room_is_refused_before_anything_starts() {
     let said = fails(&[&most[..], &[logs.to_str().unwrap()]].concat(), 2, " are needed: ");
     assert!(said.contains(" free, and ") && said.contains("--log-mb"), "{said}");
     assert!(!logs.exists(), "it leaves nothing behind");
+    // Room to begin, but not for all that was asked for: no disk has a pebibyte.
+    let least = ["--log-mb", "1048576", "--compute-nodes", "58", "--duration", "1"];
+    let arguments = [&["tpcc"], &TINY[..], &least[..], &["--durability", "disk", "--log-dir"]];
+    let arguments = [&arguments.concat()[..], &[logs.to_str().unwrap()]].concat();
+    let driver = Process::start(&arguments);
+    let said = driver.finds("may take 58.0 TiB (--log-mb 1048576)");
+    assert!(said.contains(" free, ") && said.contains("with a lower --log-mb"), "{said}");
 }

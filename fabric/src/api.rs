@@ -6,7 +6,7 @@
 //! ```
 //! The front page of the crate has their contract; `conformance` tests it.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -95,6 +95,21 @@ pub trait Endpoint: Send + Sync {
     /// # Errors
     /// `RegionBytes`, `TooManyRegions`, `OutOfMemory`, and `PeerDead` once this node is dead.
     fn register(&self, bytes: usize) -> Result<Arc<dyn LocalRegion>, FabricError>;
+
+    /// As [`Endpoint::register`], for memory that is lent to others: all of it is populated, in
+    /// huge pages where the system gives them, so that no first access pays for it. `told` is
+    /// called before each piece, and at the end, with the bytes that are populated, and may break
+    /// it off. Backends without memory of their own populate nothing and call nothing.
+    ///
+    /// # Errors
+    /// As [`Endpoint::register`], `NoRoom`, and `Interrupted`.
+    fn register_populated(
+        &self,
+        bytes: usize,
+        _told: &mut dyn FnMut(usize) -> ControlFlow<()>,
+    ) -> Result<Arc<dyn LocalRegion>, FabricError> {
+        self.register(bytes)
+    }
 
     /// A new ordered queue pair to `peer`, which may be this node itself. Does not block.
     ///

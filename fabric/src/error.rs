@@ -88,6 +88,19 @@ pub enum FabricError {
         /// The length asked for.
         bytes: u64,
     },
+    /// A file system has no room for a region.
+    #[error("{path}: {} MiB are needed, and {} MiB are free", bytes.div_ceil(1 << 20), free >> 20)]
+    NoRoom {
+        /// The file.
+        path: String,
+        /// The length asked for.
+        bytes: u64,
+        /// What is free there.
+        free: u64,
+    },
+    /// The caller broke off what it had begun.
+    #[error("broken off")]
+    Interrupted,
     /// Files of shared memory cannot be made, opened or understood.
     #[error("shared memory {path}: {what}")]
     Segment {
@@ -194,6 +207,11 @@ pub enum Refusal {
 impl FabricError {
     /// Whether the same call may succeed later without any change by the caller.
     pub fn is_retryable(&self) -> bool {
-        matches!(self, Self::OutOfMemory { .. } | Self::Refused { why: Refusal::Full, .. })
+        matches!(
+            self,
+            Self::OutOfMemory { .. }
+                | Self::NoRoom { .. }
+                | Self::Refused { why: Refusal::Full, .. }
+        )
     }
 }

@@ -76,6 +76,7 @@ pub mod fault;
 mod id;
 pub mod mem;
 pub mod meter;
+mod populate;
 mod role;
 #[cfg(target_os = "linux")]
 pub mod shm;

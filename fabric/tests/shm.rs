@@ -10,6 +10,7 @@
 )]
 
 use std::io::{BufRead, BufReader};
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
@@ -263,7 +264,26 @@ fn memory_that_is_not_there_is_refused_and_leaves_nothing_behind() {
     assert_eq!(refused, Some(FabricError::OutOfMemory { bytes: bytes as u64 }));
     let files = std::fs::read_dir(root.path().join("mem0")).unwrap().count();
     assert_eq!(files, 2, "the control page and one region");
+    let refused = endpoint.register_populated(bytes, &mut |_| ControlFlow::Continue(())).err();
+    let is_named = matches!(&refused, Some(FabricError::NoRoom { bytes: asked, free, .. })
+        if *asked == bytes as u64 && *free < bytes as u64);
+    assert!(is_named, "{refused:?}");
+    let broken_off = endpoint.register_populated(8192, &mut |_| ControlFlow::Break(())).err();
+    assert_eq!(broken_off, Some(FabricError::Interrupted));
+    let files = std::fs::read_dir(root.path().join("mem0")).unwrap().count();
+    assert_eq!(files, 2, "the control page and one region");
     assert!(endpoint.register(4096).is_ok(), "the slot is not lost");
+    let mut told = Vec::new();
+    let mut tell = |done| {
+        told.push(done);
+        ControlFlow::Continue(())
+    };
+    let region = endpoint.register_populated(100 << 20, &mut tell).unwrap();
+    assert!(region.is_committed() && region.load((100 << 20) - 8) == 0);
+    assert_eq!(told, [0, 64 << 20, 100 << 20]);
+    let file = std::fs::metadata(root.path().join("mem0/region-2")).unwrap();
+    let taken = std::os::unix::fs::MetadataExt::blocks(&file) * 512;
+    assert!(taken >= 100 << 20, "{taken} bytes have memory");
 }
 
 #[test]

@@ -53,7 +53,8 @@ pub struct EmbeddedPool {
 
 impl EmbeddedPool {
     /// Validates the configuration and starts the memory nodes on `fabric`, all in this process and
-    /// for it alone. Blocks only for memory registration; no round trips.
+    /// for it alone. Their memory is taken when it is touched. Blocks only for memory registration;
+    /// no round trips.
     ///
     /// # Errors
     /// [`PoolError::Config`] for a bad field, [`PoolError::TooManyRanges`],
@@ -74,7 +75,7 @@ impl EmbeddedPool {
     ) -> Result<Arc<Self>, PoolError> {
         let plan = config.plan()?;
         let nodes = (0..config.memory_nodes)
-            .map(|node| MemoryNode::start(fabric, node, &plan).map(Arc::new))
+            .map(|node| MemoryNode::start(fabric, node, &plan, None).map(Arc::new))
             .collect::<Result<Vec<_>, _>>()?;
         let identity = Identity { name: EMBEDDED, id, fabric: "" };
         let mut state = PoolState::new(identity, Timing::default(), &config);
@@ -117,7 +118,7 @@ impl EmbeddedPool {
     ) -> Result<u16, PoolError> {
         let state = self.pool.state();
         let node = state.next_memory_node()?;
-        let started = MemoryNode::start(fabric, node, &state.plan_of(bytes)?)?;
+        let started = MemoryNode::start(fabric, node, &state.plan_of(bytes)?, None)?;
         let enter = |state: &mut PoolState| {
             let (descriptor, domain) = (started.descriptor().clone(), domain.clone());
             let (host, dead, stay) = (self.pool.host(), false, Residency::Stays);

@@ -18,7 +18,7 @@ pub mod monitor;
 mod node;
 mod server;
 
-pub use capacity::Capacity;
+pub use capacity::{Capacity, PopulationWatcher};
 pub use embedded::EmbeddedPool;
 pub use node::MemoryNode;
 pub use server::{MemoryServer, ServerEnd};

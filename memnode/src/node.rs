@@ -3,11 +3,15 @@
 //! The node never reads a latch word and never looks at a page: compute nodes do all the work with
 //! one-sided verbs. It keeps the endpoint and the region, so that the memory stays reachable.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use selkie_fabric::{Endpoint, Fabric, LocalRegion, PeerId};
 use selkie_pool::control::PoolState;
 use selkie_pool::{MAX_MEMORY_NODES, MemoryNodeDescriptor, PoolError, PoolPlan, PoolUsage, layout};
+
+use crate::capacity::PopulationWatcher;
+use crate::monitor::{FreeMemory, HostMemory};
 
 // Memory nodes are numbered by 16 bits on the fabric.
 const _: () = assert!(MAX_MEMORY_NODES <= u16::MAX as usize);
@@ -21,17 +25,36 @@ pub struct MemoryNode {
 }
 
 impl MemoryNode {
-    /// Joins the fabric as memory node `node`, registers the region, writes the control page.
+    /// Joins the fabric as memory node `node`, registers the region, writes the control page. The
+    /// memory is populated if there is a watcher, else when it is touched.
     pub(crate) fn start(
         fabric: &Arc<dyn Fabric>,
         node: usize,
         plan: &PoolPlan,
+        watcher: Option<&PopulationWatcher>,
     ) -> Result<Self, PoolError> {
         assert!(node < MAX_MEMORY_NODES, "memory node {node} is beyond the largest pool");
         let peer = PeerId::memory(node as u16);
         let failed = |source| PoolError::MemoryNode { node, source };
         let endpoint = fabric.join(peer).map_err(failed)?;
-        let region = endpoint.register(plan.region_bytes).map_err(failed)?;
+        let bytes = plan.region_bytes;
+        let mut short = None;
+        let told = &mut |done| {
+            // Before any is taken: a system that promises more than it has ends processes later.
+            short = (done == 0).then(|| lacks(bytes as u64)).flatten();
+            if short.is_some() {
+                return ControlFlow::Break(());
+            }
+            watcher.map_or(ControlFlow::Continue(()), |w| w.told(done as u64, bytes as u64))
+        };
+        let registered = match watcher {
+            Some(_) => endpoint.register_populated(bytes, told),
+            None => endpoint.register(bytes),
+        };
+        let region = registered.map_err(|source| match short {
+            Some(free) => PoolError::HostMemory { node, bytes: bytes as u64, free },
+            None => failed(source),
+        })?;
         write_control_page(region.as_ref(), plan);
         let descriptor = MemoryNodeDescriptor { peer, region: region.key(), ranges: plan.ranges };
         Ok(Self { descriptor, region, endpoint })
@@ -74,6 +97,11 @@ impl MemoryNode {
         let slabs_used = leased.div_ceil(geometry.extents_per_range());
         PoolUsage { slabs_used, slabs, ..PoolUsage::of(&geometry, leased, extents) }
     }
+}
+
+/// What memory is free on the host, if that is less than this, and the system says so.
+fn lacks(bytes: u64) -> Option<u64> {
+    HostMemory::default().free_bytes().ok().filter(|free| *free < bytes)
 }
 
 /// Sizes first, magic last: who sees the magic sees the rest. The other words start as zero.

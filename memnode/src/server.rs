@@ -1,6 +1,7 @@
 //! A memory node as a process of its own in a pool that processes share.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use selkie_fabric::env::Env;
 use selkie_fabric::{Fabric, FabricError};
@@ -13,6 +14,9 @@ use selkie_pool::{
 use crate::capacity::Capacity;
 use crate::monitor::{MonitorConfig, ResourceMonitor, check_can_reclaim};
 use crate::node::MemoryNode;
+
+/// How long other processes that join at the same time may take to populate their memory.
+const OTHERS: Duration = Duration::from_secs(600);
 
 /// A memory node of this process in a pool of many processes, for as long as this is kept.
 pub struct MemoryServer {
@@ -31,7 +35,8 @@ impl MemoryServer {
     /// [`selkie_pool::MAX_MEMORY_NODES`], or the pool could no longer have as many failure domains
     /// as a page has splits; [`PoolError::TooManyRanges`], [`PoolError::Config`] if
     /// the bytes are too few for a range, or memory is to stay free and the pool is not coded,
-    /// [`PoolError::MemoryNode`], [`PoolError::Control`].
+    /// [`PoolError::HostMemory`], [`PoolError::MemoryNode`],
+    /// [`PoolError::Control`].
     pub async fn join(
         fabric: &Arc<dyn Fabric>,
         plane: Arc<dyn ControlPlane>,
@@ -39,22 +44,24 @@ impl MemoryServer {
         host: u64,
         offer: impl Into<Capacity>,
     ) -> Result<Arc<Self>, PoolError> {
-        let Capacity { bytes, domain, headroom } = offer.into();
-        for _ in 0..ATTEMPTS {
+        let Capacity { bytes, domain, headroom, watcher } = offer.into();
+        let (started, mut attempts) = (env.now(), 0);
+        while attempts < ATTEMPTS {
             let state = plane.load().await?.state;
             if let Some(headroom) = headroom {
                 check_can_reclaim(&state, headroom)?;
             }
             let node = state.next_memory_node()?;
-            match MemoryNode::start(fabric, node, &state.plan_of(bytes)?) {
+            match MemoryNode::start(fabric, node, &state.plan_of(bytes)?, Some(&watcher)) {
+                // Another process is about to enter it, as soon as its memory is populated.
                 Err(PoolError::MemoryNode {
                     source: FabricError::AlreadyJoined { .. }, ..
-                }) => {
-                    // Another process is about to enter it.
+                }) if env.now().saturating_sub(started) < OTHERS => {
                     env.sleep(plane.pace()).await;
                 }
                 Err(error) => return Err(error),
                 Ok(started) => {
+                    attempts += 1;
                     // Before it is in: a member without a beat for a lease is dead.
                     let peer = started.descriptor().peer;
                     let beat = Beat { node: peer, host, seen: 0, report: String::new() };

@@ -31,6 +31,19 @@ pub enum PoolError {
         "compute nodes have used the pool: pages are put into one that no compute node has used"
     )]
     Used,
+    /// The host has less memory than a memory node is to lend.
+    #[error(
+        "memory node {node}: {} MiB of memory are to be lent, and {} MiB are free on this host", bytes.div_ceil(1 << 20),
+        free >> 20
+    )]
+    HostMemory {
+        /// Index of the memory node.
+        node: usize,
+        /// Bytes to lend.
+        bytes: u64,
+        /// Bytes that can be had without swapping, and within the limits of the process.
+        free: u64,
+    },
     /// A memory node could not join the fabric or register its region.
     #[error("memory node {node}: {source}")]
     MemoryNode {
@@ -207,6 +220,7 @@ impl PoolError {
             Self::Fabric { source, .. } => source.is_retryable(),
             Self::Control { source } => source.is_retryable(),
             Self::Incomplete { .. }
+            | Self::HostMemory { .. }
             | Self::Contended { .. }
             | Self::Rebuilding { .. }
             | Self::UnderRepair { .. } => true,

@@ -483,7 +483,7 @@ fn a_memory_node_is_refused_if_too_few_failure_domains_would_be_left() {
             Arc::clone(&plane),
             &env,
             100,
-            Capacity { bytes: 4 << 20, domain, headroom: None },
+            Capacity { domain, ..Capacity::from(4 << 20) },
         ))
     };
     runtime.block_on(create(&*plane, &config, 1)).unwrap();

@@ -112,14 +112,6 @@ pub enum SharedPoolError {
         "--listen, --advertise, --tls, --token and --insecure are for pools over TCP (the last for --metrics too); this is none"
     )]
     NoNetwork,
-    /// The host has less memory than was asked for.
-    #[error("{wanted} bytes are to be lent, but this host has {available} to give")]
-    HostMemory {
-        /// Bytes to lend.
-        wanted: u64,
-        /// Bytes that can be had without swapping.
-        available: u64,
-    },
 }
 
 impl SharedPoolError {
@@ -129,7 +121,7 @@ impl SharedPoolError {
         match self {
             Self::Pool(error) => error.is_retryable(),
             Self::Fabric(error) => error.is_retryable(),
-            Self::InUse { .. } | Self::HostMemory { .. } => true,
+            Self::InUse { .. } => true,
             Self::Security(_)
             | Self::Token { .. }
             | Self::Role { .. }

@@ -117,23 +117,6 @@ impl Network {
     }
 }
 
-/// Refuses to lend more than the host has: the system would promise it, and end processes later.
-pub(super) fn check_memory(wanted: u64) -> Result<(), SharedPoolError> {
-    let Some(available) = available_memory() else { return Ok(()) };
-    if wanted > available {
-        return Err(SharedPoolError::HostMemory { wanted, available });
-    }
-    Ok(())
-}
-
-/// Bytes that can be had without swapping, if the system says so.
-fn available_memory() -> Option<u64> {
-    let info = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    kib.checked_mul(1024)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -162,12 +145,5 @@ mod tests {
             let error = bad.check(false).unwrap_err().to_string();
             assert!(error.contains(what), "{error}");
         }
-    }
-
-    #[test]
-    fn more_memory_than_there_is_is_refused() {
-        assert!(check_memory(4096).is_ok());
-        let error = check_memory(1 << 50).unwrap_err().to_string();
-        assert!(error.starts_with("1125899906842624 bytes are to be lent"), "{error}");
     }
 }

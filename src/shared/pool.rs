@@ -24,7 +24,7 @@ use crate::report;
 
 use super::credentials::{self, Credentials};
 use super::error::SharedPoolError;
-use super::network::{self, FabricKind, Network};
+use super::network::{FabricKind, Network};
 use super::url::{HostPort, Place, PoolName};
 
 /// The file system for shared memory.
@@ -199,7 +199,6 @@ impl SharedPool {
                 }
                 FabricKind::Tcp => {
                     self.credentials.check_role("to lend memory", &[Role::Memory])?;
-                    network::check_memory(offer.bytes)?;
                     self.check_trust(&state).await?;
                     let config = network.config(&state, self.security())?;
                     let tcp = TcpFabric::new(config, env.clone());

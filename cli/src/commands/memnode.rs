@@ -1,5 +1,6 @@
 //! `selkie memnode`.
 
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -16,12 +17,12 @@ use selkie_tpcc::units;
 use crate::options::network::NetworkArguments;
 use crate::options::values;
 use crate::support::signals::Interrupt;
-use crate::support::{exit, listener, metrics};
+use crate::support::{exit, listener, metrics, population};
 
 /// Lends memory to a pool until it is stopped (SIGINT or SIGTERM), has left the pool (`selkie pool
-/// drain`), or the pool is destroyed. It may join a coded pool at any time: part of the data of
-/// other memory nodes then moves to it. When it is stopped, its data is gone; a coded pool rebuilds
-/// it from other memory nodes.
+/// drain`), or the pool is destroyed. All of the memory is taken before it joins. It may join a
+/// coded pool at any time: part of the data of other memory nodes then moves to it. When it is
+/// stopped, its data is gone; a coded pool rebuilds it from other memory nodes.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Pool to join, made by `selkie pool create`: `NAME` on this host, `tcp:HOST:PORT,...` by
@@ -85,22 +86,18 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let lent = runtime.block_on(async {
         let shared = SharedPool::at(&arguments.pool, arguments.network.tls().credentials()?)?;
         let domain = arguments.domain.clone().unwrap_or_default();
-        let offer = Capacity { bytes: arguments.memory, domain, headroom: arguments.headroom };
+        let (bytes, headroom) = (arguments.memory, arguments.headroom);
+        let watcher = population::watch(&interrupt);
+        let offer = Capacity { bytes, domain, headroom, watcher };
         shared.lend(&env, offer, fabric, &network).await
     });
     let lent = match lent {
         Ok(lent) => lent,
         Err(error) => {
-            let is_of_network = matches!(
-                &error,
-                SharedPoolError::Pool(PoolError::MemoryNode {
-                    source: FabricError::Network { .. },
-                    ..
-                })
-            );
-            let listen = network.listen.filter(|listen| is_of_network && listen.port() != 0);
-            let held_by = listen.map_or_else(String::new, listener::held_by);
-            return exit::fail(&format_args!("{error}{held_by}"));
+            if let Some(interrupted) = interrupt.signal() {
+                return interrupted.end();
+            }
+            return refused(&error, network.listen);
         }
     };
     let _ = joined.set(Arc::downgrade(&lent));
@@ -131,6 +128,17 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     drop(lent);
     eprintln!("{name} stops after {:.2?} of processor time", cpu_time());
     ExitCode::SUCCESS
+}
+
+/// Reports why the node does not lend; if its port is in use, by which process.
+fn refused(error: &SharedPoolError, listen: Option<SocketAddr>) -> ExitCode {
+    let is_of_network = matches!(
+        error,
+        SharedPoolError::Pool(PoolError::MemoryNode { source: FabricError::Network { .. }, .. })
+    );
+    let listen = listen.filter(|listen| is_of_network && listen.port() != 0);
+    let held_by = listen.map_or_else(String::new, listener::held_by);
+    exit::fail(&format_args!("{error}{held_by}"))
 }
 
 /// Lets nodes of other hosts, which ask for the pool here, learn that it was destroyed.

@@ -7,5 +7,6 @@ pub(crate) mod exit;
 pub(crate) mod listener;
 pub(crate) mod log;
 pub(crate) mod metrics;
+pub(crate) mod population;
 pub(crate) mod progress;
 pub(crate) mod signals;

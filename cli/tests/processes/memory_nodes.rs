@@ -6,7 +6,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::drivers::{ends_well, ends_with, running, setup};
-use crate::harness::{Over, Pool, Process, Setup, prints, refused, succeeds, until};
+use crate::harness::{Over, Pool, Process, Setup, fails, prints, refused, succeeds, until};
 
 #[test]
 fn a_memory_node_leaves_while_a_driver_works() {
@@ -210,4 +210,23 @@ fn memory_dies(over: Over) {
     let (driver, _) = running(&pool);
     pool.memory[0].kill();
     ends_with(driver, &["peer mem0 is dead"]);
+}
+
+#[test]
+fn memory_is_taken_before_it_is_lent_or_refused_with_what_is_free() {
+    for (over, kind) in [(Over::Shm, "RssShmem:"), (Over::Tcp, "RssAnon:")] {
+        let setup = Setup { memory_nodes: 1, memory: "300M", ..setup(over, "taken", 1) };
+        let pool = Pool::start(&setup);
+        let status = format!("/proc/{}/status", pool.memory[0].id());
+        let status = std::fs::read_to_string(status).unwrap();
+        let taken = status.lines().find_map(|line| line.strip_prefix(kind)).unwrap();
+        let taken: u64 = taken.trim().strip_suffix(" kB").unwrap().parse().unwrap();
+        assert!(taken >= 290 << 10, "{taken} KiB of {kind} when it says that it lends");
+        drop(pool);
+        let pool = Pool::without_memory(&Setup { test: "too-much", ..setup });
+        let lend = ["memnode", "--pool", &pool.name, "--memory", "64T"];
+        let said = fails(&lend, 1, " free");
+        assert!(said.contains("671088"), "{said}");
+        assert!(pool.status()["memory_nodes"][0]["domain"].is_null(), "it has not joined");
+    }
 }

@@ -1,5 +1,6 @@
 //! `FaultFabric` and its endpoints.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -83,6 +84,15 @@ impl Endpoint for FaultEndpoint {
     fn register(&self, bytes: usize) -> Result<Arc<dyn LocalRegion>, FabricError> {
         self.owner.check_alive()?;
         self.inner.register(bytes)
+    }
+
+    fn register_populated(
+        &self,
+        bytes: usize,
+        told: &mut dyn FnMut(usize) -> ControlFlow<()>,
+    ) -> Result<Arc<dyn LocalRegion>, FabricError> {
+        self.owner.check_alive()?;
+        self.inner.register_populated(bytes, told)
     }
 
     fn connect(&self, peer: PeerId) -> Result<Arc<dyn QueuePair>, FabricError> {

@@ -1,6 +1,7 @@
 //! `MemFabric` and its endpoints: the nodes of this process.
 
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
@@ -70,6 +71,15 @@ impl Endpoint for MemEndpoint {
     fn register(&self, bytes: usize) -> Result<Arc<dyn LocalRegion>, FabricError> {
         self.node.check_alive()?;
         Ok(self.node.register(bytes)?)
+    }
+
+    fn register_populated(
+        &self,
+        bytes: usize,
+        told: &mut dyn FnMut(usize) -> ControlFlow<()>,
+    ) -> Result<Arc<dyn LocalRegion>, FabricError> {
+        self.node.check_alive()?;
+        Ok(self.node.register_words(bytes, |words| words.populate(told))?)
     }
 
     fn connect(&self, peer: PeerId) -> Result<Arc<dyn QueuePair>, FabricError> {

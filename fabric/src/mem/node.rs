@@ -116,6 +116,15 @@ impl Node {
     }
 
     pub(crate) fn register(&self, bytes: usize) -> Result<Arc<MemRegion>, FabricError> {
+        self.register_words(bytes, |_| Ok(()))
+    }
+
+    /// Registers memory that `prepare` makes ready first.
+    pub(crate) fn register_words(
+        &self,
+        bytes: usize,
+        prepare: impl FnOnce(&Words) -> Result<(), FabricError>,
+    ) -> Result<Arc<MemRegion>, FabricError> {
         let asked = bytes as u64;
         if !(1..=MAX_REGION_BYTES).contains(&asked) {
             return Err(FabricError::RegionBytes { bytes: asked, limit: MAX_REGION_BYTES });
@@ -125,6 +134,7 @@ impl Node {
         let slot = self.slots.get(*registered as usize).ok_or(full)?;
         let words = Words::zeroed(bytes.div_ceil(PAGE_BYTES))
             .ok_or(FabricError::OutOfMemory { bytes: asked })?;
+        prepare(&words)?;
         let key = RegionKey::from_raw(u32::from(self.id.to_raw()) << SLOT_BITS | *registered);
         *registered += 1;
         let region = MemRegion::new(key, words, Doorbell::new());

@@ -14,13 +14,14 @@
 //! until touched, which neither `Vec` nor `Box` promises together with page alignment.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
-use std::ops::{Deref, Range};
+use std::ops::{ControlFlow, Deref, Range};
 use std::ptr::NonNull;
 use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::buf::WORD_BYTES;
 use crate::error::FabricError;
+use crate::populate::populate;
 #[cfg(target_os = "linux")]
 use crate::shm::Mapping;
 #[cfg(target_os = "linux")]
@@ -76,6 +77,19 @@ impl Words {
     pub(crate) fn mapped(mapping: Mapping) -> Self {
         let (start, words) = (mapping.start().cast(), mapping.bytes() / WORD_BYTES);
         Self { memory: Memory::Mapped(mapping), start, words }
+    }
+
+    /// Takes memory for all of them now, in huge pages where the system gives them. `told` is
+    /// called as [`populate`] says.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, `Interrupted`.
+    pub(crate) fn populate(
+        &self,
+        told: &mut dyn FnMut(usize) -> ControlFlow<()>,
+    ) -> Result<(), FabricError> {
+        // Where it cannot be, memory comes when it is touched.
+        populate(self.start.cast(), self.words * WORD_BYTES, told).map(drop)
     }
 
     /// Whether they take memory before they are touched.
@@ -245,6 +259,23 @@ mod tests {
         assert!((1..PAGES / 16).contains(&kept), "{kept} pages are committed");
         assert_eq!(Words::load(&words[0]), 7);
         assert!(words.iter().skip(PAGE_WORDS).step_by(PAGE_WORDS).all(|w| Words::load(w) == 0));
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn populated_memory_is_committed_and_keeps_what_it_holds() {
+        let words = Words::zeroed(PAGES).unwrap();
+        Words::store(&words[9], 7);
+        let mut told = Vec::new();
+        let mut tell = |done| {
+            told.push(done);
+            if done < 128 << 20 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        };
+        assert_eq!(words.populate(&mut tell), Err(FabricError::Interrupted));
+        assert_eq!(told, [0, 64 << 20, 128 << 20]);
+        assert!((PAGES / 2..PAGES).contains(&committed_pages(&words)), "half of it");
+        words.populate(&mut |_| ControlFlow::Continue(())).unwrap();
+        assert_eq!((committed_pages(&words), Words::load(&words[9])), (PAGES, 7));
     }
 
     #[test]

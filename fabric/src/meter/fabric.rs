@@ -1,6 +1,7 @@
 //! `Meter`: a fabric that counts every chain on its way to the fabric it wraps.
 
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -85,6 +86,14 @@ impl Endpoint for MeterEndpoint {
 
     fn register(&self, bytes: usize) -> Result<Arc<dyn LocalRegion>, FabricError> {
         self.inner.register(bytes)
+    }
+
+    fn register_populated(
+        &self,
+        bytes: usize,
+        told: &mut dyn FnMut(usize) -> ControlFlow<()>,
+    ) -> Result<Arc<dyn LocalRegion>, FabricError> {
+        self.inner.register_populated(bytes, told)
     }
 
     fn connect(&self, peer: PeerId) -> Result<Arc<dyn QueuePair>, FabricError> {

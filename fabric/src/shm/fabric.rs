@@ -1,5 +1,6 @@
 //! `ShmFabric`, its endpoints and queue pairs.
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
@@ -9,6 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::attendant;
 use super::control_page::SharedDoorbellWord;
+use super::mapping::Mapping;
 use super::node::{ShmNode, ShmNodeGuard};
 use super::peer::ShmPeer;
 use super::segment::{Segment, open_root, random};
@@ -148,6 +150,33 @@ impl Endpoint for ShmEndpoint {
     }
 
     fn register(&self, bytes: usize) -> Result<Arc<dyn LocalRegion>, FabricError> {
+        self.register_mapping(bytes, |segment, slot, bytes| segment.create_region(slot, bytes))
+    }
+
+    fn register_populated(
+        &self,
+        bytes: usize,
+        told: &mut dyn FnMut(usize) -> ControlFlow<()>,
+    ) -> Result<Arc<dyn LocalRegion>, FabricError> {
+        self.register_mapping(bytes, |segment, slot, bytes| {
+            segment.create_populated_region(slot, bytes, told)
+        })
+    }
+
+    fn connect(&self, peer: PeerId) -> Result<Arc<dyn QueuePair>, FabricError> {
+        self.node.check_alive()?;
+        let target = self.node.peer(peer)?;
+        Ok(Arc::new(ShmQueuePair { owner: Arc::clone(&self.node), target }))
+    }
+}
+
+impl ShmEndpoint {
+    /// Registers the memory of a file that `make` makes.
+    fn register_mapping(
+        &self,
+        bytes: usize,
+        make: impl FnOnce(&Segment, usize, usize) -> Result<Mapping, FabricError>,
+    ) -> Result<Arc<dyn LocalRegion>, FabricError> {
         let own = &self.node;
         own.check_alive()?;
         if !(1..=MAX_REGION_BYTES).contains(&(bytes as u64)) {
@@ -160,7 +189,7 @@ impl Endpoint for ShmEndpoint {
             return Err(full);
         }
         let bytes = bytes.next_multiple_of(PAGE_BYTES);
-        let words = Words::mapped(own.segment.create_region(slot, bytes)?);
+        let words = Words::mapped(make(&own.segment, slot, bytes)?);
         let secret = (random()? as u32 | 1) << SLOT_BITS;
         let key = RegionKey::from_raw(secret | *registered);
         let doorbell = Doorbell::at(Word::Shared(SharedDoorbellWord::new(&own.control, slot)));
@@ -168,12 +197,6 @@ impl Endpoint for ShmEndpoint {
         own.control.publish_region(slot, key, bytes);
         *registered += 1;
         Ok(Arc::clone(region) as Arc<dyn LocalRegion>)
-    }
-
-    fn connect(&self, peer: PeerId) -> Result<Arc<dyn QueuePair>, FabricError> {
-        self.node.check_alive()?;
-        let target = self.node.peer(peer)?;
-        Ok(Arc::new(ShmQueuePair { owner: Arc::clone(&self.node), target }))
     }
 }
 

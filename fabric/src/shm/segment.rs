@@ -8,6 +8,7 @@
 use std::fmt::Display;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
+use std::ops::ControlFlow;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -20,6 +21,7 @@ use super::control_page::{BadControlPage, CONTROL_BYTES, ControlPage};
 use super::mapping::Mapping;
 use crate::error::FabricError;
 use crate::id::PeerId;
+use crate::populate::populate;
 
 const CONTROL: &str = "control";
 const LOCK: &str = "lock";
@@ -140,6 +142,38 @@ impl Segment {
         Mapping::of_own(file, bytes).map_err(|e| failed(&self.path, e))
     }
 
+    /// As [`Segment::create_region`], but all of it is populated through the mapping, which gets
+    /// huge pages where the file system has them. Memory that was committed before would not.
+    pub(super) fn create_populated_region(
+        &self,
+        slot: usize,
+        bytes: usize,
+        told: &mut dyn FnMut(usize) -> ControlFlow<()>,
+    ) -> Result<Mapping, FabricError> {
+        let name = region_name(slot);
+        let path = self.path.join(&name);
+        let mut populated = || {
+            let file = new_file(&self.directory, &name).map_err(|e| failed(&path, e))?;
+            let free = rustix::fs::fstatvfs(&file).map_err(|e| failed(&path, e))?;
+            let free = free.f_bavail.saturating_mul(free.f_frsize);
+            if free < bytes as u64 {
+                let (path, bytes) = (path.display().to_string(), bytes as u64);
+                return Err(FabricError::NoRoom { path, bytes, free });
+            }
+            rustix::fs::ftruncate(&file, bytes as u64).map_err(|e| failed(&path, e))?;
+            let mapping = Mapping::of_own(file, bytes).map_err(|e| failed(&path, e))?;
+            if !populate(mapping.start(), bytes, told)? {
+                mapping.allocate(0..bytes)?;
+            }
+            Ok(mapping)
+        };
+        let made = populated();
+        if made.is_err() {
+            let _ = rustix::fs::unlinkat(&self.directory, &name, rustix::fs::AtFlags::empty());
+        }
+        made
+    }
+
     /// Maps the memory of a peer's region.
     pub(super) fn open_region(&self, slot: usize, bytes: usize) -> Result<Mapping, FabricError> {
         let name = region_name(slot);
@@ -243,10 +277,7 @@ fn create_file(
     name: &str,
     bytes: usize,
 ) -> Result<File, FabricError> {
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-    let mode = Mode::RUSR | Mode::WUSR;
-    let file = openat(directory, name, flags, mode).map_err(|e| failed(&path.join(name), e))?;
-    let file = File::from(file);
+    let file = new_file(directory, name).map_err(|e| failed(&path.join(name), e))?;
     match fallocate(&file, FallocateFlags::empty(), 0, bytes as u64) {
         Ok(()) => Ok(file),
         Err(error) => {
@@ -259,6 +290,11 @@ fn create_file(
             })
         }
     }
+}
+
+fn new_file(directory: &File, name: &str) -> Result<File, Errno> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    openat(directory, name, flags, Mode::RUSR | Mode::WUSR).map(File::from)
 }
 
 fn open_file(directory: &File, name: &str) -> Result<File, Errno> {

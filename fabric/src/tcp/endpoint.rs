@@ -1,6 +1,7 @@
 //! The endpoint of a node: registers regions and makes queue pairs.
 
 use std::net::SocketAddr;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,6 +41,36 @@ impl Endpoint for TcpEndpoint {
     }
 
     fn register(&self, bytes: usize) -> Result<Arc<dyn LocalRegion>, FabricError> {
+        self.register_words(bytes, |_| Ok(()))
+    }
+
+    fn register_populated(
+        &self,
+        bytes: usize,
+        told: &mut dyn FnMut(usize) -> ControlFlow<()>,
+    ) -> Result<Arc<dyn LocalRegion>, FabricError> {
+        self.register_words(bytes, |words| words.populate(told))
+    }
+
+    fn connect(&self, peer: PeerId) -> Result<Arc<dyn QueuePair>, FabricError> {
+        self.node.host.node().check_alive()?;
+        let link = self.node.connect(peer)?;
+        self.node.driver.forget_silence(peer);
+        Ok(Arc::new(TcpQueuePair::new(Arc::clone(&self.node), link)))
+    }
+
+    fn silence_of(&self, peer: PeerId) -> Duration {
+        self.node.driver.silence_of(peer)
+    }
+}
+
+impl TcpEndpoint {
+    /// Registers memory that `prepare` makes ready first.
+    fn register_words(
+        &self,
+        bytes: usize,
+        prepare: impl FnOnce(&Words) -> Result<(), FabricError>,
+    ) -> Result<Arc<dyn LocalRegion>, FabricError> {
         let node = self.node.host.node();
         node.check_alive()?;
         if !(1..=MAX_REGION_BYTES).contains(&(bytes as u64)) {
@@ -52,6 +83,7 @@ impl Endpoint for TcpEndpoint {
         }
         let words = Words::zeroed(bytes.div_ceil(PAGE_BYTES))
             .ok_or(FabricError::OutOfMemory { bytes: bytes as u64 })?;
+        prepare(&words)?;
         let secret = loop {
             let secret = (random_bits(self.id())? as u32) << SLOT_BITS;
             if secret != 0 {
@@ -63,16 +95,5 @@ impl Endpoint for TcpEndpoint {
         let region = node.enter(*registered as usize, region).ok_or(full)?;
         *registered += 1;
         Ok(Arc::clone(region) as Arc<dyn LocalRegion>)
-    }
-
-    fn connect(&self, peer: PeerId) -> Result<Arc<dyn QueuePair>, FabricError> {
-        self.node.host.node().check_alive()?;
-        let link = self.node.connect(peer)?;
-        self.node.driver.forget_silence(peer);
-        Ok(Arc::new(TcpQueuePair::new(Arc::clone(&self.node), link)))
-    }
-
-    fn silence_of(&self, peer: PeerId) -> Duration {
-        self.node.driver.silence_of(peer)
     }
 }

@@ -1,0 +1,64 @@
+//! Memory that is lent gets its pages before it is lent: else the first seconds of every run pay
+//! for them, page by page.
+//!
+//! It uses `unsafe` to advise the system of a range of addresses.
+
+use std::ops::ControlFlow;
+use std::ptr::NonNull;
+
+use crate::error::FabricError;
+
+/// Bytes that are populated at a time: a fraction of a second.
+#[cfg(target_os = "linux")]
+const PIECE: usize = 64 << 20;
+
+/// Takes memory for `bytes` bytes at a page's start, in huge pages where the system gives them.
+/// `told` is called before and after each piece with the bytes that have memory, and may break it
+/// off. What the memory holds does not change. `false` if the system has no call for it, before
+/// Linux 5.14.
+#[cfg(target_os = "linux")]
+pub(crate) fn populate(
+    start: NonNull<u8>,
+    bytes: usize,
+    told: &mut dyn FnMut(usize) -> ControlFlow<()>,
+) -> Result<bool, FabricError> {
+    use rustix::io::Errno;
+    use rustix::mm::{Advice, madvise};
+
+    // SAFETY: the advice does not change what the memory holds. The caller owns the range.
+    let _ = unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
+    for at in (0..bytes).step_by(PIECE) {
+        if told(at).is_break() {
+            return Err(FabricError::Interrupted);
+        }
+        let piece = PIECE.min(bytes - at);
+        // SAFETY: inside the range.
+        let first = unsafe { start.add(at) };
+        // SAFETY: as above.
+        let taken = unsafe { madvise(first.as_ptr().cast(), piece, Advice::LinuxPopulateWrite) };
+        match taken {
+            Ok(()) => {}
+            Err(Errno::INVAL) if at == 0 => return Ok(false),
+            // A file system that is full answers with FAULT.
+            Err(Errno::NOMEM | Errno::FAULT | Errno::NOSPC) => {
+                return Err(FabricError::OutOfMemory { bytes: bytes as u64 });
+            }
+            Err(error) => {
+                let (path, what) = ("of a region".to_owned(), format!("populate: {error}"));
+                return Err(FabricError::Segment { path, what });
+            }
+        }
+    }
+    let _over = told(bytes);
+    Ok(true)
+}
+
+/// Where there is no such call, memory comes when it is touched.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn populate(
+    _start: NonNull<u8>,
+    _bytes: usize,
+    _told: &mut dyn FnMut(usize) -> ControlFlow<()>,
+) -> Result<bool, FabricError> {
+    Ok(false)
+}

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "test support: what goes wrong here shall panic")]
 
+use std::ops::Range;
 use std::time::Duration;
 
 use selkie_engine::Planted;
@@ -11,18 +12,18 @@ use selkie_txn::Protocol;
 
 /// The first of `seeds` seeds that finds `planted`, and what it reports.
 fn finds(planted: Planted, scenario: Scenario, seeds: u64) -> (u64, String) {
-    finds_in(planted, Case::gentle(scenario, 0), seeds)
+    finds_in(planted, Case::gentle(scenario, 0), 0..seeds)
 }
 
 /// As above, by the histories of a protocol.
 fn finds_by(planted: Planted, protocol: Protocol, seeds: u64) -> (u64, String) {
     let case = Case::gentle(Scenario::History, 0).protocolled(protocol).unwrap();
-    finds_in(planted, case, seeds)
+    finds_in(planted, case, 0..seeds)
 }
 
-fn finds_in(planted: Planted, case: Case, seeds: u64) -> (u64, String) {
+fn finds_in(planted: Planted, case: Case, seeds: Range<u64>) -> (u64, String) {
     let scenario = case.scenario;
-    for seed in 0..seeds {
+    for seed in seeds.clone() {
         let case = case.with_seed(seed);
         let plan = case.plan();
         let loses = [Scenario::MemnodeLoss, Scenario::SlabEviction, Scenario::Crash];
@@ -36,7 +37,7 @@ fn finds_in(planted: Planted, case: Case, seeds: u64) -> (u64, String) {
             return (seed, failure.to_string());
         }
     }
-    panic!("{planted:?} is not found by {seeds} seeds of {scenario}");
+    panic!("{planted:?} is not found by seeds {seeds:?} of {scenario}");
 }
 
 #[test]
@@ -122,16 +123,20 @@ fn gaps_that_nobody_guards_are_found_within_200_seeds_of_every_protocol() {
     }
 }
 
-/// Shows as well that compute nodes do die in the middle of a write-back.
+/// Shows as well that compute nodes do die in the middle of a write-back. The first seed of all that
+/// finds it is 173. The search begins shortly before, as each seed takes half a second.
 #[test]
 fn a_write_back_that_nothing_stands_in_for_is_found_within_240_seeds_of_lost_memory() {
-    let (seed, report) = finds(Planted::NoJournal, Scenario::MemnodeLoss, 240);
+    let case = Case::gentle(Scenario::MemnodeLoss, 0);
+    let (seed, report) = finds_in(Planted::NoJournal, case, 165..240);
     println!("seed {seed}: {report}");
 }
 
+/// The first seed of all that finds it is 210.
 #[test]
 fn a_write_back_that_nothing_stands_in_for_is_found_within_240_seeds_of_stragglers() {
-    let (seed, report) = finds(Planted::NoJournal, Scenario::Straggler, 240);
+    let case = Case::gentle(Scenario::Straggler, 0);
+    let (seed, report) = finds_in(Planted::NoJournal, case, 200..240);
     println!("seed {seed}: {report}");
 }
 

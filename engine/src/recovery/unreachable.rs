@@ -161,37 +161,31 @@ impl Core {
             Some(_) => Outcome::End,
             None => {
                 let missed = self.pool.peer_missed_within(peer);
-                match self.missed_from_now(peer, missed) {
-                    // Not every fabric can tell: the others miss the peer if it is dead.
-                    Ok(first) => {
-                        let goes_first = peer.is_memory() || peer.index() < self.index().get();
-                        let more =
-                            if goes_first { Duration::ZERO } else { missed.unwrap_or_default() };
-                        Outcome::Wait { until: Some(now + first + more) }
-                    }
-                    Err(FabricError::PeerDead { peer: dead }) if dead == peer => Outcome::Over,
-                    // Says nothing of the peer: the next call may.
-                    Err(_) => Outcome::Wait { until: None },
-                }
+                // Not every fabric can tell: the others miss the peer if it is dead.
+                let Some(first) = self.missed_from_now(peer, missed) else { return Outcome::Over };
+                let goes_first = peer.is_memory() || peer.index() < self.index().get();
+                let more = if goes_first { Duration::ZERO } else { missed.unwrap_or_default() };
+                Outcome::Wait { until: Some(now + first + more) }
             }
         }
     }
 
     /// How long a peer that others miss within `missed` of its death may not be missed from now on,
     /// if it is dead. The silence in which a queue pair to it has ended counts; a lease is left for
-    /// the news.
-    ///
-    /// # Errors
-    /// As [`selkie_fabric::Endpoint::connect`]: a fabric may know that the peer is dead.
+    /// the news. `None` if the fabric knows that the peer is dead. Any other error of a new queue
+    /// pair says nothing of the peer, and no later one would have to.
     pub(crate) fn missed_from_now(
         &self,
         peer: PeerId,
         missed: Option<Duration>,
-    ) -> Result<Duration, FabricError> {
+    ) -> Option<Duration> {
         let silent = self.endpoint.silence_of(peer);
-        self.endpoint.connect(peer)?;
+        let is_dead = |error| matches!(error, FabricError::PeerDead { peer: dead } if dead == peer);
+        if self.endpoint.connect(peer).is_err_and(is_dead) {
+            return None;
+        }
         let lease = self.pool.state().timing.lease;
-        Ok(missed.map_or(Duration::ZERO, |missed| missed.saturating_sub(silent).max(lease)))
+        Some(missed.map_or(Duration::ZERO, |missed| missed.saturating_sub(silent).max(lease)))
     }
 
     /// Whether a peer is in the pool and lives, as far as this process knows.

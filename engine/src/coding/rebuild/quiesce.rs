@@ -141,19 +141,14 @@ impl Core {
                 (false, Some(_)) => self.end_unreachable(peer),
                 // No other host watches a memory node of this host.
                 (false, None) => {
-                    match self.missed_from_now(peer, self.pool.missed_within(memory)) {
-                        // Not every fabric can tell: the others miss the memory node if it is dead.
-                        Ok(missed) => {
-                            let missed_by = now + missed;
-                            self.memory.quiesced.suspects.lock().insert(memory, Some(missed_by));
-                            continue;
-                        }
-                        Err(FabricError::PeerDead { peer: dead }) if dead == peer => {
-                            self.pool.declare_memory_dead(memory as u16).await?;
-                        }
-                        // Says nothing of the memory node: the next call may.
-                        Err(_) => continue,
+                    // Not every fabric can tell: the others miss the memory node if it is dead.
+                    let missed = self.missed_from_now(peer, self.pool.missed_within(memory));
+                    if let Some(missed) = missed {
+                        let missed_by = now + missed;
+                        self.memory.quiesced.suspects.lock().insert(memory, Some(missed_by));
+                        continue;
                     }
+                    self.pool.declare_memory_dead(memory as u16).await?;
                 }
             }
             self.memory.quiesced.suspects.lock().remove(&memory);

@@ -141,6 +141,8 @@ fn shortages(case: Case) -> Vec<Shortage> {
             now = until;
         }
     }
+    // What is lent again after the load stays so.
+    all.retain(|shortage| shortage.from < LOAD);
     all
 }
 

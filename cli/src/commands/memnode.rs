@@ -107,27 +107,40 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let at = card.as_deref().and_then(|card| card.split(' ').next());
     let at = at.map_or_else(String::new, |at| format!(" at {at}"));
     println!("{name} of pool {pool} lends {}{at}, process {process}", units::bytes(bytes));
+    if let Err(code) = lend_until_end(&lent, pool, &interrupt) {
+        return code;
+    }
+    drop(lent);
+    eprintln!("{name} stops after {:.2?} of processor time", cpu_time());
+    ExitCode::SUCCESS
+}
+
+/// Lends until a signal, or the pool, ends it; a node that was declared dead has failed.
+fn lend_until_end(
+    lent: &MemoryServer,
+    pool: &Place,
+    interrupt: &Interrupt,
+) -> Result<(), ExitCode> {
+    let (name, card) = (lent.node().descriptor().peer, lent.node().endpoint().access_card());
     while interrupt.signal().is_none() {
         match lent.end() {
             None => {}
             Some(ServerEnd::PoolGone) => {
                 eprintln!("pool {pool} was destroyed");
-                tell_others(&lent, card.is_some());
-                break;
+                tell_others(lent, card.is_some());
+                return Ok(());
             }
             Some(ServerEnd::Left) => {
                 eprintln!("{name} of pool {pool} has left: nothing is on it any more");
-                break;
+                return Ok(());
             }
             Some(ServerEnd::Dead) => {
-                return exit::fail(&format_args!("the pool has declared {name} dead"));
+                return Err(exit::fail(&format_args!("the pool has declared {name} dead")));
             }
         }
         std::thread::sleep(LOOK_EVERY);
     }
-    drop(lent);
-    eprintln!("{name} stops after {:.2?} of processor time", cpu_time());
-    ExitCode::SUCCESS
+    Ok(())
 }
 
 /// Reports why the node does not lend; if its port is in use, by which process.

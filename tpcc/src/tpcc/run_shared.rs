@@ -64,57 +64,76 @@ pub fn run_shared<'a>(
             }
         };
         let _entered = progress.roster().map(|roster| cluster.enter(roster));
-        let done = async {
-            driver.come_in().await?;
-            let load = if loads {
-                let before =
-                    if role == DriverRole::Reloads { cluster.used_bytes().await? } else { 0 };
-                let load = load_and_tell(&cluster, config, before, progress).await?;
-                driver.loaded(before).await?;
-                load
-            } else {
-                let database_bytes =
-                    cluster.used_bytes().await?.saturating_sub(driver.abandoned_bytes());
-                LoadReport { duration: Duration::ZERO, rows: 0, database_bytes }
-            };
-            if purpose == Purpose::LoadOnly {
-                return Ok(None);
-            }
-            driver.begin_run().await?;
-            let mut interval = measure(&cluster, config, progress).await?;
-            let abandoned = driver.abandoned_bytes();
-            interval.database_bytes = interval.database_bytes.saturating_sub(abandoned);
-            driver.begin_check().await?;
-            check_and_report(&cluster, config, load, interval, progress).await.map(Some)
-        }
-        .await;
+        let done = drive(&mut driver, role, &cluster, config, purpose, progress).await;
         let done = match done {
             Err(error) => Err(cluster.or_expelled(error).await),
             done => done,
         };
-        if done.as_ref().is_err_and(TpccError::is_pool_destroyed) {
-            // There is nothing to leave.
-            return done;
-        }
-        let leave = async {
-            if loads && done.is_err() {
-                // Unless the load was over before: then nothing happens.
-                let _ = driver.give_up().await;
-            }
-            let left = driver.leave().await;
-            (left, cluster.close().await)
-        };
-        if done.as_ref().is_err_and(TpccError::ends_service) {
-            // What it holds of memory that is gone, or no node takes from it any more, it would
-            // hold for long.
-            let _ = within(env, pool.state().timing.lease, leave).await;
-            return done;
-        }
-        let (left, closed) = leave.await;
-        // What broke first says more than what broke because of it.
-        let report = done?;
-        left?;
-        closed?;
-        Ok(report)
+        leave(&driver, loads, cluster, env, done).await
     })
+}
+
+/// Loads or finds the database loaded, then runs the mix and checks, as the purpose says.
+async fn drive(
+    driver: &mut Driver,
+    role: DriverRole,
+    cluster: &TpccCluster,
+    config: &Config,
+    purpose: Purpose,
+    progress: &Arc<dyn Progress>,
+) -> Result<Option<Report>, TpccError> {
+    driver.come_in().await?;
+    let load = if role == DriverRole::Joins {
+        let database_bytes = cluster.used_bytes().await?.saturating_sub(driver.abandoned_bytes());
+        LoadReport { duration: Duration::ZERO, rows: 0, database_bytes }
+    } else {
+        let before = if role == DriverRole::Reloads { cluster.used_bytes().await? } else { 0 };
+        let load = load_and_tell(cluster, config, before, progress).await?;
+        driver.loaded(before).await?;
+        load
+    };
+    if purpose == Purpose::LoadOnly {
+        return Ok(None);
+    }
+    driver.begin_run().await?;
+    let mut interval = measure(cluster, config, progress).await?;
+    let abandoned = driver.abandoned_bytes();
+    interval.database_bytes = interval.database_bytes.saturating_sub(abandoned);
+    driver.begin_check().await?;
+    check_and_report(cluster, config, load, interval, progress).await.map(Some)
+}
+
+/// Leaves the pool. What broke first says more than what broke because of it.
+async fn leave(
+    driver: &Driver,
+    loads: bool,
+    cluster: TpccCluster,
+    env: &Env,
+    done: Result<Option<Report>, TpccError>,
+) -> Result<Option<Report>, TpccError> {
+    if done.as_ref().is_err_and(TpccError::is_pool_destroyed) {
+        // There is nothing to leave.
+        return done;
+    }
+    let (is_cut_short, ends) = (done.is_err(), done.as_ref().is_err_and(TpccError::ends_service));
+    let lease = cluster.pool().state().timing.lease;
+    let leave = async {
+        if loads && is_cut_short {
+            // Unless the load was over before: then nothing happens.
+            let _ = driver.give_up().await;
+        }
+        let left = driver.leave().await;
+        (left, cluster.close().await)
+    };
+    if ends {
+        // What it holds of memory that is gone, or no node takes from it any more, it would hold
+        // for long.
+        let _ = within(env, lease, leave).await;
+        return done;
+    }
+    let (left, closed) = leave.await;
+    let report = done?;
+    left?;
+    closed?;
+    Ok(report)
 }

@@ -56,6 +56,11 @@ impl PoolState {
             rebuild.quiet.remove(&node);
             rebuild.entered.remove(&node);
         }
+        // The last node may leave before it has ended a rebuild. No copies are left to be entered
+        // then, and none could come in to say so.
+        while self.compute_nodes.is_empty() && self.rebuilds.first().is_some_and(is_entered) {
+            self.rebuilds.remove(0);
+        }
     }
 
     /// The memory node whose latch words the nodes are entering their copies in. A node that joined
@@ -134,4 +139,9 @@ impl PoolState {
     pub(crate) fn rebuild_of(&mut self, number: u64) -> Option<&mut Rebuild> {
         self.rebuilds.first_mut().filter(|rebuild| rebuild.number == number)
     }
+}
+
+/// Whether nothing is left to be entered in the words of a rebuild, if there is no member.
+fn is_entered(rebuild: &Rebuild) -> bool {
+    rebuild.moved && rebuild.doubtful.is_empty()
 }

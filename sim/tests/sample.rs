@@ -107,11 +107,8 @@ fn seeds_of_the_wide_envelope_that_found_something_hold() {
         (Scenario::Tree, 6410, "the same, of a node that others had declared dead"),
         (Scenario::Tree, 6291, "a granted page was given up as the plane did not say who was dead"),
         (Scenario::Crash, 3605, "a page that memory could not keep was given up, its word was not"),
-        (
-            Scenario::SlabEviction,
-            9695,
-            "a node died in its write-back as the word moved: copy lost",
-        ),
+        (Scenario::SlabEviction, 9695, "a word moved without its dead holder, who had granted it"),
+        (Scenario::SlabEviction, 2426, "the last node left before it had ended a rebuild"),
     ] {
         run(Case::of(scenario, seed), None).unwrap_or_else(|failure| panic!("{failure}"));
     }

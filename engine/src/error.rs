@@ -86,16 +86,11 @@ pub enum EngineError {
     /// The node could not make sure that it is still in the pool: what it has read may be old, and
     /// what it has changed lost.
     #[error(
-        "waited {waited:?} to learn from the control plane that this node is still in the pool{}",
-        cause(*silent_for, *lease)
+        "waited {waited:?} to learn from the control plane that this node is still in the pool: the plane does not answer"
     )]
     LeaseUncertain {
         /// How long the caller has waited.
         waited: Duration,
-        /// As in [`EngineError::Expelled`].
-        silent_for: Duration,
-        /// The lease of the pool.
-        lease: Duration,
     },
     /// A latch or an answer did not come within the configured bound.
     #[error("{addr}: gave up after waiting {waited:?}")]
@@ -242,7 +237,7 @@ fn cause(silent_for: Duration, lease: Duration) -> String {
         return String::new();
     }
     format!(
-        ": for {:.1} s it could not show that it lives, and the lease of the pool is {} s; on a host with much load, or \
+        ": for {:.1} s at the longest it could not show that it lives, and the lease of the pool is {} s; on a host with much load, or \
          a slow network, make the pool with a longer one (`selkie pool create --lease`)",
         silent_for.as_secs_f64(),
         lease.as_secs_f64()

@@ -38,23 +38,28 @@ impl MemoryNode {
         let failed = |source| PoolError::MemoryNode { node, source };
         let endpoint = fabric.join(peer).map_err(failed)?;
         let bytes = plan.region_bytes;
-        let mut short = None;
-        let told = &mut |done| {
-            // Before any is taken: a system that promises more than it has ends processes later.
-            short = (done == 0).then(|| lacks(bytes as u64)).flatten();
-            if short.is_some() {
-                return ControlFlow::Break(());
-            }
-            watcher.map_or(ControlFlow::Continue(()), |w| w.told(done as u64, bytes as u64))
-        };
         let registered = match watcher {
-            Some(_) => endpoint.register_populated(bytes, told),
-            None => endpoint.register(bytes),
+            Some(watcher) => {
+                // A system that promises more than it has ends processes later. Looked for before
+                // each piece: other processes may take memory at the same time.
+                let refused = |free| PoolError::HostMemory { node, bytes: bytes as u64, free };
+                if let Some(free) = lacks(bytes as u64) {
+                    return Err(refused(free));
+                }
+                let mut short = None;
+                let told = &mut |done: usize| {
+                    short = lacks((bytes - done) as u64);
+                    match short {
+                        Some(_) => ControlFlow::Break(()),
+                        None => watcher.told(done as u64, bytes as u64),
+                    }
+                };
+                let registered = endpoint.register_populated(bytes, told);
+                registered.map_err(|source| short.map_or_else(|| failed(source), refused))
+            }
+            None => endpoint.register(bytes).map_err(failed),
         };
-        let region = registered.map_err(|source| match short {
-            Some(free) => PoolError::HostMemory { node, bytes: bytes as u64, free },
-            None => failed(source),
-        })?;
+        let region = registered?;
         write_control_page(region.as_ref(), plan);
         let descriptor = MemoryNodeDescriptor { peer, region: region.key(), ranges: plan.ranges };
         Ok(Self { descriptor, region, endpoint })

@@ -8,15 +8,16 @@ use selkie_fabric::{Fabric, FabricError};
 
 use selkie_pool::control::{Beat, Card, ControlPlane, MemoryMember, PoolState, Timing, Versioned};
 use selkie_pool::{
-    ATTEMPTS, FailureDomain, Membership, PoolError, PoolUsage, Reclaim, Residency, change_state,
+    ATTEMPTS, FailureDomain, Membership, PoolError, PoolUsage, Reclaim, Residency, WaitNotice,
+    change_state,
 };
 
 use crate::capacity::Capacity;
 use crate::monitor::{MonitorConfig, ResourceMonitor, check_can_reclaim};
 use crate::node::MemoryNode;
 
-/// How long other processes that join at the same time may take to populate their memory.
-const OTHERS: Duration = Duration::from_secs(600);
+/// How long another process that joins at the same time may take to populate its memory.
+const OTHER: Duration = Duration::from_secs(600);
 
 /// A memory node of this process in a pool of many processes, for as long as this is kept.
 pub struct MemoryServer {
@@ -35,8 +36,9 @@ impl MemoryServer {
     /// [`selkie_pool::MAX_MEMORY_NODES`], or the pool could no longer have as many failure domains
     /// as a page has splits; [`PoolError::TooManyRanges`], [`PoolError::Config`] if
     /// the bytes are too few for a range, or memory is to stay free and the pool is not coded,
-    /// [`PoolError::HostMemory`], [`PoolError::MemoryNode`],
-    /// [`PoolError::Control`].
+    /// [`PoolError::HostMemory`], [`PoolError::MemoryNode`], [`PoolError::Control`].
+    ///
+    /// Blocks the calling thread while the memory is populated, about a second for each GiB.
     pub async fn join(
         fabric: &Arc<dyn Fabric>,
         plane: Arc<dyn ControlPlane>,
@@ -45,18 +47,29 @@ impl MemoryServer {
         offer: impl Into<Capacity>,
     ) -> Result<Arc<Self>, PoolError> {
         let Capacity { bytes, domain, headroom, watcher } = offer.into();
-        let (started, mut attempts) = (env.now(), 0);
+        let (mut attempts, mut awaited) = (0, None);
         while attempts < ATTEMPTS {
             let state = plane.load().await?.state;
             if let Some(headroom) = headroom {
                 check_can_reclaim(&state, headroom)?;
             }
             let node = state.next_memory_node()?;
+            let began = WaitNotice::new(env.now());
+            let (_, mut notice) =
+                awaited.take().filter(|(own, _)| *own == node).unwrap_or((node, began));
             match MemoryNode::start(fabric, node, &state.plan_of(bytes)?, Some(&watcher)) {
                 // Another process is about to enter it, as soon as its memory is populated.
                 Err(PoolError::MemoryNode {
                     source: FabricError::AlreadyJoined { .. }, ..
-                }) if env.now().saturating_sub(started) < OTHERS => {
+                }) if notice.waited(env.now()) < OTHER => {
+                    if let Some(waited) = notice.due(env.now()) {
+                        tracing::warn!(
+                            "has waited for {} s, and for {} s at most, for the process that joins as memory node {node}",
+                            waited.as_secs(),
+                            OTHER.as_secs()
+                        );
+                    }
+                    awaited = Some((node, notice));
                     env.sleep(plane.pace()).await;
                 }
                 Err(error) => return Err(error),

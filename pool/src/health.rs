@@ -203,6 +203,15 @@ impl PoolState {
         living.map(|member| self.page_bytes_in(member.descriptor.ranges)).sum()
     }
 
+    /// The end of the addresses that pages can have in the pool.
+    #[must_use]
+    pub fn address_space(&self) -> u64 {
+        let living = self.memory_nodes.iter().flatten().filter(|member| !member.dead);
+        let plain = || living.map(|member| u64::from(member.descriptor.ranges)).sum();
+        let ranges = if self.coding.is_plain() { plain() } else { self.most_ranges() as u64 };
+        self.range_bytes.saturating_mul(ranges)
+    }
+
     /// Bytes of pages in the ranges of a coded pool, in use or about to be. Those of a plain pool
     /// are known to its memory nodes only.
     #[must_use]

@@ -23,9 +23,15 @@ impl WaitNotice {
         Self { since: now, next: FIRST }
     }
 
+    /// For how long the wait has lasted.
+    #[must_use]
+    pub fn waited(&self, now: Duration) -> Duration {
+        now.saturating_sub(self.since)
+    }
+
     /// For how long the wait has lasted, if that is to be told now.
     pub fn due(&mut self, now: Duration) -> Option<Duration> {
-        let waited = now.saturating_sub(self.since);
+        let waited = self.waited(now);
         if waited < self.next {
             return None;
         }

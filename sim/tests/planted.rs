@@ -123,8 +123,8 @@ fn gaps_that_nobody_guards_are_found_within_200_seeds_of_every_protocol() {
     }
 }
 
-/// Shows as well that compute nodes do die in the middle of a write-back. The first seed of all that
-/// finds it is 173. The search begins shortly before, as each seed takes half a second.
+/// Shows as well that compute nodes do die in the middle of a write-back. The first seed of all
+/// that finds it is 173. The search begins shortly before, as each seed takes half a second.
 #[test]
 fn a_write_back_that_nothing_stands_in_for_is_found_within_240_seeds_of_lost_memory() {
     let case = Case::gentle(Scenario::MemnodeLoss, 0);

@@ -173,6 +173,8 @@ impl SharedPool {
     /// Joins the pool as a memory node, which lends the offered memory for as long as the returned
     /// value lives. On TCP it also relays requests of other hosts to the pool's control plane.
     ///
+    /// Blocks the calling thread while the memory is populated, about a second for each GiB.
+    ///
     /// # Errors
     /// If there is no such pool, all its memory nodes have joined, it has another fabric than
     /// `expected`, or the host has not so much memory.

@@ -262,7 +262,8 @@ impl From<PartitionError> for TpccError {
 impl selkie_txn::Retryable for TpccError {
     fn retry_cause(&self) -> Option<AbortCause> {
         match self {
-            // It was waited for as long as the engine allows: a directory that is full stays so.
+            // Writers have waited for room as long as the engine allows, and what was committed
+            // meanwhile is not known to last.
             _ if matches!(self.of_engine(), Some(EngineError::Log(_))) => None,
             Self::Txn(error) => error.retry_cause(),
             Self::Partition(error) => error.retry_cause(),
@@ -322,7 +323,10 @@ mod tests {
         }
         assert!(TpccError::from(EXPELLED).ends_service());
         let says = EXPELLED.to_string();
-        assert!(says.contains("for 2.6 s it could not show that it lives"), "{says}");
+        assert!(
+            says.contains("for 2.6 s at the longest it could not show that it lives"),
+            "{says}"
+        );
         assert!(says.contains("2 s; ") && says.contains("`selkie pool create --lease`"), "{says}");
         let lost = EngineError::PageLost { addr: GAddr::from_u64(4096), node: Some(3) };
         assert!(!TpccError::from(lost).ends_service() && !TpccError::LoadCutShort.ends_service());

@@ -20,7 +20,7 @@ pub fn first_bytes(capacity: u64) -> u64 {
 }
 
 /// Bytes that are free for logs at `place`, which need not be there yet; `None` for an object
-/// store, which does not say. Blocks for a call of the system.
+/// store, which does not say, and a file system without a limit. Blocks for a call of the system.
 ///
 /// # Errors
 /// [`LogError`] if the system does not say.
@@ -33,7 +33,8 @@ pub fn free_bytes(place: &Path) -> Result<Option<u64>, LogError> {
     let there = there.filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let failed = |error: rustix::io::Errno| LogError::new("look for room in", there, error.into());
     let found = rustix::fs::statvfs(there).map_err(failed)?;
-    Ok(Some(found.f_bavail.saturating_mul(found.f_frsize)))
+    // A file system without a limit says that it has no blocks.
+    Ok((found.f_blocks > 0).then(|| found.f_bavail.saturating_mul(found.f_frsize)))
 }
 
 /// Opens the log store at `place`, where each log may keep `capacity` bytes. A place with `://` in

@@ -141,6 +141,7 @@ pub(super) fn run<B: Benchmark>(
     if let Err(refusal) = metrics::check_insecure(&options.metrics, options.insecure) {
         return exit::refuse(&refusal);
     }
+    options.durability.warn_of_room(options.compute_nodes);
     let nodes = metrics::of_roster(progress.nodes());
     let _serving = match metrics::serve(&options.metrics, options.insecure, nodes) {
         Ok(serving) => serving,

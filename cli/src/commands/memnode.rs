@@ -83,17 +83,18 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         Err(code) => return code,
     };
     let (network, fabric) = (arguments.network.network(), arguments.fabric);
-    let lent = runtime.block_on(async {
+    let lending = async {
         let shared = SharedPool::at(&arguments.pool, arguments.network.tls().credentials()?)?;
         let domain = arguments.domain.clone().unwrap_or_default();
         let (bytes, headroom) = (arguments.memory, arguments.headroom);
         let watcher = population::watch(&interrupt);
         let offer = Capacity { bytes, domain, headroom, watcher };
         shared.lend(&env, offer, fabric, &network).await
-    });
-    let lent = match lent {
-        Ok(lent) => lent,
-        Err(error) => {
+    };
+    let lent = match runtime.block_on(interrupt.or_end(&env, lending)) {
+        Ok(Ok(lent)) => lent,
+        Err(interrupted) => return interrupted.end(),
+        Ok(Err(error)) => {
             if let Some(interrupted) = interrupt.signal() {
                 return interrupted.end();
             }

@@ -223,7 +223,7 @@ fn put(
         if pool_bytes != logs {
             return Err(member::MemberError::LineBytes { pool: pool_bytes, logs });
         }
-        member::check_room(into, pool, log_place, (found.lines.len() * logs) as u64)?;
+        member::check_room(into, pool, log_place, &found.lines)?;
         let mut incarnations = BTreeMap::new();
         for owner in &found.owners {
             let last = incarnations.entry(owner.node).or_insert(owner.incarnation);

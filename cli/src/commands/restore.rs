@@ -93,8 +93,7 @@ fn restore(arguments: &Arguments) -> Result<Restored, MemberError> {
     let before = async |pool: &Pool| {
         // Before the pool is changed, as it would be of no use afterwards.
         backup.check(pool.descriptor().gcl_bytes)?;
-        let bytes = (backup.lines().len() * backup.line_bytes()) as u64;
-        check_room(&arguments.into, pool, logs, bytes)?;
+        check_room(&arguments.into, pool, logs, backup.lines())?;
         Ok(pool.count_on(backup.incarnations()).await?)
     };
     let work = async |env: &Env, pool: &Arc<Pool>, engine: &Engine| {

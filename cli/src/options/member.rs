@@ -1,5 +1,6 @@
 //! Commands that join a shared pool as a compute node for as long as they run.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use clap::Args;
 use selkie::engine::backup::BackupError;
 use selkie::engine::log::{Labels, LogError, LogTo, first_bytes, free_bytes, open_store};
-use selkie::engine::{ComputeId, Engine, EngineConfig, EngineError};
+use selkie::engine::{ComputeId, Engine, EngineConfig, EngineError, GAddr};
 use selkie::fabric::{Env, RealRuntime};
 use selkie::pool::{Pool, PoolError};
 use selkie::shared::{Place, SharedPool, SharedPoolError};
@@ -122,19 +123,22 @@ impl MemberArguments {
     }
 }
 
-/// Looks whether pages of so many bytes find room in a pool, and in the directory of its logs,
-/// where each of them is logged as well.
+/// Looks whether pages find room in a pool, where they keep their addresses, and in the directory
+/// of its logs, where each of them is logged as well.
 pub(crate) fn check_room(
     place: &Place,
     pool: &Pool,
     logs: Logs<'_>,
-    pages: u64,
+    lines: &BTreeMap<GAddr, Box<[u8]>>,
 ) -> Result<(), MemberError> {
     let (state, place) = (pool.state(), format!("pool {place}"));
-    let free = state.usable_bytes().saturating_sub(state.used_bytes().unwrap_or_default());
-    if free < pages {
-        let helps = "make one with more memory (`selkie memnode --memory`)";
-        return Err(MemberError::NoRoom { place, pages, needed: pages, free, helps });
+    let pages = lines.values().map(|line| line.len() as u64).sum();
+    let end = lines.last_key_value().map_or(0, |(last, line)| last.to_u64() + line.len() as u64);
+    let space = state.address_space();
+    if space < end {
+        let helps =
+            "pages keep their addresses: make a pool with more memory (`selkie memnode --memory`)";
+        return Err(MemberError::NoRoom { place, pages, needed: end, free: space, helps });
     }
     let (Logs::AsOthers(directory) | Logs::In(directory)) = logs;
     let Some(directory) = directory else { return Ok(()) };

@@ -144,7 +144,7 @@ fn bad_pools_are_refused_and_nothing_is_left_behind() {
     succeeds(&["pool", "create", &name, "--memory-nodes", "1", "--log-size", "0"]);
     refused(&["pool", "create", &name], 1, "on this host already");
     lend("100K", 1, "bytes_per_node = 102400 is not allowed: at least");
-    lend("64T", 1, "no memory for a region");
+    lend("64T", 1, " MiB of memory are to be lent, and ");
     let domain = ["memnode", "--pool", &name, "--memory", "40M", "--domain", "rack 7"];
     let output = run(&domain);
     assert_eq!(output.status.code(), Some(2));

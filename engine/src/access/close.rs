@@ -18,9 +18,12 @@ use crate::{EngineError, GAddr};
 const LOST_LEASES: u32 = 2;
 
 impl Core {
-    /// The longest wait for a line to be given up, after another was.
+    /// The longest wait for a line to be given up, after another was. Lines wait for the log: the
+    /// time counts for which that could not be written already.
     fn close_patience(&self) -> Duration {
-        let (state, bound) = (self.pool.state(), self.config.request_timeout);
+        let (state, now) = (self.pool.state(), self.env.now());
+        let failing = self.log.as_ref().map_or(Duration::ZERO, |log| log.failing_for(now));
+        let bound = self.config.request_timeout.saturating_sub(failing);
         let is_dead = || state.memory_nodes.iter().flatten().any(|member| member.dead);
         let is_lost =
             self.memory.coded.is_none() && (self.recovery.doubts.has_dead_memory() || is_dead());

@@ -405,6 +405,11 @@ impl Log {
         self.moved.ring();
     }
 
+    /// For how long the log could not be written; zero if it can.
+    pub(crate) fn failing_for(&self, now: Duration) -> Duration {
+        self.failing.lock().as_ref().map_or(Duration::ZERO, |(_, notice)| notice.waited(now))
+    }
+
     pub(super) fn recover(&self) {
         if self.failing.lock().take().is_some() {
             tracing::info!("the log can be written again");

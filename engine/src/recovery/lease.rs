@@ -296,8 +296,7 @@ impl Core {
             }
             let waited = self.env.now() - started;
             if waited > self.config.request_timeout {
-                let (silent_for, lease) = self.pool.lateness(self.env.now());
-                return Err(EngineError::LeaseUncertain { waited, silent_for, lease });
+                return Err(EngineError::LeaseUncertain { waited });
             }
             // The lease task judges again meanwhile.
             self.env.sleep(self.config.tick).await;

@@ -296,7 +296,8 @@ impl Making {
 fn nodes_come_and_go_while_a_backup_is_made() {
     let place = tempfile::tempdir().unwrap();
     for (what, log) in places(place.path()) {
-        let site = Site::new(3, Some(log), "2+1");
+        // Longer, as the reader is kept waiting.
+        let site = Site::with_ring(3, Some(log), "2+1", 2 * RING);
         let env = site.runtime.env();
         site.runtime.block_on(async {
             let pairs = Pairs::make(&site).await;

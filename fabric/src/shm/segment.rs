@@ -154,9 +154,10 @@ impl Segment {
         let path = self.path.join(&name);
         let mut populated = || {
             let file = new_file(&self.directory, &name).map_err(|e| failed(&path, e))?;
-            let free = rustix::fs::fstatvfs(&file).map_err(|e| failed(&path, e))?;
-            let free = free.f_bavail.saturating_mul(free.f_frsize);
-            if free < bytes as u64 {
+            let found = rustix::fs::fstatvfs(&file).map_err(|e| failed(&path, e))?;
+            let free = found.f_bavail.saturating_mul(found.f_frsize);
+            // A file system without a limit says that it has no blocks.
+            if found.f_blocks > 0 && free < bytes as u64 {
                 let (path, bytes) = (path.display().to_string(), bytes as u64);
                 return Err(FabricError::NoRoom { path, bytes, free });
             }

@@ -19,7 +19,10 @@ impl Membership {
         let mut shown = self.shown.lock();
         match (has_nodes, shown.alive_at) {
             (true, None) => shown.alive_at = shown.first_at.take().or(Some(now)),
-            (false, Some(_)) => shown.alive_at = None,
+            (false, Some(at)) => {
+                shown.longest = shown.longest.max(now.saturating_sub(at));
+                shown.alive_at = None;
+            }
             _ => {}
         }
     }

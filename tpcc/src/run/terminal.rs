@@ -1,7 +1,10 @@
 //! A worker's loop: draws a transaction type, runs it until it completes, and does so again.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -17,10 +20,19 @@ pub(crate) const WORKER_STREAMS: u64 = 1 << 32;
 /// Longest sleep before a thinking worker looks whether the run is over.
 const NAP: Duration = Duration::from_millis(200);
 
+/// How long a transaction that is under way at the end of the run may take. A log that cannot be
+/// written, or a page that no node gives up, would keep it for ten times the request timeout.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Wakes a worker at the end of the run.
+#[derive(Default)]
+struct WorkerWaker(Mutex<Option<Waker>>);
+
 /// What the workers of a run share.
 pub(crate) struct RunControl<K> {
     /// Set when the time is over, or a worker has failed.
     stop: AtomicBool,
+    workers: Mutex<Vec<Arc<WorkerWaker>>>,
     measurements: Mutex<Measurements<K>>,
     /// When the measurement began, in nanoseconds of the environment's clock. What completes
     /// before does not count.
@@ -30,8 +42,9 @@ pub(crate) struct RunControl<K> {
 impl<K: Mix> RunControl<K> {
     /// Of a run that counts nothing until it is told to.
     pub(super) fn new() -> Result<Self, TpccError> {
-        let measurements = Mutex::new(Measurements::new()?);
-        Ok(Self { stop: AtomicBool::new(false), measurements, began: AtomicU64::new(u64::MAX) })
+        let (measurements, workers) = (Mutex::new(Measurements::new()?), Mutex::default());
+        let (stop, began) = (AtomicBool::new(false), AtomicU64::new(u64::MAX));
+        Ok(Self { stop, workers, measurements, began })
     }
 
     /// Counts what completes from then on, by the environment's clock.
@@ -52,6 +65,12 @@ impl<K: Mix> RunControl<K> {
 
     pub(super) fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
+        for worker in &*self.workers.lock() {
+            // Who registers after this lock sees the end.
+            if let Some(waker) = worker.0.lock().take() {
+                waker.wake();
+            }
+        }
     }
 
     pub(super) fn stopped(&self) -> bool {
@@ -107,7 +126,8 @@ pub trait Terminal: Send {
     }
 }
 
-/// Runs transactions until the control says stop. What commits after that is in no figure.
+/// Runs transactions until the control says stop. What commits after that is in no figure; what
+/// does not end soon after that is dropped, which rolls it back.
 pub(crate) async fn work<T: Terminal>(
     terminal: &mut T,
     env: &Env,
@@ -115,6 +135,8 @@ pub(crate) async fn work<T: Terminal>(
 ) -> Result<(), TpccError> {
     let mut measured = Measurements::new()?;
     let mut deck = terminal.deck();
+    let waker = Arc::new(WorkerWaker::default());
+    control.workers.lock().push(Arc::clone(&waker));
     while !control.stopped() {
         let kind = deck.draw(terminal.random());
         pause(env, terminal.keying(kind), control).await;
@@ -123,7 +145,9 @@ pub(crate) async fn work<T: Terminal>(
         }
         let attempts = AtomicU64::new(0);
         let started = env.now();
-        let outcome = match terminal.transact(kind, started, &attempts).await {
+        let transaction = terminal.transact(kind, started, &attempts);
+        let Some(outcome) = until_end(env, control, &waker, transaction).await else { break };
+        let outcome = match outcome {
             // All that it had changed is as it was, and its latches are free.
             Err(error) if error.lost_page().is_some() => {
                 TransactionOutcome { lost: true, ..TransactionOutcome::default() }
@@ -149,6 +173,27 @@ pub(crate) async fn work<T: Terminal>(
         }
     }
     control.measurements.lock().add(&measured)
+}
+
+/// Waits for a transaction, but not for long once the run has ended.
+async fn until_end<K: Mix, F: Future>(
+    env: &Env,
+    control: &RunControl<K>,
+    worker: &WorkerWaker,
+    transaction: F,
+) -> Option<F::Output> {
+    let (mut transaction, mut grace) = (pin!(transaction), None);
+    poll_fn(|context| {
+        if let Poll::Ready(output) = transaction.as_mut().poll(context) {
+            return Poll::Ready(Some(output));
+        }
+        *worker.0.lock() = Some(context.waker().clone());
+        if !control.stopped() {
+            return Poll::Pending;
+        }
+        grace.get_or_insert_with(|| env.sleep(GRACE)).as_mut().poll(context).map(|()| None)
+    })
+    .await
 }
 
 /// Notes a transaction that ended so long after the beginning.
@@ -184,5 +229,39 @@ async fn pause<K: Mix>(env: &Env, duration: Duration, control: &RunControl<K>) {
             return;
         }
         env.sleep(left.min(NAP)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use selkie_fabric::sim::{World, WorldConfig};
+
+    use super::*;
+    use crate::tpcc::TransactionType;
+
+    /// A transaction that waits for what does not come ends soon after the run; one that ends by
+    /// itself is awaited.
+    #[test]
+    fn a_transaction_that_hangs_does_not_outlast_the_run() {
+        let world = World::new(WorldConfig::new(1));
+        let env = world.env();
+        let main = async {
+            let control = RunControl::<TransactionType>::new().unwrap();
+            let control = Arc::new(control);
+            let (stops, own) = (Arc::clone(&control), env.clone());
+            let stopper = env.spawn("stops", async move {
+                own.sleep(Duration::from_secs(5)).await;
+                stops.stop();
+            });
+            let (waker, started) = (Arc::new(WorkerWaker::default()), env.now());
+            control.workers.lock().push(Arc::clone(&waker));
+            let ended = until_end(&env, &control, &waker, env.sleep(Duration::from_secs(6))).await;
+            assert_eq!((ended, env.now() - started), (Some(()), Duration::from_secs(6)));
+            stopper.join().await.unwrap();
+            let hangs = std::future::pending::<()>();
+            assert_eq!(until_end(&env, &control, &waker, hangs).await, None);
+            assert_eq!(env.now() - started, Duration::from_secs(6) + GRACE);
+        };
+        world.run(Duration::from_secs(60), main).unwrap();
     }
 }

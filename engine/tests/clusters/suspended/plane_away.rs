@@ -1,5 +1,4 @@
 //! The plane is away from memory nodes too, from all or from some.
-#![expect(clippy::unwrap_used, reason = "a test that meets something else has failed")]
 
 use selkie_fabric::PeerId;
 use selkie_pool::PoolConfig;

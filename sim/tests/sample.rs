@@ -109,6 +109,7 @@ fn seeds_of_the_wide_envelope_that_found_something_hold() {
         (Scenario::Crash, 3605, "a page that memory could not keep was given up, its word was not"),
         (Scenario::SlabEviction, 9695, "a word moved without its dead holder, who had granted it"),
         (Scenario::SlabEviction, 2426, "the last node left before it had ended a rebuild"),
+        (Scenario::SlabEviction, 6287, "a grant at rest was not doubted when its grantor died"),
     ] {
         run(Case::of(scenario, seed), None).unwrap_or_else(|failure| panic!("{failure}"));
     }

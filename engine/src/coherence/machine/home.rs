@@ -18,13 +18,16 @@ impl Line {
     /// Takes in a message that was sent before the line was quiesced. Only grants count: a grant
     /// carries the only copy, or a copy that the grantor counts on.
     pub fn received_at_rest(&mut self, from: ComputeId, message: Message) {
-        self.phase = match (message, self.phase) {
+        let granted = match (message, self.phase) {
             (Message::GrantShared, Phase::WaitRead { holder }) if holder == from => Phase::Shared,
             (Message::GrantModified, Phase::WaitWrite { holder }) if holder == from => {
                 Phase::Modified
             }
-            (_, phase) => phase,
+            _ => return,
         };
+        self.phase = granted;
+        // It may die before it has written the page home, and its confirmation is dropped.
+        self.grantor = Some(from);
     }
 
     /// The line after the loss of its home, once all grants have been taken in: Invalid, Shared or
@@ -48,5 +51,30 @@ impl Line {
         let mut line = Line::resting(phase);
         line.grantor = grantor.filter(|node| lost.contains(*node) && phase != Phase::Invalid);
         line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A node that granted a copy and died before it was quiet may not have written the page home.
+    #[test]
+    fn a_grant_that_is_taken_in_at_rest_is_doubted_if_its_grantor_died() {
+        let node = |index| ComputeId::new(index).unwrap();
+        let grants = [
+            (Message::GrantShared, Phase::WaitRead { holder: node(1) }, Phase::Shared),
+            (Message::GrantModified, Phase::WaitWrite { holder: node(1) }, Phase::Modified),
+        ];
+        for (grant, waits, has) in grants {
+            let mut line = Line::resting(waits);
+            line.received_at_rest(node(2), grant);
+            assert_eq!((line.phase, line.grantor), (waits, None), "not the one it waits for");
+            line.received_at_rest(node(1), grant);
+            let died = line.without_home(NodeSet::EMPTY.with(node(1)));
+            assert_eq!((died.phase, died.grantor), (has, Some(node(1))));
+            let lives = line.without_home(NodeSet::EMPTY);
+            assert_eq!((lives.phase, lives.grantor), (has, None));
+        }
     }
 }

@@ -166,7 +166,7 @@ fn a_database_of_an_embedded_pool_is_recovered_into_one_that_drivers_share() {
     let small = Setup { memory: "1600K", create: &small, ..setup(Over::Shm, "small", 3) };
     let small = Pool::start(&small);
     let said = fails(&["recover", "--log-dir", logs, "--into", &small.name], 1, " has no room: ");
-    assert!(said.contains(" are free; make one with more memory"), "{said}");
+    assert!(said.contains(" are free; pages keep their addresses"), "{said}");
     drop(small);
     let unborn = Pool::without_memory(&setup(Over::Shm, "unborn-recovered", 3));
     let waits = Process::start(&["recover", "--log-dir", logs, "--into", &unborn.name]);
@@ -195,4 +195,25 @@ fn a_log_directory_without_room_is_refused_before_anything_starts() {
     let driver = Process::start(&arguments);
     let said = driver.finds("may take 58.0 TiB (--log-mb 1048576)");
     assert!(said.contains(" free, ") && said.contains("with a lower --log-mb"), "{said}");
+}
+
+/// Transactions wait for the log, each for as long as the engine allows: they are dropped when the
+/// run is to end, and the log is waited for once.
+#[test]
+fn a_driver_ends_by_a_signal_while_its_log_cannot_be_written() {
+    let place = tempfile::tempdir().unwrap();
+    let logs = place.path().join("logs");
+    let durable = ["--durability", "disk", "--log-dir", logs.to_str().unwrap(), "--log-mb", "16"];
+    let long = ["--duration", "100", "--compute-nodes", "1"];
+    let mut driver = Process::start(&[&["tpcc"], &TINY[..], &durable[..], &long[..]].concat());
+    driver.finds("run: 0 %");
+    // No file can be made in a directory that is somewhere else.
+    std::fs::rename(&logs, place.path().join("elsewhere")).unwrap();
+    driver.finds("the log cannot be written");
+    let asked = std::time::Instant::now();
+    driver.signal(Signal::INT);
+    let (code, said) = driver.ends();
+    assert!(code == Some(1) && said.contains("No such file"), "{code:?}: {said}");
+    // Half a minute is the bound of the engine; it was ten times that.
+    assert!(asked.elapsed().as_secs() < 120, "{:?}", asked.elapsed());
 }

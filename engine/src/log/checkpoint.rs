@@ -8,7 +8,8 @@
 use std::sync::Weak;
 use std::time::Duration;
 
-use selkie_wal::Lsn;
+use selkie_pool::WaitNotice;
+use selkie_wal::{LogError, Lsn};
 
 use super::state::{FULL, Log};
 use crate::GAddr;
@@ -103,7 +104,7 @@ pub(crate) async fn run_checkpoints(core: Weak<Core>) {
     let Some(env) = core.upgrade().map(|core| core.env.clone()) else { return };
     // A checkpoint truncates a third of the limit, and one more third for each checkpoint in a row
     // that freed nothing, because a sink may free only whole files.
-    let mut in_vain = 0;
+    let (mut in_vain, mut uncut, mut misplaced) = (0, None, None);
     let mut maintained = env.now();
     loop {
         env.sleep(LOOK_EVERY).await;
@@ -112,8 +113,11 @@ pub(crate) async fn run_checkpoints(core: Weak<Core>) {
         let now = env.now();
         if now.saturating_sub(maintained) >= MAINTAIN_EVERY {
             maintained = now;
-            if let Err(error) = log.maintain().await {
-                tracing::warn!(%error, "the log is not kept where it should be");
+            match log.maintain().await {
+                Ok(()) => misplaced = None,
+                Err(error) => {
+                    tell_of(&mut misplaced, now, &error, "is not kept where it should be")
+                }
             }
         }
         let (kept, capacity) = log.kept();
@@ -133,9 +137,26 @@ pub(crate) async fn run_checkpoints(core: Weak<Core>) {
             continue;
         }
         match log.truncate(needed_from).await {
-            Ok(now) if now > start => in_vain = 0,
-            Ok(_) => in_vain = (in_vain + 1).min(GROWN),
-            Err(error) => tracing::warn!(%error, "the log cannot be cut short"),
+            Ok(now) => {
+                in_vain = if now > start { 0 } else { (in_vain + 1).min(GROWN) };
+                uncut = None;
+            }
+            Err(error) => tell_of(&mut uncut, env.now(), &error, "cannot be cut short"),
+        }
+    }
+}
+
+/// Tells at once of what goes wrong in each round, and then less often.
+fn tell_of(notice: &mut Option<WaitNotice>, now: Duration, error: &LogError, what: &str) {
+    match notice {
+        None => {
+            tracing::warn!(%error, "the log {what}");
+            *notice = Some(WaitNotice::new(now));
+        }
+        Some(notice) => {
+            if let Some(waited) = notice.due(now) {
+                tracing::warn!(%error, "the log {what}, for {} s now", waited.as_secs());
+            }
         }
     }
 }

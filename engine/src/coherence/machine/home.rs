@@ -67,7 +67,8 @@ mod tests {
             (Message::GrantModified, Phase::WaitWrite { holder: node(1) }, Phase::Modified),
         ];
         for (grant, waits, has) in grants {
-            let mut line = Line::resting(waits);
+            let mut line = Line::new();
+            line.phase = waits;
             line.received_at_rest(node(2), grant);
             assert_eq!((line.phase, line.grantor), (waits, None), "not the one it waits for");
             line.received_at_rest(node(1), grant);

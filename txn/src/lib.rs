@@ -92,10 +92,13 @@ mod stats;
 mod transaction;
 
 pub use catalogue::{
-    CatalogueError, Column, ColumnType, DatabaseSchema, Index, IndexSchema, MAX_COLUMN_BYTES,
-    MAX_COLUMNS, SchemaError, Source, Table, TableSchema,
+    CatalogueError, Column, ColumnType, DatabaseSchema, Index, IndexSchema, KeyOrder,
+    MAX_COLUMN_BYTES, MAX_COLUMNS, MAX_DECIMAL_DIGITS, SchemaError, Source, Table, TableSchema,
 };
-pub use encoding::{KeyBuf, KeyPart, KeyRange, RowBuilder, RowError, RowMut, RowRef, Value, key};
+pub use encoding::{
+    Decimal, DecimalError, DecimalRef, Interval, KeyBuf, KeyPart, KeyRange, MAX_TIME_US,
+    RowBuilder, RowError, RowMut, RowRef, Value, key,
+};
 pub use error::{AbortCause, TxnError};
 pub use protocol::{Isolation, Protocol, UnknownProtocol};
 pub use selkie_btree::Direction;

@@ -22,7 +22,7 @@ use crate::access::leaf::{
     KeyPosition, LOCATE_ATTEMPTS, LatchedLeaf, LeafRef, RightWay, no_stable_leaf,
 };
 use crate::catalogue::table_info::IndexInfo;
-use crate::encoding::key::KeyRange;
+use crate::encoding::key_range::KeyRange;
 use crate::error::TxnError;
 use crate::protocol::leaf_latch::{LatchMode, LeafImage, LeafLatch};
 use crate::protocol::write_set::WrittenEntry;

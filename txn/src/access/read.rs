@@ -8,7 +8,7 @@ use crate::access::cursor::{Cursor, EntryPosition};
 use crate::access::leaf::{KeyPosition, LeafRef};
 use crate::catalogue::handles::{Index, Source, Table};
 use crate::catalogue::table_info::{IndexInfo, TableInfo};
-use crate::encoding::key::{KeyBuf, KeyRange};
+use crate::encoding::key_range::KeyRange;
 use crate::encoding::row_ref::RowRef;
 use crate::error::TxnError;
 use crate::protocol::leaf_latch::LatchMode;
@@ -294,14 +294,15 @@ impl<'db> Txn<'db> {
         mode: LatchMode,
     ) -> Result<Option<RowPosition>, TxnError> {
         self.work.last_read = None;
-        let start = if index.unique {
-            entry.clear();
-            entry.extend_from_slice(cursor.value(self, at)?);
-            0
-        } else {
+        let value = cursor.value(self, at)?;
+        let start = if index.ends_in_primary_key(value) {
             cursor.key_into(self, at, entry)?;
             let primary = index.primary_key(entry, &[]).map(<[u8]>::len);
             entry.len() - primary.ok_or_else(|| info.inconsistent(index))?
+        } else {
+            entry.clear();
+            entry.extend_from_slice(value);
+            0
         };
         let found = self.find_row_position(info, &entry[start..], mode).await?;
         match found {
@@ -309,12 +310,8 @@ impl<'db> Txn<'db> {
                 Err(self.error_of_valid_reads(info.inconsistent(index)).await)
             }
             Some(position) if !self.is_serializable() => {
-                let mut of_row = KeyBuf::new();
                 let row = RowRef::new(&info.layout, self.row_bytes(info, &position)?);
-                index.encode(row, &mut of_row)?;
-                if !index.unique {
-                    of_row.push_encoded(&entry[start..]);
-                }
+                let of_row = index.entry(row, &entry[start..])?.key;
                 cursor.key_into(self, at, entry)?;
                 Ok((of_row[..] == entry[..]).then_some(position))
             }

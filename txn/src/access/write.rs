@@ -84,9 +84,8 @@ impl Txn<'_> {
         info.primary.encode(row, &mut primary)?;
         self.add(info, &info.primary, &primary, row.as_bytes()).await?;
         for index in &info.indexes {
-            let mut key = KeyBuf::new();
-            index.encode(row, &mut key)?;
-            self.add_entry(info, index, key, &primary).await?;
+            let entry = index.entry(row, &primary)?;
+            self.add(info, index, &entry.key, entry.value).await?;
         }
         Ok(())
     }
@@ -125,7 +124,6 @@ impl Txn<'_> {
         changes: &RowChanges,
     ) -> Result<(), TxnError> {
         for index in info.indexes.iter().filter(|index| index.mask & changes.columns != 0) {
-            let (mut old, mut new) = (KeyBuf::new(), KeyBuf::new());
             let before = match (position, before) {
                 (ChangedRow::Held(leaf, slot), _) => {
                     LeafView::new(self.work.locks.bytes(leaf))?.value(slot)?
@@ -133,11 +131,11 @@ impl Txn<'_> {
                 (ChangedRow::Deferred, Some(before)) => before,
                 (ChangedRow::Deferred, None) => unreachable!("the table has an index"),
             };
-            index.encode(RowRef::new(&info.layout, before), &mut old)?;
-            index.encode(RowRef::new(&info.layout, row), &mut new)?;
-            if old != new {
-                self.remove_entry(info, index, old, key).await?;
-                self.add_entry(info, index, new, key).await?;
+            let old = index.entry(RowRef::new(&info.layout, before), key)?;
+            let new = index.entry(RowRef::new(&info.layout, row), key)?;
+            if old.key != new.key {
+                self.remove_entry(info, index, &old.key).await?;
+                self.add(info, index, &new.key, new.value).await?;
             }
         }
         match position {
@@ -163,9 +161,8 @@ impl Txn<'_> {
     ) -> Result<(), TxnError> {
         let position = self.find_row(info, key, row).await?;
         for index in &info.indexes {
-            let mut entry = KeyBuf::new();
-            index.encode(RowRef::new(&info.layout, row), &mut entry)?;
-            self.remove_entry(info, index, entry, key).await?;
+            let entry = index.entry(RowRef::new(&info.layout, row), key)?;
+            self.remove_entry(info, index, &entry.key).await?;
         }
         match position {
             ChangedRow::Held(leaf, slot) => self.remove(leaf, slot, key),
@@ -196,39 +193,21 @@ impl Txn<'_> {
         Ok(ChangedRow::Held(leaf, slot))
     }
 
-    /// Adds an entry to a secondary index; `key` has the index columns.
-    async fn add_entry(
-        &mut self,
-        info: &TableInfo,
-        index: &IndexInfo,
-        mut key: KeyBuf,
-        primary: &[u8],
-    ) -> Result<(), TxnError> {
-        if index.unique {
-            return self.add(info, index, &key, primary).await;
-        }
-        key.push_encoded(primary);
-        self.add(info, index, &key, &[]).await
-    }
-
+    /// Removes an entry of a secondary index.
     async fn remove_entry(
         &mut self,
         info: &TableInfo,
         index: &IndexInfo,
-        mut key: KeyBuf,
-        primary: &[u8],
+        key: &[u8],
     ) -> Result<(), TxnError> {
-        if !index.unique {
-            key.push_encoded(primary);
-        }
         if self.defers_writes() {
-            return self.defer_remove(info, index, &key).await;
+            return self.defer_remove(info, index, key).await;
         }
-        let found = self.find(index, &key, LatchMode::Exclusive).await?;
+        let found = self.find(index, key, LatchMode::Exclusive).await?;
         let (LeafRef::Held(leaf), Ok(slot)) = (found.leaf, found.slot) else {
             return Err(self.error_of_valid_reads(info.inconsistent(index)).await);
         };
-        self.remove(leaf, slot, &key)
+        self.remove(leaf, slot, key)
     }
 
     /// Adds an entry to any tree.

@@ -4,8 +4,12 @@ use selkie_engine::GAddr;
 
 use crate::protocol::choice::Protocol;
 
-/// The version of the stored format.
-pub(crate) const CATALOGUE_VERSION: u32 = 2;
+/// The version of the stored format. A program that reads it knows the orders of keys and what
+/// NULLs do in unique indexes.
+pub(crate) const CATALOGUE_VERSION: u32 = 3;
+/// The oldest version that reads as this one: its keys are ascending with NULLs first, and in its
+/// unique indexes NULL is a value like any other.
+pub(crate) const OLDEST_CATALOGUE_VERSION: u32 = 2;
 /// Longest catalogue, so that a damaged length or a loop in the chain ends.
 pub(crate) const MAX_CATALOGUE_BYTES: u64 = 16 << 20;
 
@@ -28,7 +32,9 @@ pub enum CatalogueError {
         reason: &'static str,
     },
     /// The catalogue was written by another version.
-    #[error("the catalogue has version {found} (supported: {CATALOGUE_VERSION})")]
+    #[error(
+        "the catalogue has version {found} (supported: {OLDEST_CATALOGUE_VERSION} to {CATALOGUE_VERSION})"
+    )]
     Version {
         /// Its version.
         found: u32,

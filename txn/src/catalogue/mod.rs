@@ -1,11 +1,12 @@
 //! What tables a database has: schemas, the stored catalogue, and the tables as operations use
 //! them.
 //!
-//! A caller describes tables by a [`schema`]. [`store`] writes schemas and tree roots to the pages
+//! A caller describes tables by a [`schema`] of columns of a [type](column_type). [`store`] writes schemas and tree roots to the pages
 //! of the catalogue when a database is created, and every node that opens the database reads them
 //! back. [`table_info`] resolves names to positions once; [`directory`] finds a resolved table by
 //! its name or its [handle](handles).
 
+pub(crate) mod column_type;
 pub(crate) mod directory;
 pub(crate) mod error;
 pub(crate) mod handles;
@@ -13,9 +14,9 @@ pub(crate) mod schema;
 pub(crate) mod store;
 pub(crate) mod table_info;
 
+pub use column_type::{ColumnType, MAX_COLUMN_BYTES, MAX_DECIMAL_DIGITS};
 pub use error::CatalogueError;
 pub use handles::{Index, Source, Table};
 pub use schema::{
-    Column, ColumnType, DatabaseSchema, IndexSchema, MAX_COLUMN_BYTES, MAX_COLUMNS, SchemaError,
-    TableSchema,
+    Column, DatabaseSchema, IndexSchema, KeyOrder, MAX_COLUMNS, SchemaError, TableSchema,
 };

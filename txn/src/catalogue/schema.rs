@@ -7,60 +7,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::catalogue::column_type::{ColumnType, MAX_COLUMN_BYTES, MAX_DECIMAL_DIGITS};
 use crate::protocol::choice::Protocol;
 
 /// Most columns a table may have; sets of columns are 64-bit masks.
 pub const MAX_COLUMNS: usize = 64;
-
-/// Longest text or byte column, in bytes: no page holds more.
-pub const MAX_COLUMN_BYTES: u16 = 8192;
-
-/// The type of a column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[non_exhaustive]
-pub enum ColumnType {
-    /// 32-bit signed integer.
-    I32,
-    /// 64-bit signed integer; also money, counted in its smallest unit.
-    I64,
-    /// 64-bit float. It has no place in a key.
-    F64,
-    /// UTF-8 text of at most so many bytes.
-    Text(u16),
-    /// Any bytes, at most so many.
-    Bytes(u16),
-}
-
-impl ColumnType {
-    /// Bytes of a fixed-width column, `None` for a variable one.
-    #[must_use]
-    pub const fn fixed_bytes(self) -> Option<usize> {
-        match self {
-            Self::I32 => Some(4),
-            Self::I64 | Self::F64 => Some(8),
-            Self::Text(_) | Self::Bytes(_) => None,
-        }
-    }
-
-    /// Most bytes a value takes in a row.
-    pub(crate) const fn max_bytes(self) -> usize {
-        match self {
-            Self::I32 => 4,
-            Self::I64 | Self::F64 => 8,
-            Self::Text(max) | Self::Bytes(max) => max as usize,
-        }
-    }
-
-    /// Most bytes a value takes in a key: every byte may need its escape, and two end the value.
-    pub(crate) const fn max_key_bytes(self, nullable: bool) -> usize {
-        let value = match self {
-            Self::I32 => 4,
-            Self::I64 | Self::F64 => 8,
-            Self::Text(max) | Self::Bytes(max) => 2 * max as usize + 2,
-        };
-        value + nullable as usize
-    }
-}
 
 /// One column of a table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,15 +24,92 @@ pub struct Column {
     pub nullable: bool,
 }
 
+/// How one column of a key is ordered. The default is ascending with NULLs first.
+///
+/// ```
+/// use selkie_txn::KeyOrder;
+/// assert_eq!(KeyOrder::default(), KeyOrder::ASCENDING);
+/// let order = KeyOrder::DESCENDING.nulls_last();
+/// assert!(order.descending && order.nulls_last);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct KeyOrder {
+    /// Whether the greatest value is first.
+    #[serde(default)]
+    pub descending: bool,
+    /// Whether NULL follows all values, ascending or not; else it is before them.
+    #[serde(default)]
+    pub nulls_last: bool,
+}
+
+impl KeyOrder {
+    /// The least value first, and NULLs before it.
+    pub const ASCENDING: Self = Self { descending: false, nulls_last: false };
+    /// The greatest value first, and NULLs before it.
+    pub const DESCENDING: Self = Self { descending: true, nulls_last: false };
+
+    /// The same with NULLs behind all values.
+    #[must_use]
+    pub const fn nulls_last(self) -> Self {
+        Self { nulls_last: true, ..self }
+    }
+}
+
 /// One secondary index of a table.
+///
+/// ```
+/// use selkie_txn::{IndexSchema, KeyOrder};
+/// // As `UNIQUE (email, age DESC)` in SQL.
+/// let index = IndexSchema::new("by_email", [1, 2])
+///     .order([KeyOrder::ASCENDING, KeyOrder::DESCENDING])
+///     .unique()
+///     .nulls_distinct();
+/// assert!(index.unique && index.nulls_distinct);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IndexSchema {
     /// Its name, unique in the table.
     pub name: String,
     /// Positions of the indexed columns, most significant first.
     pub columns: Vec<usize>,
-    /// Whether two rows may not agree in all indexed columns. NULL is a value like any other here.
+    /// Whether two rows may not agree in all indexed columns.
     pub unique: bool,
+    /// The order of each column. Empty: all ascending, NULLs first.
+    #[serde(default)]
+    pub order: Vec<KeyOrder>,
+    /// Whether rows with a NULL in an indexed column agree with no other row, as is the default of
+    /// SQL. Else NULL is a value like any other. It matters only if the index is unique.
+    #[serde(default)]
+    pub nulls_distinct: bool,
+}
+
+impl IndexSchema {
+    /// An index in which several rows may have the same key.
+    pub fn new(name: impl Into<String>, columns: impl Into<Vec<usize>>) -> Self {
+        let (name, columns) = (name.into(), columns.into());
+        Self { name, columns, unique: false, order: Vec::new(), nulls_distinct: false }
+    }
+
+    /// No two rows may have the same key.
+    #[must_use]
+    pub fn unique(mut self) -> Self {
+        self.unique = true;
+        self
+    }
+
+    /// Sets the order of each column.
+    #[must_use]
+    pub fn order(mut self, order: impl Into<Vec<KeyOrder>>) -> Self {
+        self.order = order.into();
+        self
+    }
+
+    /// A key with a NULL is like no other key, so that it may repeat in a unique index.
+    #[must_use]
+    pub fn nulls_distinct(mut self) -> Self {
+        self.nulls_distinct = true;
+        self
+    }
 }
 
 /// A table: columns, primary key and secondary indexes.
@@ -104,6 +132,9 @@ pub struct TableSchema {
     pub columns: Vec<Column>,
     /// Positions of the primary-key columns, most significant first. They are not nullable.
     pub primary_key: Vec<usize>,
+    /// The order of each primary-key column. Empty: all ascending.
+    #[serde(default)]
+    pub primary_key_order: Vec<KeyOrder>,
     /// Secondary indexes.
     pub indexes: Vec<IndexSchema>,
     /// Most rows on one page of the primary index (a page is the unit of locking), `None`: as many
@@ -146,6 +177,7 @@ impl TableSchema {
             name: name.into(),
             columns: Vec::new(),
             primary_key: Vec::new(),
+            primary_key_order: Vec::new(),
             indexes: Vec::new(),
             max_rows_per_page: None,
         }
@@ -172,19 +204,30 @@ impl TableSchema {
         self
     }
 
-    /// Adds an index in which several rows may have the same key.
+    /// Sets the order of each column of the primary key.
     #[must_use]
-    pub fn index(mut self, name: impl Into<String>, columns: impl Into<Vec<usize>>) -> Self {
-        let columns = columns.into();
-        self.indexes.push(IndexSchema { name: name.into(), columns, unique: false });
+    pub fn primary_key_order(mut self, order: impl Into<Vec<KeyOrder>>) -> Self {
+        self.primary_key_order = order.into();
         self
     }
 
-    /// Adds an index in which no two rows may have the same key.
+    /// Adds an index in which several rows may have the same key.
     #[must_use]
-    pub fn unique_index(mut self, name: impl Into<String>, columns: impl Into<Vec<usize>>) -> Self {
-        let columns = columns.into();
-        self.indexes.push(IndexSchema { name: name.into(), columns, unique: true });
+    pub fn index(self, name: impl Into<String>, columns: impl Into<Vec<usize>>) -> Self {
+        self.with_index(IndexSchema::new(name, columns))
+    }
+
+    /// Adds an index in which no two rows may have the same key. NULL is a value like any other
+    /// there.
+    #[must_use]
+    pub fn unique_index(self, name: impl Into<String>, columns: impl Into<Vec<usize>>) -> Self {
+        self.with_index(IndexSchema::new(name, columns).unique())
+    }
+
+    /// Adds an index.
+    #[must_use]
+    pub fn with_index(mut self, index: IndexSchema) -> Self {
+        self.indexes.push(index);
         self
     }
 
@@ -214,14 +257,9 @@ impl TableSchema {
             if self.column_position(&column.name) != Some(position) {
                 return Err(self.duplicate(&column.name));
             }
-            if let ColumnType::Text(max) | ColumnType::Bytes(max) = column.ty
-                && (max == 0 || max > MAX_COLUMN_BYTES)
-            {
-                let (table, column) = (self.name.clone(), column.name.clone());
-                return Err(SchemaError::ColumnBytes { table, column, bytes: max });
-            }
+            self.check_length(column)?;
         }
-        self.check_key("primary key", &self.primary_key)?;
+        self.check_key("primary key", &self.primary_key, &self.primary_key_order)?;
         for &position in &self.primary_key {
             if let Some(column) = self.columns.get(position)
                 && column.nullable
@@ -234,7 +272,7 @@ impl TableSchema {
             if self.indexes.iter().position(|other| other.name == index.name) != Some(position) {
                 return Err(self.duplicate(&index.name));
             }
-            self.check_key(&index.name, &index.columns)?;
+            self.check_key(&index.name, &index.columns, &index.order)?;
         }
         if self.max_rows_per_page == Some(0) {
             return Err(SchemaError::RowsPerPage { table: self.name.clone() });
@@ -246,7 +284,27 @@ impl TableSchema {
         SchemaError::DuplicateName { table: self.name.clone(), name: name.to_owned() }
     }
 
-    fn check_key(&self, name: &str, columns: &[usize]) -> Result<(), SchemaError> {
+    fn check_length(&self, column: &Column) -> Result<(), SchemaError> {
+        let (table, name) = (self.name.clone(), column.name.clone());
+        match column.ty {
+            ColumnType::Text(bytes) | ColumnType::Bytes(bytes) | ColumnType::Json(bytes)
+                if bytes == 0 || bytes > MAX_COLUMN_BYTES =>
+            {
+                Err(SchemaError::ColumnBytes { table, column: name, bytes })
+            }
+            ColumnType::Decimal(digits) if digits == 0 || digits > MAX_DECIMAL_DIGITS => {
+                Err(SchemaError::DecimalDigits { table, column: name, digits })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_key(
+        &self,
+        name: &str,
+        columns: &[usize],
+        order: &[KeyOrder],
+    ) -> Result<(), SchemaError> {
         let refuse = |reason| SchemaError::Key {
             table: self.name.clone(),
             key: name.to_owned(),
@@ -256,12 +314,15 @@ impl TableSchema {
         if columns.is_empty() {
             return Err(refuse("it has no columns"));
         }
+        if !order.is_empty() && order.len() != columns.len() {
+            return Err(refuse("it has not one order for each column"));
+        }
         for (at, &position) in columns.iter().enumerate() {
             let Some(column) = self.columns.get(position) else {
                 return Err(refuse("there is no column at such a position"));
             };
-            if column.ty == ColumnType::F64 {
-                return Err(refuse("a float has no place in a key"));
+            if matches!(column.ty, ColumnType::Json(_)) {
+                return Err(refuse("JSON has no place in a key"));
             }
             if columns.iter().take(at).any(|&earlier| earlier == position) {
                 return Err(refuse("a column appears twice"));
@@ -291,7 +352,7 @@ pub enum SchemaError {
         /// How many it has.
         columns: usize,
     },
-    /// A text or byte column of no or too great a length.
+    /// A text, byte or JSON column of no or too great a length.
     #[error("table {table}, column {column}: {bytes} bytes (allowed: 1 to {MAX_COLUMN_BYTES})")]
     ColumnBytes {
         /// The table.
@@ -300,6 +361,16 @@ pub enum SchemaError {
         column: String,
         /// Its maximum length.
         bytes: u16,
+    },
+    /// A decimal column of no or too many digits.
+    #[error("table {table}, column {column}: {digits} digits (allowed: 1 to {MAX_DECIMAL_DIGITS})")]
+    DecimalDigits {
+        /// The table.
+        table: String,
+        /// The column.
+        column: String,
+        /// How many it would have.
+        digits: u16,
     },
     /// A primary-key column may be NULL.
     #[error("table {table}: column {column} of the primary key may not be nullable")]
@@ -371,7 +442,7 @@ mod tests {
         TableSchema::new("t")
             .column("a", ColumnType::I32)
             .nullable_column("b", ColumnType::Text(10))
-            .column("c", ColumnType::F64)
+            .column("c", ColumnType::Json(10))
             .primary_key([0])
             .index("i", [1])
     }
@@ -388,7 +459,15 @@ mod tests {
         assert!(refused(good().primary_key([])).contains("no columns"));
         assert!(refused(good().primary_key([9])).contains("no column at"));
         assert!(refused(good().primary_key([0, 0])).contains("twice"));
-        assert!(refused(good().index("f", [2])).contains("float"));
+        assert!(refused(good().index("f", [2])).contains("JSON has no place"));
+        let long = good().column("d", ColumnType::Json(MAX_COLUMN_BYTES + 1));
+        assert!(refused(long).contains("column d: 8193 bytes (allowed: 1 to 8192)"));
+        let digits = good().column("d", ColumnType::Decimal(0));
+        assert!(refused(digits).contains("column d: 0 digits (allowed: 1 to 8192)"));
+        let order = [KeyOrder::ASCENDING, KeyOrder::DESCENDING];
+        assert!(refused(good().primary_key_order(order)).contains("not one order for each"));
+        let index = IndexSchema::new("j", [0, 1]).order([KeyOrder::ASCENDING]);
+        assert!(refused(good().with_index(index)).contains("j on columns [0, 1]: it has not one"));
         assert!(refused(good().max_rows_per_page(0)).contains("max_rows_per_page is 0"));
     }
 }

@@ -18,7 +18,9 @@ use selkie_btree::Tree;
 use selkie_engine::{Engine, ExclusiveGuard, GAddr};
 use serde::{Deserialize, Serialize};
 
-use crate::catalogue::error::{CATALOGUE_VERSION, CatalogueError, MAX_CATALOGUE_BYTES};
+use crate::catalogue::error::{
+    CATALOGUE_VERSION, CatalogueError, MAX_CATALOGUE_BYTES, OLDEST_CATALOGUE_VERSION,
+};
 use crate::catalogue::schema::{DatabaseSchema, TableSchema};
 use crate::error::TxnError;
 use crate::protocol::choice::Protocol;
@@ -204,7 +206,7 @@ fn take_page(page: &[u8]) -> Result<(&[u8], u64, GAddr), CataloguePageFault> {
     if read_u64(page, CHECKSUM_AT) != Some(fnv(&[header, chunk])) {
         return Err(CataloguePageFault::Damage("the checksum is wrong"));
     }
-    if version != u64::from(CATALOGUE_VERSION) {
+    if !(OLDEST_CATALOGUE_VERSION.into()..=CATALOGUE_VERSION.into()).contains(&version) {
         return Err(CataloguePageFault::Version(u32::try_from(version).unwrap_or(u32::MAX)));
     }
     let total = read_u64(page, 16).ok_or_else(short)?;
@@ -230,6 +232,8 @@ fn fnv(parts: &[&[u8]]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalogue::column_type::ColumnType;
+    use crate::catalogue::schema::{IndexSchema, KeyOrder};
 
     #[test]
     fn every_changed_byte_is_noticed() {
@@ -244,5 +248,66 @@ mod tests {
             assert!(take_page(&bad).is_err(), "byte {at}");
         }
         assert!(take_page(&page[..page.len() - 1]).is_err());
+    }
+
+    /// A catalogue as version 2 wrote it.
+    const OLD: &str = r#"{"tables":[{"schema":{"name":"account","columns":[
+        {"name":"id","ty":"I32","nullable":false},
+        {"name":"owner","ty":{"Text":20},"nullable":true},
+        {"name":"balance","ty":"I64","nullable":false},
+        {"name":"rate","ty":"F64","nullable":false},
+        {"name":"blob","ty":{"Bytes":8},"nullable":false}],
+        "primary_key":[0],
+        "indexes":[{"name":"by_owner","columns":[1,2],"unique":true}],
+        "max_rows_per_page":null},"primary":4096,"indexes":[8192]}],"has_timestamps":false}"#;
+
+    #[test]
+    fn a_catalogue_written_before_still_reads() {
+        let read: Catalogue = serde_json::from_str(OLD).unwrap();
+        let expected = TableSchema::new("account")
+            .column("id", ColumnType::I32)
+            .nullable_column("owner", ColumnType::Text(20))
+            .column("balance", ColumnType::I64)
+            .column("rate", ColumnType::F64)
+            .column("blob", ColumnType::Bytes(8))
+            .primary_key([0])
+            .unique_index("by_owner", [1, 2]);
+        assert_eq!(read.tables[0].schema, expected);
+        let mut page = vec![0; HEADER_BYTES + OLD.len()];
+        put_page(&mut page, OLD.as_bytes(), OLD.len() as u64, GAddr::NULL);
+        for (version, is_read) in [(1u32, false), (2, true), (3, true), (4, false)] {
+            page[8..12].copy_from_slice(&version.to_le_bytes());
+            let checksum = fnv(&[&page[..CHECKSUM_AT], OLD.as_bytes()]);
+            page[32..40].copy_from_slice(&checksum.to_le_bytes());
+            assert_eq!(take_page(&page).is_ok(), is_read, "version {version}");
+        }
+    }
+
+    #[test]
+    fn types_and_orders_come_back_under_their_names() {
+        let types = [
+            (ColumnType::Bool, r#""Bool""#),
+            (ColumnType::I16, r#""I16""#),
+            (ColumnType::F32, r#""F32""#),
+            (ColumnType::Date, r#""Date""#),
+            (ColumnType::Time, r#""Time""#),
+            (ColumnType::Timestamp, r#""Timestamp""#),
+            (ColumnType::Interval, r#""Interval""#),
+            (ColumnType::Uuid, r#""Uuid""#),
+            (ColumnType::Decimal(9), r#"{"Decimal":9}"#),
+            (ColumnType::Json(9), r#"{"Json":9}"#),
+        ];
+        let mut schema = TableSchema::new("t").column("id", ColumnType::I32).primary_key([0]);
+        for (ty, name) in types {
+            assert_eq!(serde_json::to_string(&ty).unwrap(), name);
+            schema = schema.nullable_column(name, ty);
+        }
+        let order = [KeyOrder::DESCENDING, KeyOrder::ASCENDING.nulls_last()];
+        let index = IndexSchema::new("i", [1, 2]).order(order).unique().nulls_distinct();
+        let schema = schema.primary_key_order([KeyOrder::DESCENDING]).with_index(index);
+        assert_eq!(schema.validate(), Ok(()));
+        let document = serde_json::to_string(&schema).unwrap();
+        assert!(document.contains(r#"{"descending":false,"nulls_last":true}"#), "{document}");
+        assert_eq!(serde_json::from_str::<TableSchema>(&document).unwrap(), schema);
     }
 }

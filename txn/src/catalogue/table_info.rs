@@ -3,12 +3,14 @@
 use selkie_btree::{Tree, max_entry, max_key};
 use selkie_engine::GAddr;
 
-use crate::catalogue::schema::{ColumnType, IndexSchema, SchemaError, TableSchema};
+use crate::catalogue::schema::{IndexSchema, SchemaError, TableSchema};
 use crate::catalogue::store::StoredTable;
-use crate::encoding::key::{KeyBuf, KeyColumn, part_length, split_parts};
+use crate::encoding::key::KeyBuf;
+use crate::encoding::key_column::{KeyColumn, split_parts};
 use crate::encoding::row_error::RowError;
 use crate::encoding::row_layout::RowLayout;
 use crate::encoding::row_ref::RowRef;
+use crate::encoding::value::Value;
 use crate::error::TxnError;
 
 /// What errors call the primary index.
@@ -22,14 +24,21 @@ pub(crate) struct IndexInfo {
     /// Its position among all trees of the database.
     pub(crate) number: usize,
     pub(crate) tree: Tree,
-    /// Positions of its columns.
-    pub(crate) columns: Vec<usize>,
-    /// The same as a set, one bit a column.
+    /// Its columns as a set, one bit a column.
     pub(crate) mask: u64,
-    /// How its columns are encoded.
-    pub(crate) parts: Vec<KeyColumn>,
+    /// Its columns, and how they are encoded.
+    parts: Vec<KeyColumn>,
     /// Whether the key stands for itself; else the primary key follows it.
-    pub(crate) unique: bool,
+    unique: bool,
+    /// Whether a key with a NULL does not, though the index is unique.
+    nulls_distinct: bool,
+}
+
+/// An entry of a secondary index.
+pub(crate) struct IndexEntry<'p> {
+    pub(crate) key: KeyBuf,
+    /// The primary key, unless it is the end of `key`.
+    pub(crate) value: &'p [u8],
 }
 
 /// A table.
@@ -86,10 +95,22 @@ impl TableInfo {
             if rest.is_empty() {
                 return Ok(());
             }
-            let length = part_length(part, rest).ok_or_else(|| self.mismatch(index))?;
+            let length = part.part_length(rest).ok_or_else(|| self.mismatch(index))?;
             rest = rest.get(length..).ok_or_else(|| self.mismatch(index))?;
         }
         if rest.is_empty() { Ok(()) } else { Err(self.mismatch(index)) }
+    }
+
+    /// The key of the first columns of `index`, as many as there are values.
+    pub(crate) fn key(&self, index: &IndexInfo, values: &[Value<'_>]) -> Result<KeyBuf, TxnError> {
+        if values.len() > index.parts.len() {
+            return Err(self.mismatch(index));
+        }
+        let mut key = KeyBuf::new();
+        for (&value, part) in values.iter().zip(&index.parts) {
+            part.append(value, &mut key)?;
+        }
+        Ok(key)
     }
 
     fn mismatch(&self, index: &IndexInfo) -> TxnError {
@@ -99,44 +120,56 @@ impl TableInfo {
 
 impl IndexInfo {
     fn resolve(table: &TableSchema, index: &IndexSchema, tree: Tree, number: usize) -> Self {
-        let parts = parts(table, &index.columns);
         Self {
             name: index.name.clone(),
             number,
             tree,
             mask: index.columns.iter().fold(0, |mask, &column| mask | 1 << column),
-            columns: index.columns.clone(),
-            parts,
+            parts: parts(table, index),
             unique: index.unique,
+            nulls_distinct: index.nulls_distinct,
         }
     }
 
-    /// Appends the encoded columns of `row`.
-    pub(crate) fn encode(&self, row: RowRef<'_>, key: &mut KeyBuf) -> Result<(), RowError> {
-        for (&column, part) in self.columns.iter().zip(&self.parts) {
-            if part.nullable {
-                let present = !row.is_null(column)?;
-                key.push_presence(present);
-                if !present {
-                    continue;
-                }
-            }
-            match part.ty {
-                ColumnType::I32 => key.push_i32(row.i32(column)?),
-                ColumnType::I64 => key.push_i64(row.i64(column)?),
-                ColumnType::F64 => return Err(RowError::Damaged { column }),
-                ColumnType::Text(_) | ColumnType::Bytes(_) => {
-                    let value = row.variable_bytes(column)?;
-                    key.push_bytes(value.ok_or(RowError::Null { column })?);
-                }
-            }
+    /// Appends the encoded columns of `row`; returns whether one is NULL.
+    pub(crate) fn encode(&self, row: RowRef<'_>, key: &mut KeyBuf) -> Result<bool, RowError> {
+        let mut any_null = false;
+        for part in &self.parts {
+            let value = row.value(part.column)?;
+            any_null |= matches!(value, Value::Null);
+            part.append(value, key)?;
         }
-        Ok(())
+        Ok(any_null)
+    }
+
+    /// The entry of a row in this secondary index.
+    pub(crate) fn entry<'p>(
+        &self,
+        row: RowRef<'_>,
+        primary: &'p [u8],
+    ) -> Result<IndexEntry<'p>, RowError> {
+        let mut key = KeyBuf::new();
+        let any_null = self.encode(row, &mut key)?;
+        if self.unique && !(any_null && self.nulls_distinct) {
+            return Ok(IndexEntry { key, value: primary });
+        }
+        key.push_encoded(primary);
+        Ok(IndexEntry { key, value: &[] })
+    }
+
+    /// Whether the primary key of an entry with this value is the end of its key. No primary key is
+    /// empty.
+    pub(crate) fn ends_in_primary_key(&self, value: &[u8]) -> bool {
+        !self.unique || (self.nulls_distinct && value.is_empty())
     }
 
     /// The primary key inside an entry of this secondary index.
     pub(crate) fn primary_key<'a>(&self, key: &'a [u8], value: &'a [u8]) -> Option<&'a [u8]> {
-        if self.unique { Some(value) } else { Some(split_parts(&self.parts, key)?.1) }
+        if self.ends_in_primary_key(value) {
+            Some(split_parts(&self.parts, key)?.1)
+        } else {
+            Some(value)
+        }
     }
 }
 
@@ -151,7 +184,7 @@ impl IndexInfo {
 pub(crate) fn check_sizes(schema: &TableSchema, gcl_bytes: usize) -> Result<(), SchemaError> {
     let layout = RowLayout::of(schema);
     let primary = primary_schema(schema);
-    let primary_key = max_key_bytes(schema, &primary);
+    let primary_key = columns_bytes(schema, &primary);
     let check = |index: &str, size: usize, allowed: usize| {
         if size <= allowed {
             return Ok(());
@@ -164,36 +197,137 @@ pub(crate) fn check_sizes(schema: &TableSchema, gcl_bytes: usize) -> Result<(), 
     check(PRIMARY, primary_key, max_key(gcl_bytes))?;
     check(PRIMARY, primary_key + layout.max_bytes, entry(primary_key))?;
     for index in &schema.indexes {
-        let key_bytes = max_key_bytes(schema, index);
-        let value_bytes = if index.unique { primary_key } else { 0 };
+        let key_bytes = max_key_bytes(schema, index, primary_key);
         check(&index.name, key_bytes, max_key(gcl_bytes))?;
-        check(&index.name, key_bytes + value_bytes, entry(key_bytes))?;
+        check(&index.name, columns_bytes(schema, index) + primary_key, entry(key_bytes))?;
     }
     Ok(())
 }
 
 fn primary_schema(table: &TableSchema) -> IndexSchema {
-    IndexSchema { name: PRIMARY.to_owned(), columns: table.primary_key.clone(), unique: true }
+    let primary = IndexSchema::new(PRIMARY, table.primary_key.clone());
+    primary.unique().order(table.primary_key_order.clone())
 }
 
 /// How the columns of a key are encoded.
 #[expect(clippy::indexing_slicing, reason = "the schema was validated: keys name its columns")]
-fn parts(table: &TableSchema, columns: &[usize]) -> Vec<KeyColumn> {
-    let columns = columns.iter().map(|&column| &table.columns[column]);
-    columns.map(|column| KeyColumn { ty: column.ty, nullable: column.nullable }).collect()
+fn parts(table: &TableSchema, index: &IndexSchema) -> Vec<KeyColumn> {
+    let part = |(at, &column): (usize, &usize)| {
+        let order = index.order.get(at).copied().unwrap_or_default();
+        let (ty, nullable) = (table.columns[column].ty, table.columns[column].nullable);
+        KeyColumn { column, ty, nullable, order }
+    };
+    index.columns.iter().enumerate().map(part).collect()
 }
 
-/// Longest key in the tree of an index.
-fn max_key_bytes(table: &TableSchema, index: &IndexSchema) -> usize {
-    let longest = |columns: &[usize]| -> usize {
-        parts(table, columns).iter().map(|part| part.ty.max_key_bytes(part.nullable)).sum()
-    };
-    longest(&index.columns) + if index.unique { 0 } else { longest(&table.primary_key) }
+/// Most bytes that the columns of an index take in a key.
+fn columns_bytes(table: &TableSchema, index: &IndexSchema) -> usize {
+    parts(table, index).iter().map(|part| part.ty.max_key_bytes(part.nullable)).sum()
+}
+
+/// Longest key in the tree of a secondary index.
+fn max_key_bytes(table: &TableSchema, index: &IndexSchema, primary_key: usize) -> usize {
+    let columns = columns_bytes(table, index);
+    if !index.unique {
+        return columns + primary_key;
+    }
+    // A NULL makes the primary key follow, and takes one byte.
+    let parts = parts(table, index).into_iter();
+    let saved = parts.filter(|part| part.nullable).map(|part| part.ty.max_key_bytes(false)).min();
+    match saved {
+        Some(saved) if index.nulls_distinct => columns.max(columns - saved + primary_key),
+        _ => columns,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalogue::column_type::ColumnType;
+    use crate::catalogue::schema::KeyOrder;
+    use crate::encoding::row_builder::RowBuilder;
+
+    fn info(index: IndexSchema) -> TableInfo {
+        let schema = TableSchema::new("t")
+            .column("id", ColumnType::I16)
+            .nullable_column("a", ColumnType::I16)
+            .nullable_column("b", ColumnType::Text(4))
+            .primary_key([0])
+            .primary_key_order([KeyOrder::DESCENDING])
+            .with_index(index);
+        let stored = StoredTable { schema, primary: 0, indexes: vec![0] };
+        TableInfo::resolve(stored, 0).unwrap()
+    }
+
+    /// Key and value of the row (1, 2, `text`).
+    fn entry(info: &TableInfo, text: Option<&str>) -> (Vec<u8>, Vec<u8>) {
+        let mut row = RowBuilder::new(&info.layout);
+        row.i16(1).i16(2).value(text.map_or(Value::Null, Value::Text));
+        let primary = info.key(&info.primary, &[Value::I16(1)]).unwrap();
+        assert_eq!(*primary, [0x7f, 0xfe]);
+        let entry = info.indexes[0].entry(row.finish().unwrap(), &primary).unwrap();
+        let found = info.indexes[0].primary_key(&entry.key, entry.value);
+        assert_eq!(found, Some(&*primary));
+        (entry.key.to_vec(), entry.value.to_vec())
+    }
+
+    #[test]
+    fn entries_carry_the_primary_key_where_their_keys_may_repeat() {
+        let index = || IndexSchema::new("i", [1, 2]);
+        let (key, null_key) = ([1, 0x80, 2, 1, b'x', 0, 0].to_vec(), [1, 0x80, 2, 0].to_vec());
+        let primary = vec![0x7f, 0xfe];
+        let with_primary = |key: &[u8]| [key, &primary].concat();
+        let plain = info(index());
+        assert_eq!(entry(&plain, Some("x")), (with_primary(&key), vec![]));
+        assert_eq!(entry(&plain, None), (with_primary(&null_key), vec![]));
+        let unique = info(index().unique());
+        assert_eq!(entry(&unique, Some("x")), (key.clone(), primary.clone()));
+        assert_eq!(entry(&unique, None), (null_key.clone(), primary.clone()));
+        let distinct = info(index().unique().nulls_distinct());
+        assert_eq!(entry(&distinct, Some("x")), (key, primary.clone()));
+        assert_eq!(entry(&distinct, None), (with_primary(&null_key), vec![]));
+    }
+
+    #[test]
+    fn keys_have_the_orders_of_their_index() {
+        let order = [KeyOrder::DESCENDING.nulls_last(), KeyOrder::ASCENDING.nulls_last()];
+        let info = info(IndexSchema::new("i", [1, 2]).order(order));
+        let index = &info.indexes[0];
+        let key = |values: &[Value<'_>]| info.key(index, values).unwrap().to_vec();
+        assert!(key(&[]).is_empty());
+        assert_eq!(key(&[Value::I16(2)]), [1, 0x7f, 0xfd]);
+        assert_eq!(key(&[Value::I16(2), Value::Null]), [1, 0x7f, 0xfd, 2]);
+        assert!(info.check_prefix(index, &key(&[Value::Null])).is_ok());
+        assert!(info.check_key(index, &key(&[Value::Null, Value::Text("y")])).is_ok());
+        assert!(info.check_prefix(index, &[0]).is_err());
+        let many = info.key(index, &[Value::Null, Value::Null, Value::Null]).unwrap_err();
+        assert!(matches!(many, TxnError::KeyMismatch { .. }), "{many}");
+        let wrong = info.key(index, &[Value::I16(1), Value::Bytes(b"y")]).unwrap_err();
+        assert_eq!(wrong.to_string(), "column 2 is Text(4), not Bytes");
+    }
+
+    #[test]
+    fn keys_with_distinct_nulls_have_room_for_the_primary_key() {
+        let table = |index: IndexSchema| {
+            TableSchema::new("t")
+                .column("id", ColumnType::Text(40))
+                .nullable_column("a", ColumnType::Text(30))
+                .nullable_column("b", ColumnType::Text(40))
+                .primary_key([0])
+                .with_index(index)
+        };
+        let index = || IndexSchema::new("i", [1, 2]).unique();
+        let (a, b, id) = (1 + 62, 1 + 82, 82);
+        let longest = |index: IndexSchema| max_key_bytes(&table(index.clone()), &index, id);
+        assert_eq!(longest(index()), a + b);
+        assert_eq!(longest(index().nulls_distinct()), 1 + b + id);
+        assert_eq!(longest(IndexSchema::new("i", [1, 2])), a + b + id);
+        let allowed = max_key(2048);
+        assert!((a + b..a + b + id).contains(&allowed), "{allowed}");
+        assert_eq!(check_sizes(&table(index()), 2048), Ok(()));
+        let refused = check_sizes(&table(IndexSchema::new("i", [1, 2])), 2048).unwrap_err();
+        assert!(refused.to_string().contains("takes 228 bytes"), "{refused}");
+    }
 
     #[test]
     fn oversized_tables_are_refused_by_name() {

@@ -2,22 +2,43 @@
 //!
 //! Byte map of one part:
 //! ```text
-//! i32, i64     big-endian with the sign bit flipped (4 or 8 bytes)
+//! bool         0x00 or 0x01
+//! i16 to i64   big-endian with the sign bit flipped (2, 4 or 8 bytes)
+//! f32, f64     the bits, big-endian: all flipped if the sign bit is set, else that bit alone. -0 is
+//!              written as 0, and a NaN as the positive quiet one, which is above infinity
+//! date, time,
+//! timestamp    as the i32 or i64 that they are
+//! interval     its length in microseconds as an i128, big-endian with the sign bit flipped
+//! uuid         the 16 bytes
+//! decimal      the ordered form of encoding/decimal.rs
 //! text, bytes  each 0x00 as 0x00 0xff, then the terminator 0x00 0x00
-//! nullable     0x00 for NULL, or 0x01 and then the value as above; NULL sorts first
+//! descending   the complement of every byte of the above
+//! nullable     0x01 and then the value as above; or, for NULL, 0x00 where NULLs are first, and 0x02
+//!              where they are last. These are not complemented
 //! ```
 //! No part's encoding is a prefix of another value of the same part, so parts can be put in a row,
-//! and a key made of the first columns is a prefix of exactly the keys that agree in those columns:
-//! a range over a prefix is [`KeyRange::prefix`].
+//! their complements compare the other way round, and a key made of the first columns is a prefix
+//! of exactly the keys that agree in those columns: a range over a prefix is
+//! [`KeyRange::prefix`](crate::KeyRange::prefix).
 //!
-//! A key carries no types. The types given must be those of the columns: an `i64` where the column
-//! is an `I32` makes a key of another length, which operations refuse
+//! A key carries no types and no orders. [`Database::key`](crate::Database::key) makes keys from
+//! [`Value`](crate::Value)s for any table and index. [`key!`](crate::key!) and [`KeyBuf`] make keys
+//! of ascending columns with NULLs first, and the types given must be those of the columns: an
+//! `i64` where the column is an `I32` makes a key of another length, which operations refuse
 //! ([`KeyMismatch`](crate::TxnError::KeyMismatch)).
 
 use smallvec::SmallVec;
 use std::ops::Deref;
 
-use crate::catalogue::schema::ColumnType;
+use crate::encoding::decimal::{Decimal, DecimalRef};
+use crate::encoding::temporal::Interval;
+
+/// Tag of a nullable column that is NULL, where NULLs are first.
+pub(crate) const NULL_FIRST: u8 = 0;
+/// Tag of a nullable column that has a value.
+pub(crate) const PRESENT: u8 = 1;
+/// Tag of a nullable column that is NULL, where NULLs are last.
+pub(crate) const NULL_LAST: u8 = 2;
 
 /// Keys up to this length live on the stack.
 const INLINE_BYTES: usize = 64;
@@ -74,6 +95,13 @@ impl KeyBuf {
         self
     }
 
+    /// Appends a UUID column.
+    #[must_use]
+    pub fn uuid(mut self, value: [u8; 16]) -> Self {
+        self.push_encoded(&value);
+        self
+    }
+
     /// Appends any part; `None` and `Some` are for nullable columns.
     #[must_use]
     pub fn part(mut self, part: impl KeyPart) -> Self {
@@ -117,9 +145,39 @@ impl KeyBuf {
         self.0.extend_from_slice(&[0, 0]);
     }
 
-    /// Appends the tag of a nullable column: `false` stands for NULL and ends the part.
-    pub(crate) fn push_presence(&mut self, present: bool) {
-        self.0.push(u8::from(present));
+    pub(crate) fn push_bool(&mut self, value: bool) {
+        self.0.push(u8::from(value));
+    }
+
+    pub(crate) fn push_i16(&mut self, value: i16) {
+        self.0.extend_from_slice(&(value.cast_unsigned() ^ (1 << 15)).to_be_bytes());
+    }
+
+    pub(crate) fn push_f32(&mut self, value: f32) {
+        self.0.extend_from_slice(&ordered_f32(value).to_be_bytes());
+    }
+
+    pub(crate) fn push_f64(&mut self, value: f64) {
+        self.0.extend_from_slice(&ordered_f64(value).to_be_bytes());
+    }
+
+    pub(crate) fn push_interval(&mut self, value: Interval) {
+        let length = value.length_us().cast_unsigned() ^ (1 << 127);
+        self.0.extend_from_slice(&length.to_be_bytes());
+    }
+
+    pub(crate) fn push_decimal(&mut self, value: DecimalRef<'_>) {
+        self.0.extend_from_slice(value.ordered());
+    }
+
+    /// Appends the tag of a nullable column.
+    pub(crate) fn push_tag(&mut self, tag: u8) {
+        self.0.push(tag);
+    }
+
+    /// Complements every byte from this position.
+    pub(crate) fn complement_from(&mut self, at: usize) {
+        self.0.iter_mut().skip(at).for_each(|byte| *byte = !*byte);
     }
 
     /// Appends bytes that are encoded already.
@@ -129,7 +187,7 @@ impl KeyBuf {
 
     /// Turns it into the least key above every key that it is a prefix of; `false` if there is none
     /// (it is empty or all 0xff).
-    fn make_successor(&mut self) -> bool {
+    pub(crate) fn make_successor(&mut self) -> bool {
         while let Some(last) = self.0.pop() {
             if let Some(next) = last.checked_add(1) {
                 self.0.push(next);
@@ -165,6 +223,48 @@ impl KeyPart for i64 {
     }
 }
 
+impl KeyPart for bool {
+    fn append_to(&self, key: &mut KeyBuf) {
+        key.push_bool(*self);
+    }
+}
+
+impl KeyPart for i16 {
+    fn append_to(&self, key: &mut KeyBuf) {
+        key.push_i16(*self);
+    }
+}
+
+impl KeyPart for f32 {
+    fn append_to(&self, key: &mut KeyBuf) {
+        key.push_f32(*self);
+    }
+}
+
+impl KeyPart for f64 {
+    fn append_to(&self, key: &mut KeyBuf) {
+        key.push_f64(*self);
+    }
+}
+
+impl KeyPart for Interval {
+    fn append_to(&self, key: &mut KeyBuf) {
+        key.push_interval(*self);
+    }
+}
+
+impl KeyPart for Decimal {
+    fn append_to(&self, key: &mut KeyBuf) {
+        key.push_decimal(self.as_ref());
+    }
+}
+
+impl KeyPart for DecimalRef<'_> {
+    fn append_to(&self, key: &mut KeyBuf) {
+        key.push_decimal(*self);
+    }
+}
+
 impl KeyPart for str {
     fn append_to(&self, key: &mut KeyBuf) {
         key.push_bytes(self.as_bytes());
@@ -191,7 +291,7 @@ impl<T: KeyPart + ?Sized> KeyPart for &T {
 
 impl<T: KeyPart> KeyPart for Option<T> {
     fn append_to(&self, key: &mut KeyBuf) {
-        key.push_presence(self.is_some());
+        key.push_tag(if self.is_some() { PRESENT } else { NULL_FIRST });
         if let Some(value) = self {
             value.append_to(key);
         }
@@ -199,7 +299,12 @@ impl<T: KeyPart> KeyPart for Option<T> {
 }
 
 /// Builds a [`KeyBuf`] from values in the order of the key's columns: `key![w_id, d_id, "name"]`.
-/// Values are `i32`, `i64`, text, byte slices, or an `Option` of these for nullable columns.
+/// Values are `bool`, `i16`, `i32`, `i64`, `f32`, `f64`, [`Interval`], [`Decimal`], text, byte slices,
+/// or an `Option` of these for nullable columns; dates are `i32`, times and timestamps `i64`. All
+/// columns are ascending with NULLs first: else use [`Database::key`](crate::Database::key).
+///
+/// [`Interval`]: crate::Interval
+/// [`Decimal`]: crate::Decimal
 #[macro_export]
 macro_rules! key {
     ($($part:expr),* $(,)?) => {{
@@ -210,119 +315,38 @@ macro_rules! key {
     }};
 }
 
-/// Keys from `low` (included) up to `high` (not included).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeyRange {
-    low: KeyBuf,
-    high: Option<KeyBuf>,
+/// Bits that compare as floats do.
+pub(crate) fn ordered_f32(value: f32) -> u32 {
+    let value = if value.is_nan() { f32::from_bits(0x7fc0_0000) } else { value + 0.0 };
+    let bits = value.to_bits();
+    if value.is_sign_negative() { !bits } else { bits ^ (1 << 31) }
 }
 
-impl KeyRange {
-    /// All keys.
-    #[must_use]
-    pub fn all() -> Self {
-        Self { low: KeyBuf::new(), high: None }
-    }
-
-    /// The keys that begin with `prefix`.
-    #[must_use]
-    pub fn prefix(prefix: &[u8]) -> Self {
-        Self::between(prefix, prefix)
-    }
-
-    /// From the first key that begins with `first` to the last key that begins with `last`.
-    #[must_use]
-    pub fn between(first: &[u8], last: &[u8]) -> Self {
-        let mut high = KeyBuf::from_encoded(last);
-        let bounded = high.make_successor();
-        Self { low: KeyBuf::from_encoded(first), high: bounded.then_some(high) }
-    }
-
-    /// From the first key that begins with `low` up to, not including, those that begin with
-    /// `high`.
-    #[must_use]
-    pub fn half_open(low: &[u8], high: &[u8]) -> Self {
-        Self { low: KeyBuf::from_encoded(low), high: Some(KeyBuf::from_encoded(high)) }
-    }
-
-    /// Every key that begins with `low` or follows.
-    #[must_use]
-    pub fn from(low: &[u8]) -> Self {
-        Self { low: KeyBuf::from_encoded(low), high: None }
-    }
-
-    /// The inclusive lower bound.
-    #[must_use]
-    pub fn low(&self) -> &[u8] {
-        &self.low
-    }
-
-    /// The exclusive upper bound, `None` for no bound.
-    #[must_use]
-    pub fn high(&self) -> Option<&[u8]> {
-        self.high.as_deref()
-    }
-
-    /// Whether no key can lie in it.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.high.as_ref().is_some_and(|high| *high <= self.low)
-    }
+/// Bits that compare as floats do.
+pub(crate) fn ordered_f64(value: f64) -> u64 {
+    // -0 + 0 is 0; every other number stays.
+    let value = if value.is_nan() { f64::from_bits(0x7ff8_0000_0000_0000) } else { value + 0.0 };
+    let bits = value.to_bits();
+    if value.is_sign_negative() { !bits } else { bits ^ (1 << 63) }
 }
 
-/// One column of a key, as the checks of a key's shape need it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct KeyColumn {
-    pub(crate) ty: ColumnType,
-    pub(crate) nullable: bool,
+/// The float that [`ordered_f32`] gave these bits for.
+pub(crate) fn float_of_ordered_32(bits: u32) -> f32 {
+    f32::from_bits(if bits >> 31 == 1 { bits ^ (1 << 31) } else { !bits })
 }
 
-/// Bytes that the first part of `key` takes if it is a `column`; `None` if it is not one.
-pub(crate) fn part_length(column: KeyColumn, key: &[u8]) -> Option<usize> {
-    let (tag, value) = if column.nullable {
-        match key.split_first()? {
-            (0, _) => return Some(1),
-            (1, value) => (1, value),
-            _ => return None,
-        }
-    } else {
-        (0, key)
-    };
-    let length = match column.ty.fixed_bytes() {
-        Some(bytes) => (value.len() >= bytes).then_some(bytes)?,
-        None => text_length(value)?,
-    };
-    Some(tag + length)
-}
-
-/// Length of an escaped string with its terminator.
-fn text_length(value: &[u8]) -> Option<usize> {
-    let mut at = 0;
-    loop {
-        at += value.get(at..)?.iter().position(|&byte| byte == 0)?;
-        match value.get(at + 1)? {
-            0 => return Some(at + 2),
-            0xff => at += 2,
-            _ => return None,
-        }
-    }
-}
-
-/// Splits `key` behind the parts for `columns`; `None` if it does not begin with such parts.
-pub(crate) fn split_parts<'a>(
-    columns: &[KeyColumn],
-    key: &'a [u8],
-) -> Option<(&'a [u8], &'a [u8])> {
-    let mut at = 0;
-    for &column in columns {
-        at += part_length(column, key.get(at..)?)?;
-    }
-    key.split_at_checked(at)
+/// The float that [`ordered_f64`] gave these bits for.
+pub(crate) fn float_of_ordered_64(bits: u64) -> f64 {
+    f64::from_bits(if bits >> 63 == 1 { bits ^ (1 << 63) } else { !bits })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalogue::column_type::ColumnType;
+    use crate::catalogue::schema::KeyOrder;
+    use crate::encoding::key_column::{KeyColumn, split_parts};
+    use crate::encoding::key_range::KeyRange;
     use proptest::prelude::*;
 
     #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -342,12 +366,16 @@ mod tests {
         (small, text, bytes, any::<i64>()).prop_map(|(a, b, c, d)| Tuple(a, b, c, d))
     }
 
-    const COLUMNS: [KeyColumn; 4] = [
-        KeyColumn { ty: ColumnType::I32, nullable: false },
-        KeyColumn { ty: ColumnType::Text(16), nullable: true },
-        KeyColumn { ty: ColumnType::Bytes(16), nullable: false },
-        KeyColumn { ty: ColumnType::I64, nullable: false },
-    ];
+    fn columns() -> [KeyColumn; 4] {
+        let column =
+            |ty, nullable| KeyColumn { column: 0, ty, nullable, order: KeyOrder::ASCENDING };
+        [
+            column(ColumnType::I32, false),
+            column(ColumnType::Text(16), true),
+            column(ColumnType::Bytes(16), false),
+            column(ColumnType::I64, false),
+        ]
+    }
 
     proptest! {
         #[test]
@@ -373,22 +401,22 @@ mod tests {
         #[test]
         fn parts_are_told_apart(a in tuples()) {
             let key = encode(&a);
-            let (head, tail) = split_parts(&COLUMNS[..2], &key).unwrap();
+            let (head, tail) = split_parts(&columns()[..2], &key).unwrap();
             prop_assert_eq!(head, &*key![a.0, a.1]);
             prop_assert_eq!(tail, &*key![a.2.as_slice(), a.3]);
-            prop_assert_eq!(split_parts(&COLUMNS, &key), Some((&*key, &[][..])));
-            prop_assert_eq!(split_parts(&COLUMNS, &key[..key.len() - 1]), None);
+            prop_assert_eq!(split_parts(&columns(), &key), Some((&*key, &[][..])));
+            prop_assert_eq!(split_parts(&columns(), &key[..key.len() - 1]), None);
         }
     }
 
     #[test]
-    fn ranges_at_the_edges() {
-        assert_eq!(KeyRange::prefix(&[]).high(), None);
-        assert_eq!(KeyRange::prefix(&[0xff, 0xff]).high(), None);
-        assert_eq!(KeyRange::prefix(&[1, 0xff]).high(), Some(&[2][..]));
-        assert!(KeyRange::between(&key![3], &key![2]).is_empty());
-        assert!(!KeyRange::between(&key![3], &key![3]).is_empty());
-        assert!(KeyRange::half_open(&key![3], &key![3]).is_empty());
-        assert!(!KeyRange::all().is_empty());
+    fn floats_have_one_key_for_zero_and_for_nan() {
+        assert_eq!(key![0.0f64, 0.0f32], key![-0.0f64, -0.0f32]);
+        assert_eq!(key![f64::NAN, f32::NAN], key![-f64::NAN, -f32::NAN]);
+        let mut floats =
+            [f64::NAN, f64::INFINITY, 1.5, 0.0, -f64::MIN_POSITIVE, -2.0, -f64::INFINITY];
+        floats.reverse();
+        assert!(floats.map(|float| key![float]).is_sorted());
+        assert!(floats.map(|float| key![float as f32]).is_sorted());
     }
 }

@@ -2,18 +2,29 @@
 //!
 //! A [`row_layout`] says where each column of a table is stored. [`row_builder`] writes a row,
 //! [`row_ref`] reads one in place, [`row_mut`] changes one. A [`key`] encodes columns so that bytes
-//! compare as the values do. Nothing here knows trees or transactions.
+//! compare as the values do; [`key_column`] has the order of a column and tells the parts of a key
+//! apart. A [`value`] is of any type; [`decimal`] and [`temporal`] have those that Rust does not
+//! have. Nothing here knows trees or transactions.
 
+pub(crate) mod decimal;
 pub mod key;
+pub(crate) mod key_column;
+pub(crate) mod key_range;
 pub(crate) mod row_builder;
 mod row_bytes;
 pub(crate) mod row_error;
 pub(crate) mod row_layout;
 pub(crate) mod row_mut;
 pub(crate) mod row_ref;
+pub(crate) mod temporal;
+pub(crate) mod value;
 
-pub use key::{KeyBuf, KeyPart, KeyRange};
+pub use decimal::{Decimal, DecimalError, DecimalRef};
+pub use key::{KeyBuf, KeyPart};
+pub use key_range::KeyRange;
 pub use row_builder::RowBuilder;
 pub use row_error::RowError;
 pub use row_mut::RowMut;
-pub use row_ref::{RowRef, Value};
+pub use row_ref::RowRef;
+pub use temporal::{Interval, MAX_TIME_US};
+pub use value::Value;

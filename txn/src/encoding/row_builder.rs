@@ -1,10 +1,13 @@
 //! Making a row, column after column.
 
-use crate::catalogue::schema::ColumnType;
+use crate::catalogue::column_type::ColumnType;
+use crate::encoding::decimal::DecimalRef;
 use crate::encoding::row_bytes::{set_end, set_null_bit, write_at};
 use crate::encoding::row_error::RowError;
 use crate::encoding::row_layout::{ColumnPlace, RowLayout};
 use crate::encoding::row_ref::RowRef;
+use crate::encoding::temporal::Interval;
+use crate::encoding::value::{Value, check_time};
 
 /// Builds one row, column after column in their order. The first mistake is kept and reported by
 /// [`finish`](Self::finish), so calls can be chained. Reuse one builder for many rows:
@@ -47,14 +50,93 @@ impl<'a> RowBuilder<'a> {
         self.fixed(ColumnType::F64, &value.to_le_bytes())
     }
 
+    /// The next column, a `Bool`.
+    pub fn bool(&mut self, value: bool) -> &mut Self {
+        self.fixed(ColumnType::Bool, &[u8::from(value)])
+    }
+
+    /// The next column, an `I16`.
+    pub fn i16(&mut self, value: i16) -> &mut Self {
+        self.fixed(ColumnType::I16, &value.to_le_bytes())
+    }
+
+    /// The next column, an `F32`.
+    pub fn f32(&mut self, value: f32) -> &mut Self {
+        self.fixed(ColumnType::F32, &value.to_le_bytes())
+    }
+
+    /// The next column, a `Date`, in days since 2000-01-01.
+    pub fn date(&mut self, value: i32) -> &mut Self {
+        self.fixed(ColumnType::Date, &value.to_le_bytes())
+    }
+
+    /// The next column, a `Time`, in microseconds since midnight.
+    pub fn time(&mut self, value: i64) -> &mut Self {
+        let column = self.next;
+        self.step(|layout, bytes| {
+            let at = layout.fixed_offset(column, ColumnType::Time)?;
+            check_time(column, value)?;
+            write_at(bytes, at, &value.to_le_bytes());
+            Ok(())
+        })
+    }
+
+    /// The next column, a `Timestamp`, in microseconds since 2000-01-01 00:00 UTC.
+    pub fn timestamp(&mut self, value: i64) -> &mut Self {
+        self.fixed(ColumnType::Timestamp, &value.to_le_bytes())
+    }
+
+    /// The next column, an `Interval`.
+    pub fn interval(&mut self, value: Interval) -> &mut Self {
+        self.fixed(ColumnType::Interval, &value.to_stored())
+    }
+
+    /// The next column, a `Uuid`.
+    pub fn uuid(&mut self, value: [u8; 16]) -> &mut Self {
+        self.fixed(ColumnType::Uuid, &value)
+    }
+
+    /// The next column, a `Decimal`.
+    pub fn decimal(&mut self, value: DecimalRef<'_>) -> &mut Self {
+        let digits = value.significant_digits();
+        self.variable(ColumnType::Decimal(0), digits, &value.to_stored())
+    }
+
     /// The next column, a text.
     pub fn text(&mut self, value: &str) -> &mut Self {
-        self.variable(ColumnType::Text(0), value.as_bytes())
+        self.variable(ColumnType::Text(0), value.len(), value.as_bytes())
     }
 
     /// The next column, a byte string.
     pub fn bytes(&mut self, value: &[u8]) -> &mut Self {
-        self.variable(ColumnType::Bytes(0), value)
+        self.variable(ColumnType::Bytes(0), value.len(), value)
+    }
+
+    /// The next column, a `Json`; the bytes are not looked at.
+    pub fn json(&mut self, value: &[u8]) -> &mut Self {
+        self.variable(ColumnType::Json(0), value.len(), value)
+    }
+
+    /// The next column, of any type.
+    pub fn value(&mut self, value: Value<'_>) -> &mut Self {
+        match value {
+            Value::Null => self.null(),
+            Value::Bool(value) => self.bool(value),
+            Value::I16(value) => self.i16(value),
+            Value::I32(value) => self.i32(value),
+            Value::I64(value) => self.i64(value),
+            Value::F32(value) => self.f32(value),
+            Value::F64(value) => self.f64(value),
+            Value::Date(value) => self.date(value),
+            Value::Time(value) => self.time(value),
+            Value::Timestamp(value) => self.timestamp(value),
+            Value::Interval(value) => self.interval(value),
+            Value::Uuid(value) => self.uuid(value),
+            Value::Decimal(value) => self.decimal(value),
+            Value::Text(value) => self.text(value),
+            Value::Bytes(value) => self.bytes(value),
+            Value::Json(value) => self.json(value),
+        }
     }
 
     /// The next column is NULL.
@@ -108,10 +190,11 @@ impl<'a> RowBuilder<'a> {
         })
     }
 
-    fn variable(&mut self, ty: ColumnType, value: &[u8]) -> &mut Self {
+    /// `length` is in the unit of the column's limit.
+    fn variable(&mut self, ty: ColumnType, length: usize, value: &[u8]) -> &mut Self {
         let column = self.next;
         self.step(|layout, bytes| {
-            let ordinal = layout.variable_ordinal(column, ty, value.len())?;
+            let ordinal = layout.variable_ordinal(column, ty, length)?;
             bytes.extend_from_slice(value);
             set_end(layout, bytes, ordinal);
             Ok(())

@@ -1,6 +1,6 @@
 //! Why a value cannot be read from or put into a row.
 
-use crate::catalogue::schema::ColumnType;
+use crate::catalogue::column_type::ColumnType;
 
 /// Why a value cannot be read from or put into a row.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -46,6 +46,28 @@ pub enum RowError {
         /// Longest value allowed.
         max: u16,
     },
+    /// The decimal has more digits than the column allows.
+    #[error("column {column}: {digits} digits (allowed: {max})")]
+    TooManyDigits {
+        /// The column.
+        column: usize,
+        /// Digits of the value.
+        digits: usize,
+        /// Most digits allowed.
+        max: u16,
+    },
+    /// The value is not one that the type has.
+    #[error("column {column}: {value} (allowed: {min} to {max})")]
+    OutOfRange {
+        /// The column.
+        column: usize,
+        /// The value.
+        value: i64,
+        /// The least value allowed.
+        min: i64,
+        /// The greatest value allowed.
+        max: i64,
+    },
     /// Primary-key columns do not change; delete the row and insert another.
     #[error("column {column} is part of the primary key and cannot be changed")]
     KeyColumn {
@@ -70,12 +92,5 @@ pub enum RowError {
 
 /// The error for a column of type `actual` used as `wanted`.
 pub(crate) fn wrong_type(column: usize, actual: ColumnType, wanted: ColumnType) -> RowError {
-    let wanted = match wanted {
-        ColumnType::I32 => "I32",
-        ColumnType::I64 => "I64",
-        ColumnType::F64 => "F64",
-        ColumnType::Text(_) => "Text",
-        ColumnType::Bytes(_) => "Bytes",
-    };
-    RowError::WrongType { column, actual, wanted }
+    RowError::WrongType { column, actual, wanted: wanted.name() }
 }

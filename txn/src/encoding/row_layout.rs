@@ -3,14 +3,19 @@
 //! Byte map, little-endian, packed:
 //! ```text
 //! NULL bitmap      one bit a column, only if a column of the table is nullable
-//! fixed section    I32, I64 and F64 columns in column order, at constant offsets (NULL: zeroes)
+//! fixed section    the columns of fixed width in column order, at constant offsets (NULL: zeroes)
 //! ends             u16 for each variable column: where its bytes end in the next section
-//! variable bytes   Text and Bytes columns in column order (NULL: nothing)
+//! variable bytes   Decimal, Text, Bytes and Json columns in column order (NULL: nothing)
 //! ```
+//! A `Bool` is 0 or 1; numbers, dates, times and timestamps are integers or floats of their width;
+//! an `Interval` is its months (i32), days (i32) and microseconds (i64); a `Uuid` its 16 bytes; a
+//! `Decimal` its scale and its ordered form, see `encoding/decimal.rs`.
+//!
 //! A fixed-width column is one load at an offset known from the schema, and can be changed in
 //! place.
 
-use crate::catalogue::schema::{ColumnType, TableSchema};
+use crate::catalogue::column_type::ColumnType;
+use crate::catalogue::schema::TableSchema;
 use crate::encoding::row_error::{RowError, wrong_type};
 
 /// Where a column is stored.
@@ -99,28 +104,31 @@ impl RowLayout {
         }
     }
 
-    /// Ordinal of a variable column of this type that takes a value of so many bytes.
+    /// Ordinal of a variable column of this type that takes a value of this length: digits of a
+    /// decimal, else bytes.
     pub(crate) fn variable_ordinal(
         &self,
         column: usize,
         ty: ColumnType,
-        bytes: usize,
+        length: usize,
     ) -> Result<usize, RowError> {
         let found = self.column(column)?;
-        let (max, same) = match (found.ty, ty) {
-            (ColumnType::Text(max), ColumnType::Text(_))
-            | (ColumnType::Bytes(max), ColumnType::Bytes(_)) => (max, true),
-            _ => (0, false),
-        };
         let ColumnPlace::Variable(ordinal) = found.place else {
             return Err(wrong_type(column, found.ty, ty));
         };
-        if !same {
+        if std::mem::discriminant(&found.ty) != std::mem::discriminant(&ty) {
             return Err(wrong_type(column, found.ty, ty));
         }
-        if bytes > usize::from(max) {
-            return Err(RowError::TooLong { column, bytes, max });
+        match found.ty {
+            ColumnType::Decimal(max) if length > usize::from(max) => {
+                Err(RowError::TooManyDigits { column, digits: length, max })
+            }
+            ColumnType::Text(max) | ColumnType::Bytes(max) | ColumnType::Json(max)
+                if length > usize::from(max) =>
+            {
+                Err(RowError::TooLong { column, bytes: length, max })
+            }
+            _ => Ok(ordinal),
         }
-        Ok(ordinal)
     }
 }

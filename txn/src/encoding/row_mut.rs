@@ -2,11 +2,14 @@
 
 use std::ops::Range;
 
-use crate::catalogue::schema::ColumnType;
+use crate::catalogue::column_type::ColumnType;
+use crate::encoding::decimal::DecimalRef;
 use crate::encoding::row_bytes::set_null_bit;
 use crate::encoding::row_error::RowError;
 use crate::encoding::row_layout::{ColumnPlace, RowLayout};
 use crate::encoding::row_ref::RowRef;
+use crate::encoding::temporal::Interval;
+use crate::encoding::value::{Value, check_time};
 
 /// A row being changed inside [`Txn::update`](crate::Txn::update). Reads see what was set before.
 /// Nothing reaches the table unless the closure returns `Ok`.
@@ -67,6 +70,14 @@ impl<'a> RowMut<'a> {
         self.as_row().f64(column)
     }
 
+    /// As [`RowRef::value`].
+    ///
+    /// # Errors
+    /// As [`RowRef::value`].
+    pub fn value(&self, column: usize) -> Result<Value<'_>, RowError> {
+        self.as_row().value(column)
+    }
+
     /// As [`RowRef::text`].
     ///
     /// # Errors
@@ -99,12 +110,87 @@ impl<'a> RowMut<'a> {
         self.set_fixed(column, ColumnType::F64, &value.to_le_bytes())
     }
 
+    /// Sets a `Bool`, in place.
+    ///
+    /// # Errors
+    /// As [`set_i32`](Self::set_i32).
+    pub fn set_bool(&mut self, column: usize, value: bool) -> Result<(), RowError> {
+        self.set_fixed(column, ColumnType::Bool, &[u8::from(value)])
+    }
+
+    /// Sets an `I16`, in place.
+    ///
+    /// # Errors
+    /// As [`set_i32`](Self::set_i32).
+    pub fn set_i16(&mut self, column: usize, value: i16) -> Result<(), RowError> {
+        self.set_fixed(column, ColumnType::I16, &value.to_le_bytes())
+    }
+
+    /// Sets an `F32`, in place.
+    ///
+    /// # Errors
+    /// As [`set_i32`](Self::set_i32).
+    pub fn set_f32(&mut self, column: usize, value: f32) -> Result<(), RowError> {
+        self.set_fixed(column, ColumnType::F32, &value.to_le_bytes())
+    }
+
+    /// Sets a `Date`, in days since 2000-01-01, in place.
+    ///
+    /// # Errors
+    /// As [`set_i32`](Self::set_i32).
+    pub fn set_date(&mut self, column: usize, value: i32) -> Result<(), RowError> {
+        self.set_fixed(column, ColumnType::Date, &value.to_le_bytes())
+    }
+
+    /// Sets a `Time`, in microseconds since midnight, in place.
+    ///
+    /// # Errors
+    /// As [`set_i32`](Self::set_i32), and [`RowError::OutOfRange`].
+    pub fn set_time(&mut self, column: usize, value: i64) -> Result<(), RowError> {
+        self.layout.fixed_offset(column, ColumnType::Time)?;
+        check_time(column, value)?;
+        self.set_fixed(column, ColumnType::Time, &value.to_le_bytes())
+    }
+
+    /// Sets a `Timestamp`, in microseconds since 2000-01-01 00:00 UTC, in place.
+    ///
+    /// # Errors
+    /// As [`set_i32`](Self::set_i32).
+    pub fn set_timestamp(&mut self, column: usize, value: i64) -> Result<(), RowError> {
+        self.set_fixed(column, ColumnType::Timestamp, &value.to_le_bytes())
+    }
+
+    /// Sets an `Interval`, in place.
+    ///
+    /// # Errors
+    /// As [`set_i32`](Self::set_i32).
+    pub fn set_interval(&mut self, column: usize, value: Interval) -> Result<(), RowError> {
+        self.set_fixed(column, ColumnType::Interval, &value.to_stored())
+    }
+
+    /// Sets a `Uuid`, in place.
+    ///
+    /// # Errors
+    /// As [`set_i32`](Self::set_i32).
+    pub fn set_uuid(&mut self, column: usize, value: [u8; 16]) -> Result<(), RowError> {
+        self.set_fixed(column, ColumnType::Uuid, &value)
+    }
+
+    /// Sets a `Decimal`; a new length stores the whole row again.
+    ///
+    /// # Errors
+    /// As [`set_i32`](Self::set_i32), and [`RowError::TooManyDigits`].
+    pub fn set_decimal(&mut self, column: usize, value: DecimalRef<'_>) -> Result<(), RowError> {
+        let digits = value.significant_digits();
+        self.set_variable(column, ColumnType::Decimal(0), digits, &value.to_stored())
+    }
+
     /// Sets a text column; a new length stores the whole row again.
     ///
     /// # Errors
     /// As [`set_i32`](Self::set_i32), and [`RowError::TooLong`].
     pub fn set_text(&mut self, column: usize, value: &str) -> Result<(), RowError> {
-        self.set_variable(column, ColumnType::Text(0), value.as_bytes())
+        self.set_variable(column, ColumnType::Text(0), value.len(), value.as_bytes())
     }
 
     /// Sets a byte-string column; a new length stores the whole row again.
@@ -112,7 +198,40 @@ impl<'a> RowMut<'a> {
     /// # Errors
     /// As [`set_text`](Self::set_text).
     pub fn set_bytes(&mut self, column: usize, value: &[u8]) -> Result<(), RowError> {
-        self.set_variable(column, ColumnType::Bytes(0), value)
+        self.set_variable(column, ColumnType::Bytes(0), value.len(), value)
+    }
+
+    /// Sets a `Json` column; a new length stores the whole row again.
+    ///
+    /// # Errors
+    /// As [`set_text`](Self::set_text).
+    pub fn set_json(&mut self, column: usize, value: &[u8]) -> Result<(), RowError> {
+        self.set_variable(column, ColumnType::Json(0), value.len(), value)
+    }
+
+    /// Sets a column of any type.
+    ///
+    /// # Errors
+    /// As the method for this type.
+    pub fn set(&mut self, column: usize, value: Value<'_>) -> Result<(), RowError> {
+        match value {
+            Value::Null => self.set_null(column),
+            Value::Bool(value) => self.set_bool(column, value),
+            Value::I16(value) => self.set_i16(column, value),
+            Value::I32(value) => self.set_i32(column, value),
+            Value::I64(value) => self.set_i64(column, value),
+            Value::F32(value) => self.set_f32(column, value),
+            Value::F64(value) => self.set_f64(column, value),
+            Value::Date(value) => self.set_date(column, value),
+            Value::Time(value) => self.set_time(column, value),
+            Value::Timestamp(value) => self.set_timestamp(column, value),
+            Value::Interval(value) => self.set_interval(column, value),
+            Value::Uuid(value) => self.set_uuid(column, value),
+            Value::Decimal(value) => self.set_decimal(column, value),
+            Value::Text(value) => self.set_text(column, value),
+            Value::Bytes(value) => self.set_bytes(column, value),
+            Value::Json(value) => self.set_json(column, value),
+        }
     }
 
     /// Sets a column to NULL.
@@ -143,13 +262,15 @@ impl<'a> RowMut<'a> {
         Ok(())
     }
 
+    /// `length` is in the unit of the column's limit.
     fn set_variable(
         &mut self,
         column: usize,
         ty: ColumnType,
+        length: usize,
         value: &[u8],
     ) -> Result<(), RowError> {
-        let ordinal = self.layout.variable_ordinal(column, ty, value.len())?;
+        let ordinal = self.layout.variable_ordinal(column, ty, length)?;
         self.refuse_key(column)?;
         self.splice(column, ordinal, value)?;
         self.mark_null(column, false);
@@ -221,9 +342,10 @@ impl<'a> RowMut<'a> {
 mod tests {
     use super::*;
     use crate::catalogue::schema::TableSchema;
+    use crate::encoding::decimal::Decimal;
     use crate::encoding::row_builder::RowBuilder;
     use crate::encoding::row_error::wrong_type;
-    use crate::encoding::row_ref::Value;
+    use crate::encoding::temporal::MAX_TIME_US;
     use proptest::prelude::*;
 
     fn layout() -> RowLayout {
@@ -298,6 +420,130 @@ mod tests {
         assert!(differing.iter().all(|at| changes.dirty.contains(at)) && !differing.is_empty());
     }
 
+    /// A table with a column of each type that the other one does not have, all nullable.
+    fn wide() -> RowLayout {
+        let types = [
+            ColumnType::Bool,
+            ColumnType::I16,
+            ColumnType::F32,
+            ColumnType::Date,
+            ColumnType::Time,
+            ColumnType::Timestamp,
+            ColumnType::Interval,
+            ColumnType::Uuid,
+            ColumnType::Decimal(5),
+            ColumnType::Json(8),
+        ];
+        let table = TableSchema::new("t").column("id", ColumnType::I32).primary_key([0]);
+        let table =
+            types.into_iter().fold(table, |table, ty| table.nullable_column(format!("{ty:?}"), ty));
+        RowLayout::of(&table)
+    }
+
+    /// Values of its columns.
+    fn wide_values<'a>(decimals: &'a [Decimal; 2], second: bool) -> [Value<'a>; 11] {
+        let n = i32::from(second);
+        let interval = Interval { months: -1 - n, days: i32::MAX, microseconds: i64::MIN };
+        [
+            Value::I32(7),
+            Value::Bool(second),
+            Value::I16(-300),
+            Value::F32(0.5),
+            Value::Date(-n),
+            Value::Time(MAX_TIME_US - i64::from(n)),
+            Value::Timestamp(i64::MAX),
+            Value::Interval(interval),
+            Value::Uuid([9; 16]),
+            Value::Decimal(decimals[usize::from(second)].as_ref()),
+            Value::Json(if second { b"{}" } else { b"[null]" }),
+        ]
+    }
+
+    fn decimals() -> [Decimal; 2] {
+        ["-100.50".parse().unwrap(), "0.0000".parse().unwrap()]
+    }
+
+    #[test]
+    fn every_type_is_stored_and_changed() {
+        let (layout, decimals) = (wide(), decimals());
+        let first = wide_values(&decimals, false);
+        let mut builder = RowBuilder::new(&layout);
+        first.iter().for_each(|&value| _ = builder.value(value));
+        let mut bytes = builder.finish().unwrap().as_bytes().to_vec();
+        let fixed = 2 + 4 + 1 + 2 + 4 + 4 + 8 + 8 + 16 + 16;
+        assert_eq!(bytes.len(), fixed + 4 + (2 + 3 + 3 + 1) + 6);
+        assert!(bytes.len() <= layout.max_bytes);
+        let read = |bytes: &[u8], column| {
+            let text = format!("{:?}", RowRef::new(&layout, bytes).value(column).unwrap());
+            text
+        };
+        for (column, value) in first.iter().enumerate() {
+            assert_eq!(read(&bytes, column), format!("{value:?}"));
+        }
+        for (column, value) in wide_values(&decimals, true).into_iter().enumerate().skip(1) {
+            RowMut::new(&layout, &mut bytes).set(column, Value::Null).unwrap();
+            assert_eq!(RowRef::new(&layout, &bytes).value(column), Ok(Value::Null));
+            RowMut::new(&layout, &mut bytes).set(column, value).unwrap();
+            assert_eq!(read(&bytes, column), format!("{value:?}"));
+        }
+        assert_eq!(RowRef::new(&layout, &bytes).decimal(9).unwrap().to_string(), "0.0000");
+    }
+
+    #[test]
+    fn what_a_column_does_not_take_is_refused_by_name() {
+        let layout = wide();
+        let mut bytes = {
+            let mut row = RowBuilder::new(&layout);
+            row.i32(1);
+            (0..10).for_each(|_| _ = row.null());
+            row.finish().unwrap().as_bytes().to_vec()
+        };
+        let before = bytes.clone();
+        let mut row = RowMut::new(&layout, &mut bytes);
+        let mut refused = |column, value| row.set(column, value).unwrap_err().to_string();
+        let time = "column 5: 86400000001 (allowed: 0 to 86400000000)";
+        assert_eq!(refused(5, Value::Time(MAX_TIME_US + 1)), time);
+        let long: Decimal = "1000.01".parse().unwrap();
+        let digits = "column 9: 6 digits (allowed: 5)";
+        assert_eq!(refused(9, Value::Decimal(long.as_ref())), digits);
+        assert_eq!(refused(10, Value::Json(&[0; 9])), "column 10: 9 bytes (allowed: 8)");
+        assert_eq!(refused(10, Value::Bytes(&[0])), "column 10 is Json(8), not Bytes");
+        assert_eq!(refused(4, Value::I32(1)), "column 4 is Date, not I32");
+        assert_eq!(bytes, before);
+        let mut row = RowBuilder::new(&layout);
+        row.i32(1).bool(true).i16(1).f32(1.0).date(1).time(-1);
+        let range = RowError::OutOfRange { column: 5, value: -1, min: 0, max: MAX_TIME_US };
+        assert_eq!(row.finish().unwrap_err(), range);
+        let mut row = RowBuilder::new(&layout);
+        row.i32(1).bool(true).i16(1).f32(1.0).date(1).time(1).timestamp(1);
+        row.interval(Interval::default()).uuid([1; 16]).decimal(long.as_ref());
+        let digits = RowError::TooManyDigits { column: 9, digits: 6, max: 5 };
+        assert_eq!(row.finish().unwrap_err(), digits);
+    }
+
+    #[test]
+    fn damaged_values_are_refused() {
+        let (layout, decimals) = (wide(), decimals());
+        let mut builder = RowBuilder::new(&layout);
+        wide_values(&decimals, false).iter().for_each(|&value| _ = builder.value(value));
+        let good = builder.finish().unwrap().as_bytes().to_vec();
+        for cut in 0..good.len() {
+            let row = RowRef::new(&layout, &good[..cut]);
+            let read = (0..11).try_for_each(|column| row.value(column).map(drop));
+            assert!(matches!(read, Err(RowError::Damaged { .. })), "cut at {cut}");
+        }
+        let decimal_at = layout.variable_at;
+        // A bool and a time that are none, less digits printed than there are, and no pair.
+        let time_at = 6 + 1 + 2 + 4 + 4 + 7;
+        let damages = [(1, 6, 2), (5, time_at, 1), (9, decimal_at, 0), (9, decimal_at + 6, 1)];
+        for (column, at, byte) in damages {
+            let mut bad = good.clone();
+            bad[at] = byte;
+            let damaged = RowError::Damaged { column };
+            assert_eq!(RowRef::new(&layout, &bad).value(column), Err(damaged), "byte {at}");
+        }
+    }
+
     #[test]
     fn damaged_rows_are_refused() {
         let layout = layout();
@@ -338,6 +584,19 @@ mod tests {
                 prop_assert_eq!(row.value(3).unwrap(), model.2.map_or(Value::Null, Value::I64));
                 prop_assert_eq!(row.f64(4).unwrap(), model.3);
                 prop_assert_eq!(row.bytes(5).unwrap(), &model.4[..]);
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_no_reason_to_panic(bytes in proptest::collection::vec(any::<u8>(), 0..120)) {
+            for layout in [layout(), wide()] {
+                let row = RowRef::new(&layout, &bytes);
+                for column in 0..layout.columns.len() {
+                    let _ = row.value(column);
+                    let _ = RowMut::new(&layout, &mut bytes.clone()).set_null(column);
+                }
             }
         }
     }

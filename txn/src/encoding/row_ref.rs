@@ -3,27 +3,12 @@
 //! Rows come from pages, so nothing here trusts them: bytes that do not fit the layout are the
 //! error [`RowError::Damaged`].
 
-use crate::catalogue::schema::ColumnType;
+use crate::catalogue::column_type::ColumnType;
+use crate::encoding::decimal::DecimalRef;
 use crate::encoding::row_error::{RowError, wrong_type};
-use crate::encoding::row_layout::{ColumnLayout, ColumnPlace, RowLayout};
-
-/// A value of any type, borrowed from a row.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum Value<'a> {
-    /// NULL.
-    Null,
-    /// An `I32` column.
-    I32(i32),
-    /// An `I64` column.
-    I64(i64),
-    /// An `F64` column.
-    F64(f64),
-    /// A text column.
-    Text(&'a str),
-    /// A byte-string column.
-    Bytes(&'a [u8]),
-}
+use crate::encoding::row_layout::{ColumnPlace, RowLayout};
+use crate::encoding::temporal::Interval;
+use crate::encoding::value::{Value, check_time};
 
 /// A row, read in place. Columns are named by position.
 #[derive(Clone, Copy, Debug)]
@@ -74,16 +59,98 @@ impl<'a> RowRef<'a> {
         Ok(f64::from_le_bytes(self.array(column, at)?))
     }
 
+    /// A `Bool` column.
+    ///
+    /// # Errors
+    /// As [`i32`](Self::i32), and [`RowError::Damaged`] if the byte is neither 0 nor 1.
+    pub fn bool(&self, column: usize) -> Result<bool, RowError> {
+        match self.array(column, self.fixed(column, ColumnType::Bool)?)? {
+            [0] => Ok(false),
+            [1] => Ok(true),
+            _ => Err(RowError::Damaged { column }),
+        }
+    }
+
+    /// An `I16` column.
+    ///
+    /// # Errors
+    /// As [`i32`](Self::i32).
+    pub fn i16(&self, column: usize) -> Result<i16, RowError> {
+        let at = self.fixed(column, ColumnType::I16)?;
+        Ok(i16::from_le_bytes(self.array(column, at)?))
+    }
+
+    /// An `F32` column.
+    ///
+    /// # Errors
+    /// As [`i32`](Self::i32).
+    pub fn f32(&self, column: usize) -> Result<f32, RowError> {
+        let at = self.fixed(column, ColumnType::F32)?;
+        Ok(f32::from_le_bytes(self.array(column, at)?))
+    }
+
+    /// A `Date` column, in days since 2000-01-01.
+    ///
+    /// # Errors
+    /// As [`i32`](Self::i32).
+    pub fn date(&self, column: usize) -> Result<i32, RowError> {
+        let at = self.fixed(column, ColumnType::Date)?;
+        Ok(i32::from_le_bytes(self.array(column, at)?))
+    }
+
+    /// A `Time` column, in microseconds since midnight.
+    ///
+    /// # Errors
+    /// As [`i32`](Self::i32), and [`RowError::Damaged`] if it is no time of the day.
+    pub fn time(&self, column: usize) -> Result<i64, RowError> {
+        let at = self.fixed(column, ColumnType::Time)?;
+        let time = i64::from_le_bytes(self.array(column, at)?);
+        check_time(column, time).map_err(|_| RowError::Damaged { column })?;
+        Ok(time)
+    }
+
+    /// A `Timestamp` column, in microseconds since 2000-01-01 00:00 UTC.
+    ///
+    /// # Errors
+    /// As [`i32`](Self::i32).
+    pub fn timestamp(&self, column: usize) -> Result<i64, RowError> {
+        let at = self.fixed(column, ColumnType::Timestamp)?;
+        Ok(i64::from_le_bytes(self.array(column, at)?))
+    }
+
+    /// An `Interval` column.
+    ///
+    /// # Errors
+    /// As [`i32`](Self::i32).
+    pub fn interval(&self, column: usize) -> Result<Interval, RowError> {
+        let at = self.fixed(column, ColumnType::Interval)?;
+        Ok(Interval::from_stored(self.array(column, at)?))
+    }
+
+    /// A `Uuid` column.
+    ///
+    /// # Errors
+    /// As [`i32`](Self::i32).
+    pub fn uuid(&self, column: usize) -> Result<[u8; 16], RowError> {
+        let at = self.fixed(column, ColumnType::Uuid)?;
+        self.array(column, at)
+    }
+
+    /// A `Decimal` column.
+    ///
+    /// # Errors
+    /// As [`i32`](Self::i32), and [`RowError::Damaged`] if the bytes are no decimal.
+    pub fn decimal(&self, column: usize) -> Result<DecimalRef<'a>, RowError> {
+        let bytes = self.variable_of(column, ColumnType::Decimal(0))?;
+        DecimalRef::from_stored(bytes).ok_or(RowError::Damaged { column })
+    }
+
     /// A text column.
     ///
     /// # Errors
     /// As [`i32`](Self::i32), and [`RowError::Damaged`] if the bytes are not UTF-8.
     pub fn text(&self, column: usize) -> Result<&'a str, RowError> {
-        let layout = self.layout.column(column)?;
-        if !matches!(layout.ty, ColumnType::Text(_)) {
-            return Err(RowError::WrongType { column, actual: layout.ty, wanted: "Text" });
-        }
-        let bytes = self.variable(column, layout)?;
+        let bytes = self.variable_of(column, ColumnType::Text(0))?;
         std::str::from_utf8(bytes).map_err(|_| RowError::Damaged { column })
     }
 
@@ -92,11 +159,15 @@ impl<'a> RowRef<'a> {
     /// # Errors
     /// As [`i32`](Self::i32).
     pub fn bytes(&self, column: usize) -> Result<&'a [u8], RowError> {
-        let layout = self.layout.column(column)?;
-        if !matches!(layout.ty, ColumnType::Bytes(_)) {
-            return Err(RowError::WrongType { column, actual: layout.ty, wanted: "Bytes" });
-        }
-        self.variable(column, layout)
+        self.variable_of(column, ColumnType::Bytes(0))
+    }
+
+    /// A `Json` column.
+    ///
+    /// # Errors
+    /// As [`i32`](Self::i32).
+    pub fn json(&self, column: usize) -> Result<&'a [u8], RowError> {
+        self.variable_of(column, ColumnType::Json(0))
     }
 
     /// Whether a column is NULL.
@@ -117,20 +188,22 @@ impl<'a> RowRef<'a> {
             return Ok(Value::Null);
         }
         Ok(match self.layout.column(column)?.ty {
+            ColumnType::Bool => Value::Bool(self.bool(column)?),
+            ColumnType::I16 => Value::I16(self.i16(column)?),
             ColumnType::I32 => Value::I32(self.i32(column)?),
             ColumnType::I64 => Value::I64(self.i64(column)?),
+            ColumnType::F32 => Value::F32(self.f32(column)?),
             ColumnType::F64 => Value::F64(self.f64(column)?),
+            ColumnType::Date => Value::Date(self.date(column)?),
+            ColumnType::Time => Value::Time(self.time(column)?),
+            ColumnType::Timestamp => Value::Timestamp(self.timestamp(column)?),
+            ColumnType::Interval => Value::Interval(self.interval(column)?),
+            ColumnType::Uuid => Value::Uuid(self.uuid(column)?),
+            ColumnType::Decimal(_) => Value::Decimal(self.decimal(column)?),
             ColumnType::Text(_) => Value::Text(self.text(column)?),
             ColumnType::Bytes(_) => Value::Bytes(self.bytes(column)?),
+            ColumnType::Json(_) => Value::Json(self.json(column)?),
         })
-    }
-
-    /// The bytes of a variable column, text or not; `None` if it is NULL.
-    pub(crate) fn variable_bytes(&self, column: usize) -> Result<Option<&'a [u8]>, RowError> {
-        if self.is_null(column)? {
-            return Ok(None);
-        }
-        self.variable(column, self.layout.column(column)?).map(Some)
     }
 
     fn fixed(&self, column: usize, ty: ColumnType) -> Result<usize, RowError> {
@@ -147,12 +220,13 @@ impl<'a> RowRef<'a> {
         Ok(at)
     }
 
-    fn variable(&self, column: usize, layout: &ColumnLayout) -> Result<&'a [u8], RowError> {
+    /// The bytes of a variable column of the type of `ty`, whatever its length.
+    fn variable_of(&self, column: usize, ty: ColumnType) -> Result<&'a [u8], RowError> {
+        let ordinal = self.layout.variable_ordinal(column, ty, 0)?;
         let damaged = RowError::Damaged { column };
-        if layout.nullable && self.null_bit(column)? {
+        if self.is_null(column)? {
             return Err(RowError::Null { column });
         }
-        let ColumnPlace::Variable(ordinal) = layout.place else { return Err(damaged) };
         let range = self.layout.variable(self.bytes, ordinal).ok_or(damaged.clone())?;
         self.bytes.get(range).ok_or(damaged)
     }

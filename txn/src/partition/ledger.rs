@@ -1,8 +1,9 @@
 //! The ledger: rows in which a partition records what it must know of a transaction after a crash.
 
 use super::message::TransactionId;
+use crate::catalogue::column_type::ColumnType;
 use crate::catalogue::handles::Table;
-use crate::catalogue::schema::{ColumnType, TableSchema};
+use crate::catalogue::schema::TableSchema;
 use crate::encoding::key::KeyBuf;
 use crate::encoding::row_mut::RowMut;
 use crate::error::TxnError;

@@ -13,7 +13,9 @@ use crate::catalogue::handles::{Index, Source, Table};
 use crate::catalogue::schema::{DatabaseSchema, SchemaError, TableSchema};
 use crate::catalogue::store::{self, Catalogue, ExistingDatabase};
 use crate::catalogue::table_info::check_sizes;
+use crate::encoding::key::KeyBuf;
 use crate::encoding::row_builder::RowBuilder;
+use crate::encoding::value::Value;
 use crate::error::TxnError;
 use crate::protocol::choice::{Isolation, Protocol};
 use crate::stats::{TxnStats, shard_here};
@@ -159,6 +161,31 @@ impl Database {
     /// As [`schema`](Self::schema).
     pub fn row(&self, table: Table) -> Result<RowBuilder<'_>, TxnError> {
         Ok(RowBuilder::new(&self.state.directory.table(table)?.layout))
+    }
+
+    /// The key of a table or an index that begins with these values, in the order of its columns:
+    /// all of them, or the first ones for a range over a prefix. It has the types and the
+    /// [orders](crate::KeyOrder) of the columns. Where a column is descending, the key of the
+    /// greater value is the lower bound of a range.
+    ///
+    /// ```
+    /// # use selkie_txn::{Database, KeyRange, Txn, TxnError, Value};
+    /// # async fn example(db: &Database) -> Result<(), TxnError> {
+    /// // If the first column of `by_age` is descending: ages from 30 to 20.
+    /// let by_age = db.index("person", "by_age")?;
+    /// let (first, last) = ([Value::I32(30)], [Value::I32(20)]);
+    /// let range = KeyRange::between(&db.key(by_age, &first)?, &db.key(by_age, &last)?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`TxnError::Row`] if a value is of another type than its column, out of its range, or NULL
+    /// where the column is not nullable; [`TxnError::KeyMismatch`] if there are more values than
+    /// columns; and as [`schema`](Self::schema).
+    pub fn key(&self, source: impl Into<Source>, values: &[Value<'_>]) -> Result<KeyBuf, TxnError> {
+        let (table, index) = self.state.directory.source(source.into())?;
+        table.key(index, values)
     }
 
     /// The tree behind a table or an index, to verify it or read its statistics.

@@ -14,3 +14,4 @@ mod reading;
 mod rollback;
 mod serializable;
 mod timestamp;
+mod types;

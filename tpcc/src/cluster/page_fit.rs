@@ -31,15 +31,11 @@ pub(crate) fn misfit_of(schemas: &[TableSchema], gcl_bytes: usize) -> Option<Mis
 
 /// Bytes of the largest row with its key, and of the longest key of the table's trees.
 fn largest_entry(schema: &TableSchema) -> (usize, usize) {
-    let value = |ty: ColumnType| match ty {
-        ColumnType::Text(max) | ColumnType::Bytes(max) => 2 + usize::from(max),
-        fixed => fixed.fixed_bytes().unwrap_or(0),
-    };
-    let part = |column: usize| match schema.columns.get(column).map(|column| column.ty) {
-        // A byte of text may take two in a key, and two end it.
-        Some(ColumnType::Text(max) | ColumnType::Bytes(max)) => 2 + 2 * usize::from(max),
-        Some(fixed) => fixed.fixed_bytes().unwrap_or(0),
-        None => 0,
+    // Two bytes say where a variable column ends.
+    let value = |ty: ColumnType| ty.max_bytes() + if ty.fixed_bytes().is_some() { 0 } else { 2 };
+    let part = |column: usize| {
+        let column = schema.columns.get(column);
+        column.map_or(0, |column| column.ty.max_key_bytes(column.nullable))
     };
     let key = |columns: &[usize]| columns.iter().map(|&column| part(column)).sum::<usize>();
     let nulls = if schema.columns.iter().any(|column| column.nullable) {

@@ -4,8 +4,8 @@
 //! ```text
 //! bool         0x00 or 0x01
 //! i16 to i64   big-endian with the sign bit flipped (2, 4 or 8 bytes)
-//! f32, f64     the bits, big-endian: all flipped if the sign bit is set, else that bit alone. -0 is
-//!              written as 0, and a NaN as the positive quiet one, which is above infinity
+//! f32, f64     the bits, big-endian: all flipped if the sign bit is set, else that bit alone.
+//!              -0 is written as 0, and a NaN as the positive quiet one, which is above infinity
 //! date, time,
 //! timestamp    as the i32 or i64 that they are
 //! interval     its length in microseconds as an i128, big-endian with the sign bit flipped
@@ -13,8 +13,8 @@
 //! decimal      the ordered form of encoding/decimal.rs
 //! text, bytes  each 0x00 as 0x00 0xff, then the terminator 0x00 0x00
 //! descending   the complement of every byte of the above
-//! nullable     0x01 and then the value as above; or, for NULL, 0x00 where NULLs are first, and 0x02
-//!              where they are last. These are not complemented
+//! nullable     0x01 and then the value as above; or, for NULL, 0x00 where NULLs are first, and
+//!              0x02 where they are last. These are not complemented
 //! ```
 //! No part's encoding is a prefix of another value of the same part, so parts can be put in a row,
 //! their complements compare the other way round, and a key made of the first columns is a prefix
@@ -299,9 +299,10 @@ impl<T: KeyPart> KeyPart for Option<T> {
 }
 
 /// Builds a [`KeyBuf`] from values in the order of the key's columns: `key![w_id, d_id, "name"]`.
-/// Values are `bool`, `i16`, `i32`, `i64`, `f32`, `f64`, [`Interval`], [`Decimal`], text, byte slices,
-/// or an `Option` of these for nullable columns; dates are `i32`, times and timestamps `i64`. All
-/// columns are ascending with NULLs first: else use [`Database::key`](crate::Database::key).
+/// Values are `bool`, `i16`, `i32`, `i64`, `f32`, `f64`, [`Interval`], [`Decimal`], text, byte
+/// slices, or an `Option` of these for nullable columns; dates are `i32`, times and timestamps
+/// `i64`. All columns are ascending with NULLs first: else use
+/// [`Database::key`](crate::Database::key).
 ///
 /// [`Interval`]: crate::Interval
 /// [`Decimal`]: crate::Decimal

@@ -59,3 +59,33 @@ impl Interval {
         Self { months: all as i32, days: (all >> 32) as i32, microseconds: (all >> 64) as i64 }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key;
+
+    fn interval(months: i32, days: i32, microseconds: i64) -> Interval {
+        Interval { months, days, microseconds }
+    }
+
+    #[test]
+    fn lengths_have_months_of_30_days_and_days_of_24_hours() {
+        assert_eq!(key![interval(1, 0, 0)], key![interval(0, 30, 0)]);
+        assert_eq!(key![interval(0, 1, 0)], key![interval(0, 0, MAX_TIME_US)]);
+        assert_eq!(key![interval(-1, 31, 0)], key![interval(0, 1, 0)]);
+        assert!(key![interval(1, -30, -1)] < key![interval(0, 0, 0)]);
+        assert!(key![Interval::MIN] < key![interval(0, 0, i64::MIN)]);
+        assert!(key![Interval::MAX] > key![interval(i32::MAX, 0, 0)]);
+        assert!(!Interval::has_length(Interval::MAX.length_us() + 1));
+    }
+
+    #[test]
+    fn parts_are_kept_apart() {
+        for value in [interval(1, -2, 3), interval(-1, 2, -3), Interval::MIN, Interval::MAX] {
+            assert_eq!(Interval::from_stored(value.to_stored()), value);
+        }
+        let stored = interval(1, 2, 3).to_stored();
+        assert_eq!(stored, [1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0]);
+    }
+}

@@ -297,7 +297,7 @@ fn nodes_come_and_go_while_a_backup_is_made() {
     let place = tempfile::tempdir().unwrap();
     for (what, log) in places(place.path()) {
         // Longer, as the reader is kept waiting.
-        let site = Site::with_ring(3, Some(log), "2+1", 2 * RING);
+        let site = Site::with_ring(3, Some(log), "2+1", 3 * RING / 2);
         let env = site.runtime.env();
         site.runtime.block_on(async {
             let pairs = Pairs::make(&site).await;

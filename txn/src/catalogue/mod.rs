@@ -1,10 +1,10 @@
 //! What tables a database has: schemas, the stored catalogue, and the tables as operations use
 //! them.
 //!
-//! A caller describes tables by a [`schema`] of columns of a [type](column_type). [`store`] writes schemas and tree roots to the pages
-//! of the catalogue when a database is created, and every node that opens the database reads them
-//! back. [`table_info`] resolves names to positions once; [`directory`] finds a resolved table by
-//! its name or its [handle](handles).
+//! A caller describes tables by a [`schema`] of columns of a [type](column_type). [`store`] writes
+//! schemas and tree roots to the pages of the catalogue when a database is created, and every node
+//! that opens the database reads them back. [`table_info`] resolves names to positions once;
+//! [`directory`] finds a resolved table by its name or its [handle](handles).
 
 pub(crate) mod column_type;
 pub(crate) mod directory;

@@ -172,7 +172,6 @@ impl SharedPool {
 
     /// Joins the pool as a memory node, which lends the offered memory for as long as the returned
     /// value lives. On TCP it also relays requests of other hosts to the pool's control plane.
-    ///
     /// Blocks the calling thread while the memory is populated, about a second for each GiB.
     ///
     /// # Errors

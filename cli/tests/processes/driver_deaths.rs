@@ -65,16 +65,20 @@ fn driver_is_killed(over: Over) {
     let pool = Pool::start(&setup(over, "killed", 2));
     succeeds(&pool.tpcc(&[&["--load-only"], &WITHOUT_LOG[..]].concat()));
     let (survivor, own) = running_with(&pool, &WITHOUT_LOG);
-    let (mut victim, node) = running_with(&pool, &WITHOUT_LOG);
-    victim.kill();
-    recovers(&pool, node, own);
-    if over == Over::Shm {
-        until("the files of the dead node are gone", || {
-            (!has_segment_of(&pool, node) && files_of(&survivor, node) == 0).then_some(())
-        });
-    }
-    // On a database as small as this the dead node held what everybody needs.
-    assert!(!pool.status()["lost_pages"].as_array().unwrap().is_empty());
+    // On a database as small as this the dead node held what all need, unless the survivor, which
+    // needs it as well, has just got it.
+    let holds_something = (0..10).any(|_| {
+        let (mut victim, node) = running_with(&pool, &WITHOUT_LOG);
+        victim.kill();
+        recovers(&pool, node, own);
+        if over == Over::Shm {
+            until("the files of the dead node are gone", || {
+                (!has_segment_of(&pool, node) && files_of(&survivor, node) == 0).then_some(())
+            });
+        }
+        !pool.status()["lost_pages"].as_array().unwrap().is_empty()
+    });
+    assert!(holds_something, "ten nodes that were killed held nothing");
     survivor.signal(Signal::TERM);
     ends_with_losses(survivor);
     let late = prints(&pool.tpcc(&["--duration", "1", "--json"]));

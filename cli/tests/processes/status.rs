@@ -98,14 +98,14 @@ fn sizes_are_the_same_wherever_they_are_shown() {
     let (lent, usable, used) =
         (of(&seen, "lent_bytes"), of(&seen, "usable_bytes"), of(&seen, "used_bytes"));
     assert!(0 < used && used < usable && usable < lent, "{seen}");
-    let top = until("they have reported", || {
+    let top = until("they have reported, since the load", || {
         let top = pool.top();
-        let nodes = top["memory_nodes"].as_array().unwrap().clone();
-        nodes.iter().all(|node| node["lent_bytes"].is_u64()).then_some(nodes)
+        let rows = top["memory_nodes"].as_array().unwrap().clone();
+        let both = || rows.iter().zip(nodes);
+        both().all(|(top, seen)| top["leased_bytes"] == seen["used_bytes"]).then_some(rows)
     });
     for (of_top, of_status) in top.iter().zip(nodes) {
         assert_eq!(of_top["lent_bytes"], of_status["lent_bytes"], "{of_top}");
-        assert_eq!(of_top["leased_bytes"], of_status["used_bytes"], "{of_top}");
     }
     let listed = prints(&["pool", "list", "--json"]);
     let own = listed.as_array().unwrap().iter().find(|pool| pool["pool"] == name).unwrap();

@@ -187,7 +187,9 @@ async fn until_end<K: Mix, F: Future>(
         if let Poll::Ready(output) = transaction.as_mut().poll(context) {
             return Poll::Ready(Some(output));
         }
-        *worker.0.lock() = Some(context.waker().clone());
+        // Mostly the one that is there.
+        let own = context.waker();
+        worker.0.lock().get_or_insert_with(|| own.clone()).clone_from(own);
         if !control.stopped() {
             return Poll::Pending;
         }

@@ -6,6 +6,7 @@ use std::collections::hash_map::RandomState;
 use std::future::Future;
 use std::hash::{BuildHasher, Hasher};
 use std::io;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -91,8 +92,16 @@ impl RealRuntime {
     ///
     /// # Panics
     /// When called inside one of the runtime's tasks; and with the panic of `future`.
+    #[expect(clippy::expect_used, reason = "what is over has left its output")]
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
-        self.runtime.block_on(future)
+        let mut output = None;
+        self.drive(pin!(async { output = Some(future.await) }));
+        output.expect("the future is done")
+    }
+
+    /// Of no type parameter: the scheduler's loop is compiled once, not for each future.
+    fn drive(&self, future: Pin<&mut dyn Future<Output = ()>>) {
+        self.runtime.block_on(future);
     }
 }
 

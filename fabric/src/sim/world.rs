@@ -1,7 +1,7 @@
 //! The world: runs tasks and events in virtual time on the calling thread.
 
 use std::future::Future;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
@@ -132,9 +132,20 @@ impl World {
     ///
     /// # Errors
     /// [`RunError`]. The world can then still be inspected and run.
+    #[expect(clippy::expect_used, reason = "what is over has left its output")]
     pub fn run<T>(&self, bound: Duration, main: impl Future<Output = T>) -> Result<T, RunError> {
+        let mut output = None;
+        self.drive(bound, pin!(async { output = Some(main.await) }))?;
+        Ok(output.expect("the future is done"))
+    }
+
+    /// Of no type parameter: the loop is compiled once, not for each future.
+    fn drive(
+        &self,
+        bound: Duration,
+        mut main: Pin<&mut dyn Future<Output = ()>>,
+    ) -> Result<(), RunError> {
         let simulation = &self.simulation;
-        let mut main = pin!(main);
         let own = Task::new(None, "main", &simulation.ready, None);
         let waker = Waker::from(Arc::clone(&own));
         waker.wake_by_ref();
@@ -156,9 +167,9 @@ impl World {
             }
             let pending = if Arc::ptr_eq(&task, &own) {
                 match main.as_mut().poll(&mut Context::from_waker(&waker)) {
-                    Poll::Ready(output) => {
+                    Poll::Ready(()) => {
                         simulation.ready.end(&task);
-                        return Ok(output);
+                        return Ok(());
                     }
                     Poll::Pending => true,
                 }

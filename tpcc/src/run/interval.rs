@@ -134,7 +134,8 @@ impl<T> WorkerIdentity<T> {
 /// Runs `worker` at every seat for the time of the setup.
 ///
 /// # Errors
-/// The first error of a worker, once all are over.
+/// The first error of a worker, once all are over. `Log` or `LogTimeout` if none failed, but one had
+/// to be dropped, and a log takes nothing in for the request timeout.
 pub(crate) async fn measure<T, K, F>(
     cluster: &Cluster<T>,
     setup: &Setup,
@@ -181,6 +182,13 @@ where
     let ((interrupted, before, after), result) = both(clock, join_all(&env, "worker", tasks)).await;
     progress.end();
     result.map_err(|error| error.or_pool_full(cluster.shape().needed_bytes()))?;
+    if control.has_dropped() {
+        // If that waited for a log that cannot be written, so would the check, at one page after
+        // the other.
+        for node in &cluster.nodes {
+            node.engine.until_room(0).await?;
+        }
+    }
     Ok(Interval {
         elapsed: after.at - before.at,
         interrupted,

@@ -32,6 +32,8 @@ struct WorkerWaker(Mutex<Option<Waker>>);
 pub(crate) struct RunControl<K> {
     /// Set when the time is over, or a worker has failed.
     stop: AtomicBool,
+    /// A transaction did not end soon after that.
+    dropped: AtomicBool,
     workers: Mutex<Vec<Arc<WorkerWaker>>>,
     measurements: Mutex<Measurements<K>>,
     /// When the measurement began, in nanoseconds of the environment's clock. What completes
@@ -43,8 +45,9 @@ impl<K: Mix> RunControl<K> {
     /// Of a run that counts nothing until it is told to.
     pub(super) fn new() -> Result<Self, TpccError> {
         let (measurements, workers) = (Mutex::new(Measurements::new()?), Mutex::default());
-        let (stop, began) = (AtomicBool::new(false), AtomicU64::new(u64::MAX));
-        Ok(Self { stop, workers, measurements, began })
+        let (stop, dropped) = (AtomicBool::new(false), AtomicBool::new(false));
+        let began = AtomicU64::new(u64::MAX);
+        Ok(Self { stop, dropped, workers, measurements, began })
     }
 
     /// Counts what completes from then on, by the environment's clock.
@@ -75,6 +78,11 @@ impl<K: Mix> RunControl<K> {
 
     pub(super) fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Whether a transaction was dropped, as it did not end soon after the run.
+    pub(super) fn has_dropped(&self) -> bool {
+        self.dropped.load(Ordering::Relaxed)
     }
 }
 
@@ -146,7 +154,10 @@ pub(crate) async fn work<T: Terminal>(
         let attempts = AtomicU64::new(0);
         let started = env.now();
         let transaction = terminal.transact(kind, started, &attempts);
-        let Some(outcome) = until_end(env, control, &waker, transaction).await else { break };
+        let Some(outcome) = until_end(env, control, &waker, transaction).await else {
+            control.dropped.store(true, Ordering::Relaxed);
+            break;
+        };
         let outcome = match outcome {
             // All that it had changed is as it was, and its latches are free.
             Err(error) if error.lost_page().is_some() => {

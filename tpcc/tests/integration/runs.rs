@@ -1,12 +1,19 @@
 //! Whole runs: the mix, then the check.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use selkie_engine::Coherence;
+use selkie_engine::{Coherence, EngineError};
+use selkie_fabric::RealRuntime;
 use selkie_fabric::sim::CostModel;
-use selkie_tpcc::{Affinity, Config, Network, Scale, TpccError, TransactionType, run};
+use selkie_tpcc::transactions::new_order;
+use selkie_tpcc::{
+    Affinity, Config, Durability, LineInput, Network, NewOrderInput, Progress, Scale, TpccCluster,
+    TpccError, TransactionType, load, measure, run,
+};
 
-use crate::setup::{silent, small};
+use crate::setup::{THREADS, session, silent, small};
 
 /// Runs and expects a consistent database.
 fn run_consistently(config: &Config) -> selkie_tpcc::Report {
@@ -153,4 +160,55 @@ fn what_completes_in_the_warm_up_does_not_count() {
     assert!(noted_with > 3 * noted, "{noted} {noted_with}");
     // A Delivery commits ten times, and some have failed.
     assert!((warm * 9 / 10..warm * 2).contains(&commits), "{warm} {commits}");
+}
+
+/// Is told to end when it is asked for the second time: workers have begun then.
+#[derive(Default)]
+struct Over(AtomicBool);
+
+impl Progress for Over {
+    fn begin(&self, _: &'static str, _: u64) {}
+    fn advance(&self, _: u64) {}
+    fn end(&self) {}
+    fn note(&self, _: &str) {}
+    fn is_over(&self) -> bool {
+        self.0.swap(true, Ordering::Relaxed)
+    }
+}
+
+/// Workers that wait for the log are dropped at the end, and have not failed. The check would wait
+/// for the log too, for minutes, page by page.
+#[test]
+fn a_run_whose_log_cannot_be_written_ends_with_that_though_no_worker_has_failed() {
+    let place = tempfile::tempdir().unwrap();
+    let logs = place.path().join("logs");
+    let config = Config {
+        durability: Durability::Disk { place: logs.clone(), log_mib: 16 },
+        only: Some(TransactionType::NewOrder),
+        duration: Duration::from_secs(100),
+        ..small()
+    };
+    let runtime = RealRuntime::with_seed(THREADS, config.seed).unwrap();
+    let env = runtime.env();
+    let measured = runtime.block_on(async {
+        let cluster = TpccCluster::start(&env, &config).await.unwrap();
+        load(&cluster, &config, &silent()).await.unwrap();
+        // No file can be made in a directory that is somewhere else.
+        std::fs::rename(&logs, place.path().join("elsewhere")).unwrap();
+        let session = session(&cluster.nodes[0], 1);
+        let line = |item| LineInput { item, supply_warehouse: 1, quantity: 4 };
+        let lines = [3, 900, 17, 512, 44].map(line).into_iter().collect();
+        let input = NewOrderInput { warehouse: 1, district: 2, customer: 5, lines };
+        let mut now = 0;
+        // Until the file that is there is full.
+        while new_order(&session, &input, now).await.is_ok() {
+            now += 1;
+        }
+        let over: Arc<dyn Progress> = Arc::new(Over::default());
+        let measured = measure(&cluster, &config, &over).await;
+        cluster.close().await.unwrap_err();
+        measured
+    });
+    let Err(error) = measured else { panic!("the log could not be written") };
+    assert!(matches!(error, TpccError::Engine(EngineError::Log(_))), "{error}");
 }

@@ -146,6 +146,18 @@ fn lend_until_end(
 
 /// Reports why the node does not lend; if its port is in use, by which process.
 fn refused(error: &SharedPoolError, listen: Option<SocketAddr>) -> ExitCode {
+    let own = match error {
+        SharedPoolError::Pool(PoolError::Config { key: "bytes_per_node", value, allowed }) => {
+            Some(("memory", value, allowed))
+        }
+        SharedPoolError::Pool(PoolError::Config { key: key @ "headroom", value, allowed }) => {
+            Some((*key, value, allowed))
+        }
+        _ => None,
+    };
+    if let Some((key, value, allowed)) = own {
+        return exit::refuse_option(key, value, allowed);
+    }
     let is_of_network = matches!(
         error,
         SharedPoolError::Pool(PoolError::MemoryNode { source: FabricError::Network { .. }, .. })

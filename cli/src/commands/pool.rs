@@ -170,6 +170,14 @@ pub(crate) fn check(arguments: &Arguments) -> Result<(), exit::Refusal> {
     let timing = Timing { lease: *lease, heartbeat: *heartbeat };
     let logs = (*log_size, *max_compute_nodes);
     let config = config(*memory_nodes, logs, (*gcl, *range), *coding);
+    validate(&config, timing).map_err(|(key, value, allowed)| {
+        let Some(key) = key else { return exit::Refusal { key: String::new(), what: allowed } };
+        exit::Refusal::new(&key, &value, &allowed)
+    })
+}
+
+/// Looks for values out of range: the option, its value and what is allowed, or what is wrong.
+fn validate(config: &PoolConfig, timing: Timing) -> Result<(), (Option<String>, String, String)> {
     config.validate().and_then(|()| timing.validate()).map_err(|error| match error {
         PoolError::Config { key, value, allowed } => {
             let key = match key {
@@ -178,9 +186,9 @@ pub(crate) fn check(arguments: &Arguments) -> Result<(), exit::Refusal> {
                 "log_bytes" => "log-size",
                 key => key,
             };
-            exit::Refusal::new(&key.replace('_', "-"), &value, &allowed)
+            (Some(key.replace('_', "-")), value, allowed)
         }
-        error => exit::Refusal { key: String::new(), what: error.to_string() },
+        error => (None, String::new(), error.to_string()),
     })
 }
 
@@ -258,6 +266,13 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
             let logs = (*log_size, *max_compute_nodes);
             let config = config(*memory_nodes, logs, (*gcl, *range), *coding);
             let timing = Timing { lease: *lease, heartbeat: *heartbeat };
+            match validate(&config, timing) {
+                Ok(()) => {}
+                Err((Some(key), value, allowed)) => {
+                    return exit::refuse_option(&key, &value, &allowed);
+                }
+                Err((None, _, what)) => return exit::fail(&what),
+            }
             let made = (*fabric, timing, *trust_network);
             runtime.block_on(create(&env, name, &config, made))
         }
@@ -298,8 +313,9 @@ async fn create(
     let shared = SharedPool::at(name, Credentials::default())?;
     let token = shared.create(env, fabric, config, timing, trusts_network).await?;
     let nodes = config.memory_nodes;
+    let plural = if nodes == 1 { "" } else { "s" };
     println!(
-        "pool {name} waits for {nodes} memory nodes: selkie memnode --pool {name} --memory SIZE"
+        "pool {name} waits for {nodes} memory node{plural}: selkie memnode --pool {name} --memory SIZE"
     );
     if let Some(token) = token {
         println!(

@@ -50,6 +50,12 @@ pub(crate) fn refuse(refusal: &Refusal) -> ExitCode {
     ExitCode::from(USAGE)
 }
 
+/// Says on stderr that an option does not have a value that is allowed.
+pub(crate) fn refuse_option(key: &str, value: &str, allowed: &str) -> ExitCode {
+    eprintln!("error: --{key} {value} is not allowed: {allowed}");
+    ExitCode::from(USAGE)
+}
+
 /// Says on stderr why a command failed.
 pub(crate) fn fail(error: &dyn std::fmt::Display) -> ExitCode {
     eprintln!("error: {error}");

@@ -71,6 +71,11 @@ fn options_are_named_and_wrong_words_are_guessed_at() {
         "error: --log-dir: is needed for --durability disk",
     );
     refused(&["tpcc", "--load-only"], 2, "error: --load-only: needs a --pool that");
+    // Before anything is loaded.
+    let commits = ["tpcc", "--record-commits", "/nonexistent/commits"];
+    refused(&commits, 2, "--record-commits /nonexistent/commits: must be a file in a directory");
+    let coding = ["pool", "create", "a", "--coding", "3+2"];
+    refused(&coding, 2, "error: --coding 3+2 is not allowed: a K that divides");
     for (arguments, expected) in [
         (
             &["tpcc", "--duration", "-1"][..],

@@ -84,6 +84,41 @@ fn a_driver_without_memory_nodes_says_what_it_waits_for_and_minds_signals() {
     ends_by(driver, Signal::TERM, 143, "SIGTERM");
 }
 
+/// Of a plain pool it is waited for: each access for half a minute, and four times each.
+#[test]
+fn a_load_ends_by_a_signal_while_memory_stands_still() {
+    let pool = Pool::start(&setup(Over::Tcp, "still", 2));
+    let mut driver = loading(&pool, &[]);
+    pool.memory[1].signal(Signal::STOP);
+    let said = driver.finds("a memory node is silent");
+    assert!(said.contains("`selkie pool forgive POOL mem"), "{said}");
+    let asked = std::time::Instant::now();
+    driver.signal(Signal::INT);
+    driver.finds("has waited for 1 s to leave, for ");
+    let (code, said) = driver.ends();
+    let last = said.lines().last();
+    assert_eq!((code, last), (Some(130), Some("error: interrupted by SIGINT")), "{said}");
+    // What it has changed there cannot go home.
+    assert!(asked.elapsed().as_secs() < 75, "{:?}", asked.elapsed());
+    pool.memory[1].signal(Signal::CONT);
+}
+
+#[test]
+fn a_second_signal_ends_a_driver_at_once() {
+    let pool = Pool::start(&setup(Over::Tcp, "twice", 2));
+    let mut driver = loading(&pool, &[]);
+    pool.memory[1].signal(Signal::STOP);
+    driver.finds("a memory node is silent");
+    let asked = std::time::Instant::now();
+    driver.signal(Signal::INT);
+    driver.finds("has waited for 1 s to leave, for ");
+    driver.signal(Signal::INT);
+    let (code, said) = driver.ends();
+    assert_eq!(code, None, "the signal has ended it: {said}");
+    assert!(asked.elapsed().as_secs() < 20, "{:?}", asked.elapsed());
+    pool.memory[1].signal(Signal::CONT);
+}
+
 #[test]
 fn a_command_that_has_nothing_to_leave_says_which_signal_ended_it() {
     let mut micro =
@@ -195,6 +230,12 @@ fn a_log_directory_without_room_is_refused_before_anything_starts() {
     let driver = Process::start(&arguments);
     let said = driver.finds("may take 58.0 TiB (--log-mb 1048576)");
     assert!(said.contains(" free, ") && said.contains("with a lower --log-mb"), "{said}");
+    for benchmark in [&["smallbank", "--accounts", "1000"][..], &["tatp", "--subscribers", "1000"]]
+    {
+        let durable = ["--threads", "2", "--durability", "disk", "--log-dir"];
+        let arguments = [benchmark, &least[..], &durable, &[logs.to_str().unwrap()]].concat();
+        Process::start(&arguments).finds("may take 58.0 TiB (--log-mb 1048576)");
+    }
 }
 
 /// Transactions wait for the log, each for as long as the engine allows: they are dropped when the

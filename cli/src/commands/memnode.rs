@@ -17,6 +17,7 @@ use selkie_tpcc::units;
 use crate::options::network::NetworkArguments;
 use crate::options::values;
 use crate::support::signals::Interrupt;
+use crate::support::stdout::tell;
 use crate::support::{exit, listener, metrics, population};
 
 /// Lends memory to a pool until it is stopped (SIGINT or SIGTERM), has left the pool (`selkie pool
@@ -107,7 +108,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let card = lent.node().endpoint().access_card();
     let at = card.as_deref().and_then(|card| card.split(' ').next());
     let at = at.map_or_else(String::new, |at| format!(" at {at}"));
-    println!("{name} of pool {pool} lends {}{at}, process {process}", units::bytes(bytes));
+    tell!("{name} of pool {pool} lends {}{at}, process {process}", units::bytes(bytes));
     if let Err(code) = lend_until_end(&lent, pool, &interrupt) {
         return code;
     }

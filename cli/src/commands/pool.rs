@@ -15,6 +15,7 @@ use super::pool_status::{list, status};
 use crate::options::network::TlsArguments;
 use crate::options::values;
 use crate::support::exit;
+use crate::support::stdout::tell;
 
 /// Pools that the processes of this host share.
 #[derive(Args)]
@@ -314,11 +315,11 @@ async fn create(
     let token = shared.create(env, fabric, config, timing, trusts_network).await?;
     let nodes = config.memory_nodes;
     let plural = if nodes == 1 { "" } else { "s" };
-    println!(
+    tell!(
         "pool {name} waits for {nodes} memory node{plural}: selkie memnode --pool {name} --memory SIZE"
     );
     if let Some(token) = token {
-        println!(
+        tell!(
             "without --tls, processes of other hosts or users take its token: --token {}",
             token.display()
         );
@@ -344,7 +345,7 @@ async fn drain(
     let (mut told, mut is_told_of_hands) = (None, false);
     loop {
         if leaving.has_left {
-            println!("mem{node} of pool {name} has left: nothing is on it any more");
+            tell!("mem{node} of pool {name} has left: nothing is on it any more");
             return Ok(());
         }
         if told != Some(leaving.slabs) {

@@ -1,9 +1,10 @@
 //! How a command ends: what it prints, and its exit code.
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use selkie_tpcc::TpccError;
+
+use super::stdout;
 
 /// The exit code for wrong arguments, the same as clap's.
 pub(crate) const USAGE: u8 = 2;
@@ -38,7 +39,7 @@ pub(crate) fn refusal(error: TpccError) -> Refusal {
 /// Prints a report on stdout. The exit code says whether all that it tells of holds, if it can be
 /// printed.
 pub(crate) fn print(report: &str, holds: bool) -> ExitCode {
-    if let Err(error) = std::io::stdout().write_all(report.as_bytes()) {
+    if let Err(error) = stdout::text_of(format_args!("{report}")) {
         return fail(&format!("stdout: {error}"));
     }
     if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE }

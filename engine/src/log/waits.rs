@@ -21,10 +21,11 @@ const FACTOR: u32 = 4;
 /// but not later than so long after it. That is for all waits together, so that many short ones
 /// in a row are not many lines.
 const LONGEST: Duration = Duration::from_secs(15);
-/// How often it is said that a log is full for moments.
+/// How often it is said that a log is full for moments, and when first.
 const MOMENTS_EVERY: Duration = Duration::from_secs(60);
-/// So many times in between are worth a line.
-const OFTEN: u64 = 3;
+const MOMENTS_FIRST: Duration = Duration::from_secs(5);
+/// So many times a second are worth a line: a load makes a log full now and then.
+const OFTEN: u32 = 8;
 
 /// What helps.
 const LONGER: &str =
@@ -66,6 +67,8 @@ pub(crate) struct LogWatch {
     next: Duration,
     /// Up to when moments were counted, and how often the log had been full by then.
     counted: (Duration, u64),
+    /// They were told of once.
+    has_told: bool,
 }
 
 impl LogWatch {
@@ -110,13 +113,14 @@ impl LogWatch {
     fn moments(&mut self, times: u64, now: Duration) -> Option<(u64, Duration)> {
         let (since, before) = self.counted;
         let (more, passed) = (times.saturating_sub(before), now.saturating_sub(since));
-        // At first it is told soon.
-        let is_due = passed >= MOMENTS_EVERY || before == 0 && more >= OFTEN && passed >= FIRST;
-        if !is_due {
+        let is_often = more >= passed.as_millis() as u64 * u64::from(OFTEN) / 1_000;
+        let is_first = !self.has_told && is_often && passed >= MOMENTS_FIRST;
+        if passed < MOMENTS_EVERY && !is_first {
             return None;
         }
         self.counted = (now, times);
-        (more >= OFTEN).then_some((more, passed))
+        self.has_told |= is_often;
+        is_often.then_some((more, passed))
     }
 
     /// For how many seconds a wait has lasted, if that is to be told now.
@@ -189,14 +193,14 @@ mod tests {
             log.times_full.fetch_add(20, Ordering::Relaxed);
             told.extend(said(&mut watch, &log, (second, second + 1)));
         }
-        assert_eq!(times(&told), [100, 160, 220, 280]);
+        assert_eq!(times(&told), [105, 165, 225, 285]);
         assert!(told[1].1.contains("was full 1200 times in the last 60 s"), "{told:?}");
         assert!(told[1].1.contains("--log-size"), "{told:?}");
         // Now and then is as it should be.
         for second in 300..600 {
-            log.times_full.fetch_add(u64::from(second % 60 == 0), Ordering::Relaxed);
+            log.times_full.fetch_add(3, Ordering::Relaxed);
             told.extend(said(&mut watch, &log, (second, second + 1)));
         }
-        assert_eq!(times(&told), [100, 160, 220, 280, 340], "of the last ones before");
+        assert_eq!(times(&told), [105, 165, 225, 285]);
     }
 }

@@ -9,6 +9,10 @@ use crate::harness::{Over, Pool, Process, Setup, TINY, fails, prints, refused, s
 /// Options of a database that takes long enough to load for a test to come in between.
 const LARGE: [&str; 6] = ["--warehouses", "20", "--threads", "2", "--load-only", "--json"];
 
+/// What is said to who waits for memory nodes.
+const ARRIVALS: &str =
+    "has waited for 1 s, and goes on until none joins for 30 s, for memory nodes";
+
 /// A driver that loads a large database, and has begun to.
 #[track_caller]
 fn loading(pool: &Pool, more: &[&str]) -> Process {
@@ -79,7 +83,7 @@ fn a_driver_without_memory_nodes_says_what_it_waits_for_and_minds_signals() {
     let pool = Pool::without_memory(&setup(Over::Shm, "unborn", 2));
     let driver = Process::start(&pool.tpcc(&[]));
     let said = driver.finds("0 of 2 have joined");
-    assert!(said.contains("has waited for 1 s, and for 30 s at most, for memory nodes"), "{said}");
+    assert!(said.contains(ARRIVALS), "{said}");
     assert!(said.contains("`selkie memnode --pool "), "{said}");
     ends_by(driver, Signal::TERM, 143, "SIGTERM");
 }
@@ -206,7 +210,7 @@ fn a_database_of_an_embedded_pool_is_recovered_into_one_that_drivers_share() {
     let unborn = Pool::without_memory(&setup(Over::Shm, "unborn-recovered", 3));
     let waits = Process::start(&["recover", "--log-dir", logs, "--into", &unborn.name]);
     let said = waits.finds("0 of 3 have joined");
-    assert!(said.contains("has waited for 1 s, and for 30 s at most, for memory nodes"), "{said}");
+    assert!(said.contains(ARRIVALS), "{said}");
     ends_by(waits, Signal::TERM, 143, "SIGTERM");
     let pool = Pool::start(&setup(Over::Shm, "recovered", 3));
     succeeds(&["recover", "--log-dir", logs, "--into", &pool.name]);

@@ -254,7 +254,7 @@ pub fn publish(pool: &Arc<Pool>, env: &Env, roster: &Roster) {
         loop {
             let Some(pool) = pool.upgrade() else { return };
             for counters in roster.counters(HOTTEST) {
-                let longest_silence_us = micros(pool.lateness(env.now()).0);
+                let longest_silence_us = micros(pool.signs_of_life(env.now()).longest);
                 let report = Report { longest_silence_us, ..Report::of_compute(&counters) };
                 if let Ok(json) = report.to_json() {
                     pool.set_report(PeerId::compute(counters.node.index() as u16), json);

@@ -75,7 +75,7 @@ pub enum EngineError {
     /// it lives.
     #[error("this node was declared dead by the others, and serves nothing more{}", cause(*silent_for, *lease))]
     Expelled {
-        /// For how long it could not show that it lives, at the longest.
+        /// For how long it could not show that it lives.
         silent_for: Duration,
         /// The lease of the pool.
         lease: Duration,
@@ -237,7 +237,7 @@ fn cause(silent_for: Duration, lease: Duration) -> String {
         return String::new();
     }
     format!(
-        ": for {:.1} s at the longest it could not show that it lives, and the lease of the pool is {} s; on a host with much load, or \
+        ": for {:.1} s it could not show that it lives, and the lease of the pool is {} s; on a host with much load, or \
          a slow network, make the pool with a longer one (`selkie pool create --lease`)",
         silent_for.as_secs_f64(),
         lease.as_secs_f64()

@@ -13,6 +13,7 @@
 //! # }
 //! ```
 
+mod arrivals;
 mod credentials;
 mod error;
 mod network;

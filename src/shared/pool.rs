@@ -19,9 +19,10 @@ use crate::pool::control::{
     self, Connect, ControlError, ControlPlane, Expectation, FilePlane, Identity, MemoryMember,
     PoolState, RELAY_MAGIC, Relay, RemotePlane, Timing, Token, host_number,
 };
-use crate::pool::{self, Pool, PoolConfig, PoolError, Residency, WaitNotice};
+use crate::pool::{self, Pool, PoolConfig, PoolError, Residency};
 use crate::report;
 
+use super::arrivals::Arrivals;
 use super::credentials::{self, Credentials};
 use super::error::SharedPoolError;
 use super::network::{FabricKind, Network};
@@ -29,8 +30,6 @@ use super::url::{HostPort, Place, PoolName};
 
 /// The file system for shared memory.
 const SHARED_MEMORY: &str = "/dev/shm";
-/// How long an open waits for memory nodes that have not joined yet.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The fabric on which the nodes of a pool meet, and the pool as this process sees it.
 pub type OpenedPool = (Arc<dyn Fabric>, Arc<Pool>);
@@ -254,16 +253,13 @@ impl SharedPool {
                 None => TcpFabric::new(network.config(&state, self.security())?, env.clone()),
             };
             self.check_memory(env, &state).await?;
-            let mut notice = WaitNotice::new(started);
+            let mut arrivals = Arrivals::new(started);
             let pool = loop {
                 let (fabric, plane) = (Arc::clone(&fabric), Arc::clone(&self.plane));
                 match Pool::open(fabric, plane, self.host(env)).await {
                     Err(PoolError::Incomplete { joined, nodes })
-                        if env.now() - started < PATIENCE =>
+                        if arrivals.are_awaited((joined, nodes), env.now(), &self.place) =>
                     {
-                        if let Some(waited) = notice.due(env.now()) {
-                            self.warn_of_wait(waited, (joined, nodes));
-                        }
                         env.sleep(self.plane.pace()).await;
                     }
                     opened => break opened?,
@@ -290,16 +286,6 @@ impl SharedPool {
             pool.follow(env);
             Ok((fabric, pool))
         })
-    }
-
-    fn warn_of_wait(&self, waited: Duration, (joined, nodes): (usize, usize)) {
-        let place = &self.place;
-        tracing::warn!(
-            "has waited for {} s, and for {} s at most, for memory nodes of pool {place}: {joined} of {nodes} have \
-             joined; start others with `selkie memnode --pool {place} --memory SIZE`",
-            waited.as_secs(),
-            PATIENCE.as_secs()
-        );
     }
 
     /// Refuses a pool none of whose memory nodes lives, though some have joined: nothing brings

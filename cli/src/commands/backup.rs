@@ -106,12 +106,12 @@ fn told_as(arguments: &Arguments, report: &BackupReport, to: &str) -> String {
         .load_preset(presets::UTF8_FULL_CONDENSED)
         .set_header(["pages", "in them", "logs", "in them", "seconds", "MiB/s"])
         .add_row([
-            pages.to_string(),
+            units::count(pages),
             units::bytes(image_bytes),
-            logs.to_string(),
+            units::count(logs as u64),
             units::bytes(log_bytes),
-            format!("{seconds:.1}"),
-            format!("{rate:.1}"),
+            units::figure(seconds),
+            units::figure(rate),
         ]);
     format!("backup of pool {} at {to}\n{table}\n", arguments.name)
 }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use crate::support::certificates::{self, CertError, MAX_DAYS, Validity};
 use crate::support::exit;
+use crate::support::stdout::tell;
 use clap::{Args, Subcommand};
 use comfy_table::{Table, presets};
 use selkie::fabric::Role;
@@ -85,7 +86,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let done = match &arguments.command {
         Command::Init { dir, name, days } => {
             certificates::make_authority(dir, name, *days).map(|()| {
-                println!(
+                tell!(
                     "{} vouches for nodes of {name}: selkie cert node {} NAME",
                     dir.join("ca.pem").display(),
                     dir.display()
@@ -93,7 +94,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
             })
         }
         Command::Node { dir, name, role, days } => certificates::make_node(dir, name, *role, *days)
-            .map(|own| println!("{name} is ready, of role {role}: --tls {}", own.display())),
+            .map(|own| tell!("{name} is ready, of role {role}: --tls {}", own.display())),
         Command::Show { files, json } => show(files, *json),
     };
     match done {
@@ -123,7 +124,7 @@ fn show(files: &[PathBuf], as_json: bool) -> Result<(), CertError> {
                 })
             })
             .collect();
-        println!("{}", json!({ "certificates": all }));
+        tell!("{}", json!({ "certificates": all }));
         return Ok(());
     }
     let mut table = Table::new();
@@ -140,6 +141,6 @@ fn show(files: &[PathBuf], as_json: bool) -> Result<(), CertError> {
             word(shown.state).to_owned(),
         ]);
     }
-    println!("{table}");
+    tell!("{table}");
     Ok(())
 }

@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 
 use crate::support::config_file::{self, Checked};
 use crate::support::exit;
+use crate::support::stdout::tell;
 
 /// Configuration files.
 #[derive(Args)]
@@ -29,7 +30,7 @@ pub(crate) fn run<C: Checked>(arguments: &Arguments) -> ExitCode {
     let Subcommands::Check { file } = &arguments.command;
     match config_file::check::<C>(file) {
         Ok(()) => {
-            println!("ok");
+            tell!("ok");
             ExitCode::SUCCESS
         }
         Err(error) => exit::fail(&error),

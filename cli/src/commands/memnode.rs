@@ -17,6 +17,7 @@ use selkie_tpcc::units;
 use crate::options::network::NetworkArguments;
 use crate::options::values;
 use crate::support::signals::Interrupt;
+use crate::support::stdout::tell;
 use crate::support::{exit, listener, metrics, population};
 
 /// Lends memory to a pool until it is stopped (SIGINT or SIGTERM), has left the pool (`selkie pool
@@ -107,7 +108,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let card = lent.node().endpoint().access_card();
     let at = card.as_deref().and_then(|card| card.split(' ').next());
     let at = at.map_or_else(String::new, |at| format!(" at {at}"));
-    println!("{name} of pool {pool} lends {}{at}, process {process}", units::bytes(bytes));
+    tell!("{name} of pool {pool} lends {}{at}, process {process}", units::bytes(bytes));
     if let Err(code) = lend_until_end(&lent, pool, &interrupt) {
         return code;
     }
@@ -146,6 +147,18 @@ fn lend_until_end(
 
 /// Reports why the node does not lend; if its port is in use, by which process.
 fn refused(error: &SharedPoolError, listen: Option<SocketAddr>) -> ExitCode {
+    let own = match error {
+        SharedPoolError::Pool(PoolError::Config { key: "bytes_per_node", value, allowed }) => {
+            Some(("memory", value, allowed))
+        }
+        SharedPoolError::Pool(PoolError::Config { key: key @ "headroom", value, allowed }) => {
+            Some((*key, value, allowed))
+        }
+        _ => None,
+    };
+    if let Some((key, value, allowed)) = own {
+        return exit::refuse_option(key, value, allowed);
+    }
     let is_of_network = matches!(
         error,
         SharedPoolError::Pool(PoolError::MemoryNode { source: FabricError::Network { .. }, .. })

@@ -15,6 +15,7 @@ use super::pool_status::{list, status};
 use crate::options::network::TlsArguments;
 use crate::options::values;
 use crate::support::exit;
+use crate::support::stdout::tell;
 
 /// Pools that the processes of this host share.
 #[derive(Args)]
@@ -170,6 +171,14 @@ pub(crate) fn check(arguments: &Arguments) -> Result<(), exit::Refusal> {
     let timing = Timing { lease: *lease, heartbeat: *heartbeat };
     let logs = (*log_size, *max_compute_nodes);
     let config = config(*memory_nodes, logs, (*gcl, *range), *coding);
+    validate(&config, timing).map_err(|(key, value, allowed)| {
+        let Some(key) = key else { return exit::Refusal { key: String::new(), what: allowed } };
+        exit::Refusal::new(&key, &value, &allowed)
+    })
+}
+
+/// Looks for values out of range: the option, its value and what is allowed, or what is wrong.
+fn validate(config: &PoolConfig, timing: Timing) -> Result<(), (Option<String>, String, String)> {
     config.validate().and_then(|()| timing.validate()).map_err(|error| match error {
         PoolError::Config { key, value, allowed } => {
             let key = match key {
@@ -178,9 +187,9 @@ pub(crate) fn check(arguments: &Arguments) -> Result<(), exit::Refusal> {
                 "log_bytes" => "log-size",
                 key => key,
             };
-            exit::Refusal::new(&key.replace('_', "-"), &value, &allowed)
+            (Some(key.replace('_', "-")), value, allowed)
         }
-        error => exit::Refusal { key: String::new(), what: error.to_string() },
+        error => (None, String::new(), error.to_string()),
     })
 }
 
@@ -258,6 +267,13 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
             let logs = (*log_size, *max_compute_nodes);
             let config = config(*memory_nodes, logs, (*gcl, *range), *coding);
             let timing = Timing { lease: *lease, heartbeat: *heartbeat };
+            match validate(&config, timing) {
+                Ok(()) => {}
+                Err((Some(key), value, allowed)) => {
+                    return exit::refuse_option(&key, &value, &allowed);
+                }
+                Err((None, _, what)) => return exit::fail(&what),
+            }
             let made = (*fabric, timing, *trust_network);
             runtime.block_on(create(&env, name, &config, made))
         }
@@ -298,11 +314,12 @@ async fn create(
     let shared = SharedPool::at(name, Credentials::default())?;
     let token = shared.create(env, fabric, config, timing, trusts_network).await?;
     let nodes = config.memory_nodes;
-    println!(
-        "pool {name} waits for {nodes} memory nodes: selkie memnode --pool {name} --memory SIZE"
+    let plural = if nodes == 1 { "" } else { "s" };
+    tell!(
+        "pool {name} waits for {nodes} memory node{plural}: selkie memnode --pool {name} --memory SIZE"
     );
     if let Some(token) = token {
-        println!(
+        tell!(
             "without --tls, processes of other hosts or users take its token: --token {}",
             token.display()
         );
@@ -328,7 +345,7 @@ async fn drain(
     let (mut told, mut is_told_of_hands) = (None, false);
     loop {
         if leaving.has_left {
-            println!("mem{node} of pool {name} has left: nothing is on it any more");
+            tell!("mem{node} of pool {name} has left: nothing is on it any more");
             return Ok(());
         }
         if told != Some(leaving.slabs) {

@@ -18,6 +18,7 @@ use crate::options::member::{Logs, MemberArguments, MemberError};
 use crate::options::network::TlsArguments;
 use crate::support::exit;
 use crate::support::signals::Interrupt;
+use crate::support::stdout::tell;
 
 /// How often the progress of a recovery is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -107,7 +108,7 @@ pub(super) async fn forgive(
         pool::forgive(shared.plane(), &given_up, lives).await?
     };
     if *json {
-        println!("{}", as_json(name, *dry_run, &weighed));
+        tell!("{}", as_json(name, *dry_run, &weighed));
     } else {
         tell(name, *dry_run, &weighed);
     }
@@ -126,7 +127,7 @@ fn as_json(name: &Place, dry_run: bool, weighed: &[Forgiveness]) -> serde_json::
 
 fn tell(name: &Place, dry_run: bool, weighed: &[Forgiveness]) {
     if weighed.is_empty() {
-        println!("pool {name}: no page is lost that a log could bring back");
+        tell!("pool {name}: no page is lost that a log could bring back");
     }
     let would = if dry_run { "would be" } else { "is" };
     for Forgiveness { node, pages, ranges } in weighed {
@@ -145,7 +146,7 @@ fn tell(name: &Place, dry_run: bool, weighed: &[Forgiveness]) {
                 "{node} {would} given up with room for {pages} pages, and all that is in it"
             ),
         };
-        println!("pool {name}: {what}");
+        tell!("pool {name}: {what}");
     }
 }
 
@@ -194,11 +195,11 @@ pub(super) fn repair(arguments: &RepairArguments) -> Result<(), MemberError> {
             "pool": name.to_string(), "dry_run": dry_run, "lines": leased, "in_use": in_use, "free": free,
             "leaked": leaked, "lost": lost,
         });
-        println!("{object}");
+        tell!("{object}");
         return Ok(());
     }
     let count = units::count;
-    println!(
+    tell!(
         "pool {name}: of {} lines {} are in use, {} are free, and nothing leads to {} ({} of them lost with nodes that died)",
         count(leased),
         count(in_use),
@@ -207,9 +208,9 @@ pub(super) fn repair(arguments: &RepairArguments) -> Result<(), MemberError> {
         count(lost)
     );
     match (leaked, dry_run) {
-        (0, _) => println!("pool {name}: there is nothing to repair"),
-        (_, true) => println!("pool {name}: a repair would free {} lines", count(leaked)),
-        (_, false) => println!("pool {name}: {} lines are free now", count(leaked)),
+        (0, _) => tell!("pool {name}: there is nothing to repair"),
+        (_, true) => tell!("pool {name}: a repair would free {} lines", count(leaked)),
+        (_, false) => tell!("pool {name}: {} lines are free now", count(leaked)),
     }
     Ok(())
 }

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 
 use super::pool_verdict::{advice, headline, names, plural, word};
+use crate::support::stdout::tell;
 
 /// How long the speed of a rebuild is measured, if one is under way.
 const MEASURED: Duration = Duration::from_secs(1);
@@ -281,7 +282,7 @@ pub(super) async fn status(
     let shared = SharedPool::at(pool, credentials)?;
     let mut look = Look::at(&shared).await?;
     if as_json {
-        println!("{}", look.as_json(pool));
+        tell!("{}", look.as_json(pool));
         return Ok(());
     }
     let works =
@@ -294,7 +295,7 @@ pub(super) async fn status(
         rate = Some(later.rate_since(&look, started.elapsed()));
         look = later;
     }
-    println!("{}", look.text(pool, rate));
+    tell!("{}", look.text(pool, rate));
     Ok(())
 }
 
@@ -313,14 +314,14 @@ pub(super) async fn list(as_json: bool) -> Result<(), SharedPoolError> {
     }
     if as_json {
         let all = looks.iter().map(|(name, look)| summary_as_json(name, look));
-        println!("{}", Value::Array(all.collect()));
+        tell!("{}", Value::Array(all.collect()));
     } else if looks.is_empty() {
-        println!("no pools on this host: `selkie pool create NAME` makes one");
+        tell!("no pools on this host: `selkie pool create NAME` makes one");
     } else {
-        println!("{}", summaries(&looks));
+        tell!("{}", summaries(&looks));
         for (name, look) in &looks {
             if let Err(error) = look {
-                println!("{name}: {error}");
+                tell!("{name}: {error}");
             }
         }
     }

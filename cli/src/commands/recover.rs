@@ -267,9 +267,9 @@ impl RecoveredPages {
         for log in &self.logs {
             table.add_row([
                 format!("cn{}-{}", log.owner.node, log.owner.incarnation),
-                log.applied.to_string(),
-                log.left_out.to_string(),
-                log.end.to_string(),
+                units::count(log.applied),
+                units::count(log.left_out),
+                units::count(log.end),
                 behind(log),
             ]);
         }

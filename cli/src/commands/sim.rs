@@ -15,6 +15,7 @@ use selkie_tpcc::Progress;
 
 use crate::support::exit;
 use crate::support::progress::Stderr;
+use crate::support::stdout::tell;
 
 /// A seed decides everything: the size of the cluster, what its clients do, what goes wrong and
 /// when. The same seed gives the same run.
@@ -166,7 +167,7 @@ fn run_all(
     progress.end();
     match result {
         Ok(summary) => {
-            println!(
+            tell!(
                 "{} runs ok, seeds {}..{}: {} operations, {} clients gave up because a node was \
                  lost, traces {:016x}, {:.1} s",
                 summary.runs,

@@ -8,6 +8,7 @@ use clap::Args;
 
 use super::figure::{Figure, Settings};
 use super::{measure, page};
+use crate::support::stdout::tell;
 
 /// Each figure is a sweep on a simulated network, or of drawn failures. In DIR there will be
 /// NAME.csv and NAME.svg for each (those of coding have several, NAME-PART), and README.md, which
@@ -65,7 +66,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     };
     match make() {
         Ok(()) => {
-            println!("{}", arguments.out.join("README.md").display());
+            tell!("{}", arguments.out.join("README.md").display());
             ExitCode::SUCCESS
         }
         Err(error) => {

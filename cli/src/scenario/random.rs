@@ -14,6 +14,7 @@ use super::processes::OutputDirectory;
 use super::runner::{ScenarioRun, say};
 use super::verdict::{self, VerdictCheck};
 use crate::support::exit::{fail, print};
+use crate::support::stdout::tell;
 
 /// How long the drivers of a round may take when its time is over, before they count as stuck.
 const CHECK: Duration = Duration::from_secs(60);
@@ -69,7 +70,7 @@ pub(super) fn run(arguments: &RandomArguments) -> ExitCode {
                 if !arguments.json {
                     let mark = if round.wrong.is_empty() { "ok    " } else { "FAILED" };
                     let (took, what) = (round.took.as_secs_f64(), &round.drawn.what);
-                    println!("{mark} seed {seed}, {took:.1} s, {what}");
+                    tell!("{mark} seed {seed}, {took:.1} s, {what}");
                 }
                 tell(arguments, &round);
                 rounds.push(round);

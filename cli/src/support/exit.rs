@@ -1,9 +1,10 @@
 //! How a command ends: what it prints, and its exit code.
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use selkie_tpcc::TpccError;
+
+use super::stdout;
 
 /// The exit code for wrong arguments, the same as clap's.
 pub(crate) const USAGE: u8 = 2;
@@ -38,7 +39,7 @@ pub(crate) fn refusal(error: TpccError) -> Refusal {
 /// Prints a report on stdout. The exit code says whether all that it tells of holds, if it can be
 /// printed.
 pub(crate) fn print(report: &str, holds: bool) -> ExitCode {
-    if let Err(error) = std::io::stdout().write_all(report.as_bytes()) {
+    if let Err(error) = stdout::text_of(format_args!("{report}")) {
         return fail(&format!("stdout: {error}"));
     }
     if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -47,6 +48,12 @@ pub(crate) fn print(report: &str, holds: bool) -> ExitCode {
 /// Says on stderr what a command does not take.
 pub(crate) fn refuse(refusal: &Refusal) -> ExitCode {
     eprintln!("error: {}", refusal.what);
+    ExitCode::from(USAGE)
+}
+
+/// Says on stderr that an option does not have a value that is allowed.
+pub(crate) fn refuse_option(key: &str, value: &str, allowed: &str) -> ExitCode {
+    eprintln!("error: --{key} {value} is not allowed: {allowed}");
     ExitCode::from(USAGE)
 }
 

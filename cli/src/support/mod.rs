@@ -1,5 +1,5 @@
 //! What commands stand on: configuration files, exit codes, listeners, the log, metrics, progress,
-//! signals, certificates.
+//! signals, certificates, stdout.
 
 pub(crate) mod certificates;
 pub(crate) mod config_file;
@@ -10,3 +10,4 @@ pub(crate) mod metrics;
 pub(crate) mod population;
 pub(crate) mod progress;
 pub(crate) mod signals;
+pub(crate) mod stdout;

@@ -128,6 +128,10 @@ impl Progress for Stderr {
         self.interrupt.signal().is_some()
     }
 
+    fn can_be_interrupted(&self) -> bool {
+        true
+    }
+
     fn is_interrupted(&self) -> bool {
         let is_spent =
             self.is_measuring.load(Ordering::SeqCst) || self.is_shortened.load(Ordering::SeqCst);

@@ -1,6 +1,6 @@
 //! Errors that a person meets first: each names what is wrong once, and what there is instead.
 
-use crate::harness::{fails, refused, run, succeeds, text};
+use crate::harness::{fails, refused, run, selkie, succeeds, text};
 
 #[test]
 fn a_pool_that_is_not_there_is_told_by_its_name_with_those_that_are() {
@@ -24,7 +24,8 @@ fn a_pool_that_is_not_there_is_told_by_its_name_with_those_that_are() {
     }
     // Other tests have pools, too, of which only a few are named.
     let error = fails(&["pool", "status", &name], 1, &missing);
-    assert!(error.contains(&own) || error.contains("`selkie pool list` shows them"), "{error}");
+    let (_, others) = error.split_once("; there are").unwrap();
+    assert!(others.contains(&own) || others.contains("`selkie pool list` shows them"), "{error}");
     let again = format!("there is a pool `{own}` on this host already: `selkie pool status {own}`");
     refused(&["pool", "create", &own], 1, &again);
     succeeds(&["pool", "destroy", &own]);
@@ -71,6 +72,11 @@ fn options_are_named_and_wrong_words_are_guessed_at() {
         "error: --log-dir: is needed for --durability disk",
     );
     refused(&["tpcc", "--load-only"], 2, "error: --load-only: needs a --pool that");
+    // Before anything is loaded.
+    let commits = ["tpcc", "--record-commits", "/nonexistent/commits"];
+    refused(&commits, 2, "--record-commits /nonexistent/commits: must be a file in a directory");
+    let coding = ["pool", "create", "a", "--coding", "3+2"];
+    refused(&coding, 2, "error: --coding 3+2 is not allowed: a K that divides");
     for (arguments, expected) in [
         (
             &["tpcc", "--duration", "-1"][..],
@@ -97,4 +103,19 @@ fn options_are_named_and_wrong_words_are_guessed_at() {
     check("[tpcc]\nwarehuses = 2\n", "there is no such key, did you mean `warehouses`? there are");
     check("[memnod]\n", "there is no such command, did you mean `memnode`? there are");
     check("[tpcc]\nzzz = 2\n", "zzz = 2: there is no such key; there are");
+}
+
+/// `selkie pool status demo | head -1` ended with a panic.
+#[test]
+fn who_has_read_enough_of_the_output_makes_no_error() {
+    let name = format!("test-pipe-{}", std::process::id());
+    succeeds(&["pool", "create", &name]);
+    let arguments = [&["pool", "status", &name][..], &["pool", "list"], &["completions", "bash"]];
+    for arguments in arguments {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = selkie(arguments).stdout(writer).output().unwrap();
+        assert!(output.status.success() && output.stderr.is_empty(), "{arguments:?}: {output:?}");
+    }
+    succeeds(&["pool", "destroy", &name]);
 }

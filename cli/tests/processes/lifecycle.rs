@@ -9,6 +9,10 @@ use crate::harness::{Over, Pool, Process, Setup, TINY, fails, prints, refused, s
 /// Options of a database that takes long enough to load for a test to come in between.
 const LARGE: [&str; 6] = ["--warehouses", "20", "--threads", "2", "--load-only", "--json"];
 
+/// What is said to who waits for memory nodes.
+const ARRIVALS: &str =
+    "has waited for 1 s, and goes on until none joins for 30 s, for memory nodes";
+
 /// A driver that loads a large database, and has begun to.
 #[track_caller]
 fn loading(pool: &Pool, more: &[&str]) -> Process {
@@ -79,9 +83,44 @@ fn a_driver_without_memory_nodes_says_what_it_waits_for_and_minds_signals() {
     let pool = Pool::without_memory(&setup(Over::Shm, "unborn", 2));
     let driver = Process::start(&pool.tpcc(&[]));
     let said = driver.finds("0 of 2 have joined");
-    assert!(said.contains("has waited for 1 s, and for 30 s at most, for memory nodes"), "{said}");
+    assert!(said.contains(ARRIVALS), "{said}");
     assert!(said.contains("`selkie memnode --pool "), "{said}");
     ends_by(driver, Signal::TERM, 143, "SIGTERM");
+}
+
+/// Of a plain pool it is waited for: each access for half a minute, and four times each.
+#[test]
+fn a_load_ends_by_a_signal_while_memory_stands_still() {
+    let pool = Pool::start(&setup(Over::Tcp, "still", 2));
+    let mut driver = loading(&pool, &[]);
+    pool.memory[1].signal(Signal::STOP);
+    let said = driver.finds("a memory node is silent");
+    assert!(said.contains("`selkie pool forgive POOL mem"), "{said}");
+    let asked = std::time::Instant::now();
+    driver.signal(Signal::INT);
+    driver.finds("has waited for 1 s to leave, for ");
+    let (code, said) = driver.ends();
+    let last = said.lines().last();
+    assert_eq!((code, last), (Some(130), Some("error: interrupted by SIGINT")), "{said}");
+    // What it has changed there cannot go home.
+    assert!(asked.elapsed().as_secs() < 75, "{:?}", asked.elapsed());
+    pool.memory[1].signal(Signal::CONT);
+}
+
+#[test]
+fn a_second_signal_ends_a_driver_at_once() {
+    let pool = Pool::start(&setup(Over::Tcp, "twice", 2));
+    let mut driver = loading(&pool, &[]);
+    pool.memory[1].signal(Signal::STOP);
+    driver.finds("a memory node is silent");
+    let asked = std::time::Instant::now();
+    driver.signal(Signal::INT);
+    driver.finds("has waited for 1 s to leave, for ");
+    driver.signal(Signal::INT);
+    let (code, said) = driver.ends();
+    assert_eq!(code, None, "the signal has ended it: {said}");
+    assert!(asked.elapsed().as_secs() < 20, "{:?}", asked.elapsed());
+    pool.memory[1].signal(Signal::CONT);
 }
 
 #[test]
@@ -171,7 +210,7 @@ fn a_database_of_an_embedded_pool_is_recovered_into_one_that_drivers_share() {
     let unborn = Pool::without_memory(&setup(Over::Shm, "unborn-recovered", 3));
     let waits = Process::start(&["recover", "--log-dir", logs, "--into", &unborn.name]);
     let said = waits.finds("0 of 3 have joined");
-    assert!(said.contains("has waited for 1 s, and for 30 s at most, for memory nodes"), "{said}");
+    assert!(said.contains(ARRIVALS), "{said}");
     ends_by(waits, Signal::TERM, 143, "SIGTERM");
     let pool = Pool::start(&setup(Over::Shm, "recovered", 3));
     succeeds(&["recover", "--log-dir", logs, "--into", &pool.name]);
@@ -195,6 +234,12 @@ fn a_log_directory_without_room_is_refused_before_anything_starts() {
     let driver = Process::start(&arguments);
     let said = driver.finds("may take 58.0 TiB (--log-mb 1048576)");
     assert!(said.contains(" free, ") && said.contains("with a lower --log-mb"), "{said}");
+    for benchmark in [&["smallbank", "--accounts", "1000"][..], &["tatp", "--subscribers", "1000"]]
+    {
+        let durable = ["--threads", "2", "--durability", "disk", "--log-dir"];
+        let arguments = [benchmark, &least[..], &durable, &[logs.to_str().unwrap()]].concat();
+        Process::start(&arguments).finds("may take 58.0 TiB (--log-mb 1048576)");
+    }
 }
 
 /// Transactions wait for the log, each for as long as the engine allows: they are dropped when the

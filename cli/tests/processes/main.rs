@@ -17,6 +17,7 @@ mod driver_deaths;
 mod drivers;
 mod embedding;
 mod errors;
+mod guide;
 mod harness;
 mod lifecycle;
 mod logs;

@@ -14,8 +14,8 @@ use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 use serde_json::Value;
 
 use crate::harness::{
-    PATIENCE, Pool, Process, Setup, refused_without_output as refused, run, selkie, succeeds, text,
-    until,
+    PATIENCE, Pool, Process, Setup, TINY, refused_without_output as refused, run, selkie, succeeds,
+    text, until,
 };
 
 /// A run that outlasts every test.
@@ -90,7 +90,7 @@ fn top_of_nothing_and_nowhere_is_refused() {
     assert!(table.contains("not joined"), "{table}");
 }
 
-/// `selkie top` on a terminal of its own.
+/// A command on a terminal of its own.
 struct OnTerminal {
     child: Child,
     keyboard: File,
@@ -99,7 +99,12 @@ struct OnTerminal {
 }
 
 impl OnTerminal {
+    /// `selkie top`.
     fn start(pool: &str) -> OnTerminal {
+        Self::run(&["top", pool])
+    }
+
+    fn run(arguments: &[&str]) -> OnTerminal {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
@@ -109,7 +114,7 @@ impl OnTerminal {
         let size = Winsize { ws_row: 30, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&terminal, size).unwrap();
         let end = || Stdio::from(terminal.try_clone().unwrap());
-        let mut command = selkie(&["top", pool]);
+        let mut command = selkie(arguments);
         let child = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
         let keyboard = File::from(master);
         let mut reader = keyboard.try_clone().unwrap();
@@ -179,6 +184,26 @@ fn the_live_view_of_a_pool_that_vanishes_ends_with_a_message() {
     let screen = top.screen();
     let (_, after) = screen.rsplit_once("\u{1b}[?1049l").unwrap();
     assert!(after.contains(&format!("error: pool {name} is gone")), "{after}");
+}
+
+/// One that changes, where it is seen; a few where it is kept.
+#[test]
+fn progress_is_one_line_on_a_terminal_and_a_few_lines_in_a_pipe() {
+    let tpcc = [&["tpcc", "--duration", "1"], &TINY[..]].concat();
+    let mut driver = OnTerminal::run(&tpcc);
+    let status = until("it does not end", || driver.child.try_wait().unwrap());
+    assert!(status.success(), "{}", driver.screen());
+    driver.shows("consistency: ok");
+    let screen = driver.screen();
+    for stage in ["load", "run", "check"] {
+        let bars: Vec<_> = screen.match_indices(&format!("{stage} [")).map(|(at, _)| at).collect();
+        assert!(!bars.is_empty() && !screen.contains(&format!("{stage}: ")), "{stage}: {screen:?}");
+        let (first, last) = (bars[0], bars[bars.len() - 1]);
+        assert!(!screen[first..last].contains('\n'), "{stage} is one line: {screen:?}");
+    }
+    let said = text(&run(&tpcc).stderr);
+    assert!((2..=6).contains(&said.matches("run: ").count()), "{said}");
+    assert!(!said.contains('\u{1b}') && !said.contains('\r'), "{said:?}");
 }
 
 /// Samples by name and labels.

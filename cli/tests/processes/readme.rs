@@ -1,5 +1,5 @@
-//! The commands of README and guide, as a person types them. That each of them is one that the
-//! program takes, the tests of its command line say.
+//! The commands of the README's shared pool, as a person types them, and how commands are run. Those of
+//! the guide are in `guide`.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -10,7 +10,7 @@ use crate::harness::text;
 
 const SMALL: &str = "--warehouses 1 --scale 100 --threads 2";
 
-fn page(name: &str) -> String {
+pub(crate) fn page(name: &str) -> String {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name);
     std::fs::read_to_string(page).unwrap()
 }
@@ -24,24 +24,21 @@ fn commands() -> String {
     lines.map(|line| format!("{line}\n")).collect()
 }
 
-/// The indented lines of a page from the first that begins so.
-fn indented(page: &str, start: &str) -> String {
-    let lines = page.lines().skip_while(|line| !line.trim_start().starts_with(start));
-    let block = lines.map_while(|line| line.strip_prefix("    "));
-    block.map(|line| format!("{line}\n")).collect()
-}
-
-/// Runs commands of the pool `pool` in a directory; what they say. The first that fails ends it,
-/// and whatever becomes of it, nothing is left running.
+/// Runs commands of some pools in a directory, with the program of another; what they say. The first
+/// that fails ends it, and whatever becomes of it, nothing is left running.
 #[track_caller]
-fn runs(commands: &str, pool: &str, place: &Path) -> String {
-    let binary = Path::new(env!("CARGO_BIN_EXE_selkie")).parent().unwrap();
+pub(crate) fn runs(commands: &str, pools: &[String], (binary, place): (&Path, &Path)) -> String {
     let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap());
-    let script = format!(
-        "set -e\ntrap 'selkie pool destroy {pool} --force 2> /dev/null || :; kill $(jobs -p) 2> /dev/null || :' EXIT\n{commands}"
-    );
-    let mut bash = Command::new("bash");
-    bash.args(["-c", &script]).current_dir(place).env("PATH", path).stdin(Stdio::null());
+    let destroy: String =
+        pools.iter().map(|pool| format!("selkie pool destroy {pool} --force; ")).collect();
+    let end = format!("({destroy}kill $(jobs -p)) 2> /dev/null || :");
+    let script = format!("set -e\ntrap '{end}' EXIT\n{commands}\n");
+    // Commands that wait for each other would do so for ever.
+    let mut bash = Command::new("timeout");
+    bash.args(["300", "bash", "-c", &script])
+        .current_dir(place)
+        .env("PATH", path)
+        .stdin(Stdio::null());
     let output = bash.output().unwrap();
     let said = format!("{}{}", text(&output.stdout), text(&output.stderr));
     assert!(output.status.success(), "{commands}: {said}");
@@ -50,7 +47,7 @@ fn runs(commands: &str, pool: &str, place: &Path) -> String {
 
 /// Replaces what must be there.
 #[track_caller]
-fn with(commands: String, from: &str, to: &str) -> String {
+pub(crate) fn with(commands: String, from: &str, to: &str) -> String {
     assert!(commands.contains(from), "no {from:?} in {commands}");
     commands.replace(from, to)
 }
@@ -75,7 +72,8 @@ fn the_first_shared_pool_survives_the_death_of_a_driver_with_every_commit() {
         &format!("pool status {pool} --json > status"),
     );
     let commands = with(commands, "--duration 5", "--duration 1");
-    let said = runs(&commands, &pool, place.path());
+    let binary = Path::new(env!("CARGO_BIN_EXE_selkie")).parent().unwrap();
+    let said = runs(&commands, &[pool], (binary, place.path()));
     let read = |file: &str| -> Value {
         let text = std::fs::read_to_string(place.path().join(file)).unwrap();
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}: {said}"))
@@ -95,19 +93,4 @@ fn the_first_shared_pool_survives_the_death_of_a_driver_with_every_commit() {
     assert_eq!(report["config"]["durability"], "memory", "{report}");
     assert_eq!(status["lost_pages"], Value::Array(Vec::new()), "{status}");
     assert_eq!(status["dead_compute_nodes"], Value::Array(Vec::new()), "{status}");
-}
-
-/// The driver that runs in the background is waited for, and not the memory nodes with it.
-#[test]
-fn the_first_shared_pool_of_the_guide_is_worked_on_shown_and_removed() {
-    let place = tempfile::tempdir().unwrap();
-    let pool = format!("test-guide-{}", std::process::id());
-    let block = indented(&page("docs/guide/shared-pools.md"), "selkie pool create demo");
-    let commands = with(block, "demo", &pool);
-    let commands = with(commands, "--memory 1G", "--memory 300M");
-    let commands = with(commands, "selkie tpcc", &format!("selkie tpcc {SMALL}"));
-    let commands = with(commands, "--duration 30", "--duration 1");
-    let said = runs(&commands, &pool, place.path());
-    assert_eq!(said.matches("consistency: ok").count(), 2, "{said}");
-    assert!(said.contains(&format!("pool {pool}: healthy: 1 memory node can be lost")), "{said}");
 }

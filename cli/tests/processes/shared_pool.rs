@@ -129,10 +129,14 @@ fn bad_pools_are_refused_and_nothing_is_left_behind() {
     refused(&["pool", "status", &name], 1, "no pool `");
     refused(&["pool", "destroy", &name], 1, "no pool `");
     refused(&["tpcc", "--pool", &url], 1, "no pool `");
-    refused(&["pool", "create", &name, "--memory-nodes", "0"], 1, "memory_nodes = 0");
-    refused(&["pool", "create", &name, "--gcl", "1000"], 1, "gcl_bytes = 1000");
+    refused(&["pool", "create", &name, "--memory-nodes", "0"], 2, "--memory-nodes 0 is");
+    refused(&["pool", "create", &name, "--gcl", "1000"], 2, "--gcl 1000 is not");
     let splits = ["pool", "create", &name, "--memory-nodes", "2", "--coding", "2+1"];
-    refused(&splits, 1, "at most as many splits as there are memory nodes, 2; this has 3");
+    refused(
+        &splits,
+        2,
+        "--coding 2+1 is not allowed: at most as many splits as there are memory nodes, 2; this has 3",
+    );
     let directories = || {
         let entries = std::fs::read_dir("/dev/shm").unwrap();
         entries
@@ -143,7 +147,7 @@ fn bad_pools_are_refused_and_nothing_is_left_behind() {
 
     succeeds(&["pool", "create", &name, "--memory-nodes", "1", "--log-size", "0"]);
     refused(&["pool", "create", &name], 1, "on this host already");
-    lend("100K", 1, "bytes_per_node = 102400 is not allowed: at least");
+    lend("100K", 2, "--memory 102400 is not allowed: at least");
     lend("64T", 1, " MiB of memory are to be lent, and ");
     let domain = ["memnode", "--pool", &name, "--memory", "40M", "--domain", "rack 7"];
     let output = run(&domain);
@@ -182,7 +186,7 @@ fn bad_pools_are_refused_and_nothing_is_left_behind() {
     let listen = ["memnode", "--pool", &name, "--memory", "40M", "--listen", &taken];
     refused(&listen, 1, "cannot listen at");
     let timing = ["pool", "create", "x", "--lease", "100ms", "--heartbeat", "50ms"];
-    refused(&timing, 1, "lease = 100ms is not allowed: 200ms (4 heartbeats) to");
+    refused(&timing, 2, "--lease 100ms is not allowed: 200ms (4 heartbeats) to");
     succeeds(&["pool", "destroy", &name]);
     assert_eq!(directories(), 0);
 }

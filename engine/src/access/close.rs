@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use selkie_fabric::{BoxFuture, PeerId};
-use selkie_pool::{ComputeIndex, PoolError};
+use selkie_pool::{ComputeIndex, PoolError, WaitNotice};
 
 use super::engine::Engine;
 use crate::coherence::machine::Event;
@@ -103,20 +103,7 @@ impl Engine {
             core.keep_labels().await;
             // An acquisition looks under its shard's lock: none begins from now on.
             core.cache.all_shards().for_each(|shard| drop(shard.lock()));
-            let (mut remain, mut last) = self.flush_round();
-            let mut moved = started;
-            while remain > 0
-                && core.env.now() - moved <= core.close_patience()
-                // The others recover from a node that has failed: none answers it any more.
-                && !core.lifecycle.has_failed()
-            {
-                core.env.sleep(Duration::from_millis(1)).await;
-                let (now, one) = self.flush_round();
-                if now < remain {
-                    moved = core.env.now();
-                }
-                (remain, last) = (now, one);
-            }
+            let (moved, (mut remain, mut last)) = self.flush().await;
             // The others recover from it as from a dead node.
             core.lifecycle.check_failed()?;
             core.until_doubts_are_settled().await?;
@@ -182,6 +169,37 @@ impl Engine {
             }
             Some(lines) => tracing::warn!(%node, ?took, lines, "closed with lines not given up"),
         }
+    }
+
+    /// Evicts all lines, as long as some are given up now and then. Returns when the last was, how
+    /// many remain, and one of them, as `flush_round` does.
+    async fn flush(&self) -> (Duration, (usize, Option<GAddr>)) {
+        let core = &self.0;
+        let mut moved = core.env.now();
+        let mut notice = WaitNotice::new(moved);
+        let (mut remain, mut last) = self.flush_round();
+        while remain > 0 {
+            let (now, patience) = (core.env.now(), core.close_patience());
+            // The others recover from a node that has failed: none answers it any more.
+            if now - moved > patience || core.lifecycle.has_failed() {
+                break;
+            }
+            if let Some(waited) = notice.due(now) {
+                let (waited, patience) = (waited.as_secs(), patience.as_secs());
+                tracing::warn!(
+                    node = %core.endpoint.id(),
+                    "has waited for {waited} s to leave, for {remain} pages that are to go home, and goes on until none \
+                     has for {patience} s: their memory nodes, the log or other nodes do not answer"
+                );
+            }
+            core.env.sleep(Duration::from_millis(1)).await;
+            let (now, one) = self.flush_round();
+            if now < remain {
+                moved = core.env.now();
+            }
+            (remain, last) = (now, one);
+        }
+        (moved, (remain, last))
     }
 
     /// Evicts all lines that can be evicted now. Returns how many remain, and one of them: of a

@@ -23,9 +23,9 @@
 //! `flush` (making records durable), `memory` (logs in memory nodes), `snapshot_barrier` (up to
 //! where the logs are one state), `checkpoint` (how far a log is kept), `archive` (what was
 //! truncated, for a restore into another pool), `reservation`
-//! (room for changes that are not recorded yet), `turns` (who is refused waits in turn), `redo`
-//! (the changes of a dead node), `restore` (putting pages into a new pool). The bytes of records,
-//! files and merging are in `selkie_wal`.
+//! (room for changes that are not recorded yet), `turns` (who is refused waits in turn), `waits`
+//! (what is said of waits that last), `redo` (the changes of a dead node), `restore` (putting pages
+//! into a new pool). The bytes of records, files and merging are in `selkie_wal`.
 //!
 //! [`home_first`]: crate::coherence::machine::Rules::home_first
 
@@ -41,6 +41,7 @@ mod restore;
 mod snapshot_barrier;
 pub(crate) mod state;
 mod turns;
+mod waits;
 
 pub(crate) use archive::run_archive;
 pub(crate) use checkpoint::run_checkpoints;
@@ -54,3 +55,4 @@ pub use selkie_wal::{
     ReadError, Record, Redo, Sink, Written, first_bytes, free_bytes, merge, open_store, read_log,
     scan,
 };
+pub(crate) use waits::LogWatch;

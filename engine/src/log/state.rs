@@ -17,6 +17,7 @@ use crate::error::EngineError;
 use crate::join::either;
 use crate::lifecycle::Lifecycle;
 use crate::log::turns::{TURN, Turns};
+use crate::log::waits::RoomWaits;
 
 /// Bytes that may wait to become durable before writers wait.
 pub(super) const MAX_WAITING_BYTES: usize = 16 << 20;
@@ -55,6 +56,8 @@ pub(crate) struct Log {
     pub(super) spare: Mutex<Vec<u8>>,
     /// Writers must wait: the log is full or its sink has failed.
     is_full: AtomicBool,
+    /// How often it was full.
+    pub(super) times_full: AtomicU64,
     /// Held by a caller that finds out whether the log is full.
     looking: Mutex<()>,
     /// Rung when a caller waits for records to become durable.
@@ -73,6 +76,8 @@ pub(crate) struct Log {
     pub(super) reserved: AtomicU64,
     /// Those that wait for room for large changes.
     pub(super) turns: Mutex<Turns>,
+    /// All that wait for room.
+    pub(super) room_waits: RoomWaits,
 }
 
 /// Records that were not given to the sink yet.
@@ -97,6 +102,7 @@ impl Log {
             is_broken: AtomicBool::new(false),
             spare: Mutex::default(),
             is_full: AtomicBool::new(false),
+            times_full: AtomicU64::new(0),
             looking: Mutex::default(),
             wanted: Arc::default(),
             moved: Doorbell::default(),
@@ -106,6 +112,7 @@ impl Log {
             withheld_from: AtomicU64::new(Lsn::MAX),
             reserved: AtomicU64::new(0),
             turns: Mutex::default(),
+            room_waits: RoomWaits::default(),
         }
     }
 
@@ -172,17 +179,9 @@ impl Log {
         let is_full = waiting > MAX_WAITING_BYTES || kept > capacity / FULL;
         if self.failing.lock().is_none() && self.is_full.swap(is_full, Ordering::Relaxed) != is_full
         {
-            let (kept, capacity, waiting) = (kept >> 20, capacity >> 20, waiting >> 20);
-            if is_full {
-                tracing::warn!(
-                    kept_mib = kept,
-                    capacity_mib = capacity,
-                    waiting_mib = waiting,
-                    "the log is full: writers wait"
-                );
-            } else {
-                tracing::info!("the log has room again");
-            }
+            // Small logs are full many times a second: the watch tells of that, once for all.
+            self.times_full.fetch_add(u64::from(is_full), Ordering::Relaxed);
+            tracing::debug!(is_full, kept, capacity, waiting, "writers wait while the log is full");
         }
     }
 
@@ -290,11 +289,13 @@ impl Log {
         bound: Duration,
     ) -> Result<(), EngineError> {
         let started = env.now();
+        let mut wait = None;
         loop {
             let seen = self.moved.count();
             if has_room(self) {
                 return Ok(());
             }
+            wait.get_or_insert_with(|| self.room_waits.enter(started));
             lifecycle.check_failed()?;
             self.wanted.ring();
             let waited = env.now() - started;

@@ -51,6 +51,7 @@ use selkie_pool::{SignsOfLife, layout};
 
 use crate::addressing::executed::word_at;
 use crate::core::Core;
+use crate::log::LogWatch;
 use crate::{EngineError, GAddr};
 
 /// How often one memory node has read the plane, as far as this node knows.
@@ -156,7 +157,7 @@ pub(crate) async fn run_lease(core: Weak<Core>, tick: Duration) {
         return;
     };
     let watch = PlaneWatch::default();
-    let mut probed = Duration::ZERO;
+    let (mut probed, mut log_watch) = (Duration::ZERO, LogWatch::default());
     let mut service = ServiceState::On { silences: pool.signs_of_life(env.now()).silences };
     if let Some(core) = core.upgrade() {
         let now = env.now();
@@ -195,6 +196,7 @@ pub(crate) async fn run_lease(core: Weak<Core>, tick: Duration) {
         }
         // Here, as the steps of a recovery last for long.
         core.answer_for_left();
+        core.tell_of_log_waits(&mut log_watch);
         let (now, timing) = (env.now(), core.pool.state().timing);
         // By earlier answers, and not by those that are requested now.
         let known = core.known(&watch, now);
@@ -229,6 +231,14 @@ impl Core {
             log.wake_all();
         }
         self.cache.seal_all();
+    }
+
+    fn tell_of_log_waits(&self, watch: &mut LogWatch) {
+        let Some(log) = &self.log else { return };
+        let told = watch.look(log, self.env.now(), self.config.request_timeout);
+        if let Some(text) = told {
+            tracing::warn!(node = %self.endpoint.id(), "{text}");
+        }
     }
 
     /// The error of a node that the others took for dead, with what is known of the cause.

@@ -7,6 +7,7 @@ use selkie_fabric::PeerId;
 use selkie_fabric::env::Env;
 
 use super::process::Membership;
+use super::silence::is_too_long;
 use crate::control::Beat;
 use crate::document::PoolState;
 use crate::error::PoolError;
@@ -15,12 +16,13 @@ impl Membership {
     /// Starts the clock of signs of life when this process gets its first node, and stops it when
     /// the last one is gone.
     pub(super) fn begin_to_live(&self, now: Duration) {
-        let has_nodes = !self.own_nodes(&self.state()).is_empty();
+        let (state, lease) = (self.state(), self.timing().lease);
+        let has_nodes = !self.own_nodes(&state).is_empty();
         let mut shown = self.shown.lock();
         match (has_nodes, shown.alive_at) {
             (true, None) => shown.alive_at = shown.first_at.take().or(Some(now)),
             (false, Some(at)) => {
-                shown.longest = shown.longest.max(now.saturating_sub(at));
+                shown.lengths.note(now.saturating_sub(at), now, lease);
                 shown.alive_at = None;
             }
             _ => {}
@@ -67,9 +69,10 @@ impl Membership {
         if oldest.is_some() {
             let mut shown = self.shown.lock();
             // By the time now, not by the start of the beats: they may have arrived this late.
-            let silent_for = shown.alive_at.map(|at| env.now().saturating_sub(at));
-            shown.silences += u64::from(silent_for > Some(state.timing.lease * 3 / 4));
-            shown.longest = shown.longest.max(silent_for.unwrap_or_default());
+            let (now, lease) = (env.now(), state.timing.lease);
+            let silent_for = shown.alive_at.map(|at| now.saturating_sub(at));
+            shown.silences += u64::from(silent_for.is_some_and(|it| is_too_long(it, lease)));
+            shown.lengths.note(silent_for.unwrap_or_default(), now, lease);
             shown.alive_at = oldest;
         }
         Ok(())

@@ -103,7 +103,12 @@ impl Membership {
     fn suspect(&self, memory: BTreeSet<u16>) {
         let mut shown = self.shown.lock();
         for node in memory.difference(&shown.suspected) {
-            tracing::warn!(node = %PeerId::memory(*node), "a memory node is silent, and more are than the pool can spare: waits for it");
+            let node = PeerId::memory(*node);
+            tracing::warn!(
+                %node,
+                "a memory node is silent, and more are than the pool can spare: accesses wait for it, for a request timeout \
+                 each, until it is back; if it never is, `selkie pool forgive POOL {node}` gives up what it holds"
+            );
         }
         for node in shown.suspected.difference(&memory) {
             tracing::info!(node = %PeerId::memory(*node), "a memory node is waited for no more");

@@ -18,6 +18,7 @@
 //! following         looks at the control plane
 //! acting            what a change of the document means to the fabric and to observers
 //! beats             signs of life of this process
+//! silence           for how long it could give none
 //! notice            waits until other processes have seen a change
 //! failure_detector  declares silent nodes dead
 //! ```
@@ -30,6 +31,7 @@ mod following;
 mod notice;
 mod observer;
 mod process;
+mod silence;
 
 pub use change::{ATTEMPTS, change_state};
 pub use observer::Observer;

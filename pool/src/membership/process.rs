@@ -10,6 +10,7 @@ use selkie_fabric::{Fabric, FenceScope, LocalRegion, PeerId};
 
 use super::change::change_state;
 use super::observer::Observer;
+use super::silence::SilenceLengths;
 use crate::control::{Beat, ControlError, ControlPlane, Version, Versioned};
 use crate::document::{PoolState, Timing};
 use crate::error::PoolError;
@@ -59,8 +60,8 @@ pub(super) struct Shown {
     pub(super) first_at: Option<Duration>,
     /// How often it took too long until they were shown to live again.
     pub(super) silences: u64,
-    /// How long it took at the longest.
-    pub(super) longest: Duration,
+    /// How long it took.
+    pub(super) lengths: SilenceLengths,
     /// When this process last counted a look at the plane.
     pub(super) marked_at: Duration,
     /// Since when this process looks at the plane regularly, and when it did last.
@@ -84,6 +85,9 @@ pub struct SignsOfLife {
     pub silences: u64,
     /// For how long it was silent at the longest, the present silence included.
     pub longest: Duration,
+    /// The same of the present silence, and of one that was too long and has just ended: of the
+    /// silence for which others can have taken its nodes for dead just now.
+    pub latest: Duration,
 }
 
 impl Membership {
@@ -181,10 +185,12 @@ impl Membership {
     /// What this process has shown of its nodes.
     #[must_use]
     pub fn signs_of_life(&self, now: Duration) -> SignsOfLife {
-        let shown = self.shown.lock();
+        let (lease, shown) = (self.timing().lease, self.shown.lock());
         let silent_for = shown.alive_at.map_or(Duration::ZERO, |at| now.saturating_sub(at));
-        let longest = shown.longest.max(silent_for);
-        SignsOfLife { silent_for, silences: shown.silences, longest }
+        let lengths = &shown.lengths;
+        let longest = lengths.longest().max(silent_for);
+        let latest = lengths.lately(now, lease).max(silent_for);
+        SignsOfLife { silent_for, silences: shown.silences, longest, latest }
     }
 
     /// The state as it is now, which is not acted upon.

@@ -155,11 +155,11 @@ impl Pool {
         self.membership.observe(observer);
     }
 
-    /// For how long this process could not show that its nodes live, at the longest, and the lease
-    /// that it was to keep.
+    /// For how long this process could not show that its nodes live, now or a short time ago, and
+    /// the lease that it was to keep.
     #[must_use]
     pub fn lateness(&self, now: Duration) -> (Duration, Duration) {
-        (self.signs_of_life(now).longest, self.state().timing.lease)
+        (self.signs_of_life(now).latest, self.state().timing.lease)
     }
 
     /// What this process has shown of its nodes.

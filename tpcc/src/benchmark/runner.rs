@@ -134,18 +134,21 @@ impl<B: Benchmark> BenchmarkRun<B> {
         progress.begin("load", self.config.keys().unsigned_abs().into());
         let (sum, told) = (Arc::new(Mutex::new(0)), Arc::clone(progress));
         let (config, rows) = (Arc::clone(&self.config), Arc::clone(&sum));
-        let loaded = in_pieces(&self.cluster.nodes, "load", self.pieces(), move |node, keys| {
-            let (config, rows, told) = (Arc::clone(&config), Arc::clone(&rows), Arc::clone(&told));
-            async move {
-                for keys in batches(keys, BATCH) {
-                    let load = || config.load(&node, keys.clone());
-                    let loaded = retry(node.engine.env(), &LOADING, load).await;
-                    *rows.lock() += loaded.map_err(|error| TpccError::of_retry("load", error))?;
-                    advance(&*told, keys.len() as u64)?;
+        let loaded =
+            in_pieces(&self.cluster.nodes, "load", self.pieces(), progress, move |node, keys| {
+                let (config, rows, told) =
+                    (Arc::clone(&config), Arc::clone(&rows), Arc::clone(&told));
+                async move {
+                    for keys in batches(keys, BATCH) {
+                        let load = || config.load(&node, keys.clone());
+                        let loaded = retry(node.engine.env(), &LOADING, load).await;
+                        *rows.lock() +=
+                            loaded.map_err(|error| TpccError::of_retry("load", error))?;
+                        advance(&*told, keys.len() as u64)?;
+                    }
+                    Ok(())
                 }
-                Ok(())
-            }
-        });
+            });
         let loaded = loaded.await;
         progress.end();
         loaded.map_err(|error| error.or_pool_full(self.cluster.shape().needed_bytes()))?;
@@ -186,17 +189,18 @@ impl<B: Benchmark> BenchmarkRun<B> {
         let (sum, told) = (Arc::new(Mutex::new(Findings::default())), Arc::clone(progress));
         let (config, ledger) = (Arc::clone(&self.config), Arc::clone(&self.ledger));
         let all = Arc::clone(&sum);
-        let checked = in_pieces(&self.cluster.nodes, "check", self.pieces(), move |node, keys| {
-            let (config, ledger) = (Arc::clone(&config), Arc::clone(&ledger));
-            let (all, told) = (Arc::clone(&all), Arc::clone(&told));
-            async move {
-                let check = || config.check(&node, &ledger, keys.clone());
-                let found = retry(node.engine.env(), &PATIENCE, check).await;
-                all.lock().merge(found.map_err(|error| TpccError::of_retry("check", error))?);
-                advance(&*told, keys.len() as u64)?;
-                Ok(())
-            }
-        });
+        let checked =
+            in_pieces(&self.cluster.nodes, "check", self.pieces(), progress, move |node, keys| {
+                let (config, ledger) = (Arc::clone(&config), Arc::clone(&ledger));
+                let (all, told) = (Arc::clone(&all), Arc::clone(&told));
+                async move {
+                    let check = || config.check(&node, &ledger, keys.clone());
+                    let found = retry(node.engine.env(), &PATIENCE, check).await;
+                    all.lock().merge(found.map_err(|error| TpccError::of_retry("check", error))?);
+                    advance(&*told, keys.len() as u64)?;
+                    Ok(())
+                }
+            });
         let checked = checked.await;
         progress.end();
         checked?;

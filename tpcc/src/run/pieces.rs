@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
-use super::tasks::join_all;
+use super::progress::Progress;
+use super::tasks::join_unless_interrupted;
 use crate::cluster::{Node, TableSet};
 use crate::error::TpccError;
 
@@ -25,11 +26,13 @@ pub(crate) struct Pieces {
 /// Does `work` for all pieces, each once, on whichever node has a task for it first.
 ///
 /// # Errors
-/// The first error, once all tasks are over; pieces not begun then are left.
+/// The first error, once all tasks are over; pieces not begun then are left. `Interrupted` if the
+/// run is, soon after.
 pub(crate) async fn in_pieces<T, F>(
     nodes: &[Arc<Node<T>>],
     name: &'static str,
     pieces: Pieces,
+    progress: &Arc<dyn Progress>,
     work: impl Fn(Arc<Node<T>>, Range<i32>) -> F + Send + Sync + 'static,
 ) -> Result<(), TpccError>
 where
@@ -56,7 +59,7 @@ where
             Ok(())
         });
     }
-    join_all(&env, name, tasks).await
+    join_unless_interrupted(&env, progress, name, tasks).await
 }
 
 /// `all` in pieces of at most `size`.
@@ -74,6 +77,7 @@ mod tests {
     use crate::benchmark::Benchmark;
     use crate::benchmark::tests::{on_loaded, one_node};
     use crate::error::missing;
+    use crate::run::Silent;
     use crate::smallbank::Config;
 
     /// Lets three tasks work on the pieces of ten of 0 to 99, each for so many microseconds, and
@@ -95,7 +99,8 @@ mod tests {
                     result
                 }
             };
-            result = in_pieces(nodes, "pieces", pieces, work).await;
+            let silent: Arc<dyn Progress> = Arc::new(Silent);
+            result = in_pieces(nodes, "pieces", pieces, &silent, work).await;
             ledger
         });
         let ended = ended.lock().clone();

@@ -18,6 +18,10 @@ pub trait Progress: Send + Sync {
     fn is_over(&self) -> bool {
         false
     }
+    /// Whether [`is_interrupted`](Self::is_interrupted) may become true while something waits.
+    fn can_be_interrupted(&self) -> bool {
+        false
+    }
     /// Whether the run is to end at once, without a result: it leaves the pool and fails.
     fn is_interrupted(&self) -> bool {
         false

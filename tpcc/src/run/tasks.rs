@@ -9,6 +9,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use selkie_fabric::env::Env;
 
+use super::progress::Progress;
 use crate::error::TpccError;
 
 /// Waits for `future`, but no longer than `timeout`; `None` if it was not ready by then.
@@ -49,6 +50,62 @@ pub(crate) async fn both<A, B>(a: impl Future<Output = A>, b: impl Future<Output
     .unwrap_or_else(|| unreachable!("both are there"))
 }
 
+/// How long what is under way at the end of a run may take. A log that cannot be written, or a page
+/// that no node gives up, would keep it for ten times the request timeout.
+pub(crate) const GRACE: Duration = Duration::from_secs(2);
+
+/// How often tasks look whether their run is interrupted.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Waits for `work`, but not for long once the run is interrupted: what it has begun is dropped
+/// then, which rolls it back.
+async fn unless_interrupted(
+    env: &Env,
+    progress: &dyn Progress,
+    work: impl Future<Output = Result<(), TpccError>>,
+) -> Result<(), TpccError> {
+    if !progress.can_be_interrupted() {
+        return work.await;
+    }
+    let (mut work, mut look, mut grace) = (pin!(work), env.sleep(LOOK_EVERY), None);
+    poll_fn(|context| {
+        if let Poll::Ready(done) = work.as_mut().poll(context) {
+            return Poll::Ready(done);
+        }
+        while grace.is_none() && look.as_mut().poll(context).is_ready() {
+            if progress.is_interrupted() {
+                grace = Some(env.sleep(GRACE));
+            }
+            look = env.sleep(LOOK_EVERY);
+        }
+        match grace.as_mut().map(|grace| grace.as_mut().poll(context)) {
+            Some(Poll::Ready(())) => Poll::Ready(Err(TpccError::Interrupted)),
+            Some(Poll::Pending) | None => Poll::Pending,
+        }
+    })
+    .await
+}
+
+/// As [`join_all`], but tasks that hang are dropped when the run is interrupted.
+///
+/// # Errors
+/// As [`join_all`], and [`TpccError::Interrupted`].
+pub(crate) async fn join_unless_interrupted<F>(
+    env: &Env,
+    progress: &Arc<dyn Progress>,
+    name: &'static str,
+    tasks: Vec<F>,
+) -> Result<(), TpccError>
+where
+    F: Future<Output = Result<(), TpccError>> + Send + 'static,
+{
+    let watched = tasks.into_iter().map(|task| {
+        let (own, progress) = (env.clone(), Arc::clone(progress));
+        async move { unless_interrupted(&own, &*progress, task).await }
+    });
+    join_all(env, name, watched.collect()).await
+}
+
 /// Runs `tasks` in the background and waits for all of them.
 ///
 /// # Errors
@@ -87,6 +144,7 @@ where
 mod tests {
     use super::*;
     use selkie_fabric::RealRuntime;
+    use selkie_fabric::sim::{World, WorldConfig};
 
     #[test]
     fn what_does_not_come_is_not_waited_for() {
@@ -96,5 +154,54 @@ mod tests {
         assert_eq!(runtime.block_on(never), None);
         let ready = within(&env, Duration::from_secs(60), async { 7 });
         assert_eq!(runtime.block_on(ready), Some(7));
+    }
+
+    /// Interrupted from a time on.
+    struct Until(Env, Duration);
+
+    impl Progress for Until {
+        fn begin(&self, _stage: &'static str, _total: u64) {}
+        fn advance(&self, _steps: u64) {}
+        fn end(&self) {}
+        fn note(&self, _line: &str) {}
+
+        fn can_be_interrupted(&self) -> bool {
+            true
+        }
+
+        fn is_interrupted(&self) -> bool {
+            self.0.now() >= self.1
+        }
+    }
+
+    /// A load waited for a full log as long as the engine allows, again and again, before it looked
+    /// for a signal.
+    #[test]
+    fn tasks_that_hang_do_not_outlast_an_interrupt() {
+        let world = World::new(WorldConfig::new(1));
+        let env = world.env();
+        let main = async {
+            let (s, started) = (Duration::from_secs, env.now());
+            let progress: Arc<dyn Progress> = Arc::new(Until(env.clone(), started + s(5)));
+            let run = |long: Duration| {
+                let (env, progress) = (env.clone(), Arc::clone(&progress));
+                async move {
+                    let own = env.clone();
+                    let task = async move {
+                        own.sleep(long).await;
+                        Ok(())
+                    };
+                    let done = join_unless_interrupted(&env, &progress, "task", vec![task]).await;
+                    (done, env.now() - started)
+                }
+            };
+            // What ends by itself is awaited.
+            let (done, ended) = run(s(6)).await;
+            assert!(done.is_ok() && ended == s(6), "{done:?} after {ended:?}");
+            let (done, ended) = run(s(100)).await;
+            assert!(matches!(done, Err(TpccError::Interrupted)), "{done:?}");
+            assert_eq!(ended, s(6) + LOOK_EVERY + GRACE);
+        };
+        world.run(Duration::from_secs(200), main).unwrap();
     }
 }

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use selkie_fabric::env::{Env, yield_now};
 
 use super::statistics::Measurements;
+use super::tasks::GRACE;
 use crate::error::TpccError;
 use crate::workload::{Deck, Mix, Random};
 
@@ -19,10 +20,6 @@ pub(crate) const WORKER_STREAMS: u64 = 1 << 32;
 
 /// Longest sleep before a thinking worker looks whether the run is over.
 const NAP: Duration = Duration::from_millis(200);
-
-/// How long a transaction that is under way at the end of the run may take. A log that cannot be
-/// written, or a page that no node gives up, would keep it for ten times the request timeout.
-const GRACE: Duration = Duration::from_secs(2);
 
 /// Wakes a worker at the end of the run.
 #[derive(Default)]

@@ -1,6 +1,6 @@
 //! What to run, and the check of it before anything starts.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use selkie_engine::Coherence;
@@ -122,6 +122,15 @@ impl Config {
                 path.display().to_string(),
                 "must be a file".to_owned(),
             ));
+        }
+        let directory = |path: &Path| match path.parent() {
+            Some(parent) if parent != Path::new("") => parent.is_dir(),
+            _ => true,
+        };
+        // Else the load would have been in vain.
+        if let Some(path) = self.record_commits.as_ref().filter(|path| !directory(path)) {
+            let allowed = "must be a file in a directory that is there".to_owned();
+            return Err(refused("record-commits", path.display().to_string(), allowed));
         }
         let (first, last) = self.homes();
         if !(1..=last).contains(&first) || last > self.warehouses {

@@ -38,7 +38,7 @@ pub fn collect<'a>(
         let (sum, told) = (Arc::clone(&all), Arc::clone(progress));
         let pieces = Pieces { numbers: 1..warehouses.saturating_add(1), size: 1, tasks_per_node };
         let all_nodes: Arc<[Arc<TpccNode>]> = nodes.into();
-        let collected = in_pieces(nodes, "check", pieces, move |node, piece| {
+        let collected = in_pieces(nodes, "check", pieces, progress, move |node, piece| {
             let (sum, told, nodes) = (Arc::clone(&sum), Arc::clone(&told), Arc::clone(&all_nodes));
             async move {
                 for warehouse in piece {

@@ -9,7 +9,7 @@ use selkie_txn::{Direction, Isolation, KeyRange, key, retry};
 
 use crate::error::TpccError;
 use crate::run::retries::PATIENCE;
-use crate::run::tasks::join_all;
+use crate::run::tasks::join_unless_interrupted;
 use crate::run::{Progress, advance};
 use crate::tpcc::columns::{history as h, order_line as ol, orders as o};
 use crate::tpcc::commit_record::{CommitRecords, CommittedTransaction};
@@ -107,7 +107,7 @@ pub fn verify_commits<'a>(
                 }
             });
         }
-        let done = join_all(&env, "journal", tasks).await;
+        let done = join_unless_interrupted(&env, progress, "journal", tasks).await;
         progress.end();
         done?;
         let sum = std::mem::take(&mut *sum.lock());

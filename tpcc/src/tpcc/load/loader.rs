@@ -9,7 +9,7 @@ use super::insert::Loader;
 use super::jobs::LoadQueue;
 use super::rows::RowGenerator;
 use crate::error::TpccError;
-use crate::run::tasks::join_all;
+use crate::run::tasks::join_unless_interrupted;
 use crate::run::{LoadReport, Progress};
 use crate::tpcc::config::Config;
 use crate::tpcc::nodes::TpccCluster;
@@ -54,7 +54,7 @@ pub fn load<'a>(
                 });
             }
         }
-        let loaded = join_all(&env, "load", tasks).await;
+        let loaded = join_unless_interrupted(&env, progress, "load", tasks).await;
         progress.end();
         loaded.map_err(|error| error.or_pool_full(config.needed_bytes()))?;
         Ok(LoadReport {

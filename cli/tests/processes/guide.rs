@@ -1,0 +1,318 @@
+//! The commands of the guide, page by page, in the order in which they are there, as a person types
+//! them: with smaller databases, for shorter times, and in pools of other names. A command of the
+//! guide that is not run is left out below, with the reason.
+
+use std::net::TcpListener;
+use std::path::Path;
+
+use crate::harness::{succeeds, text};
+use crate::readme::{page, runs, with};
+
+/// What a page of the guide is run with.
+#[derive(Default)]
+struct Page<'a> {
+    file: &'a str,
+    /// Pools that the page names: here they have other names.
+    pools: &'a [&'a str],
+    /// What a person has at hand who comes to this page.
+    before: &'a str,
+    /// Replaced in the commands: what is there, and by what.
+    smaller: &'a [(&'a str, &'a str)],
+    /// Lines that are not run, by how they begin, and why.
+    left_out: &'a [(&'a str, &'a str)],
+}
+
+/// What options are where the command does not say. Logs are short, so that memory nodes lend little.
+const SMALL: &str = r#"
+[tpcc]
+warehouses = 1
+scale = 100
+threads = 2
+duration = 1
+[smallbank]
+accounts = 1000
+threads = 2
+[pool.create]
+log-size = "1M"
+max-compute-nodes = 4
+"#;
+
+const LEND: &str = "for i in 1 2 3 4; do selkie memnode --pool demo --memory 100M & done\n";
+
+/// The lines of a page that are to be typed.
+fn typed(text: &str) -> Vec<&str> {
+    let mut is_fenced = false;
+    let lines = text.lines().filter(|line| {
+        is_fenced ^= line.starts_with("```");
+        !is_fenced
+    });
+    lines.filter_map(|line| line.strip_prefix("    ")).collect()
+}
+
+/// Names pools of a test in a line: where a word, or the rest of a URL, is the name.
+fn renamed(line: &str, pools: &[&str], suffix: &str) -> String {
+    let mut before = "";
+    let words = line.split(' ').map(|word| {
+        let name = word.strip_prefix("shm:").unwrap_or(word);
+        let bare = name.trim_end_matches(';');
+        // `selkie demo` is a command.
+        let is_pool = pools.contains(&bare) && before != "selkie";
+        before = word;
+        if is_pool { word.replacen(bare, &format!("{bare}-{suffix}"), 1) } else { word.to_owned() }
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+impl Page<'_> {
+    /// Runs the commands of the page in an empty directory; what they say.
+    #[track_caller]
+    fn is_run(&self, place: &Path) -> String {
+        let Page { file, pools, before, smaller, left_out } = self;
+        let text = page(&format!("docs/guide/{file}"));
+        let typed = typed(&text);
+        for (start, _) in *left_out {
+            assert!(typed.iter().any(|line| line.starts_with(start)), "{file}: no {start:?}");
+        }
+        let run =
+            typed.iter().filter(|line| !left_out.iter().any(|(start, _)| line.starts_with(start)));
+        let mut script: String = run.map(|line| format!("{line}\n")).collect();
+        for (from, to) in *smaller {
+            script = with(script, from, to);
+        }
+        let suffix = format!("test-guide-{}-{}", file.trim_end_matches(".md"), std::process::id());
+        let script = format!("{before}{script}");
+        let script: Vec<_> = script.lines().map(|line| renamed(line, pools, &suffix)).collect();
+        let names: Vec<_> = pools.iter().map(|pool| format!("{pool}-{suffix}")).collect();
+        let binary = place.join("bin");
+        std::fs::create_dir(&binary).unwrap();
+        let small = place.join("small.toml");
+        std::fs::write(&small, SMALL).unwrap();
+        // So that the number of a process in the background is that of the program.
+        let wrapper = format!(
+            "#!/bin/sh\nexec {} --config {} \"$@\"\n",
+            env!("CARGO_BIN_EXE_selkie"),
+            small.display()
+        );
+        std::fs::write(binary.join("selkie"), wrapper).unwrap();
+        let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(binary.join("selkie"), executable).unwrap();
+        runs(&script.join("\n"), &names, (&binary, place))
+    }
+}
+
+/// The first of ten ports, without its last digit, of which the first three are free.
+fn free_ports() -> u32 {
+    let is_free = |port: u32| TcpListener::bind(("127.0.0.1", port as u16)).is_ok();
+    let first = 2_000 + std::process::id() % 1_000;
+    let mut prefixes = first..3_270;
+    prefixes.find(|prefix| (0..3).all(|last| is_free(prefix * 10 + last))).unwrap()
+}
+
+#[test]
+fn the_first_page_of_the_guide_is_run() {
+    let place = tempfile::tempdir().unwrap();
+    let said = Page {
+        file: "README.md",
+        before: "HOME=$PWD\n",
+        smaller: &[("selkie doctor", "selkie doctor || test $? = 1; complete -p selkie")],
+        left_out: &[
+            ("cargo build", "it is built for the tests"),
+            ("PATH=", "the tests have a path of their own"),
+        ],
+        ..Page::default()
+    }
+    .is_run(place.path());
+    assert!(place.path().join(".local/share/man/man1/selkie.1").exists(), "{said}");
+    assert!(said.contains("shared memory") && said.contains(" -F _selkie selkie"), "{said}");
+}
+
+#[test]
+fn the_benchmarks_of_the_guide_are_run() {
+    let place = tempfile::tempdir().unwrap();
+    let said = Page {
+        file: "benchmarks.md",
+        smaller: &[
+            ("cargo run --release -- tpcc", "selkie tpcc"),
+            ("--warehouses 4", "--warehouses 2"),
+            ("--affinity partitioned", "--affinity partitioned --warehouses 2"),
+            ("--affinity warehouse --remote", "--affinity warehouse --warehouses 2 --remote"),
+            (
+                "--accounts 100000 --hot-accounts 4000",
+                "--accounts 1000 --hot-accounts 40 --duration 1",
+            ),
+            ("--subscribers 100000", "--subscribers 1000 --duration 1"),
+            ("selkie micro --compute-nodes 2", "selkie micro --duration-ms 500 --compute-nodes 2"),
+        ],
+        left_out: &[("cargo bench", "`cargo test` runs each benchmark once")],
+        ..Page::default()
+    }
+    .is_run(place.path());
+    assert_eq!(said.matches("consistency: ok").count(), 9, "{said}");
+    assert_eq!(said.matches("\"consistency\":\"ok\"").count(), 2, "{said}");
+}
+
+#[test]
+fn the_configuration_file_of_the_guide_is_right() {
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("selkie.toml");
+    std::fs::write(&file, typed(&page("docs/guide/configuration.md")).join("\n")).unwrap();
+    assert_eq!(succeeds(&["config", "check", file.to_str().unwrap()]), "ok\n");
+}
+
+#[test]
+fn logs_recovery_and_backup_of_the_guide_are_run() {
+    let place = tempfile::tempdir().unwrap();
+    let backups = format!("file://{}", place.path().join("backups").display());
+    let objects = format!("file://{}", place.path().join("objects").display());
+    let lend = |pool: &str, nodes: &str| {
+        format!("for i in {nodes}; do selkie memnode --pool {pool} --memory 100M & done\n")
+    };
+    let three = "1 2 3";
+    let make =
+        |pool: &str| format!("selkie pool create {pool} --memory-nodes 3\n{}", lend(pool, three));
+    let before = format!(
+        "{}{}{}selkie tpcc --pool shm:kept --load-only\n",
+        make("demo"),
+        make("other"),
+        make("kept")
+    );
+    let restore = format!("{}selkie restore", lend("again", "1 2 3 4 5 6"));
+    let said = Page {
+        file: "durability.md",
+        pools: &["demo", "small", "large", "fleeting", "other", "kept", "again"],
+        before: &before,
+        smaller: &[
+            ("file:///tmp/logs", &objects),
+            ("file:///backups", &backups),
+            ("selkie restore", &restore),
+            ("--durability disk", "--durability disk --log-mb 64"),
+        ],
+        ..Page::default()
+    }
+    .is_run(place.path());
+    assert_eq!(said.matches("consistency: ok").count(), 4, "{said}");
+}
+
+#[test]
+fn what_the_guide_says_of_failures_is_run() {
+    let place = tempfile::tempdir().unwrap();
+    let made =
+        format!("selkie pool create demo --memory-nodes 4\n{LEND}selkie tpcc --pool shm:demo\n");
+    let said = Page {
+        file: "failures.md",
+        pools: &["demo"],
+        before: &made,
+        left_out: &[("selkie pool forgive", "`decisions` has pools that lack something")],
+        ..Page::default()
+    }
+    .is_run(place.path());
+    assert!(said.contains("consistency: ok"), "{said}");
+}
+
+#[test]
+fn what_the_guide_says_of_observation_is_run() {
+    let place = tempfile::tempdir().unwrap();
+    let made = format!(
+        "selkie pool create demo --memory-nodes 4\n{LEND}selkie tpcc --pool shm:demo --load-only\n"
+    );
+    let port = format!("127.0.0.1:{}", free_ports() * 10);
+    // As soon as there is something to be seen: the run is short.
+    let scrape = format!(
+        "until curl --silent http://{port}/metrics | grep '# TYPE selkie_'; do sleep 0.1; done"
+    );
+    let said = Page {
+        file: "observe.md",
+        pools: &["demo"],
+        before: &made,
+        // The live view takes a terminal: `observation` has one.
+        smaller: &[
+            ("sleep 5; curl http://127.0.0.1:9100/metrics", &scrape),
+            ("127.0.0.1:9100", &port),
+            ("selkie top demo\n", ""),
+        ],
+        ..Page::default()
+    }
+    .is_run(place.path());
+    assert!(said.contains(": healthy: 1 memory node can be lost"), "{said}");
+    assert!(said.contains("# TYPE selkie_"), "{said}");
+}
+
+#[test]
+fn what_the_guide_says_of_redundancy_is_run() {
+    let place = tempfile::tempdir().unwrap();
+    let made = format!(
+        "selkie pool create demo --memory-nodes 4\n{LEND}selkie tpcc --pool shm:demo --load-only\n\
+         selkie tpcc --pool shm:demo --think --duration 600 & driver=$!\n"
+    );
+    let said = Page {
+        file: "redundancy.md",
+        pools: &["demo", "safe"],
+        before: &made,
+        smaller: &[("mem2", "mem2; selkie pool status demo; kill $driver; wait $driver")],
+        left_out: &[("selkie scenario run", "`scenarios` runs it, shorter")],
+    }
+    .is_run(place.path());
+    assert!(said.contains("in use no more: mem2 (has left)"), "{said}");
+    assert_eq!(said.matches("consistency: ok").count(), 2, "{said}");
+}
+
+#[test]
+fn the_shared_pools_of_the_guide_are_worked_on_shown_and_removed() {
+    let place = tempfile::tempdir().unwrap();
+    let ports = free_ports().to_string();
+    let port = |last: &str| (format!("127.0.0.1:700{last}"), format!("127.0.0.1:{ports}{last}"));
+    let [first, second, any] = ["0", "1", "$i"].map(port);
+    let said = Page {
+        file: "shared-pools.md",
+        pools: &["demo", "net"],
+        smaller: &[
+            ("--memory 1G", "--memory 100M"),
+            ("--duration 30", "--duration 1"),
+            (&first.0, &first.1),
+            (&second.0, &second.1),
+            (&any.0, &any.1),
+        ],
+        left_out: &[
+            ("selkie demo", "`demo` runs it"),
+            ("scp ", "there is no other host"),
+            ("selkie pool status tcp:10.0.0.1", "`tokens` asks so, from this host"),
+            ("selkie memnode --pool net --memory 1G --listen 10.0.0.1", "`tls` has such pools"),
+            ("selkie tpcc --pool tcp:10.0.0.1", "`tls` has such drivers"),
+            ("selkie pool drain tcp:10.0.0.1", "`tls` drains so"),
+            ("cargo test", "the gate runs it"),
+        ],
+        ..Page::default()
+    }
+    .is_run(place.path());
+    assert_eq!(said.matches("consistency: ok").count(), 3, "{said}");
+    assert!(said.contains(": healthy: 1 memory node can be lost"), "{said}");
+    assert!(said.contains("operator"), "the certificates are shown: {said}");
+}
+
+#[test]
+fn the_simulations_of_the_guide_are_run() {
+    let place = tempfile::tempdir().unwrap();
+    let _said = Page {
+        file: "testing.md",
+        smaller: &[("--seeds 0..1000", "--seeds 0..3")],
+        left_out: &[
+            ("selkie scenario", "`scenarios` runs them, shorter"),
+            ("selkie figures", "`virtual_time` draws figures, smaller"),
+        ],
+        ..Page::default()
+    }
+    .is_run(place.path());
+}
+
+/// The page of embedding has its commands in a table: `tests/examples.rs` runs the examples.
+#[test]
+fn no_page_of_the_guide_is_forgotten() {
+    let pages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide");
+    let own = text(include_bytes!("guide.rs"));
+    for entry in std::fs::read_dir(pages).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let has_commands = !typed(&page(&format!("docs/guide/{name}"))).is_empty();
+        let is_run = own.contains(&format!("file: \"{name}\"")) || name == "configuration.md";
+        assert_eq!(has_commands, is_run, "{name}");
+    }
+}

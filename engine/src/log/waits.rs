@@ -1,0 +1,206 @@
+//! What is said of waits for a log: after a second what is waited for and what helps, and then less
+//! often. A log that is full for moments, again and again, is told of as such: that takes time, too.
+//!
+//! Callers that wait for room are entered here. Those that wait for records to become durable are
+//! not, as each commit does: while the log does not grow durable, they wait. Who looks is the task
+//! of the lease, which waits for no log. Of a log that cannot be written its writer tells.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use selkie_wal::Lsn;
+
+use super::state::Log;
+
+/// A wait that is shorter than this is not worth a line.
+const FIRST: Duration = Duration::from_secs(1);
+/// The next line comes when the wait is so many times as long as at the last one,
+const FACTOR: u32 = 4;
+/// but not later than so long after it. That is for all waits together, so that many short ones
+/// in a row are not many lines.
+const LONGEST: Duration = Duration::from_secs(15);
+/// How often it is said that a log is full for moments, and when first.
+const MOMENTS_EVERY: Duration = Duration::from_secs(60);
+const MOMENTS_FIRST: Duration = Duration::from_secs(5);
+/// So many times a second are worth a line: a load makes a log full now and then.
+const OFTEN: u32 = 8;
+
+/// What helps.
+const LONGER: &str =
+    "a longer log helps (--log-mb, in a shared pool `selkie pool create --log-size`)";
+
+/// The callers that wait for room, by numbers that grow, and since when.
+#[derive(Default)]
+pub(super) struct RoomWaits(Mutex<(u64, BTreeMap<u64, Duration>)>);
+
+/// A caller that waits.
+pub(super) struct RoomWait<'w>(&'w RoomWaits, u64);
+
+impl RoomWaits {
+    /// Enters a caller that has waited since then, until what is returned is dropped.
+    pub(super) fn enter(&self, since: Duration) -> RoomWait<'_> {
+        let (next, waits) = &mut *self.0.lock();
+        *next += 1;
+        waits.insert(*next, since);
+        RoomWait(self, *next)
+    }
+
+    fn oldest(&self) -> Option<Duration> {
+        self.0.lock().1.values().min().copied()
+    }
+}
+
+impl Drop for RoomWait<'_> {
+    fn drop(&mut self) {
+        self.0.0.lock().1.remove(&self.1);
+    }
+}
+
+/// Decides what is said of waits for a log.
+#[derive(Default)]
+pub(crate) struct LogWatch {
+    /// Up to where the log was durable, and since when no further.
+    durable: Option<(Lsn, Duration)>,
+    /// When there may be a line of a wait again.
+    next: Duration,
+    /// Up to when moments were counted, and how often the log had been full by then.
+    counted: (Duration, u64),
+    /// They were told of once.
+    has_told: bool,
+}
+
+impl LogWatch {
+    /// What is to be said now of a log that callers wait for, for no longer than `bound`.
+    pub(crate) fn look(&mut self, log: &Log, now: Duration, bound: Duration) -> Option<String> {
+        let durable = log.durable();
+        let since = match self.durable {
+            Some((before, since)) if before == durable && durable < log.end() => since,
+            _ => now,
+        };
+        self.durable = Some((durable, since));
+        if !log.failing_for(now).is_zero() {
+            return None;
+        }
+        let bound = bound.as_secs();
+        if let Some(waited) = self.due(since, now) {
+            return Some(format!(
+                "commits have waited for {waited} s, and for {bound} s each at most, for their log to be written: the disk, \
+                 the object store or the memory nodes that keep it do not answer"
+            ));
+        }
+        let (kept, capacity) = log.kept();
+        let oldest = log.room_waits.oldest();
+        if let Some(waited) = oldest.and_then(|since| self.due(since, now)) {
+            return Some(format!(
+                "changes have waited for {waited} s, and for {bound} s each at most, for room in the log: {:.1} of {:.1} MiB are \
+                 kept for pages that are not home yet, and half of it may be; {LONGER}, or smaller transactions, unless a memory \
+                 node does not answer",
+                mib(kept),
+                mib(capacity)
+            ));
+        }
+        let (times, passed) = self.moments(log.times_full.load(Ordering::Relaxed), now)?;
+        let (capacity, passed) = (mib(capacity), passed.as_secs());
+        Some(format!(
+            "the log of {capacity:.1} MiB was full {times} times in the last {passed} s, and changes waited for moments: {LONGER}"
+        ))
+    }
+
+    /// How often the log was full since that was last told, and in which time, if that is to be
+    /// told now.
+    fn moments(&mut self, times: u64, now: Duration) -> Option<(u64, Duration)> {
+        let (since, before) = self.counted;
+        let (more, passed) = (times.saturating_sub(before), now.saturating_sub(since));
+        let is_often = more >= passed.as_millis() as u64 * u64::from(OFTEN) / 1_000;
+        let is_first = !self.has_told && is_often && passed >= MOMENTS_FIRST;
+        if passed < MOMENTS_EVERY && !is_first {
+            return None;
+        }
+        self.counted = (now, times);
+        self.has_told |= is_often;
+        is_often.then_some((more, passed))
+    }
+
+    /// For how many seconds a wait has lasted, if that is to be told now.
+    fn due(&mut self, since: Duration, now: Duration) -> Option<u64> {
+        let waited = now.saturating_sub(since);
+        if waited < FIRST || now < self.next {
+            return None;
+        }
+        self.next = now + (waited * (FACTOR - 1)).min(LONGEST);
+        Some(waited.as_secs())
+    }
+}
+
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUND: Duration = Duration::from_secs(30);
+
+    /// The seconds at which something is said of a log, and what, from a time to another.
+    fn said(watch: &mut LogWatch, log: &Log, (from, to): (u64, u64)) -> Vec<(u64, String)> {
+        let looks = (10 * from..10 * to).filter_map(|tenth| {
+            let now = Duration::from_millis(100 * tenth);
+            Some((now.as_secs(), watch.look(log, now, BOUND)?))
+        });
+        looks.collect()
+    }
+
+    fn times(said: &[(u64, String)]) -> Vec<u64> {
+        said.iter().map(|(at, _)| *at).collect()
+    }
+
+    #[test]
+    fn waits_for_room_are_told_of_after_a_second_and_then_less_often() {
+        let (log, mut watch) = (Log::new(), LogWatch::default());
+        assert_eq!(said(&mut watch, &log, (0, 10)), []);
+        let first = log.room_waits.enter(Duration::from_secs(10));
+        let second = log.room_waits.enter(Duration::from_secs(12));
+        let told = said(&mut watch, &log, (10, 50));
+        assert_eq!(times(&told), [11, 14, 26, 41], "all callers together");
+        let expected =
+            "changes have waited for 4 s, and for 30 s each at most, for room in the log: ";
+        assert!(told[1].1.starts_with(expected), "{told:?}");
+        assert!(told[1].1.contains("--log-mb"), "{told:?}");
+        drop(first);
+        let told = said(&mut watch, &log, (50, 60));
+        assert_eq!(times(&told), [56]);
+        assert!(told[0].1.contains("waited for 44 s"), "the second has waited: {told:?}");
+        drop(second);
+        assert_eq!(said(&mut watch, &log, (60, 200)), []);
+        // One short wait after the other.
+        let mut lines = 0;
+        for at in 100..130 {
+            let _wait = log.room_waits.enter(Duration::from_secs(2 * at));
+            lines += said(&mut watch, &log, (2 * at, 2 * at + 2)).len();
+        }
+        assert!((10..=20).contains(&lines), "{lines}");
+    }
+
+    /// Each time was a line: dozens a second with a log of a mebibyte.
+    #[test]
+    fn a_log_that_is_full_for_moments_is_told_of_once_a_minute() {
+        let (log, mut watch) = (Log::new(), LogWatch::default());
+        let mut told = Vec::new();
+        for second in 100..300 {
+            log.times_full.fetch_add(20, Ordering::Relaxed);
+            told.extend(said(&mut watch, &log, (second, second + 1)));
+        }
+        assert_eq!(times(&told), [105, 165, 225, 285]);
+        assert!(told[1].1.contains("was full 1200 times in the last 60 s"), "{told:?}");
+        assert!(told[1].1.contains("--log-size"), "{told:?}");
+        // Now and then is as it should be.
+        for second in 300..600 {
+            log.times_full.fetch_add(3, Ordering::Relaxed);
+            told.extend(said(&mut watch, &log, (second, second + 1)));
+        }
+        assert_eq!(times(&told), [105, 165, 225, 285]);
+    }
+}

@@ -141,6 +141,9 @@ pub struct EngineConfig {
     pub slab_regeneration_limit: u32,
     /// Where changes are recorded, so that they outlive the node; `None`: nowhere.
     pub log: Option<LogTo>,
+    /// Memory for images of pages that snapshots of any node may read after this node has changed
+    /// the pages, bytes; taken when the first is kept. 0: none is kept.
+    pub image_bytes: u64,
     /// The bug to bring back.
     #[cfg(feature = "planted")]
     pub planted: Planted,
@@ -169,6 +172,7 @@ impl Default for EngineConfig {
             error_correction_limit: 4,
             slab_regeneration_limit: 64,
             log: None,
+            image_bytes: 64 << 20,
             #[cfg(feature = "planted")]
             planted: Planted::Nothing,
         }

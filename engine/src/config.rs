@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::EngineError;
 use crate::coherence::machine::Rules;
 use crate::log::LogTo;
+use crate::snapshots::least_image_bytes;
 
 /// Fewest frames a cache can have: the deepest operation (a parent split) holds a handful of pages,
 /// a transaction some hundreds, and eviction needs a choice.
@@ -234,6 +235,10 @@ impl EngineConfig {
         }
         if self.tick.is_zero() {
             return refuse("tick", 0, "above zero".into());
+        }
+        let least = least_image_bytes(gcl_bytes);
+        if (1..least).contains(&self.image_bytes) {
+            return refuse("image_bytes", self.image_bytes, format!("0, or at least {least}"));
         }
         if self.error_correction_limit == 0 {
             return refuse("error_correction_limit", 0, "at least 1".into());

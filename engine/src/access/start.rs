@@ -162,6 +162,7 @@ impl Engine {
             pool: Arc::clone(pool),
         });
         core.publish_epoch(epoch + 1).await?;
+        core.clear_snapshots().await?;
         Self::enter(&core).await?;
         Ok(core)
     }

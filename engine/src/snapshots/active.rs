@@ -7,7 +7,7 @@ use super::stamp::Stamp;
 /// The snapshots that may be active, of all nodes, as published when a stamp was drawn.
 ///
 /// A snapshot that is not among them had ended, or begins at that stamp or later.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct ActiveSnapshots {
     /// Those that are known exactly, in no order.
     exact: SmallVec<[Stamp; 4]>,

@@ -1,44 +1,43 @@
-//! Snapshots as the transaction layer uses them.
+//! Snapshots, commit stamps and images, as the transaction layer uses them.
 
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use selkie_fabric::BoxFuture;
 
 use super::active::ActiveSnapshots;
 use super::link::ImageLink;
 use super::stamp::Stamp;
-use super::state::{Image, Snapshot};
+use super::state::Snapshot;
 use crate::{Engine, EngineError};
 
 impl Engine {
-    /// Begins a snapshot, which is at least as new as every commit acknowledged before, at any
-    /// node. One round trip.
+    /// Begins a snapshot, at least as new as every commit acknowledged before, at any node. It ends
+    /// when it is dropped. One round trip; in a coded pool two, unless this node has begun one
+    /// lately.
     ///
     /// # Errors
-    /// `Timeout`, `Fabric`.
+    /// `Timeout`, `Fabric`; the node's error, if it has failed or is closed.
     pub fn begin_snapshot(&self) -> BoxFuture<'_, Result<Snapshot, EngineError>> {
-        Box::pin(async move {
-            let state = &self.core().snapshots;
-            let stamp = Stamp::new(self.advance_clock(0).await?);
-            *state.kept.lock().active.entry(stamp).or_default() += 1;
-            Ok(Snapshot { stamp, kept: Arc::clone(&state.kept) })
-        })
+        Box::pin(self.core().begin_snapshot())
     }
 
     /// The next commit stamp, later than every stamp and snapshot handed out before, and the
-    /// snapshots that may be active. The caller has latched all pages that it is to change. One
-    /// round trip, and another one while other nodes have snapshots.
+    /// snapshots that may be active. The caller has latched all pages that it is to change under
+    /// this stamp, and keeps them latched until they are changed. One round trip, another one while
+    /// other nodes have snapshots; in a coded pool one more for each parity split, and one.
     ///
     /// # Errors
     /// `ReadsOnly`, `Timeout`, `Fabric`.
     pub async fn draw_stamp(&self) -> Result<(Stamp, ActiveSnapshots), EngineError> {
-        let stamp = Stamp::new(self.advance_clock(1).await? + 1);
-        Ok((stamp, self.core().snapshots.active()))
+        self.core().draw_stamp().await
     }
 
     /// Keeps a copy of a page as it was in `[from, until)`, before a change at `until`. The image
-    /// before it is `previous`. Does not wait. None is kept if this node is to keep none:
-    /// [`ImageLink::NONE`].
+    /// before it is `previous`, and `active` what was learnt when `until` was drawn. The link leads
+    /// to both. Does not wait.
+    ///
+    /// [`ImageLink::NONE`] if the node has no memory for images: snapshots in that interval, and
+    /// before it, then have none of this page.
     pub fn keep_image(
         &self,
         page: &[u8],
@@ -47,17 +46,13 @@ impl Engine {
         previous: ImageLink,
         active: &ActiveSnapshots,
     ) -> ImageLink {
-        let _ = active;
-        let mut kept = self.core().snapshots.kept.lock();
-        kept.next += 1;
-        let link = kept.next;
-        kept.images.insert(link, Image { from, until, previous, page: page.into() });
-        ImageLink::from_u64(link)
+        self.core().keep_image(page, from, until, previous, active)
     }
 
     /// Follows links to the image that was valid at `at`, and copies it: `None` if it is gone. The
-    /// caller then reads the page again: if its link has changed, it tries again. One round trip
-    /// for each image of another node.
+    /// caller then reads the page again: if its link has changed, it tries again; else the snapshot
+    /// is too old. What is in `into` is then unspecified. One round trip for each image of another
+    /// node.
     ///
     /// # Errors
     /// `Fabric`; the node's error, if it has failed.
@@ -67,23 +62,14 @@ impl Engine {
         at: Stamp,
         into: &'a mut Vec<u8>,
     ) -> BoxFuture<'a, Result<Option<()>, EngineError>> {
-        Box::pin(async move {
-            let kept = self.core().snapshots.kept.lock();
-            let mut link = link;
-            while let Some(image) = kept.images.get(&link.to_u64()) {
-                if (image.from..image.until).contains(&at) {
-                    into.clear();
-                    into.extend_from_slice(&image.page);
-                    return Ok(Some(()));
-                }
-                link = image.previous;
-            }
-            Ok(None)
-        })
+        Box::pin(self.core().image_at(link, at, into))
     }
 
-    /// No snapshot before this one is active, nor ever will be. Lags by some ticks.
+    /// No snapshot before this one is active at any node, nor ever will be. Lags by some ticks, and
+    /// is read from the others after it was asked for.
+    #[must_use]
     pub fn snapshot_horizon(&self) -> Stamp {
-        Stamp::default()
+        self.core().snapshots.horizon_is_wanted.store(true, Ordering::Relaxed);
+        self.core().snapshot_horizon()
     }
 }

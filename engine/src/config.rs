@@ -58,6 +58,12 @@ pub enum Planted {
     UncheckedOrder,
     /// A leaf that a later transaction has read is stamped as read by an earlier one.
     ReadStampsGoBack,
+    /// A transaction that records rows does not look again at the ranges that it has read.
+    UncheckedRanges,
+    /// A transaction changes a leaf and keeps no image of it for the snapshots that are active.
+    NoImages,
+    /// A snapshot begins at the last stamp that its node has seen, without asking the clock.
+    StaleSnapshot,
     /// A transaction that is ordered by its timestamp lets go of leaves between looking at them and
     /// changing them.
     EarlyRelease,

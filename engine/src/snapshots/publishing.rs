@@ -93,6 +93,11 @@ impl Core {
             Some(clock) => clock,
             None => self.read_clock().await?,
         };
+        #[cfg(feature = "planted")]
+        let clock = match self.config.planted {
+            crate::Planted::StaleSnapshot => beginning.lower(),
+            _ => clock,
+        };
         Ok(beginning.began(clock))
     }
 

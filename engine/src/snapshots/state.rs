@@ -145,6 +145,12 @@ impl Beginning {
         Self { lower, shared: Some(Arc::clone(shared)) }
     }
 
+    /// What the clock said last.
+    #[cfg(feature = "planted")]
+    pub(super) fn lower(&self) -> Stamp {
+        self.lower
+    }
+
     /// The clock says `stamp`.
     pub(super) fn began(mut self, stamp: Stamp) -> Snapshot {
         let Some(shared) = self.shared.take() else { panic!("a snapshot begins once") };

@@ -112,9 +112,10 @@ mod verify;
 
 pub use error::{NoRoom, TreeError};
 pub use leaf::{KeyLocation, LeafView, leaf_insert, leaf_remove, leaf_replace, leaf_stamp};
-pub use page::{HEADER as LEAF_HEADER_BYTES, Stamp, Stamps, max_entry, max_key};
-pub use reclaim::Reclaimed;
+pub use page::{HEADER as LEAF_HEADER_BYTES, Stamps, max_entry, max_key};
+pub use reclaim::{Reclaimed, StampRule};
 pub use scan::Direction;
+pub use selkie_engine::Stamp;
 pub use split::PendingPost;
 pub use sweep::Swept;
 pub use tree::Tree;

@@ -13,6 +13,7 @@ use crate::error::TreeError;
 use crate::latch::{ExclusiveLatch, SharedLatch};
 use crate::leaf::{leaf_insert, leaf_remove, leaf_replace};
 use crate::page::{PageView, Placement, Target, max_entry, max_key};
+use crate::reclaim::StampRule;
 use crate::split::PendingPost;
 use crate::tree::Tree;
 
@@ -102,7 +103,7 @@ impl Tree {
         leaf_remove(&mut leaf, slot)?;
         drop(leaf);
         if rows == 1 {
-            tidied(self.reclaim(engine, addr).await.map(drop))?;
+            tidied(self.reclaim(engine, addr, StampRule::Latest).await.map(drop))?;
         }
         Ok(true)
     }

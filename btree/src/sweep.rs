@@ -10,6 +10,7 @@ use selkie_engine::{Engine, EngineError, GAddr};
 
 use crate::error::TreeError;
 use crate::page::{Damage, PageView, Target};
+use crate::reclaim::StampRule;
 use crate::split::PendingPost;
 use crate::tree::Tree;
 
@@ -61,6 +62,7 @@ impl Tree {
         from: &[u8],
         to: &[u8],
         leaves: usize,
+        rule: StampRule,
     ) -> Result<Swept, TreeError> {
         let _pin = engine.pin();
         let mut at = from.to_vec();
@@ -91,7 +93,7 @@ impl Tree {
                     self.post(engine, PendingPost { level: 1, separator, child, seen }).await?;
                 }
                 if leaf.is_empty {
-                    self.reclaim(engine, leaf.addr).await?;
+                    self.reclaim(engine, leaf.addr, rule).await?;
                 }
                 if leaf.high.is_empty() || leaf.high.as_slice() > to {
                     return Ok(Swept::Done);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::EngineError;
 use crate::coherence::machine::Rules;
 use crate::log::LogTo;
+use crate::snapshots::least_image_bytes;
 
 /// Fewest frames a cache can have: the deepest operation (a parent split) holds a handful of pages,
 /// a transaction some hundreds, and eviction needs a choice.
@@ -57,6 +58,12 @@ pub enum Planted {
     UncheckedOrder,
     /// A leaf that a later transaction has read is stamped as read by an earlier one.
     ReadStampsGoBack,
+    /// A transaction that records rows does not look again at the ranges that it has read.
+    UncheckedRanges,
+    /// A transaction changes a leaf and keeps no image of it for the snapshots that are active.
+    NoImages,
+    /// A snapshot begins at the last stamp that its node has seen, without asking the clock.
+    StaleSnapshot,
     /// A transaction that is ordered by its timestamp lets go of leaves between looking at them and
     /// changing them.
     EarlyRelease,
@@ -141,6 +148,9 @@ pub struct EngineConfig {
     pub slab_regeneration_limit: u32,
     /// Where changes are recorded, so that they outlive the node; `None`: nowhere.
     pub log: Option<LogTo>,
+    /// Memory for images of pages that snapshots of any node may read after this node has changed
+    /// the pages, bytes; taken when the first is kept. 0: none is kept.
+    pub image_bytes: u64,
     /// The bug to bring back.
     #[cfg(feature = "planted")]
     pub planted: Planted,
@@ -169,6 +179,7 @@ impl Default for EngineConfig {
             error_correction_limit: 4,
             slab_regeneration_limit: 64,
             log: None,
+            image_bytes: 64 << 20,
             #[cfg(feature = "planted")]
             planted: Planted::Nothing,
         }
@@ -230,6 +241,10 @@ impl EngineConfig {
         }
         if self.tick.is_zero() {
             return refuse("tick", 0, "above zero".into());
+        }
+        let least = least_image_bytes(gcl_bytes);
+        if (1..least).contains(&self.image_bytes) {
+            return refuse("image_bytes", self.image_bytes, format!("0, or at least {least}"));
         }
         if self.error_correction_limit == 0 {
             return refuse("error_correction_limit", 0, "at least 1".into());

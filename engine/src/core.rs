@@ -20,6 +20,7 @@ use crate::config::EngineConfig;
 use crate::lifecycle::Lifecycle;
 use crate::log::state::Log;
 use crate::recovery::state::RecoveryState;
+use crate::snapshots::state::SnapshotState;
 use crate::telemetry::counting::Telemetry;
 
 /// One engine.
@@ -41,6 +42,8 @@ pub(crate) struct Core {
     pub(crate) epochs: Epochs,
     /// Where changes are recorded, if they are to outlive the node.
     pub(crate) log: Option<Arc<Log>>,
+    /// Snapshots that are active here, and images of pages for snapshots anywhere.
+    pub(crate) snapshots: SnapshotState,
     pub(crate) telemetry: Telemetry,
     /// Where a test has this node panic.
     #[cfg(test)]

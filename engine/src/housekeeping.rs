@@ -1,11 +1,12 @@
-//! Housekeeping of a node, every tick: overdue waits, snapshot barriers, reclamation.
+//! Housekeeping of a node, every tick: overdue waits, snapshot barriers, reclamation, snapshots.
 
 use std::sync::Weak;
 use std::time::Duration;
 
 use crate::core::Core;
 
-/// Ends overdue waits and snapshot barriers that are over, and advances reclamation, every tick.
+/// Ends overdue waits and snapshot barriers that are over, advances reclamation, and
+/// publishes which snapshots are active, every tick.
 pub(crate) async fn run_housekeeping(core: Weak<Core>, tick: Duration) {
     let Some(env) = core.upgrade().map(|c| c.env.clone()) else { return };
     let mut published = None;
@@ -23,6 +24,9 @@ pub(crate) async fn run_housekeeping(core: Weak<Core>, tick: Duration) {
         // A memory node that cannot be reached stops reclamation until it is known what became of
         // it.
         if let Err(error) = core.move_epochs(&mut published).await {
+            core.doubt_after(&error);
+        }
+        if let Err(error) = core.tend_snapshots().await {
             core.doubt_after(&error);
         }
     }

@@ -15,6 +15,7 @@
 //! | `addressing/` | places of lines, links to memory nodes, allocation, epochs |
 //! | [`coding`] | coded pages: reads, write-backs, rebuilds |
 //! | `recovery/` | the lease of this node, and its part after the death of another |
+//! | `snapshots/` | snapshots, commit stamps, images of pages before a change |
 //! | [`log`] | redo log, checkpoints, archives, redo |
 //! | [`backup`] | backups of a pool in use, and pools made of them |
 //! | `telemetry/` | counters, hottest lines, contention |
@@ -39,6 +40,7 @@ mod join;
 mod lifecycle;
 pub mod log;
 mod recovery;
+mod snapshots;
 mod sync;
 mod tasks;
 mod telemetry;
@@ -56,6 +58,7 @@ pub use config::{Coherence, EngineConfig, MAX_MAIL_TASKS};
 pub use error::EngineError;
 pub use selkie_pool::GAddr;
 pub use selkie_wal::PSN_BYTES;
+pub use snapshots::{ActiveSnapshots, ImageLink, Snapshot, Stamp};
 pub use telemetry::hottest::HotLine;
 pub use telemetry::roster::{Entered, NodeCounters, Operations, Roster};
 pub use telemetry::stats::EngineStats;

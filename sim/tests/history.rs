@@ -143,7 +143,7 @@ fn what_every_protocol_does_is_strictly_serializable_to_both_judges() {
 }
 
 /// The bugs that show in the histories of a protocol.
-const BUGS: [(Planted, Protocol); 8] = [
+const BUGS: [(Planted, Protocol); 11] = [
     (Planted::EarlyUnlock, Protocol::TwoPhase),
     (Planted::UnguardedGaps, Protocol::TwoPhase),
     (Planted::UncheckedReads, Protocol::Optimistic),
@@ -152,6 +152,9 @@ const BUGS: [(Planted, Protocol); 8] = [
     (Planted::UncheckedOrder, Protocol::Timestamp),
     (Planted::EarlyRelease, Protocol::Timestamp),
     (Planted::UnguardedGaps, Protocol::Timestamp),
+    (Planted::UncheckedReads, Protocol::Snapshot),
+    (Planted::UncheckedRanges, Protocol::Snapshot),
+    (Planted::StaleSnapshot, Protocol::Snapshot),
 ];
 
 /// Both judges refuse a history of each bug, the same one, within 200 seeds.

@@ -19,6 +19,8 @@ pub enum AbortCause {
     Stale,
     /// A later transaction was at a leaf before this one.
     TooLate,
+    /// The image of a leaf that a snapshot needs is gone.
+    SnapshotTooOld,
     /// The log of the node had no room for changes.
     LogFull,
     /// Large transactions hold as many leaves as they may.
@@ -37,11 +39,12 @@ pub enum AbortCause {
 
 impl AbortCause {
     /// All causes, in the order of their statistics.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Conflict,
         Self::UpgradeConflict,
         Self::Stale,
         Self::TooLate,
+        Self::SnapshotTooOld,
         Self::LogFull,
         Self::CacheFull,
         Self::TooLarge,
@@ -59,6 +62,7 @@ impl AbortCause {
             Self::UpgradeConflict => "upgrade_conflict",
             Self::Stale => "stale",
             Self::TooLate => "too_late",
+            Self::SnapshotTooOld => "snapshot_too_old",
             Self::LogFull => "log_full",
             Self::CacheFull => "cache_full",
             Self::TooLarge => "too_large",
@@ -77,6 +81,7 @@ impl AbortCause {
             | Self::UpgradeConflict
             | Self::Stale
             | Self::TooLate
+            | Self::SnapshotTooOld
             | Self::LogFull
             | Self::CacheFull
             | Self::Timeout => true,
@@ -115,6 +120,16 @@ pub enum TxnError {
     /// that it changes. Run the transaction again: it is given a later one.
     #[error("too late: a later transaction was at page {leaf:?}")]
     TooLate {
+        /// The leaf.
+        leaf: GAddr,
+    },
+    /// The transaction reads at a snapshot, and the image of a leaf as it was then is gone: the node
+    /// that kept it has ended, or had no room for more. Run the transaction again: its snapshot is
+    /// later.
+    #[error(
+        "the snapshot is too old: page {leaf:?} has changed since, and its earlier image is gone"
+    )]
+    SnapshotTooOld {
         /// The leaf.
         leaf: GAddr,
     },
@@ -245,6 +260,7 @@ impl TxnError {
             Self::Conflict { upgrade: true, .. } => AbortCause::UpgradeConflict,
             Self::Stale { .. } => AbortCause::Stale,
             Self::TooLate { .. } => AbortCause::TooLate,
+            Self::SnapshotTooOld { .. } => AbortCause::SnapshotTooOld,
             Self::RolledBack { cause } => *cause,
             Self::Engine(EngineError::Busy { .. })
             | Self::Tree(TreeError::Engine(EngineError::Busy { .. })) => AbortCause::Conflict,

@@ -55,7 +55,7 @@ mod write;
 mod tests;
 
 pub use layout::{HEADER, max_entry, max_key};
-pub use stamps::{Stamp, Stamps};
+pub use stamps::Stamps;
 
 pub(crate) use edit::{NoRoomOr, bump_removals, insert, mark_dead, remove, replace, stamp};
 pub(crate) use layout::{Damage, MAX_PAGE, MIN_PAGE};

@@ -5,26 +5,10 @@
 //! halves of a split leaf have them, and a leaf that takes over its neighbour's range has the later
 //! ones of both. Those of inner pages are zero.
 
+use selkie_engine::Stamp;
+
 /// Bytes of both stamps.
 pub(crate) const STAMPS: usize = 16;
-
-/// A transaction's place in the order of all; zero is before the first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Stamp(u64);
-
-impl Stamp {
-    /// The stamp of that number.
-    #[must_use]
-    pub const fn new(number: u64) -> Self {
-        Self(number)
-    }
-
-    /// Its number.
-    #[must_use]
-    pub const fn get(self) -> u64 {
-        self.0
-    }
-}
 
 /// The latest transactions that have used a leaf.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -45,13 +29,13 @@ impl Stamps {
 
     /// `read`, then `write`.
     pub(crate) fn encode(self) -> [u8; STAMPS] {
-        let both = u128::from(self.write.0) << u64::BITS | u128::from(self.read.0);
+        let both = u128::from(self.write.get()) << u64::BITS | u128::from(self.read.get());
         both.to_le_bytes()
     }
 
     pub(crate) fn decode(bytes: [u8; STAMPS]) -> Self {
         let both = u128::from_le_bytes(bytes);
-        Self { read: Stamp(both as u64), write: Stamp((both >> u64::BITS) as u64) }
+        Self { read: Stamp::new(both as u64), write: Stamp::new((both >> u64::BITS) as u64) }
     }
 }
 
@@ -61,7 +45,8 @@ mod tests {
 
     #[test]
     fn stamps_lie_as_the_byte_map_says() {
-        let stamps = Stamps { read: Stamp(0x0102_0304_0506_0708), write: Stamp(u64::MAX - 1) };
+        let stamps =
+            Stamps { read: Stamp::new(0x0102_0304_0506_0708), write: Stamp::new(u64::MAX - 1) };
         let bytes = stamps.encode();
         assert_eq!(bytes[..8], [8, 7, 6, 5, 4, 3, 2, 1]);
         assert_eq!(bytes[8..], (u64::MAX - 1).to_le_bytes());
@@ -70,8 +55,9 @@ mod tests {
 
     #[test]
     fn the_later_of_each_counts() {
-        let [a, b] = [(3, 9), (7, 5)].map(|(r, w)| Stamps { read: Stamp(r), write: Stamp(w) });
-        let both = Stamps { read: Stamp(7), write: Stamp(9) };
+        let [a, b] =
+            [(3, 9), (7, 5)].map(|(r, w)| Stamps { read: Stamp::new(r), write: Stamp::new(w) });
+        let both = Stamps { read: Stamp::new(7), write: Stamp::new(9) };
         assert_eq!((a.latest(b), b.latest(a)), (both, both));
     }
 }

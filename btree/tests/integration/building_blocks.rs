@@ -4,8 +4,8 @@
 use std::ops::Bound;
 
 use selkie_btree::{
-    Direction, KeyLocation, LeafView, NoRoom, Reclaimed, Swept, Tree, leaf_insert, leaf_remove,
-    leaf_replace,
+    Direction, KeyLocation, LeafView, NoRoom, Reclaimed, StampRule, Swept, Tree, leaf_insert,
+    leaf_remove, leaf_replace,
 };
 use selkie_engine::{Engine, GAddr};
 
@@ -46,7 +46,11 @@ fn an_unposted_split_is_valid_and_posting_is_idempotent() {
         backward.reverse();
         assert_eq!(forward, backward);
         assert_eq!(tree.locate(engine, &[255]).await.unwrap(), left, "by the right link only");
-        assert_eq!(tree.reclaim(engine, right_addr).await.unwrap(), Reclaimed::Stays, "not empty");
+        assert_eq!(
+            tree.reclaim(engine, right_addr, StampRule::Latest).await.unwrap(),
+            Reclaimed::Stays,
+            "not empty"
+        );
 
         for _ in 0..3 {
             tree.post(engine, post.clone()).await.unwrap();
@@ -74,7 +78,7 @@ fn a_post_for_a_leaf_that_died_does_nothing() {
         }
         drop((guard, right));
         assert_eq!(
-            tree.reclaim(engine, right_addr).await.unwrap(),
+            tree.reclaim(engine, right_addr, StampRule::Latest).await.unwrap(),
             Reclaimed::Stays,
             "its parent does not know it"
         );
@@ -110,27 +114,34 @@ fn reclaim_gives_up_on_leaves_in_use() {
         let mut guard = engine.exclusive(leaves[1]).await.unwrap();
         leaf_remove(&mut guard, 0).unwrap();
         assert_eq!(
-            tree.reclaim(engine, leaves[1]).await.unwrap(),
+            tree.reclaim(engine, leaves[1], StampRule::Latest).await.unwrap(),
             Reclaimed::InUse,
             "the leaf is latched"
         );
         drop(guard);
         let reader = engine.shared(leaves[0]).await.unwrap();
         assert_eq!(
-            tree.reclaim(engine, leaves[1]).await.unwrap(),
+            tree.reclaim(engine, leaves[1], StampRule::Latest).await.unwrap(),
             Reclaimed::InUse,
             "its left sibling is latched"
         );
         drop(reader);
-        assert_eq!(tree.reclaim(engine, leaves[0]).await.unwrap(), Reclaimed::Stays, "not empty");
         assert_eq!(
-            tree.reclaim(engine, tree.root()).await.unwrap(),
+            tree.reclaim(engine, leaves[0], StampRule::Latest).await.unwrap(),
+            Reclaimed::Stays,
+            "not empty"
+        );
+        assert_eq!(
+            tree.reclaim(engine, tree.root(), StampRule::Latest).await.unwrap(),
             Reclaimed::Stays,
             "not a leaf"
         );
-        assert_eq!(tree.reclaim(engine, leaves[1]).await.unwrap(), Reclaimed::Freed);
         assert_eq!(
-            tree.reclaim(engine, leaves[1]).await.unwrap(),
+            tree.reclaim(engine, leaves[1], StampRule::Latest).await.unwrap(),
+            Reclaimed::Freed
+        );
+        assert_eq!(
+            tree.reclaim(engine, leaves[1], StampRule::Latest).await.unwrap(),
             Reclaimed::Stays,
             "already gone"
         );
@@ -170,11 +181,11 @@ fn reclaim_checks_the_pages_it_changes() {
         let mut guard = engine.exclusive(left).await.unwrap();
         let (middle, post) = tree.split_leaf(engine, &mut guard, b"aa").await.unwrap();
         drop((guard, middle));
-        assert_eq!(tree.reclaim(engine, right).await.unwrap(), Reclaimed::Stays);
+        assert_eq!(tree.reclaim(engine, right, StampRule::Latest).await.unwrap(), Reclaimed::Stays);
         let stats = tree.verify(engine).await.unwrap();
         assert_eq!((stats.leaves, stats.unposted, stats.entries), (3, 1, 2));
         tree.post(engine, post).await.unwrap();
-        assert_eq!(tree.reclaim(engine, right).await.unwrap(), Reclaimed::Freed);
+        assert_eq!(tree.reclaim(engine, right, StampRule::Latest).await.unwrap(), Reclaimed::Freed);
         let stats = tree.verify(engine).await.unwrap();
         assert_eq!((stats.leaves, stats.unposted, stats.entries), (2, 0, 2));
     });
@@ -290,7 +301,7 @@ fn the_first_leaf_of_a_parent_is_merged_with_the_next() {
             leaf_remove(&mut guard, 0).unwrap();
         }
         drop(guard);
-        assert_eq!(tree.reclaim(engine, first).await.unwrap(), Reclaimed::Freed);
+        assert_eq!(tree.reclaim(engine, first, StampRule::Latest).await.unwrap(), Reclaimed::Freed);
         let after = tree.verify(engine).await.unwrap();
         assert_eq!((after.leaves, after.unposted), (before.leaves - 1, 0));
         assert_eq!(tree.locate(engine, &[0]).await.unwrap(), first, "it has the rows of the next");
@@ -356,7 +367,9 @@ fn a_sweep_posts_what_is_missing_and_frees_what_is_empty() {
         // One leaf at a time up to the middle, though the parent knows none further right.
         let middle = (ROWS / 2).to_be_bytes();
         let (mut from, mut sweeps) = (Vec::new(), 0);
-        while let Swept::More(next) = tree.sweep(engine, &from, &middle, 1).await.unwrap() {
+        while let Swept::More(next) =
+            tree.sweep(engine, &from, &middle, 1, StampRule::Latest).await.unwrap()
+        {
             assert!(next > from, "it comes on");
             (from, sweeps) = (next, sweeps + 1);
         }
@@ -378,15 +391,21 @@ fn a_sweep_posts_what_is_missing_and_frees_what_is_empty() {
         let (key, end) = (200_u32.to_be_bytes(), ROWS.to_be_bytes());
         let guard = engine.exclusive(tree.locate(engine, &key).await.unwrap()).await.unwrap();
         let low = LeafView::new(&guard).unwrap().low_fence().to_vec();
-        let swept = tree.sweep(engine, &[], &end, 64).await.unwrap();
+        let swept = tree.sweep(engine, &[], &end, 64, StampRule::Latest).await.unwrap();
         assert_eq!(swept, Swept::InUse(low.clone()));
         // One beyond the range is no concern of it.
         let last = tree.locate_before(engine, Bound::Excluded(&low)).await.unwrap();
         let within =
             LeafView::new(&engine.shared(last).await.unwrap()).unwrap().low_fence().to_vec();
-        assert_eq!(tree.sweep(engine, &[], &within, 64).await.unwrap(), Swept::Done);
+        assert_eq!(
+            tree.sweep(engine, &[], &within, 64, StampRule::Latest).await.unwrap(),
+            Swept::Done
+        );
         drop(guard);
-        assert_eq!(tree.sweep(engine, &low, &end, 5_000).await.unwrap(), Swept::Done);
+        assert_eq!(
+            tree.sweep(engine, &low, &end, 5_000, StampRule::Latest).await.unwrap(),
+            Swept::Done
+        );
     });
     cluster.stop();
 }

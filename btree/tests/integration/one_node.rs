@@ -248,7 +248,7 @@ fn futures_can_move_between_threads() {
         check(tree.verify(engine));
         check(tree.locate(engine, b""));
         check(tree.locate_before(engine, Bound::Unbounded));
-        check(tree.reclaim(engine, GAddr::NULL));
+        check(tree.reclaim(engine, GAddr::NULL, StampRule::Latest));
         check(Tree::create(engine, 1));
     }
     let _ = all;

@@ -98,8 +98,9 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "CODING")]
     coding: Option<Coding>,
     /// Concurrency control of this process: `2pl`, two-phase locking without waiting; `to`,
-    /// timestamp ordering; or `occ`, optimistic with validation at commit. All drivers of a
-    /// database that was loaded with `to` use `to`, and no other drivers do
+    /// timestamp ordering; `occ`, optimistic with validation at commit; or `snapshot`, optimistic
+    /// for rows and ranges, with snapshots for transactions that only read. All drivers of a
+    /// database that was loaded with `to` or `snapshot` use that, and no other drivers do
     #[arg(long, value_name = "NAME", default_value_t = Protocol::default())]
     protocol: Protocol,
     #[command(flatten)]

@@ -130,6 +130,7 @@ impl Engine {
             }
             // Each step is taken even if an earlier one failed: a node that does not reach all
             // memory nodes must leave the pool, too.
+            core.withdraw_snapshots().await;
             let absent = core.publish_epoch(0).await;
             let given_back = core.leave_lines().await;
             core.lifecycle.set_leaving(true);

@@ -33,6 +33,7 @@ use crate::log::{LogTo, run_archive, run_checkpoints, run_log};
 use crate::recovery::driver::run_recovery;
 use crate::recovery::lease::run_lease;
 use crate::recovery::state::RecoveryState;
+use crate::snapshots::state::SnapshotState;
 use crate::telemetry::activity_reporting::run_activity;
 use crate::telemetry::counting::Telemetry;
 use crate::{Coherence, EngineError};
@@ -153,6 +154,7 @@ impl Engine {
             allocator: Allocator::new(units),
             epochs: Epochs::new(epoch),
             log: keeps_log.then(|| Arc::new(Log::new())),
+            snapshots: SnapshotState::default(),
             telemetry: Telemetry::new(),
             #[cfg(test)]
             planted_panic: parking_lot::Mutex::default(),
@@ -160,6 +162,7 @@ impl Engine {
             pool: Arc::clone(pool),
         });
         core.publish_epoch(epoch + 1).await?;
+        core.clear_snapshots().await?;
         Self::enter(&core).await?;
         Ok(core)
     }

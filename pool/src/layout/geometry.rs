@@ -2,7 +2,9 @@
 
 use selkie_fabric::{Domain, Rights};
 
-use super::control_page::{CONTROL_PAGE_BYTES, NODE_EPOCHS_AT};
+use super::control_page::{
+    CONTROL_PAGE_BYTES, NODE_EPOCHS_AT, SNAPSHOT_MASK_AT, SNAPSHOT_SLOT_WORDS, snapshot_slot_offset,
+};
 use super::header::{HEADER_BYTES, LATCH_AT};
 use super::limits::{
     EXTENT_GCLS, JOURNAL_IMAGES, MAX_COMPUTE_NODES, MAX_GCL_BYTES, MAX_RANGE_BYTES, MIN_GCL_BYTES,
@@ -325,17 +327,24 @@ impl SlabGeometry {
 
     /// What a compute node that reads only may do in a memory node's region of so many ranges: read
     /// everything, change headers by atomics, as readers enter themselves in latch words, and
-    /// publish epochs. No byte of a page is among what it may change.
+    /// publish epochs and snapshots. No byte of a page is among what it may change.
     #[must_use]
     pub fn reading(&self, ranges: u32) -> Domain {
         let readers = Rights { atomic: true, ..Rights::READ };
-        let epochs = NODE_EPOCHS_AT..NODE_EPOCHS_AT + 8 * MAX_COMPUTE_NODES as u64;
+        // Snapshot slots follow the epochs.
+        let last = snapshot_slot_offset(MAX_COMPUTE_NODES - 1);
+        let published = NODE_EPOCHS_AT..last + 8 * SNAPSHOT_SLOT_WORDS as u64;
+        let mask = SNAPSHOT_MASK_AT..SNAPSHOT_MASK_AT + 8;
         let headers = (0..ranges).map(|range| {
             let first = self.header_offset(range, 0);
             let headers = self.tables * self.headers_per_table();
             (first..first + headers * HEADER_BYTES, readers)
         });
-        let all = [(0..u64::MAX, Rights::READ), (epochs, Rights { write: true, ..Rights::READ })];
+        let all = [
+            (0..u64::MAX, Rights::READ),
+            (published, Rights { write: true, ..Rights::READ }),
+            (mask, readers),
+        ];
         // A domain cannot have more ranges than its limit. The node may then only read.
         let domain = Domain::new(all.into_iter().chain(headers));
         #[expect(clippy::expect_used, reason = "one range is within the limit of a domain")]

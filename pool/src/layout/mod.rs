@@ -84,7 +84,9 @@
 //!                               zero in a coded pool, whose ranges have counters of their own
 //! 72   clock           u64      of the pool, at memory node 0; zero in a coded pool, where range 0
 //!                               has it
-//! 80   (zero)
+//! 80   snapshot_mask   u64      at the memory node that has the epochs: bit i says that compute
+//!                               node i has published snapshots in its slot
+//! 88   (zero)
 //! 96   plane_looks     u64      looks at the control plane, counted by the node's own process
 //! 104  (zero)
 //! 112  short_of_lines  u64      at the memory node that has the epochs: how often a compute node
@@ -93,7 +95,16 @@
 //! 128  global_epoch    u64      at the memory node that has the epochs
 //! 136  node_epoch      u64 x 58 there too, one word a compute node: its published epoch plus one,
 //!                               or zero
-//! 600  (zero) up to 4096
+//! 600  snapshot_slot   [u64; 6] x 58 there too, one slot a compute node
+//! 3384 (zero) up to 4096
+//! ```
+//!
+//! Snapshot slot, little-endian; zero says nothing:
+//!
+//! ```text
+//! 0    arena           u64      key of the region with the node's page images, plus one
+//! 8    open_from       u64      every snapshot at this stamp minus one or later may be active
+//! 16   active          u64 x 4  stamps plus one of snapshots that are active
 //! ```
 //! Memory node 0 has the epochs, in a coded pool the lowest that lives and is to stay.
 
@@ -108,7 +119,8 @@ mod tests;
 pub use control_page::{
     CLOCK_AT, CONTROL_MAGIC, CONTROL_PAGE_BYTES, EXTENTS_LEASED_AT, GCL_BYTES_AT, GLOBAL_EPOCH_AT,
     LAYOUT_VERSION, LINES_GIVEN_AT, MAGIC_AT, NODE_EPOCHS_AT, PLANE_LOOKS_AT, RANGE_BYTES_AT,
-    SHORT_OF_LINES_AT, VERSION_AT, node_epoch_offset,
+    SHORT_OF_LINES_AT, SNAPSHOT_MASK_AT, SNAPSHOT_SLOT_WORDS, SNAPSHOT_SLOTS_AT, VERSION_AT,
+    node_epoch_offset, snapshot_slot_offset,
 };
 pub use free_mark::{FreeMark, LineOwner};
 pub use geometry::SlabGeometry;

@@ -21,7 +21,7 @@ use selkie_txn::{
 };
 
 use super::bulk::{Bulk, is_pool_full};
-use super::case::Case;
+use super::case::{Case, takes_snapshots};
 use super::clients::Clients;
 use super::excuses::Excuses;
 use super::history::strictly_serializable;
@@ -263,6 +263,7 @@ impl Bank {
 /// By the seed, all tellers by one protocol, or each by its own.
 fn protocol_of(seed: u64, client: usize) -> Protocol {
     match seed % 4 {
+        _ if takes_snapshots(seed) => Protocol::Snapshot,
         0 => Protocol::TwoPhase,
         1 => Protocol::Optimistic,
         2 => Protocol::Timestamp,

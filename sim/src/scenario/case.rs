@@ -15,6 +15,8 @@ const LEAST_GCL_BYTES: usize = 512;
 
 /// Stream of the seed that draws the logs of wide runs.
 const LOG_STREAM: u64 = 41;
+/// Stream of the random numbers of the choice of snapshots.
+const SNAPSHOT_STREAM: u64 = 48;
 
 /// Stream of the seed that draws whether the pool is small, and how often it is.
 const POOL_STREAM: u64 = 44;
@@ -174,7 +176,10 @@ impl Case {
     pub(super) fn protocol(self) -> Option<Protocol> {
         const CHOICES: [Option<Protocol>; 4] =
             [Some(Protocol::TwoPhase), Some(Protocol::Timestamp), Some(Protocol::Optimistic), None];
-        self.protocol.or_else(|| *drawn(self.seed, 12, &CHOICES))
+        self.protocol.or_else(|| match takes_snapshots(self.seed) {
+            true => Some(Protocol::Snapshot),
+            false => *drawn(self.seed, 12, &CHOICES),
+        })
     }
 
     /// The coding of the pool.
@@ -213,6 +218,11 @@ impl Case {
     }
 }
 
+/// Whether a run that has a choice has a database for snapshots: a third.
+pub(super) fn takes_snapshots(seed: u64) -> bool {
+    *drawn(seed, SNAPSHOT_STREAM, &[false, false, true])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -221,10 +231,10 @@ mod tests {
     fn a_sweep_over_all_scenarios_has_every_protocol_of_those_that_take_one() {
         for scenario in [Scenario::History, Scenario::Tpcc] {
             let seeds = (0..400).filter(|seed| Scenario::of_seed(*seed) == scenario);
-            let mut counts = [0; 4];
+            let mut counts = [0; 5];
             for seed in seeds {
                 let protocol = Case::of(scenario, seed).protocol();
-                let number = protocol.map_or(3, |protocol| protocol as usize);
+                let number = protocol.map_or(4, |protocol| protocol as usize);
                 counts[number] += 1;
             }
             assert!(counts.iter().all(|count| *count > 0), "{scenario}: {counts:?}");

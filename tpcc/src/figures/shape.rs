@@ -47,6 +47,7 @@ impl ClusterShape {
             Protocol::TwoPhase => "2pl: two-phase locking without waiting",
             Protocol::Timestamp => "to: in the order of timestamps",
             Protocol::Optimistic => "occ: optimistic, with validation at commit",
+            Protocol::Snapshot => "snapshot: optimistic for rows, snapshots to read",
         };
         row("transactions", protocol.to_owned());
         row("durability", setup.durability.to_string());

@@ -25,6 +25,7 @@ use crate::catalogue::table_info::IndexInfo;
 use crate::encoding::key_range::KeyRange;
 use crate::error::TxnError;
 use crate::protocol::leaf_latch::{LatchMode, LeafImage, LeafLatch};
+use crate::protocol::row_reads::{LeafVersion, Read};
 use crate::protocol::write_set::WrittenEntry;
 use crate::transaction::txn::Txn;
 
@@ -45,6 +46,16 @@ pub(crate) enum EntryPosition {
     WriteSet(Box<[u8]>),
 }
 
+/// The part of a leaf that a walk goes over and has not recorded as read.
+struct Unrecorded {
+    leaf: LeafVersion,
+    /// Its entries.
+    slots: Range<usize>,
+    /// Its keys, of which no other leaf has any.
+    low: Vec<u8>,
+    high: Option<Vec<u8>>,
+}
+
 /// A walk over the entries of a key range.
 pub(crate) struct Cursor<'r, 'db> {
     index: &'r IndexInfo,
@@ -62,6 +73,8 @@ pub(crate) struct Cursor<'r, 'db> {
     merged: Option<VecDeque<EntryPosition>>,
     /// Whether no further leaf has entries in the range.
     last_leaf: bool,
+    /// Where rows are recorded, what is to be.
+    unrecorded: Option<Unrecorded>,
 }
 
 impl<'r, 'db> Cursor<'r, 'db> {
@@ -73,7 +86,19 @@ impl<'r, 'db> Cursor<'r, 'db> {
     ) -> Self {
         let last_leaf = range.is_empty();
         let (leaf_now, passed, slots, merged) = (None, None, 0..0, None);
-        Self { index, range, direction, mode, leaf_now, passed, slots, merged, last_leaf }
+        let unrecorded = None;
+        Self {
+            index,
+            range,
+            direction,
+            mode,
+            leaf_now,
+            passed,
+            slots,
+            merged,
+            last_leaf,
+            unrecorded,
+        }
     }
 
     /// Moves to the next entry.
@@ -88,16 +113,111 @@ impl<'r, 'db> Cursor<'r, 'db> {
                 (Some(merged), Direction::Forward) => merged.pop_front(),
                 (Some(merged), Direction::Reverse) => merged.pop_back(),
             };
-            if at.is_some() || self.last_leaf {
+            if at.is_some() {
                 return Ok(at);
+            }
+            self.record_rest(txn)?;
+            if self.last_leaf {
+                return Ok(None);
             }
             txn.yield_now_and_then().await;
             match self.direction {
                 Direction::Forward => self.move_right(txn).await?,
                 Direction::Reverse => self.move_left(txn).await?,
             }
+            self.begin_to_record(txn)?;
             self.merged = self.merge(txn)?;
         }
+    }
+
+    /// Notes what of the leaf it has come to the walk goes over.
+    fn begin_to_record(&mut self, txn: &Txn<'db>) -> Result<(), TxnError> {
+        if !txn.must_record(self.mode) {
+            return Ok(());
+        }
+        let leaf = LeafView::new(self.bytes(txn))?;
+        let passed = self.passed.as_deref();
+        let (low, high) = match self.direction {
+            Direction::Forward => {
+                let high = [leaf.high_fence(), self.range.high()].into_iter().flatten().min();
+                (passed.unwrap_or(self.range.low()), high)
+            }
+            Direction::Reverse => {
+                (leaf.low_fence().max(self.range.low()), passed.or(self.range.high()))
+            }
+        };
+        self.unrecorded = Some(Unrecorded {
+            leaf: txn.work.last_version,
+            slots: self.slots.clone(),
+            low: low.to_vec(),
+            high: high.map(<[u8]>::to_vec),
+        });
+        Ok(())
+    }
+
+    /// Records what the walk has read up to an entry, and including it, if it is to be recorded.
+    pub(crate) fn record(
+        &mut self,
+        txn: &mut Txn<'db>,
+        at: &EntryPosition,
+    ) -> Result<(), TxnError> {
+        if self.unrecorded.is_none() {
+            return Ok(());
+        }
+        let mut key = Vec::new();
+        self.key_into(txn, at, &mut key)?;
+        let Some(mut part) = self.unrecorded.take() else { return Ok(()) };
+        let rest = match self.direction {
+            Direction::Forward => {
+                // The next key.
+                key.push(0);
+                let end = self.slot_at(txn, &key)?.clamp(part.slots.start, part.slots.end);
+                let rest = Unrecorded {
+                    leaf: part.leaf,
+                    slots: end..part.slots.end,
+                    low: key.clone(),
+                    high: part.high.take(),
+                };
+                (part.slots.end, part.high) = (end, Some(key));
+                rest
+            }
+            Direction::Reverse => {
+                let start = self.slot_at(txn, &key)?.clamp(part.slots.start, part.slots.end);
+                let rest = Unrecorded {
+                    leaf: part.leaf,
+                    slots: part.slots.start..start,
+                    low: std::mem::replace(&mut part.low, key.clone()),
+                    high: Some(key),
+                };
+                part.slots.start = start;
+                rest
+            }
+        };
+        self.unrecorded = Some(rest);
+        self.record_part(txn, &part)
+    }
+
+    /// Records what the walk has read of the leaf it stands on and not recorded: all of it.
+    fn record_rest(&mut self, txn: &mut Txn<'db>) -> Result<(), TxnError> {
+        match self.unrecorded.take() {
+            Some(part) => self.record_part(txn, &part),
+            None => Ok(()),
+        }
+    }
+
+    fn record_part(&self, txn: &mut Txn<'db>, part: &Unrecorded) -> Result<(), TxnError> {
+        let leaf = LeafView::new(self.bytes(txn))?;
+        let mut key = Vec::new();
+        let digest = txn.db.digester.of_slots(&leaf, part.slots.clone(), &mut key)?;
+        let read = Read::Keys(&part.low, part.high.as_deref());
+        txn.work.rows.add(self.index.number, read, part.leaf, digest);
+        Ok(())
+    }
+
+    /// The slot where a key is or would be in the leaf the cursor stands on.
+    fn slot_at(&self, txn: &Txn<'db>, key: &[u8]) -> Result<usize, TxnError> {
+        let leaf = LeafView::new(self.bytes(txn))?;
+        Ok(slot_of(&leaf, key)?.unwrap_or(leaf.len()))
     }
 
     /// The entries of this leaf's part of the range as the transaction sees them; `None` if it has
@@ -239,11 +359,12 @@ impl<'r, 'db> Cursor<'r, 'db> {
 
     /// The next leaf, latched, if it is cached and this one is still latched, so that its right
     /// link is valid.
-    fn cached_right(&self, txn: &Txn<'db>) -> Result<Option<SharedGuard<'db>>, TxnError> {
+    fn cached_right(&self, txn: &mut Txn<'db>) -> Result<Option<SharedGuard<'db>>, TxnError> {
         let Some(CursorLeaf::Image(LeafImage::Latched(leaf))) = &self.leaf_now else {
             return Ok(None);
         };
-        Ok(txn.db.engine.shared_hit(LeafView::new(leaf)?.right()))
+        let next = txn.db.engine.shared_hit(LeafView::new(leaf)?.right());
+        Ok(next.and_then(|next| txn.in_view(next)))
     }
 
     /// Continues with a copy of the leaf it stands on, if that is not latched to the end: the

@@ -26,8 +26,9 @@ impl Txn<'_> {
             WrittenEntry::Present(value) => row.extend_from_slice(value),
             WrittenEntry::Removed => return Err(self.error_of_valid_reads(info.not_found()).await),
             WrittenEntry::Unchanged => {
-                let KeyPosition { leaf, slot } =
-                    self.find(&info.primary, key, LatchMode::Exclusive).await?;
+                let found = self.find(&info.primary, key, LatchMode::Exclusive).await?;
+                self.record_point(&info.primary, key, &found, LatchMode::Exclusive)?;
+                let KeyPosition { leaf, slot } = found;
                 let Ok(slot) = slot else {
                     return Err(self.error_of_valid_reads(info.not_found()).await);
                 };
@@ -43,7 +44,9 @@ impl Txn<'_> {
             WrittenEntry::Present(_) => true,
             WrittenEntry::Removed => false,
             WrittenEntry::Unchanged => {
-                self.find(index, key, LatchMode::Exclusive).await?.slot.is_ok()
+                let found = self.find(index, key, LatchMode::Exclusive).await?;
+                self.record_point(index, key, &found, LatchMode::Exclusive)?;
+                found.slot.is_ok()
             }
         })
     }

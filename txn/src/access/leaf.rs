@@ -10,6 +10,7 @@ use crate::catalogue::table_info::IndexInfo;
 use crate::error::TxnError;
 use crate::protocol::choice::ReadRule;
 use crate::protocol::leaf_latch::{LatchMode, LeafImage, LeafLatch};
+use crate::protocol::row_reads::LeafVersion;
 use crate::transaction::maintenance::MaintenanceTask;
 use crate::transaction::txn::Txn;
 
@@ -19,7 +20,7 @@ pub(crate) const LOCATE_ATTEMPTS: u32 = 16;
 
 /// How many right links are followed after one descent: more leaves than lie behind each other
 /// without separators, unless damage made the way a circle.
-const RIGHT_HOPS: u32 = 1 << 22;
+pub(crate) const RIGHT_HOPS: u32 = 1 << 22;
 
 /// Right links on one way after which the separators that are missing above are posted. They belong
 /// to a transaction that is about to post them, unless its node died or a page was in use.
@@ -61,6 +62,8 @@ pub(crate) enum LatchedLeaf<'db> {
     Fresh(LeafLatch<'db>),
     /// To be read and stamped at this place in the order of all transactions.
     Ordered(LeafLatch<'db>, Stamp),
+    /// Not latched: as the leaf was at the snapshot of the transaction.
+    Image(GAddr, Box<[u8]>),
 }
 
 impl<'db> Txn<'db> {
@@ -178,6 +181,9 @@ impl<'db> Txn<'db> {
         if let Some(held) = self.work.locks.position(addr) {
             return Ok(LatchedLeaf::Held(held));
         }
+        if self.records_rows() && self.only_reads_leaves() {
+            return self.latch_in_view(addr).await;
+        }
         if self.must_stamp(mode) {
             let stamp = self.order.draw().await?;
             return Ok(LatchedLeaf::Ordered(self.order.latch(addr, stamp).await?, stamp));
@@ -205,6 +211,19 @@ impl<'db> Txn<'db> {
                 self.ensure(held, mode).await?;
                 Ok(LeafRef::Held(held))
             }
+            LatchedLeaf::Fresh(LeafLatch::Shared(guard))
+                if self.only_reads_leaves() && self.records_rows() =>
+            {
+                self.work.reads.rely_on(guard.lsn());
+                self.work.last_version = LeafVersion { addr, psn: Some(guard.psn()) };
+                self.work.last_read = Some(LeafImage::Latched(guard));
+                Ok(LeafRef::LastRead)
+            }
+            LatchedLeaf::Image(addr, image) => {
+                self.work.last_version = LeafVersion { addr, psn: None };
+                self.work.last_read = Some(LeafImage::Copied(image));
+                Ok(LeafRef::LastRead)
+            }
             LatchedLeaf::Fresh(LeafLatch::Shared(guard)) if self.only_reads_leaves() => {
                 if self.read_matters(mode) {
                     self.record_read(addr, guard.psn(), guard.lsn()).await?;
@@ -212,7 +231,9 @@ impl<'db> Txn<'db> {
                 self.work.reads.rely_on(guard.lsn());
                 self.work.last_read = Some(match self.rules().reads() {
                     ReadRule::Stamp => LeafImage::copy_of(&guard),
-                    ReadRule::HoldLatch | ReadRule::RecordPsn => LeafImage::Latched(guard),
+                    ReadRule::HoldLatch | ReadRule::RecordPsn | ReadRule::RecordRows => {
+                        LeafImage::Latched(guard)
+                    }
                 });
                 Ok(LeafRef::LastRead)
             }
@@ -282,6 +303,10 @@ impl<'db> Txn<'db> {
                 self.work.last_read = Some(LeafImage::copy_of(latch.bytes()));
                 LeafRef::LastRead
             }
+            LatchedLeaf::Image(_, image) => {
+                self.work.last_read = Some(LeafImage::Copied(image));
+                LeafRef::LastRead
+            }
         }
     }
 
@@ -321,6 +346,7 @@ impl<'db> Txn<'db> {
         match latched {
             LatchedLeaf::Held(held) => self.work.locks.bytes(*held),
             LatchedLeaf::Fresh(latch) | LatchedLeaf::Ordered(latch, _) => latch.bytes(),
+            LatchedLeaf::Image(_, image) => image,
         }
     }
 

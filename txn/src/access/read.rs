@@ -180,7 +180,9 @@ impl<'db> Txn<'db> {
             WrittenEntry::Removed => return Ok(None),
             WrittenEntry::Unchanged => {}
         }
-        let KeyPosition { leaf, slot } = self.find(&info.primary, key, mode).await?;
+        let found = self.find(&info.primary, key, mode).await?;
+        self.record_point(&info.primary, key, &found, mode)?;
+        let KeyPosition { leaf, slot } = found;
         Ok(slot.ok().map(|slot| RowPosition::Leaf(leaf, slot)))
     }
 
@@ -214,11 +216,13 @@ impl<'db> Txn<'db> {
         let mut cursor = Cursor::new(index, range, direction, index_mode);
         while let Some(at) = cursor.next(self).await? {
             if is_table {
+                cursor.record(self, &at)?;
                 return Ok(Some(match at {
                     EntryPosition::Slot(slot) => RowPosition::Leaf(cursor.into_leaf(self), slot),
                     EntryPosition::WriteSet(key) => RowPosition::WriteSet(key),
                 }));
             }
+            cursor.record(self, &at)?;
             cursor.release_latch(self);
             let mut entry = std::mem::take(&mut self.work.entry);
             let position = self.follow(info, index, &cursor, &at, &mut entry, mode).await;
@@ -244,8 +248,13 @@ impl<'db> Txn<'db> {
         let mut cursor = Cursor::new(index, range, direction, LatchMode::Shared);
         while let Some(at) = cursor.next(self).await? {
             let flow = if is_table {
-                visit(RowRef::new(&info.layout, cursor.value(self, &at)?))?
+                let flow = visit(RowRef::new(&info.layout, cursor.value(self, &at)?));
+                if !matches!(flow, Ok(ControlFlow::Continue(()))) {
+                    cursor.record(self, &at)?;
+                }
+                flow?
             } else {
+                cursor.record(self, &at)?;
                 cursor.release_latch(self);
                 let mode = LatchMode::Shared;
                 match self.follow(info, index, &cursor, &at, entry, mode).await? {
@@ -274,7 +283,11 @@ impl<'db> Txn<'db> {
         while let Some(at) = cursor.next(self).await? {
             cursor.key_into(self, &at, entry)?;
             let primary = index.primary_key(entry, cursor.value(self, &at)?);
-            if visit(primary.ok_or_else(|| info.inconsistent(index))?)?.is_break() {
+            let flow = visit(primary.ok_or_else(|| info.inconsistent(index))?);
+            if !matches!(flow, Ok(ControlFlow::Continue(()))) {
+                cursor.record(self, &at)?;
+            }
+            if flow?.is_break() {
                 break;
             }
         }
@@ -306,10 +319,10 @@ impl<'db> Txn<'db> {
         };
         let found = self.find_row_position(info, &entry[start..], mode).await?;
         match found {
-            None if self.is_serializable() => {
+            None if self.sees_one_state() => {
                 Err(self.error_of_valid_reads(info.inconsistent(index)).await)
             }
-            Some(position) if !self.is_serializable() => {
+            Some(position) if !self.sees_one_state() => {
                 let row = RowRef::new(&info.layout, self.row_bytes(info, &position)?);
                 let of_row = index.entry(row, &entry[start..])?.key;
                 cursor.key_into(self, at, entry)?;

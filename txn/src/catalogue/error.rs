@@ -6,7 +6,7 @@ use crate::protocol::choice::Protocol;
 
 /// The version of the stored format. A program that reads it knows the orders of keys and what
 /// NULLs do in unique indexes.
-pub(crate) const CATALOGUE_VERSION: u32 = 3;
+pub(crate) const CATALOGUE_VERSION: u32 = 4;
 /// The oldest version that reads as this one: its keys are ascending with NULLs first, and in its
 /// unique indexes NULL is a value like any other.
 pub(crate) const OLDEST_CATALOGUE_VERSION: u32 = 2;
@@ -46,18 +46,20 @@ pub enum CatalogueError {
         bytes: u64,
     },
     /// The database was created for another family of protocols.
-    #[error("the database is for protocol {allowed}: {wanted} cannot be used on it", allowed = allowed_beside(*.wanted))]
+    #[error("the database is for protocol {allowed}: {wanted} cannot be used on it", allowed = allowed_on(*.made_for))]
     Protocol {
         /// The protocol that cannot be used on it.
         wanted: Protocol,
+        /// One that it was made for.
+        made_for: Protocol,
     },
     /// The document does not read as a catalogue.
     #[error("the catalogue cannot be read or written: {0}")]
     Document(#[from] serde_json::Error),
 }
 
-/// The protocols of a database that does not allow `wanted`.
-fn allowed_beside(wanted: Protocol) -> String {
-    let others = Protocol::ALL.into_iter().filter(|other| !other.goes_with(wanted));
-    others.map(Protocol::name).collect::<Vec<_>>().join(" or ")
+/// The protocols of a database that was made for one of them.
+fn allowed_on(made_for: Protocol) -> String {
+    let all = Protocol::ALL.into_iter().filter(|other| other.goes_with(made_for));
+    all.map(Protocol::name).collect::<Vec<_>>().join(" or ")
 }

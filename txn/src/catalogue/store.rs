@@ -34,14 +34,21 @@ const CHECKSUM_AT: usize = 32;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Catalogue {
     pub(crate) tables: Vec<StoredTable>,
-    /// Whether all transactions read and write the stamps of leaves; else none does.
+    /// Whether all transactions read and write the stamps of leaves, by which they are ordered.
     pub(crate) has_timestamps: bool,
+    /// Whether all transactions keep images of leaves for snapshots. Not with the former.
+    #[serde(default)]
+    pub(crate) has_snapshots: bool,
 }
 
 impl Catalogue {
     /// The default protocol of a handle.
     pub(crate) fn protocol(&self) -> Protocol {
-        if self.has_timestamps { Protocol::Timestamp } else { Protocol::default() }
+        match (self.has_timestamps, self.has_snapshots) {
+            (true, _) => Protocol::Timestamp,
+            (false, true) => Protocol::Snapshot,
+            (false, false) => Protocol::TwoPhase,
+        }
     }
 }
 
@@ -95,7 +102,8 @@ pub(crate) async fn create(
         tables.push(StoredTable { schema, primary, indexes });
     }
     let has_timestamps = protocol == Protocol::Timestamp;
-    let catalogue = Catalogue { tables, has_timestamps };
+    let has_snapshots = protocol == Protocol::Snapshot;
+    let catalogue = Catalogue { tables, has_timestamps, has_snapshots };
     write(engine, superblock, &catalogue).await?;
     Ok(catalogue)
 }
@@ -275,7 +283,7 @@ mod tests {
         assert_eq!(read.tables[0].schema, expected);
         let mut page = vec![0; HEADER_BYTES + OLD.len()];
         put_page(&mut page, OLD.as_bytes(), OLD.len() as u64, GAddr::NULL);
-        for (version, is_read) in [(1u32, false), (2, true), (3, true), (4, false)] {
+        for (version, is_read) in [(1u32, false), (2, true), (3, true), (4, true), (5, false)] {
             page[8..12].copy_from_slice(&version.to_le_bytes());
             let checksum = fnv(&[&page[..CHECKSUM_AT], OLD.as_bytes()]);
             page[32..40].copy_from_slice(&checksum.to_le_bytes());

@@ -9,9 +9,15 @@
 //! * [`Optimistic`](Protocol::Optimistic). A read latches a leaf briefly, and records its sequence
 //!   number. Changes are deferred to commit. Commit, or a later read, finds a conflict: the leaf
 //!   has another sequence number.
+//! * [`Snapshot`](Protocol::Snapshot). As the optimistic protocol, but what is recorded are rows
+//!   and ranges, and what conflicts are changes of these
+//!   ([`row_reads`](crate::protocol::row_reads)). Commit waits for the latches of the leaves that
+//!   it changes. Transactions that only read see the state of one point in time, for which others
+//!   keep images of the leaves that they change: no change is a conflict for them
+//!   ([`view`](crate::protocol::view)).
 //!
-//! All are serializable, without phantoms: all work on leaves, and a read of a leaf also reads the
-//! gaps between its keys. An optimistic read waits while another transaction has the leaf latched
+//! All are serializable, without phantoms: the first three work on leaves, and a read of a leaf also
+//! reads the gaps between its keys. An optimistic read waits while another transaction has the leaf latched
 //! exclusively: briefly if that one is optimistic, to its end if it is two-phase locked. The reader
 //! holds no latch meanwhile that another could wait for; but a task whose own two-phase locked
 //! transaction holds that leaf would wait for itself until the request times out.
@@ -23,8 +29,8 @@
 //! that only reads uses the optimistic protocol also where others lock
 //! ([`Database::begin_to_read`](crate::Database::begin_to_read)). Timestamp ordering
 //! ([`timestamp_order`](crate::protocol::timestamp_order)) relies on all transactions leaving their
-//! stamps: a database is created for it, or for the other two, and its catalogue says which
-//! ([`DatabaseSchema`](crate::DatabaseSchema)).
+//! stamps, and snapshots on all keeping images: a database is created for one of these two, or for
+//! the other two, and its catalogue says which ([`DatabaseSchema`](crate::DatabaseSchema)).
 //!
 //! An operation asks the [`ProtocolRules`] of its transaction and does not know protocols.
 
@@ -45,11 +51,15 @@ pub enum Protocol {
     Timestamp,
     /// Optimistic concurrency control with validation at the end, after Kung and Robinson (OCC).
     Optimistic,
+    /// Snapshots for transactions that only read; optimistic control of rows and ranges for those
+    /// that write. Of a database that was created for it.
+    Snapshot,
 }
 
 impl Protocol {
     /// All of them.
-    pub const ALL: [Protocol; 3] = [Protocol::TwoPhase, Protocol::Timestamp, Protocol::Optimistic];
+    pub const ALL: [Protocol; 4] =
+        [Protocol::TwoPhase, Protocol::Timestamp, Protocol::Optimistic, Protocol::Snapshot];
 
     /// Its name on command lines and in reports.
     #[must_use]
@@ -58,6 +68,7 @@ impl Protocol {
             Protocol::TwoPhase => "2pl",
             Protocol::Timestamp => "to",
             Protocol::Optimistic => "occ",
+            Protocol::Snapshot => "snapshot",
         }
     }
 
@@ -67,14 +78,18 @@ impl Protocol {
             Protocol::TwoPhase => &TwoPhaseRules,
             Protocol::Timestamp => &TimestampRules,
             Protocol::Optimistic => &OptimisticRules,
+            Protocol::Snapshot => &SnapshotRules,
         }
     }
 
     /// Whether transactions of both protocols may run on one database.
     #[must_use]
     pub fn goes_with(self, other: Protocol) -> bool {
-        let stamps = |protocol: Protocol| protocol.rules().reads() == ReadRule::Stamp;
-        stamps(self) == stamps(other)
+        let left_in_leaves = |protocol: Protocol| match protocol {
+            Protocol::TwoPhase | Protocol::Optimistic => None,
+            Protocol::Timestamp | Protocol::Snapshot => Some(protocol),
+        };
+        left_in_leaves(self) == left_in_leaves(other)
     }
 }
 
@@ -84,13 +99,21 @@ pub enum Isolation {
     /// As if transactions ran one after the other. Under [`Protocol::TwoPhase`] every latch is held
     /// to the end, also those of reads; under [`Protocol::Optimistic`] a transaction does not
     /// commit if others have changed what it has read; under [`Protocol::Timestamp`] a transaction
-    /// that has read a leaf makes earlier ones fail that would change it.
+    /// that has read a leaf makes earlier ones fail that would change it; under
+    /// [`Protocol::Snapshot`] it does not commit if others have changed rows or ranges that it has
+    /// read.
     #[default]
     Serializable,
+    /// Snapshot isolation, of [`Protocol::Snapshot`] alone: the transaction reads the state of one
+    /// point in time, and does not commit if others have changed what it changes since. It may
+    /// commit where they have changed what it only read (write skew).
+    RepeatableRead,
     /// Only committed data, but another read may find other data: the latches of reads are released
     /// when the next operation begins, those of changes are held to the end. Under
     /// [`Protocol::Optimistic`] reads are not validated, and under [`Protocol::Timestamp`] they
-    /// leave no timestamp, except reads that changes depend on and reads for update.
+    /// leave no timestamp, except reads that changes depend on and reads for update. Under
+    /// [`Protocol::Snapshot`] each operation reads a snapshot of its own, and what changes depend
+    /// on has to be the same at commit.
     ReadCommitted,
 }
 
@@ -116,6 +139,8 @@ pub(crate) enum ReadRule {
     RecordPsn,
     /// The transaction leaves its timestamp in the leaf.
     Stamp,
+    /// The rows and ranges read there are recorded, and have to be the same at commit.
+    RecordRows,
 }
 
 /// When the changes of a transaction are made.
@@ -133,6 +158,8 @@ struct TwoPhaseRules;
 struct TimestampRules;
 /// Optimistic concurrency control.
 struct OptimisticRules;
+/// Optimistic concurrency control of rows, and snapshots.
+struct SnapshotRules;
 
 impl ProtocolRules for TwoPhaseRules {
     fn reads(&self) -> ReadRule {
@@ -176,6 +203,20 @@ impl ProtocolRules for OptimisticRules {
     }
 }
 
+impl ProtocolRules for SnapshotRules {
+    fn reads(&self) -> ReadRule {
+        ReadRule::RecordRows
+    }
+
+    fn writes(&self) -> WriteRule {
+        WriteRule::Deferred
+    }
+
+    fn for_reading(&self) -> Protocol {
+        Protocol::Snapshot
+    }
+}
+
 impl fmt::Display for Protocol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
@@ -206,6 +247,6 @@ mod tests {
             assert_eq!(protocol.name().parse(), Ok(protocol));
         }
         let unknown = "2PL".parse::<Protocol>().unwrap_err().to_string();
-        assert_eq!(unknown, "there is no protocol \"2PL\"; there are 2pl, to, occ");
+        assert_eq!(unknown, "there is no protocol \"2PL\"; there are 2pl, to, occ, snapshot");
     }
 }

@@ -129,6 +129,11 @@ impl<'db> LockSet<'db> {
         leaf.change_bytes = now;
     }
 
+    /// Counts the stamps of all leaves that are held exclusively.
+    pub(crate) fn note_stamps(&mut self) {
+        (0..self.leaves.len()).for_each(|position| self.note_change(position));
+    }
+
     /// As [`note_change`](Self::note_change), of a change whose undo needs room in the page: it may
     /// have to rebuild the page for that, which changes all of it.
     pub(crate) fn note_shrinking_change(&mut self, position: usize) {

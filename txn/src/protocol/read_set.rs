@@ -120,7 +120,7 @@ impl ReadSet {
 }
 
 /// The page sequence number of a leaf that is held or cached.
-fn psn_if_here(engine: &Engine, locks: &LockSet<'_>, addr: GAddr) -> Option<u64> {
+pub(crate) fn psn_if_here(engine: &Engine, locks: &LockSet<'_>, addr: GAddr) -> Option<u64> {
     match locks.position(addr) {
         Some(held) => Some(locks.latch(held).psn()),
         None => engine.psn_if_cached(addr),

@@ -14,7 +14,8 @@
 //! For optimistic transactions: between the first step and the last, no other transaction can
 //! change the leaves that this one has read or changes. Leaves that were read and are not held were
 //! unchanged at a point in time at which all leaves that change were held. For timestamp ordering
-//! see [`timestamp_order`](crate::protocol::timestamp_order).
+//! see [`timestamp_order`](crate::protocol::timestamp_order), for snapshots
+//! [`commit_rows`](crate::transaction::commit_rows).
 
 use selkie_btree::LeafView;
 
@@ -85,6 +86,9 @@ impl<'db> Txn<'db> {
     async fn apply_all(&mut self, writes: &WriteSet) -> Result<(), TxnError> {
         self.work.last_read = None;
         self.begin_apply();
+        if self.records_rows() {
+            return self.apply_rows(writes).await;
+        }
         let leaves = self.latch_all(writes).await?;
         self.validate_to_commit().await?;
         self.order.check_writes(&self.work.locks)?;
@@ -124,7 +128,7 @@ impl<'db> Txn<'db> {
 
     /// Latches the leaves of all changes. Returns for each change its index, and its leaf's
     /// position in the lock set.
-    async fn latch_all(
+    pub(super) async fn latch_all(
         &mut self,
         writes: &WriteSet,
     ) -> Result<Vec<(&'db IndexInfo, usize)>, TxnError> {
@@ -141,7 +145,7 @@ impl<'db> Txn<'db> {
 
     /// Makes one change, in the leaf that was latched for it or, if that was split since, to the
     /// right of it.
-    async fn apply_one(
+    pub(super) async fn apply_one(
         &mut self,
         index: &IndexInfo,
         leaf: usize,

@@ -103,7 +103,8 @@ impl Database {
         protocol: Protocol,
     ) -> Result<Self, TxnError> {
         let directory = TableDirectory::resolve(catalogue)?;
-        let state = Arc::new(DatabaseState::new(engine, directory));
+        let has_snapshots = protocol == Protocol::Snapshot;
+        let state = Arc::new(DatabaseState::new(engine, directory, has_snapshots));
         Ok(Self { state, protocol })
     }
 
@@ -204,7 +205,8 @@ impl Database {
     /// [`CatalogueError::Protocol`] if it was not made for this one.
     pub fn with_protocol(self, protocol: Protocol) -> Result<Self, TxnError> {
         if !protocol.goes_with(self.protocol) {
-            return Err(CatalogueError::Protocol { wanted: protocol }.into());
+            let (wanted, made_for) = (protocol, self.protocol);
+            return Err(CatalogueError::Protocol { wanted, made_for }.into());
         }
         Ok(Self { protocol, ..self })
     }
@@ -234,7 +236,8 @@ impl Database {
         self.begin_with(Isolation::Serializable)
     }
 
-    /// Begins a transaction with the given isolation.
+    /// Begins a transaction with the given isolation. [`Isolation::RepeatableRead`] is of
+    /// [`Protocol::Snapshot`]; under the other protocols such a transaction is serializable.
     #[must_use]
     pub fn begin_with(&self, isolation: Isolation) -> Txn<'_> {
         self.begin_by(self.protocol, isolation)
@@ -242,7 +245,16 @@ impl Database {
 
     /// Begins a serializable transaction that only reads, and never blocks writers for long: it
     /// latches a leaf only while it reads it (in a scan, while `visit` is shown its rows), whatever
-    /// the protocol of the handle. So it may itself have to be run again.
+    /// the protocol of the handle. So, but for [`Protocol::Snapshot`], it may itself have to be run
+    /// again.
+    ///
+    /// Under [`Protocol::Snapshot`] it reads the state of one point in time, at its first access:
+    /// one round trip. That state has every commit that was acknowledged before, on any node. The
+    /// transaction waits for no other but while that one commits a change of the leaf, and meets no
+    /// conflict, however long it takes. Images of leaves that are changed meanwhile are kept in
+    /// memory of the nodes that change them, up to
+    /// [a bound](selkie_engine::EngineConfig::image_bytes). If one that it needs is gone, for want
+    /// of room or with its node, it ends in [`TxnError::SnapshotTooOld`].
     ///
     /// Where the handle is two-phase locked or optimistic, it reads as under
     /// [`Protocol::Optimistic`]. It waits for a leaf that is being changed: under

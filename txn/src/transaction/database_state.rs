@@ -2,10 +2,12 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use selkie_engine::Engine;
+use selkie_btree::{Stamp, StampRule};
+use selkie_engine::{Engine, EngineError, Snapshot};
 
 use crate::catalogue::directory::TableDirectory;
 use crate::protocol::clock::Clock;
+use crate::protocol::row_reads::Digester;
 use crate::stats::StatsShards;
 use crate::transaction::leaf_budget::LeafBudget;
 use crate::transaction::maintenance::MaintenanceBacklog;
@@ -16,6 +18,12 @@ pub(crate) struct DatabaseState {
     pub(crate) directory: TableDirectory,
     /// Gives the timestamps of transactions that are ordered by them.
     pub(crate) clock: Clock,
+    /// Makes digests of the rows that transactions read.
+    pub(crate) digester: Digester,
+    /// Leaves link to earlier images of themselves, for snapshots.
+    has_snapshots: bool,
+    /// The latest stamp of a commit that this node has seen.
+    latest_stamp: AtomicU64,
     pub(crate) stats: StatsShards,
     pub(crate) workspaces: WorkspacePool,
     pub(crate) backlog: MaintenanceBacklog,
@@ -26,18 +34,48 @@ pub(crate) struct DatabaseState {
 }
 
 impl DatabaseState {
-    pub(crate) fn new(engine: &Engine, directory: TableDirectory) -> Self {
+    pub(crate) fn new(engine: &Engine, directory: TableDirectory, has_snapshots: bool) -> Self {
         let first_savepoint = engine.env().random_u64();
         Self {
             engine: engine.clone(),
             directory,
             clock: Clock::new(),
+            digester: Digester::new(engine.env().random_u64()),
+            has_snapshots,
+            latest_stamp: AtomicU64::new(0),
             stats: StatsShards::default(),
             workspaces: WorkspacePool::default(),
             backlog: MaintenanceBacklog::default(),
             leaf_budget: LeafBudget::new(engine),
             next_savepoint: AtomicU64::new(first_savepoint),
         }
+    }
+
+    /// A stamp that was drawn before.
+    pub(crate) fn latest_stamp(&self) -> Stamp {
+        // Relaxed: any value that was ever there will do.
+        Stamp::new(self.latest_stamp.load(Ordering::Relaxed))
+    }
+
+    /// Notes a stamp that was drawn.
+    pub(crate) fn note_stamp(&self, stamp: Stamp) {
+        // A load first: most stamps that are seen are earlier.
+        if stamp > self.latest_stamp() {
+            self.latest_stamp.fetch_max(stamp.get(), Ordering::Relaxed);
+        }
+    }
+
+    /// Which leaves may become one: with snapshots, those whose images none wants any more.
+    pub(crate) fn stamp_rule(&self) -> StampRule {
+        match self.has_snapshots {
+            true => StampRule::Above { horizon: self.engine.snapshot_horizon() },
+            false => StampRule::Latest,
+        }
+    }
+
+    /// Begins a snapshot. One round trip.
+    pub(crate) async fn begin_snapshot(&self) -> Result<Snapshot, EngineError> {
+        self.engine.begin_snapshot().await
     }
 
     pub(crate) fn savepoint_number(&self) -> u64 {

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use selkie_btree::{LeafView, PendingPost, Reclaimed, Swept, Tree};
+use selkie_btree::{LeafView, PendingPost, Reclaimed, StampRule, Swept, Tree};
 use selkie_engine::{Engine, GAddr};
 
 /// Most single tasks kept for later.
@@ -91,19 +91,19 @@ impl MaintenanceTask {
     ///
     /// Failures are left to later traversals: the transaction that the task comes from has ended,
     /// and the tree is valid.
-    pub(crate) async fn run(&mut self, engine: &Engine) -> TaskEnd {
+    pub(crate) async fn run(&mut self, engine: &Engine, rule: StampRule) -> TaskEnd {
         let end = match self {
             Self::PostSeparator(tree, post) => {
                 tree.post(engine, post.clone()).await.map(|()| TaskEnd::Done)
             }
             Self::ReclaimLeaf(tree, leaf, _) => {
-                tree.reclaim(engine, *leaf).await.map(|reclaimed| match reclaimed {
-                    Reclaimed::InUse => TaskEnd::InUse,
+                tree.reclaim(engine, *leaf, rule).await.map(|reclaimed| match reclaimed {
+                    Reclaimed::InUse | Reclaimed::Postponed => TaskEnd::InUse,
                     Reclaimed::Freed | Reclaimed::Stays => TaskEnd::Done,
                 })
             }
             Self::Sweep(Sweep { tree, from, to }) => {
-                tree.sweep(engine, from, to, SWEPT_AT_ONCE).await.map(|swept| {
+                tree.sweep(engine, from, to, SWEPT_AT_ONCE, rule).await.map(|swept| {
                     let (next, end) = match swept {
                         Swept::Done => return TaskEnd::Done,
                         Swept::More(next) => (next, TaskEnd::More),
@@ -235,7 +235,7 @@ impl MaintenanceBacklog {
     }
 
     /// Runs the first task that may be tried. If the future is dropped the task is kept.
-    pub(crate) async fn run_one(&self, engine: &Engine) -> RanTask {
+    pub(crate) async fn run_one(&self, engine: &Engine, rule: StampRule) -> RanTask {
         if self.len() == 0 {
             return RanTask::None;
         }
@@ -253,7 +253,7 @@ impl MaintenanceBacklog {
             MaintenanceTask::Sweep(_) => RanTask::Sweep,
             _ => RanTask::Single,
         };
-        let end = task.task.run(engine).await;
+        let end = task.task.run(engine, rule).await;
         match end {
             TaskEnd::Done => held.task = None,
             TaskEnd::More => task.attempts = 0,

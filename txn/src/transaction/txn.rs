@@ -46,6 +46,7 @@ use crate::error::{AbortCause, TxnError};
 use crate::protocol::choice::{Isolation, Protocol, ProtocolRules, WriteRule};
 use crate::protocol::leaf_latch::{LatchMode, LeafImage};
 use crate::protocol::timestamp_order::TimestampOrder;
+use crate::protocol::view::View;
 use crate::transaction::database_state::DatabaseState;
 use crate::transaction::leaf_budget::UNCOUNTED_LEAVES;
 use crate::transaction::maintenance::{RanTask, TaskEnd};
@@ -70,6 +71,10 @@ pub struct Txn<'db> {
     pub(super) phase: TxnPhase,
     /// Its place in the order of all, by [`Protocol::Timestamp`].
     pub(crate) order: TimestampOrder<'db>,
+    /// The state it reads, by [`Protocol::Snapshot`].
+    pub(crate) view: View,
+    /// Leaves that others held while they were to be validated at commit, with their trees.
+    pub(crate) contended: Vec<(usize, GAddr)>,
     /// Commit has begun to make the changes of the write set.
     applies: bool,
     /// An operation that changes something has begun and not ended.
@@ -107,6 +112,8 @@ impl<'db> Txn<'db> {
             shard,
             phase: TxnPhase::Active,
             order: TimestampOrder::new(&db.engine, &db.clock),
+            view: View::new(isolation, db.latest_stamp()),
+            contended: Vec::new(),
             applies: false,
             changing: false,
             savepoints: Savepoints::default(),
@@ -120,7 +127,13 @@ impl<'db> Txn<'db> {
     /// The same transaction, refusing changes.
     pub(super) fn read_only(mut self) -> Self {
         self.read_only = true;
+        self.view = View::read_only();
         self
+    }
+
+    /// Whether it refuses changes.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.read_only
     }
 
     /// How many leaves are latched.
@@ -131,7 +144,12 @@ impl<'db> Txn<'db> {
     }
 
     pub(crate) fn is_serializable(&self) -> bool {
-        self.isolation == Isolation::Serializable
+        self.isolation != Isolation::ReadCommitted
+    }
+
+    /// Whether all that one operation reads is of one state.
+    pub(crate) fn sees_one_state(&self) -> bool {
+        self.is_serializable() || self.records_rows()
     }
 
     pub(crate) fn rules(&self) -> &'static dyn ProtocolRules {
@@ -168,6 +186,10 @@ impl<'db> Txn<'db> {
 
     /// Fails unless every leaf in the read set is unchanged.
     pub(crate) async fn validate_reads(&mut self) -> Result<(), TxnError> {
+        if self.records_rows() {
+            // At a snapshot all that is read is of one state.
+            return if self.view.is_snapshot() { Ok(()) } else { self.validate_rows().await };
+        }
         let Workspace { reads, locks, .. } = &mut self.work;
         reads.validate(&self.db.engine, locks).await
     }
@@ -201,6 +223,11 @@ impl<'db> Txn<'db> {
     pub(crate) fn open_read(&mut self) -> Result<(), TxnError> {
         self.check_active()?;
         self.work.last_read = None;
+        self.view.open_operation();
+        if self.only_reads_leaves() && self.work.locks.len() > 0 {
+            // A validation was dropped that had latched some.
+            self.work.locks.release();
+        }
         Ok(())
     }
 
@@ -316,6 +343,7 @@ impl<'db> Txn<'db> {
     /// commit.
     pub(super) fn release_all(&mut self) -> Lsn {
         let lsn = self.work.release();
+        self.view.end();
         let room = std::mem::replace(&mut self.work.leaf_room, UNCOUNTED_LEAVES);
         self.db.leaf_budget.give_back(room);
         self.work.log_room.release();
@@ -329,7 +357,7 @@ impl<'db> Txn<'db> {
         let mut ran = 0;
         while let Some(task) = self.work.maintenance.front_mut() {
             // In the queue while it runs, which is kept if this future is dropped.
-            let end = task.run(engine).await;
+            let end = task.run(engine, self.db.stamp_rule()).await;
             let task = self.work.maintenance.pop_front();
             if let Some(task) = task.filter(|_| end != TaskEnd::Done) {
                 self.db.backlog.push(task);
@@ -341,7 +369,7 @@ impl<'db> Txn<'db> {
         }
         for _ in 0..(self.db.backlog.len() / 16).clamp(POSTPONED_AT_ONCE, TASKS_AT_ONCE) {
             // A part of a sweep is enough for one transaction.
-            if self.db.backlog.run_one(engine).await != RanTask::Single {
+            if self.db.backlog.run_one(engine, self.db.stamp_rule()).await != RanTask::Single {
                 break;
             }
         }

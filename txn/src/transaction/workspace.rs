@@ -12,6 +12,7 @@ use crate::catalogue::directory::TableDirectory;
 use crate::protocol::leaf_latch::LeafImage;
 use crate::protocol::lock_set::LockSet;
 use crate::protocol::read_set::ReadSet;
+use crate::protocol::row_reads::{LeafVersion, RowReads};
 use crate::protocol::undo_log::UndoLog;
 use crate::protocol::write_set::WriteSet;
 use crate::stats::SHARDS;
@@ -22,6 +23,8 @@ use crate::transaction::maintenance::MaintenanceTask;
 const POOLED_WORKSPACES: usize = 64;
 /// Bytes of undo that a workspace keeps for the next transaction.
 const KEPT_UNDO_BYTES: usize = 64 << 10;
+/// Bytes of the rows and ranges that were read that a workspace keeps.
+const KEPT_READ_BYTES: usize = 64 << 10;
 
 /// What a transaction holds, has read and has changed.
 pub(crate) struct Workspace<'db> {
@@ -33,8 +36,12 @@ pub(crate) struct Workspace<'db> {
     pub(crate) writes: WriteSet,
     /// Leaves read and not held.
     pub(crate) reads: ReadSet,
+    /// Rows and ranges that were read.
+    pub(crate) rows: RowReads,
     /// The leaf last read whose latch is not held to the end, until the next operation.
     pub(crate) last_read: Option<LeafImage<'db>>,
+    /// Which version of its leaf that is, where rows are recorded.
+    pub(crate) last_version: LeafVersion,
     pub(crate) maintenance: VecDeque<MaintenanceTask>,
     /// Leaves that may be held.
     pub(crate) leaf_room: usize,
@@ -57,7 +64,9 @@ impl Default for Workspace<'_> {
             undo: UndoLog::default(),
             writes: WriteSet::default(),
             reads: ReadSet::default(),
+            rows: RowReads::default(),
             last_read: None,
+            last_version: LeafVersion::NONE,
             maintenance: VecDeque::new(),
             leaf_room: UNCOUNTED_LEAVES,
             log_room: LogReservation::default(),
@@ -76,13 +85,17 @@ impl<'db> Workspace<'db> {
         self.undo.shrink_to(KEPT_UNDO_BYTES);
         self.writes.clear();
         self.reads.clear();
+        self.rows.clear();
+        self.rows.shrink_to(KEPT_READ_BYTES);
         self.maintenance.clear();
         Workspace {
             locks: self.locks.emptied(),
             undo: self.undo,
             writes: self.writes,
             reads: self.reads,
+            rows: self.rows,
             last_read: None,
+            last_version: LeafVersion::NONE,
             maintenance: self.maintenance,
             leaf_room: UNCOUNTED_LEAVES,
             log_room: LogReservation::default(),
@@ -128,6 +141,7 @@ impl<'db> Workspace<'db> {
         self.undo.clear();
         self.writes.clear();
         self.reads.clear();
+        self.rows.clear();
         lsn
     }
 }

@@ -11,8 +11,11 @@ use crate::common::{
 
 /// The protocols that keep changes aside, each with the cause by which a transaction fails that
 /// meets the changes of another.
-const PROTOCOLS: [(Protocol, AbortCause); 2] =
-    [(Protocol::Optimistic, AbortCause::Stale), (Protocol::Timestamp, AbortCause::TooLate)];
+const PROTOCOLS: [(Protocol, AbortCause); 3] = [
+    (Protocol::Optimistic, AbortCause::Stale),
+    (Protocol::Timestamp, AbortCause::TooLate),
+    (Protocol::Snapshot, AbortCause::Stale),
+];
 
 #[test]
 fn uncommitted_changes_are_invisible_and_latch_nothing() {

@@ -64,6 +64,8 @@ fn a_read_only_transaction_holds_nothing_that_writers_need() {
                 let all = (ACCOUNTS, i64::from(ACCOUNTS) * OPENING);
                 assert_eq!(sum(&mut reader, table).await.unwrap(), all);
                 assert_eq!(reader.latched_leaves(), 0, "{protocol}");
+                let row = reader.get(table, &key![3]).await.unwrap().unwrap();
+                let balance = row.i64(BALANCE).unwrap();
                 let before = databases[writing].stats();
                 for id in 0..ACCOUNTS {
                     let to = (id + 7) % ACCOUNTS;
@@ -71,14 +73,19 @@ fn a_read_only_transaction_holds_nothing_that_writers_need() {
                 }
                 let stats = databases[writing].stats() - before;
                 assert_eq!(stats.aborts.total(), 0, "{protocol}: {stats:?}");
-                // What it has read is not what there is. In the order of timestamps it was before
-                // all of that.
+                // What it has read is not what there is. In the order of timestamps, and at its
+                // snapshot, it was before all of that.
+                if protocol == Protocol::Snapshot {
+                    assert_eq!(sum(&mut reader, table).await.unwrap(), all);
+                    let unchanged = reader.get(table, &key![3]).await.unwrap().unwrap();
+                    assert_eq!(unchanged.i64(BALANCE).unwrap(), balance);
+                }
                 let ended = reader.commit().await;
                 match protocol {
                     Protocol::TwoPhase | Protocol::Optimistic => {
                         assert!(matches!(ended, Err(TxnError::Stale { .. })), "{ended:?}");
                     }
-                    Protocol::Timestamp => ended.unwrap(),
+                    Protocol::Timestamp | Protocol::Snapshot => ended.unwrap(),
                 }
             }
         });
@@ -160,6 +167,14 @@ fn a_read_committed_index_scan_shows_rows_that_match_and_skips_those_that_are_go
             txn.commit().await.unwrap();
             let all = [4, 13, 22, 31, 40, 49, 58].map(|id| (OPENING, id));
             match changed.unwrap() {
+                // The operation reads one state, the next one a later.
+                Ok(()) if protocol == Protocol::Snapshot => {
+                    assert_eq!(seen, all);
+                    let mut txn = db.begin_with(Isolation::ReadCommitted);
+                    assert!(txn.get(table, &key![13]).await.unwrap().is_none());
+                    let last = txn.last(owner, &theirs).await.unwrap().unwrap();
+                    assert_eq!(last.i32(0).unwrap(), 22);
+                }
                 Ok(()) => {
                     seen.retain(|row| *row != (OPENING + 5, 22));
                     assert_eq!(seen, [all[0], all[3], all[4], all[5], all[6]], "{protocol}");

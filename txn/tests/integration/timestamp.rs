@@ -241,7 +241,13 @@ fn a_walk_meets_each_row_once_though_leaves_are_given_back_on_the_way() {
                 // Of the leaf before it if it goes up, and in it if it goes down.
                 if id == first - i32::from(direction == Direction::Forward) {
                     let reclaimed = std::thread::scope(|scope| {
-                        let reclaim = || cluster.runtime.block_on(tree.reclaim(db.engine(), empty));
+                        let reclaim = || {
+                            cluster.runtime.block_on(tree.reclaim(
+                                db.engine(),
+                                empty,
+                                StampRule::Latest,
+                            ))
+                        };
                         scope.spawn(reclaim).join().unwrap()
                     });
                     assert_eq!(reclaimed.unwrap(), selkie_btree::Reclaimed::Freed);
@@ -284,7 +290,7 @@ fn a_database_is_for_timestamps_or_for_other_protocols() {
     let refused = |db: &Database, protocol| {
         let error = db.clone().with_protocol(protocol).err().unwrap();
         assert!(
-            matches!(error, TxnError::Catalogue(CatalogueError::Protocol { wanted }) if wanted == protocol)
+            matches!(error, TxnError::Catalogue(CatalogueError::Protocol { wanted, .. }) if wanted == protocol)
         );
         error.to_string()
     };

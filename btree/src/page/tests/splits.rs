@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use selkie_engine::Stamp;
 
 use super::common::*;
 use crate::page::*;

@@ -11,10 +11,10 @@
 //! observes one version of each key in its range, present or absent. Only deletes write tombstones:
 //! an insert into a scanned range conflicts with the scan only by the gap.
 //!
-//! *Three protocols*, by the option or the seed. A quarter of the seeds mix locking and optimistic
-//! sessions. All three protocols promise real-time order: two-phase locking holds all locks at
-//! commit, optimistic transactions validate while they hold all pages that they change, and a
-//! timestamp is later than all timestamps before it.
+//! *Four protocols*, by the option or the seed. Some seeds mix locking and optimistic sessions. All
+//! protocols promise real-time order: two-phase locking holds all locks at commit, optimistic
+//! transactions validate while they hold all pages that they change, a timestamp is later than all
+//! timestamps before it, and a snapshot has every commit that ended before it began.
 //!
 //! *Nodes may die*, in one plan of eight. A survivor reads what was committed, or gets an error. So
 //! the history up to that error is judged as well. A transaction that was committing at a dead node

@@ -182,6 +182,7 @@ async fn open(
 
 #[cfg(test)]
 mod tests {
+    use selkie_engine::Planted;
     use selkie_txn::AbortCause;
 
     use super::*;
@@ -203,12 +204,31 @@ mod tests {
         sums
     }
 
+    /// How many transactions ended as the image of a page was gone that their snapshot needed.
+    fn too_old(planted: Planted) -> u64 {
+        let too_old = |seed| {
+            let case = Case::gentle(Scenario::History, seed).protocolled(Protocol::Snapshot).unwrap();
+            let tune = |config: &mut selkie_engine::EngineConfig| config.planted = planted;
+            let run = HistoryRun::play(case, &Plan::calm(), &tune, None).unwrap();
+            let stats = run.databases.iter().map(|database| database.stats());
+            stats.map(|stats| stats.aborts.of(AbortCause::SnapshotTooOld)).sum::<u64>()
+        };
+        (0..40).map(too_old).sum()
+    }
+
+    #[test]
+    fn a_snapshot_finds_all_images_while_no_node_ends() {
+        assert_eq!(too_old(Planted::Nothing), 0);
+        assert!(too_old(Planted::NoImages) > 20, "a commit that keeps no image is noticed");
+    }
+
     #[test]
     fn transactions_meet_splits_evictions_and_each_other() {
         for (protocol, cause) in [
             (Protocol::TwoPhase, AbortCause::UpgradeConflict),
             (Protocol::Timestamp, AbortCause::TooLate),
             (Protocol::Optimistic, AbortCause::Stale),
+            (Protocol::Snapshot, AbortCause::Stale),
         ] {
             let met = met(protocol, cause);
             println!("{protocol}: {met:?}");

@@ -1,0 +1,209 @@
+//! `Images`: which images a node keeps, in which slots, and which it gives up first. Pure.
+//!
+//! A slot is *free*, *being written*, *in use*, or *spare*. An image is spare when a later image of
+//! its page has taken its place in the chain of links, because no snapshot lies in its interval.
+//! The chain of the other half of a split page may still lead through it, so it stays until its
+//! room is needed. Room is taken from free slots, then from spare images, then from
+//! the one that is valid for the oldest snapshots, which is then missed.
+
+use std::collections::BTreeSet;
+
+use super::active::ActiveSnapshots;
+use super::link::MAX_SEQUENCE;
+use super::stamp::Stamp;
+
+/// The image of a slot.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct ImageInfo<L> {
+    /// Which image of its slot it is.
+    pub(crate) sequence: u64,
+    /// The commit that made the page what it is here.
+    pub(crate) from: Stamp,
+    /// The commit that changed it.
+    pub(crate) until: Stamp,
+    /// The image before.
+    pub(crate) previous: L,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum SlotState<L> {
+    Free,
+    Writing,
+    InUse(ImageInfo<L>),
+    Spare(ImageInfo<L>),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Slot<L> {
+    /// The last sequence that was used.
+    sequence: u64,
+    state: SlotState<L>,
+}
+
+/// The slots of a node's image arena; `L` names an image of any node, or none.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Images<L> {
+    slots: Vec<Slot<L>>,
+    free: Vec<usize>,
+    /// Slots in use, by when their images end.
+    in_use: BTreeSet<(Stamp, usize)>,
+    spare: BTreeSet<(Stamp, usize)>,
+    /// Slots that there may be.
+    most: usize,
+    first_sequence: u64,
+}
+
+/// Room for an image.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Room {
+    pub(crate) slot: usize,
+    pub(crate) sequence: u64,
+    /// An image was dropped for it that a snapshot may need.
+    pub(crate) dropped: bool,
+}
+
+/// What a reader does with an image to which a link has led it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Follow {
+    /// It reads the image.
+    This,
+    /// It follows the image's own link.
+    Previous,
+    /// What it looks for is gone.
+    Gone,
+}
+
+/// What a reader at `at` does with the image of `[from, until)`. `since` is where the validity of
+/// what led to it begins: what a link leads to is older, else the slot has another image by now.
+pub(crate) fn follow(from: Stamp, until: Stamp, since: Option<Stamp>, at: Stamp) -> Follow {
+    let is_older = since.is_none_or(|since| until <= since);
+    match (from..until).contains(&at) {
+        _ if !is_older || from >= until || at >= until => Follow::Gone,
+        true => Follow::This,
+        false => Follow::Previous,
+    }
+}
+
+/// A lower bound of all snapshots that are active or will be: `clock` was read before what
+/// `published` says, which is of the other nodes, and before `own` was looked at.
+pub(crate) fn horizon(clock: Stamp, published: &ActiveSnapshots, own: Option<Stamp>) -> Stamp {
+    [published.oldest(), own].into_iter().flatten().fold(clock, Stamp::min)
+}
+
+impl<L: Copy> Images<L> {
+    /// What a new image links to instead of `previous`: images between that no snapshot needs are
+    /// left out. `own` names those that are here.
+    pub(crate) fn shortened(
+        &mut self,
+        mut previous: L,
+        own: impl Fn(L) -> Option<(usize, u64)>,
+        active: &ActiveSnapshots,
+    ) -> L {
+        while let Some(before) = own(previous).and_then(|name| self.replace(name, active)) {
+            previous = before;
+        }
+        previous
+    }
+
+    /// So many empty slots, whose sequences begin after `first_sequence`.
+    pub(crate) fn new(slots: usize, first_sequence: u64) -> Self {
+        Self {
+            slots: Vec::new(),
+            free: Vec::new(),
+            in_use: BTreeSet::new(),
+            spare: BTreeSet::new(),
+            most: slots,
+            first_sequence,
+        }
+    }
+
+    /// The image, if the slot has that one.
+    pub(crate) fn get(&self, slot: usize, sequence: u64) -> Option<&ImageInfo<L>> {
+        match &self.slots.get(slot)?.state {
+            SlotState::InUse(own) | SlotState::Spare(own) if own.sequence == sequence => Some(own),
+            _ => None,
+        }
+    }
+
+    /// A later image takes its place in the chain, unless a snapshot that may
+    /// be active lies in its interval. What the new image is to link to then.
+    fn replace(&mut self, (slot, sequence): (usize, u64), active: &ActiveSnapshots) -> Option<L> {
+        let info = *self.get(slot, sequence)?;
+        if active.any_within(info.from, info.until) {
+            return None;
+        }
+        if self.in_use.remove(&(info.until, slot)) {
+            self.spare.insert((info.until, slot));
+            self.set(slot, SlotState::Spare(info));
+        }
+        Some(info.previous)
+    }
+
+    /// Room for an image; [`Images::fill`] follows. None if all slots are being written.
+    pub(crate) fn room(&mut self) -> Option<Room> {
+        let (slot, dropped) = self.take_slot()?;
+        self.set(slot, SlotState::Writing);
+        let own = self.slots.get_mut(slot)?;
+        own.sequence = own.sequence % MAX_SEQUENCE + 1;
+        Some(Room { slot, sequence: own.sequence, dropped })
+    }
+
+    fn take_slot(&mut self) -> Option<(usize, bool)> {
+        if let Some(slot) = self.free.pop() {
+            return Some((slot, false));
+        }
+        if self.slots.len() < self.most {
+            self.slots.push(Slot { sequence: self.first_sequence, state: SlotState::Free });
+            return Some((self.slots.len() - 1, false));
+        }
+        if let Some((_, slot)) = self.spare.pop_first() {
+            return Some((slot, false));
+        }
+        self.in_use.pop_first().map(|(_, slot)| (slot, true))
+    }
+
+    /// The image is in its slot.
+    pub(crate) fn fill(&mut self, room: Room, from: Stamp, until: Stamp, previous: L) {
+        let info = ImageInfo { sequence: room.sequence, from, until, previous };
+        self.set(room.slot, SlotState::InUse(info));
+        self.in_use.insert((until, room.slot));
+    }
+
+    /// No snapshot before `horizon` is active, nor will be: frees what only those could need.
+    pub(crate) fn retire(&mut self, horizon: Stamp) {
+        for kept in [&mut self.in_use, &mut self.spare] {
+            while let Some((_, slot)) = kept.first().filter(|(until, _)| *until <= horizon) {
+                let slot = *slot;
+                kept.pop_first();
+                self.free.push(slot);
+                if let Some(own) = self.slots.get_mut(slot) {
+                    own.state = SlotState::Free;
+                }
+            }
+        }
+    }
+
+    fn set(&mut self, slot: usize, state: SlotState<L>) {
+        let Some(own) = self.slots.get_mut(slot) else { panic!("no slot {slot}") };
+        own.state = state;
+    }
+
+    /// Frees what was left out of chains: a mistake that the model finds.
+    #[cfg(test)]
+    pub(super) fn free_spare(&mut self) {
+        for (_, slot) in std::mem::take(&mut self.spare) {
+            self.set(slot, SlotState::Free);
+            self.free.push(slot);
+        }
+    }
+
+    /// Images in use.
+    pub(crate) fn live(&self) -> usize {
+        self.in_use.len()
+    }
+
+    /// Whether nothing is kept.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.in_use.is_empty() && self.spare.is_empty()
+    }
+}

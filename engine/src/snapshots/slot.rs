@@ -1,0 +1,47 @@
+//! The slot in which a node publishes its snapshots to the others, in the control page of the
+//! memory node that has the epochs.
+//!
+//! Each word is whole, and the words may be of different times. That does no harm: a snapshot that
+//! is listed keeps its word, `open_from` is raised after those below it are listed, and who reads a
+//! slot reads `open_from` first.
+
+use selkie_pool::layout::SNAPSHOT_SLOT_WORDS;
+
+use super::active::ActiveSnapshots;
+use super::stamp::Stamp;
+
+/// Snapshots that a slot lists exactly.
+pub(crate) const LISTED: usize = 4;
+
+const _: () = assert!(2 + LISTED == SNAPSHOT_SLOT_WORDS);
+
+/// Offset of `open_from` in a slot, bytes.
+pub(super) const OPEN_FROM_AT: u64 = 8;
+/// Offset of the first listed snapshot in a slot, bytes.
+pub(super) const LISTED_AT: u64 = 16;
+
+/// The words of the snapshots that a slot lists.
+pub(crate) type Listed = [Option<Stamp>; LISTED];
+
+/// A stamp as a word of a slot; 0 is none.
+pub(crate) fn word_of(stamp: Option<Stamp>) -> u64 {
+    stamp.map_or(0, |stamp| stamp.get() + 1)
+}
+
+fn stamp_of(word: u64) -> Option<Stamp> {
+    word.checked_sub(1).map(Stamp::new)
+}
+
+/// Adds what a slot says that matters to a commit at `before`, and to a horizon there: a later
+/// snapshot sees that commit.
+pub(crate) fn add_published(
+    active: &mut ActiveSnapshots,
+    open_from: u64,
+    listed: impl Iterator<Item = u64>,
+    before: Stamp,
+) {
+    if let Some(from) = stamp_of(open_from).filter(|from| *from < before) {
+        active.add_from(from);
+    }
+    listed.filter_map(stamp_of).filter(|own| *own < before).for_each(|own| active.add(own));
+}

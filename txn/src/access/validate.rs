@@ -1,0 +1,307 @@
+//! Validation: whether the rows and ranges that were read are as they were.
+//!
+//! A leaf with the page sequence number under which it was read is unchanged. Else the rows and
+//! ranges that were read there are looked for again, and their digests compared
+//! ([`row_reads`](crate::protocol::row_reads)). A row that was found again may have had another
+//! value in between, so all is looked at once more: validation ends with a pass in which no leaf
+//! has changed. At the beginning of that pass all that was read was current.
+//!
+//! Leaves that change all the time would make passes without end. After a few of them, those that
+//! had changed are latched during the next ones, shared, all at the same time, in the order of
+//! their addresses as at commit.
+//!
+//! Before commit a transaction holds no leaf, and waits for those that others hold. While it holds
+//! some, at commit or for such a pass, it waits for no other: a leaf that another holds, or that
+//! changes too often, is *contended*, and the next attempt latches it as well
+//! ([`commit_rows`](crate::transaction)).
+
+use selkie_btree::{KeyLocation, LeafView};
+use selkie_engine::{EngineError, GAddr, SharedGuard};
+
+use crate::access::leaf::{LOCATE_ATTEMPTS, RIGHT_HOPS, no_stable_leaf};
+use crate::catalogue::table_info::IndexInfo;
+use crate::error::TxnError;
+use crate::protocol::leaf_latch::{LatchMode, LeafLatch};
+use crate::protocol::read_set::psn_if_here;
+use crate::protocol::row_reads::{Digest, LeafVersion, Read};
+use crate::transaction::txn::Txn;
+
+/// Passes after which leaves that have changed are latched.
+const PASSES: u32 = 3;
+
+/// Attempts with leaves latched: each latches those that the last one could not compare.
+const ATTEMPTS: u32 = 32;
+
+/// A leaf that was looked at: held by the transaction, or latched for the moment.
+pub(crate) enum PeekedLeaf<'db> {
+    Held(usize, LeafVersion),
+    Latched(SharedGuard<'db>),
+}
+
+impl PeekedLeaf<'_> {
+    pub(crate) fn version(&self) -> LeafVersion {
+        match self {
+            Self::Held(_, version) => *version,
+            Self::Latched(guard) => LeafVersion { addr: guard.addr(), psn: Some(guard.psn()) },
+        }
+    }
+}
+
+/// A part of a range that was read, in one leaf.
+struct Part {
+    /// Where it ends; `None`: where the range does.
+    high: Option<Box<[u8]>>,
+    leaf: LeafVersion,
+    digest: Digest,
+}
+
+impl<'db> Txn<'db> {
+    /// Fails unless all that was read is as it was.
+    ///
+    /// # Errors
+    /// `Stale` if it is not. `Conflict` if leaves are contended, and the transaction holds some.
+    pub(crate) async fn validate_rows(&mut self) -> Result<(), TxnError> {
+        // It waits for leaves that others hold, and holds none that they may wait for.
+        self.work.last_read = None;
+        let holds_leaves = self.work.locks.len() > 0;
+        let mut conflict = TxnError::Conflict { leaf: GAddr::NULL, upgrade: false };
+        for _ in 0..PASSES {
+            let known = self.contended.len();
+            self.validate_pass().await?;
+            let Some((_, leaf)) = self.contended.get(known) else { return Ok(()) };
+            conflict = TxnError::Conflict { leaf: *leaf, upgrade: false };
+        }
+        if holds_leaves {
+            return Err(conflict);
+        }
+        let validated = self.validate_latched().await;
+        self.work.locks.release();
+        self.contended.clear();
+        validated
+    }
+
+    /// Validates with all contended leaves latched.
+    async fn validate_latched(&mut self) -> Result<(), TxnError> {
+        let mut conflict = TxnError::Conflict { leaf: GAddr::NULL, upgrade: false };
+        for _ in 0..ATTEMPTS {
+            self.latch_in_order(Vec::new()).await?;
+            for _ in 0..PASSES {
+                let known = self.contended.len();
+                match self.validate_pass().await {
+                    Ok(()) if self.contended.len() == known => return Ok(()),
+                    Ok(()) => {}
+                    Err(error @ TxnError::Conflict { .. }) => {
+                        conflict = error;
+                        break;
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            self.work.locks.release();
+        }
+        Err(conflict)
+    }
+
+    /// Latches leaves exclusively, and those that are contended shared, in the order of their
+    /// addresses.
+    pub(crate) async fn latch_in_order(
+        &mut self,
+        changed: Vec<(GAddr, usize)>,
+    ) -> Result<(), TxnError> {
+        let changed = changed.into_iter();
+        let mut wanted: Vec<_> =
+            changed.map(|(addr, tree)| (addr.to_u64(), LatchMode::Exclusive, tree)).collect();
+        let read = self.contended.iter();
+        wanted.extend(read.map(|(tree, addr)| (addr.to_u64(), LatchMode::Shared, *tree)));
+        // A leaf that is to change before the same leaf that was read.
+        wanted.sort_unstable_by_key(|(addr, mode, _)| (*addr, *mode == LatchMode::Shared));
+        wanted.dedup_by_key(|(addr, ..)| *addr);
+        let engine = &self.db.engine;
+        for (addr, mode, tree) in wanted {
+            let addr = GAddr::from_u64(addr);
+            let latch = match mode {
+                LatchMode::Shared => LeafLatch::Shared(engine.shared(addr).await?),
+                LatchMode::Exclusive => LeafLatch::Exclusive(engine.exclusive(addr).await?),
+            };
+            self.work.locks.add(tree, addr, latch);
+            self.fit_leaves()?;
+        }
+        Ok(())
+    }
+
+    /// Compares all that was read. Leaves that had changed are contended from then on.
+    async fn validate_pass(&mut self) -> Result<(), TxnError> {
+        let mut at = 0;
+        while let Some(item) = self.work.rows.get(at) {
+            let now = psn_if_here(&self.db.engine, &self.work.locks, item.leaf.addr);
+            if now.is_none() || now != item.leaf.psn {
+                self.compare(at).await?;
+                self.yield_now_and_then().await;
+            }
+            at += 1;
+        }
+        Ok(())
+    }
+
+    /// Compares one thing that was read.
+    async fn compare(&mut self, at: usize) -> Result<(), TxnError> {
+        let Some(item) = self.work.rows.get(at) else { return Ok(()) };
+        let (tree, leaf, digest) = (item.tree, item.leaf, item.digest);
+        if leaf.psn.is_some() && self.peek_at(tree, leaf.addr).await?.version() == leaf {
+            return Ok(());
+        }
+        let Some(item) = self.work.rows.get(at) else { return Ok(()) };
+        let index = self.db.directory.index_of_tree(tree)?;
+        #[cfg(feature = "planted")]
+        if self.db.engine.planted() == selkie_engine::Planted::UncheckedRanges
+            && matches!(item.read, Read::Keys(..))
+        {
+            return Ok(());
+        }
+        match item.read {
+            Read::Point(key) => {
+                let key: Box<[u8]> = key.into();
+                let (peeked, slot) = self.peek(index, &key).await?;
+                let view = LeafView::new(self.peeked_bytes(&peeked))?;
+                let value = slot.ok().map(|slot| view.value(slot)).transpose()?;
+                if self.db.digester.of_value(value) != digest {
+                    return Err(TxnError::Stale { leaf: leaf.addr });
+                }
+                let version = self.note_peeked(tree, &peeked)?;
+                self.work.rows.found_again(at, version);
+            }
+            Read::Keys(low, high) => {
+                let (low, high): (Box<[u8]>, Option<Box<[u8]>>) =
+                    (low.into(), high.map(Into::into));
+                let parts = self.peek_range(index, &low, high.as_deref()).await?;
+                let sum = parts.iter().fold(Digest::default(), |sum, part| sum.and(part.digest));
+                if sum != digest {
+                    return Err(TxnError::Stale { leaf: leaf.addr });
+                }
+                self.replace_by_parts(at, &parts, high.as_deref());
+            }
+        }
+        Ok(())
+    }
+
+    /// Digests of all parts of a range, leaf by leaf.
+    async fn peek_range(
+        &mut self,
+        index: &IndexInfo,
+        low: &[u8],
+        high: Option<&[u8]>,
+    ) -> Result<Vec<Part>, TxnError> {
+        let (mut parts, mut from, mut key) = (Vec::new(), low.to_vec(), Vec::new());
+        loop {
+            let (peeked, first) = self.peek(index, &from).await?;
+            let leaf = LeafView::new(self.peeked_bytes(&peeked))?;
+            let (Ok(first) | Err(first)) = first;
+            let ends_here = match (high, leaf.high_fence()) {
+                (_, None) => true,
+                (None, Some(_)) => false,
+                (Some(high), Some(fence)) => high <= fence,
+            };
+            let end = match high.filter(|_| ends_here) {
+                Some(high) => match leaf.where_is(high)? {
+                    KeyLocation::Here(Ok(slot) | Err(slot)) => slot,
+                    KeyLocation::Right(_) | KeyLocation::Elsewhere => leaf.len(),
+                },
+                None => leaf.len(),
+            };
+            let digest = self.db.digester.of_slots(&leaf, first..end.max(first), &mut key)?;
+            let fence = leaf.high_fence().filter(|_| !ends_here).map(Box::from);
+            let version = self.note_peeked(index.number, &peeked)?;
+            drop(peeked);
+            parts.push(Part { high: fence.clone(), leaf: version, digest });
+            let Some(fence) = fence else { return Ok(parts) };
+            from.clear();
+            from.extend_from_slice(&fence);
+            self.yield_now_and_then().await;
+        }
+    }
+
+    /// Notes in which leaves a range was found again.
+    fn replace_by_parts(&mut self, at: usize, parts: &[Part], high: Option<&[u8]>) {
+        let Some((first, others)) = parts.split_first() else { return };
+        let Some(tree) = self.work.rows.get(at).map(|item| item.tree) else { return };
+        match &first.high {
+            None => self.work.rows.found_again(at, first.leaf),
+            Some(end) => self.work.rows.cut(at, end, first.leaf, first.digest),
+        }
+        let mut low = first.high.as_deref();
+        for part in others {
+            let Some(from) = low else { return };
+            let read = Read::Keys(from, part.high.as_deref().or(high));
+            self.work.rows.add(tree, read, part.leaf, part.digest);
+            low = part.high.as_deref();
+        }
+    }
+
+    /// Notes a leaf that has changed, and that what was compared in it is the state at its stamp.
+    fn note_peeked(
+        &mut self,
+        tree: usize,
+        peeked: &PeekedLeaf<'db>,
+    ) -> Result<LeafVersion, TxnError> {
+        if let PeekedLeaf::Latched(guard) = peeked {
+            self.work.reads.rely_on(guard.lsn());
+        }
+        let leaf = LeafView::new(self.peeked_bytes(peeked))?;
+        let (version, stamp) = (peeked.version(), leaf.stamps().write);
+        self.raise_view(stamp);
+        self.contended.push((tree, version.addr));
+        Ok(version)
+    }
+
+    pub(crate) fn peeked_bytes<'a>(&'a self, peeked: &'a PeekedLeaf<'db>) -> &'a [u8] {
+        match peeked {
+            PeekedLeaf::Held(held, _) => self.work.locks.bytes(*held),
+            PeekedLeaf::Latched(guard) => guard,
+        }
+    }
+
+    /// The leaf that holds `key` or the gap where it would be, and the slot there. It waits for a
+    /// leaf that others hold only if the transaction holds none.
+    pub(crate) async fn peek(
+        &mut self,
+        index: &IndexInfo,
+        key: &[u8],
+    ) -> Result<(PeekedLeaf<'db>, Result<usize, usize>), TxnError> {
+        let engine = &self.db.engine;
+        for _ in 0..LOCATE_ATTEMPTS {
+            let _pin = engine.pin();
+            let mut addr = index.tree.locate(engine, key).await?;
+            for _ in 0..RIGHT_HOPS {
+                let peeked = self.peek_at(index.number, addr).await?;
+                match LeafView::new(self.peeked_bytes(&peeked))?.where_is(key)? {
+                    KeyLocation::Here(slot) => return Ok((peeked, slot)),
+                    KeyLocation::Right(next) => addr = next,
+                    KeyLocation::Elsewhere => break,
+                }
+                drop(peeked);
+                self.yield_now_and_then().await;
+            }
+        }
+        Err(no_stable_leaf(index))
+    }
+
+    async fn peek_at(&mut self, tree: usize, addr: GAddr) -> Result<PeekedLeaf<'db>, TxnError> {
+        let locks = &self.work.locks;
+        if let Some(held) = locks.position(addr) {
+            let version = LeafVersion { addr, psn: Some(locks.latch(held).psn()) };
+            return Ok(PeekedLeaf::Held(held, version));
+        }
+        let engine = &self.db.engine;
+        if locks.len() == 0 {
+            return Ok(PeekedLeaf::Latched(engine.shared(addr).await?));
+        }
+        match engine.try_shared(addr).await {
+            Ok(guard) => Ok(PeekedLeaf::Latched(guard)),
+            Err(EngineError::Busy { addr }) => {
+                self.contended.push((tree, addr));
+                Err(TxnError::Conflict { leaf: addr, upgrade: false })
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! The rows and ranges that a transaction has read, each with a digest of what was there, and the
+//! leaf and page sequence number under which it was read: the read set of
+//! [`Protocol::Snapshot`](crate::Protocol::Snapshot).
+//!
+//! While a leaf has the same sequence number, what was read there is unchanged. Otherwise only the
+//! rows and ranges themselves are compared: other rows of the leaf may have changed, and splits
+//! may have moved rows to other leaves. A range covers the gaps between its entries, so an entry
+//! that appears there changes its digest: there are no phantoms.
+//!
+//! The digest of a range is the sum of those of its entries, so a range that lies in several leaves
+//! by now is compared leaf by leaf. Digests have 64 bits and a seed of the node; two values of one
+//! row have the same digest once in 2^64 times.
+
+use std::hash::{BuildHasher, Hasher};
+use std::ops::Range;
+
+use foldhash::quality::FixedState;
+use selkie_btree::LeafView;
+use selkie_engine::GAddr;
+
+use crate::error::TxnError;
+
+/// Items added last that are searched for one that says the same.
+const SEARCHED: usize = 4;
+
+/// A sum of the digests of entries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Digest(u64);
+
+impl Digest {
+    /// With the digest of what lies beside.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self(self.0.wrapping_add(other.0))
+    }
+}
+
+/// Makes digests.
+#[derive(Clone, Debug)]
+pub(crate) struct Digester(FixedState);
+
+impl Digester {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(FixedState::with_seed(seed))
+    }
+
+    /// Of the value of one key; `None`: there is none.
+    pub(crate) fn of_value(&self, value: Option<&[u8]>) -> Digest {
+        let Some(value) = value else { return Digest::default() };
+        let mut hasher = self.0.build_hasher();
+        hasher.write(value);
+        // Shorter and longer values that end in zeros.
+        hasher.write_usize(value.len());
+        Digest(hasher.finish())
+    }
+
+    /// Of the entries in these slots of a leaf, with their keys. `key` is a buffer.
+    pub(crate) fn of_slots(
+        &self,
+        leaf: &LeafView<'_>,
+        slots: Range<usize>,
+        key: &mut Vec<u8>,
+    ) -> Result<Digest, TxnError> {
+        let mut sum = Digest::default();
+        for slot in slots {
+            leaf.key_into(slot, key)?;
+            let value = leaf.value(slot)?;
+            let mut hasher = self.0.build_hasher();
+            hasher.write_usize(key.len());
+            hasher.write(key);
+            hasher.write(value);
+            sum = sum.and(Digest(hasher.finish()));
+        }
+        Ok(sum)
+    }
+}
+
+/// A leaf as it was when it was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LeafVersion {
+    pub(crate) addr: GAddr,
+    /// Its page sequence number; `None` if an older image of it was read.
+    pub(crate) psn: Option<u64>,
+}
+
+impl LeafVersion {
+    /// No leaf.
+    pub(crate) const NONE: Self = Self { addr: GAddr::NULL, psn: None };
+}
+
+/// What was read: the value of one key, or all entries of a range.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Extent {
+    /// The key.
+    Point(Range<usize>),
+    /// From a key up to, and without, another; `None`: to the end.
+    Keys(Range<usize>, Option<Range<usize>>),
+}
+
+#[derive(Clone, Debug)]
+struct Item {
+    tree: usize,
+    extent: Extent,
+    leaf: LeafVersion,
+    digest: Digest,
+}
+
+/// What was read, as others see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Read<'a> {
+    Point(&'a [u8]),
+    Keys(&'a [u8], Option<&'a [u8]>),
+}
+
+/// One thing that was read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RowRead<'a> {
+    pub(crate) tree: usize,
+    pub(crate) read: Read<'a>,
+    pub(crate) leaf: LeafVersion,
+    pub(crate) digest: Digest,
+}
+
+/// The rows and ranges that a transaction has read.
+#[derive(Default)]
+pub(crate) struct RowReads {
+    items: Vec<Item>,
+    /// Keys of all items.
+    keys: Vec<u8>,
+}
+
+impl RowReads {
+    pub(crate) fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Bytes that it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.items.capacity() * size_of::<Item>() + self.keys.capacity()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.items.clear();
+        self.keys.clear();
+    }
+
+    /// Gives memory beyond this back.
+    pub(crate) fn shrink_to(&mut self, bytes: usize) {
+        if self.bytes() > bytes {
+            self.items.shrink_to(bytes / 2 / size_of::<Item>());
+            self.keys.shrink_to(bytes / 2);
+        }
+    }
+
+    /// Adds what was read, unless one of the latest items says the same.
+    pub(crate) fn add(&mut self, tree: usize, read: Read<'_>, leaf: LeafVersion, digest: Digest) {
+        let count = self.items.len();
+        let is_known = (count.saturating_sub(SEARCHED)..count).any(|at| {
+            self.get(at).is_some_and(|known| {
+                (known.tree, known.read, known.leaf) == (tree, read, leaf) && known.digest == digest
+            })
+        });
+        if is_known {
+            return;
+        }
+        let extent = match read {
+            Read::Point(key) => Extent::Point(self.keep(key)),
+            Read::Keys(low, high) => {
+                let low = self.keep(low);
+                Extent::Keys(low, high.map(|high| self.keep(high)))
+            }
+        };
+        self.items.push(Item { tree, extent, leaf, digest });
+    }
+
+    /// The item of this number.
+    pub(crate) fn get(&self, at: usize) -> Option<RowRead<'_>> {
+        let Item { tree, extent, leaf, digest } = self.items.get(at)?;
+        let read = match extent {
+            Extent::Point(key) => Read::Point(self.keys.get(key.clone())?),
+            Extent::Keys(low, high) => {
+                let low = self.keys.get(low.clone())?;
+                let high = match high {
+                    Some(high) => Some(self.keys.get(high.clone())?),
+                    None => None,
+                };
+                Read::Keys(low, high)
+            }
+        };
+        Some(RowRead { tree: *tree, read, leaf: *leaf, digest: *digest })
+    }
+
+    /// Notes that what was read was found again in another version of its leaf, or another leaf.
+    pub(crate) fn found_again(&mut self, at: usize, leaf: LeafVersion) {
+        if let Some(item) = self.items.get_mut(at) {
+            item.leaf = leaf;
+        }
+    }
+
+    /// Replaces an item by its first part, of which it is the range up to `high`.
+    pub(crate) fn cut(&mut self, at: usize, high: &[u8], leaf: LeafVersion, digest: Digest) {
+        let high = self.keep(high);
+        if let Some(item) = self.items.get_mut(at)
+            && let Extent::Keys(_, end) = &mut item.extent
+        {
+            *end = Some(high);
+            (item.leaf, item.digest) = (leaf, digest);
+        }
+    }
+
+    fn keep(&mut self, key: &[u8]) -> Range<usize> {
+        let start = self.keys.len();
+        self.keys.extend_from_slice(key);
+        start..self.keys.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEAF: LeafVersion = LeafVersion { addr: GAddr::NULL, psn: Some(7) };
+
+    #[test]
+    fn what_is_read_twice_is_kept_once_and_in_another_version_again() {
+        let (mut reads, digester) = (RowReads::default(), Digester::new(3));
+        let digest = digester.of_value(Some(b"v"));
+        for _ in 0..3 {
+            reads.add(1, Read::Point(b"a"), LEAF, digest);
+            reads.add(1, Read::Keys(b"a", None), LEAF, digest);
+        }
+        assert_eq!(reads.len(), 2);
+        reads.add(1, Read::Point(b"a"), LeafVersion { psn: Some(8), ..LEAF }, digest);
+        reads.add(2, Read::Point(b"a"), LEAF, digest);
+        reads.add(1, Read::Keys(b"a", Some(b"b")), LEAF, digest);
+        assert_eq!(reads.len(), 5);
+        let last = reads.get(4).unwrap();
+        assert_eq!((last.tree, last.read), (1, Read::Keys(b"a", Some(&b"b"[..]))));
+        reads.cut(1, b"ab", LEAF, Digest::default());
+        assert_eq!(reads.get(1).unwrap().read, Read::Keys(b"a", Some(&b"ab"[..])));
+        assert!(reads.get(5).is_none());
+    }
+
+    #[test]
+    fn absence_and_values_that_are_alike_differ() {
+        let digester = Digester::new(5);
+        let all = [None, Some(&b""[..]), Some(b"\0"), Some(b"\0\0"), Some(b"a"), Some(b"a\0")];
+        for (at, one) in all.iter().enumerate() {
+            for (beside, other) in all.iter().enumerate() {
+                let (one, other) = (digester.of_value(*one), digester.of_value(*other));
+                assert_eq!(one == other, at == beside);
+            }
+        }
+        assert_ne!(digester.of_value(Some(b"a")), Digester::new(6).of_value(Some(b"a")));
+    }
+}

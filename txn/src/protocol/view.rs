@@ -1,0 +1,76 @@
+//! Which state of the database a transaction reads, under
+//! [`Protocol::Snapshot`](crate::Protocol::Snapshot).
+//!
+//! Every commit has a stamp, drawn from the pool's clock while it holds all leaves that it changes,
+//! and it leaves the stamp in each of them. The state at a stamp has all commits up to it, and no
+//! other.
+//!
+//! *A snapshot* is a published stamp. A leaf whose stamp is later has been changed since: it links
+//! to its image before that change, which has its own stamp and link, and so on. A committing
+//! transaction keeps an image only if a snapshot is active that may want it
+//! ([`Engine::begin_snapshot`](selkie_engine::Engine::begin_snapshot)). So a reader at a snapshot
+//! waits for no writer but while one holds the leaf to commit, and meets no conflict.
+//!
+//! *The current state* is what serializable transactions read that may write: what they have read
+//! has to be current when they commit, so older images are of no use to them. `seen` is a stamp
+//! such that all that was read is the state at `seen`. A leaf with a later stamp makes the
+//! transaction validate what it has read before; then all of it is the state at that stamp, too,
+//! and `seen` moves there. So also such a transaction only ever sees one state. The argument: a
+//! commit with a stamp up to `seen` had latched its leaves before the transaction read or validated
+//! anything at `seen`. A leaf that can be latched then, and is found unchanged, was changed by no
+//! such commit that is still to come.
+
+use selkie_engine::{Snapshot, Stamp};
+
+use crate::protocol::choice::Isolation;
+
+/// The state that a transaction reads.
+pub(crate) enum View {
+    /// What is current: all that was read is the state at this stamp.
+    Current { seen: Stamp },
+    /// The state at a snapshot; `None` before the first access.
+    At { snapshot: Option<Snapshot>, each_operation: bool },
+}
+
+impl View {
+    /// Of a transaction; `latest` is a stamp that was drawn before it began.
+    pub(crate) fn new(isolation: Isolation, latest: Stamp) -> Self {
+        match isolation {
+            Isolation::Serializable => Self::Current { seen: latest },
+            Isolation::RepeatableRead => Self::At { snapshot: None, each_operation: false },
+            Isolation::ReadCommitted => Self::At { snapshot: None, each_operation: true },
+        }
+    }
+
+    /// Of a transaction that only reads.
+    pub(crate) fn read_only() -> Self {
+        Self::At { snapshot: None, each_operation: false }
+    }
+
+    /// Whether older images of leaves are read.
+    pub(crate) fn is_snapshot(&self) -> bool {
+        matches!(self, Self::At { .. })
+    }
+
+    /// Begins an operation: it may see a later state than the one before.
+    pub(crate) fn open_operation(&mut self) {
+        if let Self::At { snapshot, each_operation: true } = self {
+            *snapshot = None;
+        }
+    }
+
+    /// The stamp of the snapshot, if there is one yet.
+    pub(crate) fn stamp(&self) -> Option<Stamp> {
+        match self {
+            Self::At { snapshot, .. } => snapshot.as_ref().map(Snapshot::stamp),
+            Self::Current { .. } => None,
+        }
+    }
+
+    /// Ends the snapshot.
+    pub(crate) fn end(&mut self) {
+        if let Self::At { snapshot, .. } = self {
+            *snapshot = None;
+        }
+    }
+}

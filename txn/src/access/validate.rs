@@ -64,6 +64,9 @@ impl<'db> Txn<'db> {
         // It waits for leaves that others hold, and holds none that they may wait for.
         self.work.last_read = None;
         let holds_leaves = self.work.locks.len() > 0;
+        if !holds_leaves {
+            self.contended.clear();
+        }
         let mut conflict = TxnError::Conflict { leaf: GAddr::NULL, upgrade: false };
         for _ in 0..PASSES {
             let known = self.contended.len();

@@ -207,7 +207,8 @@ mod tests {
     /// How many transactions ended as the image of a page was gone that their snapshot needed.
     fn too_old(planted: Planted) -> u64 {
         let too_old = |seed| {
-            let case = Case::gentle(Scenario::History, seed).protocolled(Protocol::Snapshot).unwrap();
+            let case =
+                Case::gentle(Scenario::History, seed).protocolled(Protocol::Snapshot).unwrap();
             let tune = |config: &mut selkie_engine::EngineConfig| config.planted = planted;
             let run = HistoryRun::play(case, &Plan::calm(), &tune, None).unwrap();
             let stats = run.databases.iter().map(|database| database.stats());

@@ -82,6 +82,18 @@ pub struct ComputeReport {
     pub frames: u64,
     /// Frames in use.
     pub frames_used: u64,
+    /// Images of pages that were kept for snapshots.
+    pub images_kept: u64,
+    /// Images that were given up for want of room.
+    pub images_dropped: u64,
+    /// Images kept now.
+    pub images_live: u64,
+    /// Bytes that they take.
+    pub image_bytes: u64,
+    /// Active snapshots of the node.
+    pub snapshots_active: u64,
+    /// Commit stamps since the oldest of them.
+    pub oldest_snapshot_age: u64,
     /// The lines with most misses and invalidations; at most [`HOTTEST`], ordered by `count -
     /// error`.
     pub hottest: Vec<HotGcl>,
@@ -208,6 +220,12 @@ impl Report {
             repairs: engine.repairs,
             frames: engine.frames,
             frames_used: engine.frames.saturating_sub(engine.frames_free),
+            images_kept: engine.images_kept,
+            images_dropped: engine.images_dropped,
+            images_live: engine.images_live,
+            image_bytes: engine.image_bytes,
+            snapshots_active: engine.snapshots_active,
+            oldest_snapshot_age: engine.oldest_snapshot_age,
             hottest: hot.collect(),
         });
         Self { version: VERSION, at_us: micros(*at), longest_silence_us: 0, node }

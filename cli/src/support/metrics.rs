@@ -301,7 +301,7 @@ const fn gauge(
 }
 
 /// All there are. Names get their unit, and counters `_total`, when they are written.
-static FAMILIES: [Family; 24] = [
+static FAMILIES: [Family; 30] = [
     counter("selkie_operations", "Operations that the node's user has completed", None, |r| {
         compute(r, |c| c.operations)
     }),
@@ -339,6 +339,27 @@ static FAMILIES: [Family; 24] = [
     gauge("selkie_cache_frames_used", "Frames of the cache in use", None, |r| {
         compute(r, |c| Some(c.frames_used))
     }),
+    counter("selkie_images_kept", "Images of pages kept for snapshots", None, |r| {
+        compute(r, |c| Some(c.images_kept))
+    }),
+    counter("selkie_images_dropped", "Images given up for want of room", None, |r| {
+        compute(r, |c| Some(c.images_dropped))
+    }),
+    gauge("selkie_images", "Images of pages kept now", None, |r| {
+        compute(r, |c| Some(c.images_live))
+    }),
+    gauge("selkie_image_memory", "Memory of those images", Some(Unit::Bytes), |r| {
+        compute(r, |c| Some(c.image_bytes))
+    }),
+    gauge("selkie_snapshots", "Active snapshots", None, |r| {
+        compute(r, |c| Some(c.snapshots_active))
+    }),
+    gauge(
+        "selkie_oldest_snapshot_age",
+        "Commit stamps since the oldest active snapshot",
+        None,
+        |r| compute(r, |c| Some(c.oldest_snapshot_age)),
+    ),
     gauge("selkie_memory_lent", "Memory lent to the pool", Some(Unit::Bytes), |r| {
         memory(r, |m| m.lent_bytes)
     }),

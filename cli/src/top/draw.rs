@@ -137,6 +137,7 @@ mod tests {
             frames: Some(100),
             frames_used: Some(40),
             rates: (index != 1).then_some(rates),
+            ..ComputeRow::default()
         };
         let memory = |index| MemoryRow {
             node: format!("mem{index}"),

@@ -76,7 +76,22 @@ pub(crate) fn headline(snapshot: &Snapshot) -> String {
     let latest = snapshot.latest().map_or_else(String::new, |(node, silence)| {
         format!(", longest silence {silence:.1} s ({node})")
     });
-    format!("pool {pool}, lease {lease_s} s{latest}{lost}")
+    format!("pool {pool}, lease {lease_s} s{latest}{lost}{}", snapshots(snapshot))
+}
+
+/// Active snapshots of all nodes, and what is kept for them; nothing if there are none.
+fn snapshots(snapshot: &Snapshot) -> String {
+    let rows = &snapshot.compute_nodes;
+    let sum = |of: fn(&ComputeRow) -> Option<u64>| rows.iter().filter_map(of).sum::<u64>();
+    let (active, bytes) = (sum(|row| row.snapshots), sum(|row| row.image_bytes));
+    let dropped = sum(|row| row.images_dropped);
+    if (active, bytes, dropped) == (0, 0, 0) {
+        return String::new();
+    }
+    let oldest = rows.iter().filter_map(|row| row.oldest_snapshot_age).max().unwrap_or(0);
+    let images = size(Some(bytes));
+    let dropped = if dropped > 0 { format!(", {dropped} dropped") } else { String::new() };
+    format!(", {active} snapshots, {oldest} commits since the oldest, images {images}{dropped}")
 }
 
 /// The whole snapshot.

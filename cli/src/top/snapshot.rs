@@ -81,6 +81,15 @@ pub(crate) struct ComputeRow {
     pub(crate) longest_silence_s: Option<f64>,
     pub(crate) frames: Option<u64>,
     pub(crate) frames_used: Option<u64>,
+    /// Active snapshots.
+    pub(crate) snapshots: Option<u64>,
+    /// Commit stamps since the oldest of them.
+    pub(crate) oldest_snapshot_age: Option<u64>,
+    /// Images of pages that it keeps for snapshots.
+    pub(crate) images: Option<u64>,
+    pub(crate) image_bytes: Option<u64>,
+    /// Those that it gave up for want of room.
+    pub(crate) images_dropped: Option<u64>,
     /// Between its two newest reports.
     pub(crate) rates: Option<Rates>,
 }
@@ -313,6 +322,11 @@ impl PoolWatch {
             longest_silence_s: self.longest_silence(peer),
             frames: report.map(|report| report.frames),
             frames_used: report.map(|report| report.frames_used),
+            snapshots: report.map(|report| report.snapshots_active),
+            oldest_snapshot_age: report.map(|report| report.oldest_snapshot_age),
+            images: report.map(|report| report.images_live),
+            image_bytes: report.map(|report| report.image_bytes),
+            images_dropped: report.map(|report| report.images_dropped),
             rates,
         }
     }

@@ -77,7 +77,7 @@ impl Engine {
     /// What the engine has done so far.
     pub fn stats(&self) -> EngineStats {
         let core = &self.0;
-        core.telemetry.snapshot(&core.cache.frames)
+        core.snapshots.add_to(core.telemetry.snapshot(&core.cache.frames))
     }
 
     /// At most `most` of the lines that this node misses or has to give up most often, of the 64

@@ -57,3 +57,33 @@ impl ActiveSnapshots {
         self.exact.iter().copied().chain(self.open_from).min()
     }
 }
+
+#[cfg(test)]
+#[allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test that meets something else has failed"
+)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_open_counts_from_its_start_and_what_is_exact_where_it_is() {
+        let stamp = Stamp::new;
+        let none = ActiveSnapshots::none();
+        assert!(none.is_empty() && !none.any_since(stamp(0)));
+        assert!(!none.any_within(stamp(0), stamp(u64::MAX)) && none.oldest().is_none());
+        let mut exact = ActiveSnapshots::none();
+        exact.add(stamp(4));
+        exact.add(stamp(9));
+        assert!(exact.any_since(stamp(9)) && !exact.any_since(stamp(10)));
+        assert!(exact.any_within(stamp(4), stamp(5)) && !exact.any_within(stamp(5), stamp(9)));
+        assert_eq!(exact.oldest(), Some(stamp(4)));
+        let mut open = exact.clone();
+        open.add_from(stamp(7));
+        open.add_from(stamp(8));
+        assert!(open.any_since(stamp(100)));
+        assert!(open.any_within(stamp(5), stamp(8)) && !open.any_within(stamp(5), stamp(7)));
+        assert!(!open.any_within(stamp(8), stamp(8)), "nothing lies in it");
+    }
+}

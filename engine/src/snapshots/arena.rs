@@ -148,3 +148,92 @@ impl Arena {
         (live, live * slot_bytes(self.page_bytes) as u64)
     }
 }
+
+#[cfg(test)]
+#[allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test that meets something else has failed"
+)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use selkie_fabric::{Fabric, MemFabric, PeerId};
+
+    use super::*;
+
+    const PAGE: usize = 504;
+
+    fn arena(slots: u64) -> Arena {
+        let endpoint = MemFabric::new().join(PeerId::compute(3)).unwrap();
+        let bytes = slots * slot_bytes(PAGE) as u64;
+        let region = endpoint.register(bytes as usize).unwrap();
+        Arena::new(region, bytes, PAGE, 1)
+    }
+
+    fn keep(arena: &Arena, at: u64, page: &[u8]) -> ImageName {
+        let previous = ImageLink::from_u64(at);
+        let room = arena.images().lock().room().unwrap();
+        let (from, until) = (Stamp::new(at), Stamp::new(at + 1));
+        arena.write(room, &ImageHeader { from, until, previous, bytes: page.len() }, page);
+        arena.images().lock().fill(room, from, until, previous);
+        let node = ComputeId::new(3).unwrap();
+        let name = arena.link(node, room).name().unwrap();
+        assert_eq!((name.node, name.slot), (node, room.slot));
+        name
+    }
+
+    #[test]
+    fn an_image_is_read_as_it_was_kept_until_its_slot_is_used_again() {
+        let (arena, mut read) = (arena(2), Vec::new());
+        let name = keep(&arena, 5, &[9; PAGE]);
+        let odd = keep(&arena, 6, &[7; 13]);
+        let header = arena.read(name, &mut read).unwrap();
+        let expected = ImageHeader {
+            from: Stamp::new(5),
+            until: Stamp::new(6),
+            previous: ImageLink::from_u64(5),
+            bytes: PAGE,
+        };
+        assert_eq!(header, expected);
+        assert!(read[HEADER_BYTES..].iter().all(|byte| *byte == 9));
+        assert_eq!(arena.read(odd, &mut read).unwrap().bytes, 13);
+        assert_eq!(&read[HEADER_BYTES..HEADER_BYTES + 16], &[[7; 13].as_slice(), &[0; 3]].concat());
+        keep(&arena, 7, &[1; PAGE]);
+        assert_eq!(arena.read(name, &mut read), None, "the first was dropped");
+        let beyond = ImageName { slot: 9, ..name };
+        assert_eq!(arena.read(beyond, &mut read), None);
+    }
+
+    /// A reader meets a writer of the slot: it gets the image of its link, or none.
+    #[test]
+    fn an_image_that_is_overwritten_is_never_half_read() {
+        let (arena, ends) = (arena(1), AtomicBool::new(false));
+        let latest = Mutex::new(keep(&arena, 0, &[0; PAGE]));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for at in 1..50_000_u64 {
+                    *latest.lock() = keep(&arena, at, &[at as u8; PAGE]);
+                }
+                ends.store(true, Ordering::Release);
+            });
+            let mut read = Vec::new();
+            while !ends.load(Ordering::Acquire) {
+                let name = *latest.lock();
+                if let Some(header) = arena.read(name, &mut read) {
+                    let byte = header.from.get() as u8;
+                    assert!(read[HEADER_BYTES..].iter().all(|own| *own == byte));
+                }
+            }
+        });
+    }
+
+    /// The images of a thousand nodes of one index have sequences far from each other.
+    #[test]
+    fn sequences_of_incarnations_are_far_apart() {
+        let mut first: Vec<u64> = (1..=1_000).map(first_sequence).collect();
+        first.sort_unstable();
+        let least = first.windows(2).map(|pair| pair[1] - pair[0]).min().unwrap();
+        assert!(least > 1 << 22, "{least}");
+    }
+}

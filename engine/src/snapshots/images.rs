@@ -207,3 +207,101 @@ impl<L: Copy> Images<L> {
         self.in_use.is_empty() && self.spare.is_empty()
     }
 }
+
+#[cfg(test)]
+#[allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test that meets something else has failed"
+)]
+mod tests {
+    use super::*;
+
+    type Link = Option<(usize, u64)>;
+
+    fn stamp(number: u64) -> Stamp {
+        Stamp::new(number)
+    }
+
+    fn keep(images: &mut Images<Link>, from: u64, until: u64, previous: Link) -> Link {
+        let room = images.room()?;
+        images.fill(room, stamp(from), stamp(until), previous);
+        Some((room.slot, room.sequence))
+    }
+
+    fn active(exact: &[u64]) -> ActiveSnapshots {
+        let mut active = ActiveSnapshots::none();
+        exact.iter().for_each(|at| active.add(stamp(*at)));
+        active
+    }
+
+    fn has(images: &Images<Link>, link: Link) -> bool {
+        link.is_some_and(|(slot, sequence)| images.get(slot, sequence).is_some())
+    }
+
+    #[test]
+    fn room_is_taken_from_spare_images_before_any_is_dropped() {
+        let mut images = Images::new(3, 7);
+        let old = keep(&mut images, 0, 2, None);
+        let middle = keep(&mut images, 2, 5, old);
+        let other = keep(&mut images, 1, 3, None);
+        // 1 needs the first, and none needs the second.
+        assert_eq!(images.shortened(middle, |own| own, &active(&[1, 6])), old);
+        assert!(has(&images, middle), "the other half of a split page may lead there");
+        assert_eq!(images.live(), 2);
+        let room = images.room().unwrap();
+        assert!(!room.dropped && !has(&images, middle) && has(&images, old) && has(&images, other));
+        images.fill(room, stamp(5), stamp(7), old);
+        let room = images.room().unwrap();
+        assert!(room.dropped && !has(&images, old), "the one for the oldest snapshots");
+        assert!(images.room().is_some() && images.room().is_some());
+        assert_eq!(images.room(), None, "all are being written");
+    }
+
+    #[test]
+    fn a_horizon_frees_what_ended_before_it() {
+        let mut images = Images::new(8, 0);
+        let all: Vec<Link> = (0..6).map(|at| keep(&mut images, at, at + 1, None)).collect();
+        images.retire(stamp(3));
+        assert_eq!(all.iter().map(|own| has(&images, *own)).filter(|has| *has).count(), 3);
+        assert!(!has(&images, all[2]) && has(&images, all[3]));
+        let again = keep(&mut images, 7, 8, None);
+        assert!(has(&images, again) && !has(&images, all[2]), "a slot has another sequence");
+    }
+
+    #[test]
+    fn sequences_of_a_slot_do_not_repeat_and_are_never_zero() {
+        let mut images: Images<Link> = Images::new(1, MAX_SEQUENCE - 1);
+        let sequences: Vec<u64> = (0..3)
+            .map(|at| {
+                let room = images.room().unwrap();
+                images.fill(room, stamp(at), stamp(at + 1), None);
+                room.sequence
+            })
+            .collect();
+        assert_eq!(sequences, [MAX_SEQUENCE, 1, 2]);
+    }
+
+    #[test]
+    fn a_reader_follows_only_what_is_older() {
+        let at = |from, until, since: Option<u64>, at| {
+            follow(stamp(from), stamp(until), since.map(stamp), stamp(at))
+        };
+        assert_eq!(at(3, 5, None, 3), Follow::This);
+        assert_eq!(at(3, 5, Some(5), 4), Follow::This);
+        assert_eq!(at(3, 5, Some(7), 2), Follow::Previous);
+        assert_eq!(at(3, 5, None, 5), Follow::Gone);
+        assert_eq!(at(3, 5, Some(4), 3), Follow::Gone, "it is of another page");
+        assert_eq!(at(5, 5, None, 4), Follow::Gone);
+    }
+
+    #[test]
+    fn a_horizon_is_the_oldest_of_all() {
+        let bound = |clock, published: &[u64], own: Option<u64>| {
+            horizon(stamp(clock), &active(published), own.map(stamp)).get()
+        };
+        assert_eq!(bound(9, &[], None), 9);
+        assert_eq!(bound(9, &[4, 7], Some(5)), 4);
+        assert_eq!(bound(9, &[7], Some(5)), 5);
+    }
+}

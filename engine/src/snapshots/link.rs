@@ -73,3 +73,45 @@ impl ImageLink {
         (sequence != 0).then_some(ImageName { node, slot, sequence })
     }
 }
+
+#[cfg(test)]
+#[allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test that meets something else has failed"
+)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_names_what_it_was_made_of() {
+        for node in [0, 1, 57] {
+            for slot in [0, 1, MAX_SLOTS - 1] {
+                for sequence in [1, 2, MAX_SEQUENCE] {
+                    let node = ComputeId::new(node).unwrap();
+                    let name = ImageName { node, slot, sequence };
+                    let link = ImageLink::to(name);
+                    assert_eq!(link.name(), Some(name));
+                    assert_eq!(ImageLink::from_u64(link.to_u64()), link);
+                    assert!(!link.is_none());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_link_has_its_bits_where_the_map_says() {
+        let node = ComputeId::new(0b10_1010).unwrap();
+        let link = ImageLink::to(ImageName { node, slot: 0x00AB_CDEF, sequence: 0x2_1234_5678 });
+        assert_eq!(link.to_u64(), 0b10_1010 << 58 | 0x00AB_CDEF << 34 | 0x2_1234_5678);
+    }
+
+    #[test]
+    fn no_image_is_named_by_zero_or_a_word_that_no_node_made() {
+        assert_eq!(ImageLink::NONE.name(), None);
+        assert_eq!(ImageLink::default(), ImageLink::NONE);
+        // A sequence of zero, and a node beyond the last.
+        assert_eq!(ImageLink::from_u64(3 << 34).name(), None);
+        assert_eq!(ImageLink::from_u64(58 << 58 | 1).name(), None);
+    }
+}

@@ -197,3 +197,138 @@ fn remove(from: &mut Counted, stamp: Stamp) {
         from.remove(&stamp);
     }
 }
+
+#[cfg(test)]
+#[allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test that meets something else has failed"
+)]
+mod tests {
+    use super::*;
+
+    fn stamp(number: u64) -> Stamp {
+        Stamp::new(number)
+    }
+
+    fn opened() -> Registry {
+        let mut registry = Registry::default();
+        assert_eq!(registry.begin(), Begin::Closed);
+        let from = registry.open();
+        registry.opened(from);
+        registry.began(from, stamp(5));
+        registry
+    }
+
+    fn begin(registry: &mut Registry, at: u64) {
+        let Begin::Registered(lower) = registry.begin() else { panic!("it is open") };
+        registry.began(lower, stamp(at));
+    }
+
+    #[test]
+    fn an_old_snapshot_is_listed_and_the_registry_closes() {
+        let mut registry = opened();
+        assert_eq!(registry.list(), None, "it is young");
+        assert_eq!(registry.raise(), Some(Some(stamp(5))), "one has begun since");
+        let listed = [Some(stamp(5)), None, None, None];
+        assert_eq!(registry.list(), Some(listed));
+        assert_eq!(registry.raise(), Some(None));
+        assert_eq!(registry.begin(), Begin::Closed);
+        assert!(!registry.is_closed_and_empty());
+        registry.ended(stamp(5));
+        assert_eq!(registry.list(), Some([None; 4]));
+        assert_eq!(registry.raise(), None);
+        assert!(registry.is_closed_and_empty());
+    }
+
+    #[test]
+    fn a_beginning_snapshot_keeps_the_registry_open() {
+        let mut registry = opened();
+        let Begin::Registered(lower) = registry.begin() else { panic!("it is open") };
+        assert_eq!(lower, stamp(5));
+        registry.note_clock(stamp(9));
+        registry.raise();
+        for _ in 0..3 {
+            registry.list();
+            assert_eq!(registry.raise(), None);
+            assert_eq!(registry.oldest(), Some(stamp(5)));
+        }
+        registry.began(lower, stamp(7));
+        registry.ended(stamp(5));
+        registry.list();
+        assert_eq!(registry.raise(), Some(None), "7 is listed");
+    }
+
+    #[test]
+    fn the_fifth_snapshot_keeps_open_what_does_not_fit() {
+        let mut registry = opened();
+        (6..12).for_each(|at| begin(&mut registry, at));
+        registry.raise();
+        let listed = registry.list().unwrap();
+        assert_eq!(listed, [5, 6, 7, 8].map(|at| Some(stamp(at))));
+        assert_eq!(registry.raise(), Some(Some(stamp(9))));
+        // A snapshot that is listed keeps its place.
+        registry.ended(stamp(6));
+        assert_eq!(registry.list().unwrap(), [5, 9, 7, 8].map(|at| Some(stamp(at))));
+        assert_eq!(registry.raise(), Some(Some(stamp(10))));
+    }
+
+    #[test]
+    fn snapshots_of_one_stamp_are_counted() {
+        let mut registry = opened();
+        begin(&mut registry, 5);
+        registry.ended(stamp(5));
+        assert_eq!((registry.oldest(), registry.active_count()), (Some(stamp(5)), 1));
+        registry.ended(stamp(5));
+        assert_eq!((registry.oldest(), registry.oldest_age()), (None, 0));
+    }
+
+    /// Whatever happens, each snapshot is listed or not before `open_from`.
+    #[test]
+    fn every_snapshot_is_covered_after_random_steps() {
+        let mut seed = 1_u64;
+        let mut draw = |below: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 33) % below
+        };
+        let (mut registry, mut clock) = (Registry::default(), 0);
+        let (mut beginning, mut active) = (Vec::new(), Vec::new());
+        let (mut open_from, mut listed) = (None, Listed::default());
+        for step in 0..100_000 {
+            match draw(6) {
+                0 => clock += draw(3),
+                1 => match registry.begin() {
+                    Begin::Registered(lower) => beginning.push(lower),
+                    Begin::Closed => {
+                        let lower = registry.open();
+                        open_from = Some(lower);
+                        registry.opened(lower);
+                        beginning.push(lower);
+                    }
+                },
+                2 => {
+                    if let Some(lower) = beginning.pop() {
+                        let at = stamp(clock);
+                        registry.began(lower, at);
+                        active.push(at);
+                    }
+                }
+                3 if !active.is_empty() => {
+                    let which = draw(active.len() as u64) as usize;
+                    registry.ended(active.swap_remove(which));
+                }
+                4 if !beginning.is_empty() && draw(4) == 0 => {
+                    registry.gave_up(beginning.swap_remove(0));
+                }
+                _ => {
+                    listed = registry.list().unwrap_or(listed);
+                    open_from = registry.raise().unwrap_or(open_from);
+                }
+            }
+            let is_open = |at: Stamp| open_from.is_some_and(|from| from <= at);
+            let is_covered = |at: &Stamp| is_open(*at) || listed.contains(&Some(*at));
+            assert!(active.iter().all(is_covered), "step {step}: {registry:?}");
+            assert!(beginning.iter().all(|lower| is_open(*lower)), "step {step}: {registry:?}");
+        }
+    }
+}

@@ -45,3 +45,28 @@ pub(crate) fn add_published(
     }
     listed.filter_map(stamp_of).filter(|own| *own < before).for_each(|own| active.add(own));
 }
+
+#[cfg(test)]
+#[allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test that meets something else has failed"
+)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zero_says_nothing_and_later_snapshots_do_not_matter() {
+        let read = |open: Option<u64>, listed: &[u64], before| {
+            let mut active = ActiveSnapshots::none();
+            let words = listed.iter().map(|own| word_of(Some(Stamp::new(*own))));
+            let open = word_of(open.map(Stamp::new));
+            add_published(&mut active, open, words.chain([0]), Stamp::new(before));
+            active
+        };
+        assert!(read(None, &[], 5).is_empty());
+        assert!(read(Some(5), &[5, 6], 5).is_empty());
+        assert_eq!(read(Some(4), &[], 5).oldest(), Some(Stamp::new(4)));
+        assert_eq!(read(None, &[0, 3], 5).oldest(), Some(Stamp::new(0)));
+    }
+}

@@ -12,6 +12,7 @@ use super::arena::Arena;
 use super::reading::ImageLinks;
 use super::registry::Registry;
 use super::stamp::Stamp;
+use crate::EngineStats;
 
 /// What is known of a node's own words at the memory node that has the epochs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,17 +71,6 @@ pub(crate) struct SnapshotState {
     pub(super) dropped: AtomicU64,
 }
 
-/// Counters of snapshots and images.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct SnapshotCounters {
-    pub(crate) images_kept: u64,
-    pub(crate) images_dropped: u64,
-    pub(crate) images_live: u64,
-    pub(crate) image_bytes: u64,
-    pub(crate) active: u64,
-    pub(crate) oldest_age: u64,
-}
-
 impl SnapshotState {
     /// Adds the snapshots of this node that matter to a commit at `before`, which is drawn.
     pub(super) fn add_own(&self, active: &mut ActiveSnapshots, before: Stamp) {
@@ -90,17 +80,19 @@ impl SnapshotState {
         }
     }
 
-    pub(crate) fn counters(&self) -> SnapshotCounters {
+    /// Adds what is counted here.
+    pub(crate) fn add_to(&self, stats: EngineStats) -> EngineStats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let (images_live, image_bytes) = self.arena.get().map_or((0, 0), Arena::live_bytes);
         let own = self.shared.own.lock();
-        SnapshotCounters {
+        EngineStats {
             images_kept: read(&self.kept),
             images_dropped: read(&self.dropped),
             images_live,
             image_bytes,
-            active: own.registry.active_count(),
-            oldest_age: own.registry.oldest_age(),
+            snapshots_active: own.registry.active_count(),
+            oldest_snapshot_age: own.registry.oldest_age(),
+            ..stats
         }
     }
 }

@@ -121,7 +121,7 @@ impl Counters {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// With `hottest_skipped` as zero: that is counted elsewhere.
+    /// With `hottest_skipped` and what is of snapshots as zero: they are counted elsewhere.
     pub(crate) fn snapshot(&self, frames: &Frames) -> EngineStats {
         let read = |c: &AtomicU64| c.load(Ordering::Relaxed);
         EngineStats {
@@ -139,10 +139,10 @@ impl Counters {
             busy: read(&self.busy),
             messages: read(&self.messages),
             gamma_hand_overs: read(&self.gamma_hand_overs),
-            hottest_skipped: 0,
             frames: frames.count() as u64,
             frames_free: frames.free_count() as u64,
             pages_beyond_cache: frames.beyond_cache() as u64,
+            ..EngineStats::default()
         }
     }
 }
@@ -188,6 +188,19 @@ pub struct EngineStats {
     pub frames_free: u64,
     /// Pages beyond the cache now ([`crate::EngineConfig::overflow_bytes`]).
     pub pages_beyond_cache: u64,
+    /// Images of pages that were kept for snapshots.
+    pub images_kept: u64,
+    /// Images that were given up, or not kept, for want of room
+    /// ([`crate::EngineConfig::image_bytes`]), although a snapshot may have needed them.
+    pub images_dropped: u64,
+    /// Images kept now.
+    pub images_live: u64,
+    /// Bytes that they take.
+    pub image_bytes: u64,
+    /// Snapshots of this node that are active now.
+    pub snapshots_active: u64,
+    /// Commit stamps since the oldest of them began, of all nodes, as far as this node knows.
+    pub oldest_snapshot_age: u64,
 }
 
 impl EngineStats {
@@ -221,6 +234,12 @@ impl Sub for EngineStats {
             frames: self.frames,
             frames_free: self.frames_free,
             pages_beyond_cache: self.pages_beyond_cache,
+            images_kept: self.images_kept - earlier.images_kept,
+            images_dropped: self.images_dropped - earlier.images_dropped,
+            images_live: self.images_live,
+            image_bytes: self.image_bytes,
+            snapshots_active: self.snapshots_active,
+            oldest_snapshot_age: self.oldest_snapshot_age,
         }
     }
 }

@@ -25,5 +25,6 @@ mod reads_only;
 mod recovery;
 mod sequence;
 mod snapshot_barrier;
+mod snapshots;
 mod suspended;
 mod upgrade;

@@ -35,7 +35,7 @@ impl Snapshots {
             if publishes || node.ticks > 0 && !node.reader_has_turn {
                 out.push(Step::Tick(id));
             }
-            if node.sweep != Sweep::Idle || node.horizons > 0 && !node.images.is_empty() {
+            if node.sweep != Sweep::Idle || node.horizons > 0 {
                 out.push(Step::Horizon(id));
             }
         }
@@ -143,8 +143,9 @@ impl Snapshots {
 
     fn read(&self, world: &mut World, id: usize) {
         let (acked, clock) = (world.acked, world.clock);
+        let reader = world.nodes[id].reader;
         let node = &mut world.nodes[id];
-        node.reader = match node.reader {
+        let next = match reader {
             Reader::Idle => {
                 node.snapshots -= 1;
                 match node.registry.begin() {
@@ -176,11 +177,12 @@ impl Snapshots {
                 }
                 Reader::Reads { at: clock, leaf: 0 }
             }
-            Reader::Reads { at, leaf } => self.read_leaf(world, id, at, leaf),
+            Reader::Reads { at, leaf } => self.read_leaf(world, at, leaf),
             Reader::Follows { at, leaf, head, link, since } => {
-                follow_link(world, id, (at, leaf), (head, link), since)
+                follow_link(world, (at, leaf), (head, link), since)
             }
         };
+        world.nodes[id].reader = next;
         if let Reader::Reads { at, leaf } = world.nodes[id].reader
             && leaf == self.leaves
         {
@@ -189,7 +191,7 @@ impl Snapshots {
         }
     }
 
-    fn read_leaf(&self, world: &mut World, _id: usize, at: Stamp, number: usize) -> Reader {
+    fn read_leaf(&self, world: &mut World, at: Stamp, number: usize) -> Reader {
         let leaf = &world.leaves[number];
         if !self.is_there(world, number) {
             return Reader::Reads { at, leaf: number + 1 };
@@ -296,7 +298,6 @@ fn learn(
 /// A reader of a leaf at a stamp, at a link of the chain that begins with `head`.
 fn follow_link(
     world: &mut World,
-    _id: usize,
     (at, leaf): (Stamp, usize),
     (head, link): (Link, Link),
     since: Option<Stamp>,

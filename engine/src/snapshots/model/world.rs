@@ -160,7 +160,7 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new(model: &Snapshots) -> Self {
-        let node = Node {
+        let node = |id: usize| Node {
             registry: Registry::default(),
             has_bit: false,
             reader_has_turn: false,
@@ -170,17 +170,17 @@ impl World {
             sweep: Sweep::Idle,
             images: Images::new(model.room, 0),
             contents: vec![Stamp::default(); model.room],
-            commits: model.commits,
-            snapshots: model.snapshots,
-            ticks: model.ticks,
-            horizons: model.horizons,
+            commits: model.commits[id],
+            snapshots: model.snapshots[id],
+            ticks: model.ticks[id],
+            horizons: model.horizons[id],
         };
         Self {
             clock: Stamp::default(),
             mask: 0,
             slots: vec![SlotWords::default(); model.nodes],
             leaves: vec![Leaf::default(); model.leaves],
-            nodes: vec![node; model.nodes],
+            nodes: (0..model.nodes).map(node).collect(),
             acked: Stamp::default(),
             reads: BTreeSet::new(),
             seen: Seen::default(),

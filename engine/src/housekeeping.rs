@@ -18,7 +18,9 @@ pub(crate) async fn run_housekeeping(core: Weak<Core>, tick: Duration) {
         if let Some(log) = &core.log {
             log.want();
         }
-        if core.lifecycle.is_closed() {
+        // Others recover from a node that has failed: its epochs, its free lines and its log are
+        // theirs.
+        if core.lifecycle.is_closed() || core.lifecycle.has_failed() {
             continue;
         }
         // A memory node that cannot be reached stops reclamation until it is known what became of

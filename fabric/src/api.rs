@@ -82,8 +82,10 @@ pub trait Endpoint: Send + Sync {
         None
     }
 
-    /// For how long a peer had given no sign of life when the latest queue pair to it ended for
-    /// that alone. Zero if none did, or one was made since; on fabrics that know of deaths always.
+    /// For how long a peer had given no sign of life when the latest queue pair to it ended, if it
+    /// ended for that alone. Zero if it ended otherwise, or none has ended; on fabrics that know of
+    /// deaths always. A queue pair that is made later changes nothing: it may be made, by whoever
+    /// finds the end first, before others ask.
     fn silence_of(&self, _peer: PeerId) -> Duration {
         Duration::ZERO
     }

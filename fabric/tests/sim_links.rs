@@ -102,6 +102,8 @@ fn a_link_that_stays_away_ends_the_queue_pair() {
         assert_eq!(error.unwrap(), FabricError::PeerDead { peer: MEMORY });
         assert!(processes.world.now() >= millis(50));
         assert_eq!(processes.added(), executed);
+        drop(processes.node.connect(MEMORY).unwrap());
+        assert_eq!(processes.node.silence_of(MEMORY), millis(50), "whoever connects first");
     }
 }
 

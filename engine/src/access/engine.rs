@@ -150,7 +150,7 @@ impl Engine {
     /// and the log is durable.
     ///
     /// # Errors
-    /// `LeaseUncertain` or `LogTimeout` after the request timeout; `Log` if the log cannot be
+    /// After the request timeout: `LeaseUncertain`, `LogTimeout`, or `Log` if the log cannot be
     /// written. It may still become durable later. The node's error as soon as the node has failed.
     pub async fn until_durable(&self, lsn: Lsn) -> Result<(), EngineError> {
         let Some(log) = &self.0.log else {

@@ -110,6 +110,10 @@ pub(crate) async fn run_checkpoints(core: Weak<Core>) {
         env.sleep(LOOK_EVERY).await;
         let Some(core) = core.upgrade() else { return };
         let Some(log) = &core.log else { return };
+        if core.lifecycle.has_failed() {
+            // Others read the log: it gets no more copies, and is not cut short.
+            return;
+        }
         let now = env.now();
         if now.saturating_sub(maintained) >= MAINTAIN_EVERY {
             maintained = now;
@@ -124,7 +128,7 @@ pub(crate) async fn run_checkpoints(core: Weak<Core>) {
         let grown = (capacity / 8 * GROWN).min(LONG);
         // Where callers wait for room, most of the log.
         let most = if log.turns.lock().is_waited_for() { grown / GROWN } else { grown };
-        if core.lifecycle.has_failed() || kept <= most {
+        if kept <= most {
             continue;
         }
         let start = log.start();

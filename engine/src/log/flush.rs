@@ -89,8 +89,8 @@ impl Core {
     /// this node dead before that: such a node reads the log. The first waiter writes the records.
     ///
     /// # Errors
-    /// [`EngineError::Log`] if the sink fails, `LogTimeout` after the request timeout; the log may
-    /// become durable later. The node's error if the node has failed.
+    /// After the request timeout: [`EngineError::Log`] if the sink fails, `LogTimeout` if not; the
+    /// log may become durable later. The node's error as soon as the node has failed.
     pub(crate) async fn until_durable(&self, log: &Arc<Log>, lsn: Lsn) -> Result<(), EngineError> {
         let started = self.env.now();
         loop {
@@ -100,7 +100,6 @@ impl Core {
             }
             // Whether the rest becomes durable a node that has failed cannot tell.
             self.lifecycle.check_failed()?;
-            log.check()?;
             self.write_log(log);
             if log.durable() < lsn {
                 log.wait_past(&self.env, seen, started, self.config.request_timeout).await?;

@@ -320,6 +320,7 @@ impl Log {
         let waited = env.now() - started;
         let left = bound.saturating_sub(waited);
         if left.is_zero() {
+            self.check()?;
             return Err(EngineError::LogTimeout { waited });
         }
         let moved = async {

@@ -43,10 +43,12 @@ impl Core {
         self.is_missed_by_all(memory).await
     }
 
-    /// Waits until others miss a memory node, if it is dead. Returns whether they did.
+    /// Waits until others miss a memory node, if it is dead. Returns whether they did. The silence
+    /// in which a queue pair to it has ended counts.
     async fn is_missed_by_all(&self, memory: usize) -> Result<bool, EngineError> {
         let Some(missed_within) = self.pool.missed_within(memory) else { return Ok(false) };
-        let until = self.env.now() + missed_within;
+        let silent = self.endpoint.silence_of(PeerId::memory(memory as u16));
+        let until = self.env.now() + missed_within.saturating_sub(silent);
         self.wait_until(|| self.pool.is_memory_dead(memory) || self.env.now() > until).await?;
         Ok(self.pool.is_memory_dead(memory))
     }
@@ -59,17 +61,32 @@ impl Core {
     /// As there; the node's error, if it fails meanwhile.
     pub(crate) async fn until_memory_is_dead(&self, error: FabricError) -> Result<(), EngineError> {
         loop {
-            let is_unknown = match self.confirm_memory_death(error.clone()).await {
-                Err(EngineError::Pool(unanswered)) if unanswered.is_retryable() => true,
+            match self.confirm_memory_death(error.clone()).await {
+                Err(EngineError::Pool(unanswered)) if unanswered.is_retryable() => {}
                 Err(EngineError::Fabric(FabricError::PeerDead { peer })) if peer.is_memory() => {
-                    self.may_be_unheard_of(usize::from(peer.index()))
+                    self.lifecycle.check_failed()?;
+                    let memory = usize::from(peer.index());
+                    if !self.may_be_unheard_of(memory) {
+                        return Err(error.into());
+                    }
+                    self.until_heard_of(memory).await?;
                 }
                 confirmed => return confirmed,
-            };
-            self.lifecycle.check_failed()?;
-            if !is_unknown {
-                return Err(error.into());
             }
+            self.lifecycle.check_failed()?;
+            self.env.sleep(self.config.tick).await;
+        }
+    }
+
+    /// Waits until a memory node is dead for all, or the news of its death would have come.
+    async fn until_heard_of(&self, memory: usize) -> Result<(), EngineError> {
+        let mut by = self.env.now();
+        loop {
+            by = self.news_by(by, !self.may_be_unheard_of(memory));
+            if self.pool.is_memory_dead(memory) || self.env.now() >= by {
+                return Ok(());
+            }
+            self.lifecycle.check_failed()?;
             self.env.sleep(self.config.tick).await;
         }
     }

@@ -7,8 +7,20 @@
 //! may take to miss the peer, and if the peer still lives it gives its own membership up: the
 //! others recover from it, and redo its log.
 //!
+//! ```text
+//! silent since     + 3 leases                + 4 leases                  + 5 leases
+//! |----------------|-------------------------|---------------------------|
+//! links wait, and  the others miss the peer  links end: this node, or    the lower of two compute
+//! go on if it is   at the latest, if it is   the higher of two compute   nodes gives up, if the
+//! there again      dead                      nodes, gives up             higher one did not
+//! ```
+//! The silence in which a link has ended counts ([`selkie_fabric::Endpoint::silence_of`]), so over
+//! TCP nothing is waited for then. A link that has ended for another reason leaves all of the wait.
+//! The cut may have healed when the link ends: it does not go on all the same, as its chains have
+//! failed. So this node must not wait on then, because others may wait for it.
+//!
 //! Of two compute nodes that do not reach each other one has to go. It is the one with the higher
-//! index; the other waits twice as long.
+//! index; the other waits a lease longer, in which it hears of that.
 //!
 //! Meanwhile the node serves. Its words and copies are right, because nothing that was lost counts
 //! as done. In a plain pool a page that did not get home is gone from here. Its changes are in the
@@ -154,38 +166,49 @@ impl Core {
             return Outcome::Over;
         }
         match until {
-            Some(until) if now < until => Outcome::Wait { until: Some(until) },
-            // It does not know that it is in the pool itself, as after its machine was suspended:
-            // it may not have heard of the death yet.
-            Some(_) if !self.lifecycle.was_member_at(now) => Outcome::Wait { until: None },
-            Some(_) => Outcome::End,
+            Some(until) => {
+                // A node that does not know that it is in the pool itself, as after its machine was
+                // suspended, may not have heard of the death yet.
+                let until = self.news_by(until, self.lifecycle.was_member_at(now));
+                if now < until { Outcome::Wait { until: Some(until) } } else { Outcome::End }
+            }
             None => {
                 let missed = self.pool.peer_missed_within(peer);
                 // Not every fabric can tell: the others miss the peer if it is dead.
                 let Some(first) = self.missed_from_now(peer, missed) else { return Outcome::Over };
                 let goes_first = peer.is_memory() || peer.index() < self.index().get();
-                let more = if goes_first { Duration::ZERO } else { missed.unwrap_or_default() };
+                let more =
+                    if goes_first || missed.is_none() { Duration::ZERO } else { self.lease() };
                 Outcome::Wait { until: Some(now + first + more) }
             }
         }
     }
 
+    fn lease(&self) -> Duration {
+        self.pool.state().timing.lease
+    }
+
+    /// When the news of a death is here that is due `by` a time: while none can come, a lease from
+    /// now on, and so a lease after the last time at which none could.
+    pub(crate) fn news_by(&self, by: Duration, can_come: bool) -> Duration {
+        if can_come { by } else { by.max(self.env.now() + self.lease()) }
+    }
+
     /// How long a peer that others miss within `missed` of its death may not be missed from now on,
-    /// if it is dead. The silence in which a queue pair to it has ended counts; a lease is left for
-    /// the news. `None` if the fabric knows that the peer is dead. Any other error of a new queue
-    /// pair says nothing of the peer, and no later one would have to.
+    /// if it is dead. The silence in which a queue pair to it has ended counts. `None` if the
+    /// fabric knows that the peer is dead. Any other error of a new queue pair says nothing of the
+    /// peer, and no later one would have to.
     pub(crate) fn missed_from_now(
         &self,
         peer: PeerId,
         missed: Option<Duration>,
     ) -> Option<Duration> {
-        let silent = self.endpoint.silence_of(peer);
         let is_dead = |error| matches!(error, FabricError::PeerDead { peer: dead } if dead == peer);
         if self.endpoint.connect(peer).is_err_and(is_dead) {
             return None;
         }
-        let lease = self.pool.state().timing.lease;
-        Some(missed.map_or(Duration::ZERO, |missed| missed.saturating_sub(silent).max(lease)))
+        let silent = self.endpoint.silence_of(peer);
+        Some(missed.map_or(Duration::ZERO, |missed| missed.saturating_sub(silent)))
     }
 
     /// Whether a peer is in the pool and lives, as far as this process knows.

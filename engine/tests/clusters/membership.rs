@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use selkie_engine::log::LogTo;
 use selkie_engine::{Engine, EngineConfig, EngineError, GAddr};
 use selkie_fabric::env::{Env, RealRuntime};
 use selkie_fabric::mem::MemFabric;
@@ -21,6 +22,7 @@ use selkie_memnode::MemoryServer;
 use selkie_pool::control::{ControlPlane, Identity, LocalPlane, Timing};
 use selkie_pool::{Coding, ComputeIndex, Pool, PoolConfig, create, layout};
 
+use crate::common::pages::coded;
 use crate::common::way::Way;
 use crate::common::{Cluster, engine_config, id, pool_config};
 
@@ -237,6 +239,35 @@ fn an_expelled_node_serves_no_hit_whatever_is_let_go_later() {
         write(survivor, page, 2).await;
         let hit = value(expelled, page).await;
         assert!(matches!(hit, Err(EngineError::Expelled { .. })), "{hit:?}");
+    });
+}
+
+/// It read the epochs for ever, and made new copies of the log that others recover from.
+#[test]
+fn a_node_that_has_failed_accesses_no_memory_any_more() {
+    let mem = MemFabric::new();
+    let meter = Meter::wrap(Arc::clone(&mem) as Arc<dyn Fabric>);
+    let fabric = |_: &Env| Arc::clone(&meter) as Arc<dyn Fabric>;
+    let config = PoolConfig { log_bytes: 128 << 10, ..coded(4, "2+1") };
+    let engine = EngineConfig { log: Some(LogTo::Memory), ..engine_config() };
+    let cluster = Cluster::with(2, fabric, config, engine);
+    let env = cluster.runtime.env();
+    cluster.run(async {
+        let failed = &cluster.engines[1];
+        let page = failed.allocate().await.unwrap().addr();
+        write(failed, page, 7).await;
+        cluster.pool.declare_dead(index(1)).await.unwrap();
+        eventually(&env, "no recovery", || cluster.pool.lost().is_empty()).await;
+        let expelled = value(failed, page).await;
+        assert!(matches!(expelled, Err(EngineError::Expelled { .. })), "{expelled:?}");
+        // What was under way then is over.
+        env.sleep(ms(200)).await;
+        let before = meter.snapshot(PeerId::compute(1)).chains;
+        // It had a copy of the log.
+        mem.kill(PeerId::memory(1));
+        cluster.pool.declare_memory_dead(1).await.unwrap();
+        env.sleep(ms(500)).await;
+        assert_eq!(meter.snapshot(PeerId::compute(1)).chains, before);
     });
 }
 

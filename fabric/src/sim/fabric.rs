@@ -1,6 +1,7 @@
 //! The traits of a fabric over the simulated network.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -83,6 +84,10 @@ impl Endpoint for SimEndpoint {
 
     fn access_card(&self) -> Option<String> {
         self.has_card.then(|| self.id().to_string())
+    }
+
+    fn silence_of(&self, peer: PeerId) -> Duration {
+        self.simulation.network.lock().silence_of(self.index, peer)
     }
 
     fn register(&self, bytes: usize) -> Result<Arc<dyn LocalRegion>, FabricError> {

@@ -13,6 +13,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::task::Waker;
+use std::time::Duration;
 
 use super::adapter::AdapterBusy;
 use super::cost::{CostModel, Faults, nanos};
@@ -52,6 +53,8 @@ pub(super) struct Network {
     pub(super) blocked: BTreeSet<(usize, usize)>,
     /// Nodes of which no verb executes any more at another one, whose process has fenced them.
     pub(super) fenced: BTreeSet<(usize, usize)>,
+    /// Nodes to whose peer the latest queue pair that ended did so after retries in vain.
+    silent: BTreeSet<(usize, usize)>,
     pub(super) cost: CostModel,
     pub(super) faults: Faults,
     pub(super) random: SplitMix,
@@ -70,6 +73,7 @@ impl Network {
             cut: BTreeSet::new(),
             blocked: BTreeSet::new(),
             fenced: BTreeSet::new(),
+            silent: BTreeSet::new(),
             cost,
             faults,
             random: SplitMix::of_stream(seed, 1),
@@ -256,6 +260,9 @@ impl Network {
         let dead = FabricError::PeerDead { peer: self.node(to).id };
         if broken || self.node(to).crashed || self.fenced.contains(&(from, to)) {
             self.queue_pair(flight.queue_pair).broken = true;
+            if !broken {
+                self.silent.remove(&(from, to));
+            }
             let after = if broken { 0 } else { nanos(self.cost.dead_after) };
             return self.fail(flight, dead, after);
         }
@@ -295,13 +302,22 @@ impl Network {
         self.let_pass(index);
         let now = self.now;
         let queue_pair = self.queue_pair(index);
+        let (from, to, _) = queue_pair.ends();
         let first = queue_pair.held_up.front().or(queue_pair.held_answers.front());
         let Some(first) = first else { return };
         if now < first.gives_up_at {
             let again = now + (nanos(self.cost.unreachable_after) / RETRIES).max(1);
             return self.schedule(again, Event::Retry { queue_pair: index });
         }
+        self.silent.insert((from, to));
         self.end_queue_pair(index);
+    }
+
+    /// See [`crate::Endpoint::silence_of`].
+    pub(super) fn silence_of(&self, from: usize, peer: PeerId) -> Duration {
+        let to = self.names.get(&peer);
+        let is_silent = to.is_some_and(|to| self.silent.contains(&(from, *to)));
+        if is_silent { self.cost.unreachable_after } else { Duration::ZERO }
     }
 
     /// Lets pass what waits for the link of a queue pair, if that is there again.
@@ -357,6 +373,7 @@ impl Network {
             let (from, to, _) = self.queue_pair(index).ends();
             if (from, to) == (own, dead) {
                 self.queue_pair(index).ended = true;
+                self.silent.remove(&(own, dead));
                 self.end_queue_pair(index);
             }
         }

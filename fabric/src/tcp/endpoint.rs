@@ -55,7 +55,6 @@ impl Endpoint for TcpEndpoint {
     fn connect(&self, peer: PeerId) -> Result<Arc<dyn QueuePair>, FabricError> {
         self.node.host.node().check_alive()?;
         let link = self.node.connect(peer)?;
-        self.node.driver.forget_silence(peer);
         Ok(Arc::new(TcpQueuePair::new(Arc::clone(&self.node), link)))
     }
 

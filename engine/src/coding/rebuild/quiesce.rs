@@ -125,31 +125,32 @@ impl Core {
         let suspects = self.memory.quiesced.suspects.lock().clone();
         for (memory, missed_by) in suspects {
             let (peer, now) = (PeerId::memory(memory as u16), self.env.now());
-            match (self.pool.is_memory_dead(memory), missed_by) {
-                (true, _) => {}
-                (false, Some(missed_by)) if now < missed_by => continue,
-                // Nor does the control plane hear of it: it may be cut off, and is waited for. A
-                // node that does not know that it is in the pool itself, as after its machine was
-                // suspended, may not have heard of the death yet.
-                (false, Some(_)) if self.may_be_unheard_of(memory) => {
-                    let missed_by = now + self.pool.missed_within(memory).unwrap_or_default();
-                    self.memory.quiesced.suspects.lock().insert(memory, Some(missed_by));
+            let missed_by = match missed_by {
+                _ if self.pool.is_memory_dead(memory) => None,
+                Some(by) => Some(by),
+                // Not every fabric can tell: the others miss the memory node if it is dead. No
+                // other host watches a memory node of this host.
+                None => {
+                    let missed = self.missed_from_now(peer, self.pool.missed_within(memory));
+                    if missed.is_none() {
+                        self.pool.declare_memory_dead(memory as u16).await?;
+                    }
+                    missed.map(|missed| now + missed)
+                }
+            };
+            // Perhaps nor does the control plane hear of it: it may be cut off, and is waited for.
+            // A node that does not know that it is in the pool itself, as after its machine was
+            // suspended, may not have heard of the death yet.
+            let can_hear = !self.may_be_unheard_of(memory);
+            match missed_by.map(|by| self.news_by(by, can_hear)) {
+                Some(by) if now < by => {
+                    self.memory.quiesced.suspects.lock().insert(memory, Some(by));
                     continue;
                 }
                 // This node cannot write back pages that others rely on. A node that recovers from
                 // its death can.
-                (false, Some(_)) => self.end_unreachable(peer),
-                // No other host watches a memory node of this host.
-                (false, None) => {
-                    // Not every fabric can tell: the others miss the memory node if it is dead.
-                    let missed = self.missed_from_now(peer, self.pool.missed_within(memory));
-                    if let Some(missed) = missed {
-                        let missed_by = now + missed;
-                        self.memory.quiesced.suspects.lock().insert(memory, Some(missed_by));
-                        continue;
-                    }
-                    self.pool.declare_memory_dead(memory as u16).await?;
-                }
+                Some(_) => self.end_unreachable(peer),
+                None => {}
             }
             self.memory.quiesced.suspects.lock().remove(&memory);
         }

@@ -100,6 +100,10 @@ impl Endpoint for CardedEndpoint {
         Some(self.id().to_string())
     }
 
+    fn silence_of(&self, peer: PeerId) -> Duration {
+        self.0.silence_of(peer)
+    }
+
     fn register(&self, bytes: usize) -> Result<Arc<dyn LocalRegion>, FabricError> {
         self.0.register(bytes)
     }

@@ -76,6 +76,29 @@ fn many_changes_become_durable_at_once() {
     });
 }
 
+/// It failed at the first attempt that failed, and a driver with it.
+#[test]
+fn who_has_committed_waits_while_the_log_cannot_be_written() {
+    let (valves, cluster) = valves(1, "plain");
+    let env = cluster.runtime.env();
+    let engine = &cluster.engines[0];
+    cluster.runtime.block_on(async {
+        let addr = page(engine).await;
+        valves[0].broken.store(true, Ordering::SeqCst);
+        write(engine, addr, 1).await;
+        let lsn = engine.shared(addr).await.unwrap().lsn();
+        let waits = engine.clone();
+        let waiter = env.spawn("commits", async move { waits.until_durable(lsn).await.unwrap() });
+        // Some attempts.
+        env.sleep(Duration::from_millis(350)).await;
+        assert!(valves[0].end() < lsn);
+        valves[0].broken.store(false, Ordering::SeqCst);
+        waiter.join().await.unwrap();
+        assert!(valves[0].end() >= lsn);
+        engine.close().await.unwrap();
+    });
+}
+
 #[test]
 fn while_the_log_cannot_be_written_nothing_is_changed_and_then_it_goes_on() {
     let (valves, cluster) = valves(2, "plain");

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod copies;
+mod cut;
 mod damage;
 mod durability;
 mod merging;

@@ -47,9 +47,9 @@ struct Links {
     next_token: u64,
     /// When to connect which links again.
     due: Vec<(Duration, u64)>,
-    /// The peers to which a link ended by silence, and none was made since: how long they were
-    /// silent.
-    silent: HashMap<PeerId, Duration>,
+    /// The peers to which the latest link that ended did so by silence: its token, and how long
+    /// they were silent.
+    silent: HashMap<PeerId, (u64, Duration)>,
     /// Why the driver has stopped. It takes no more links then.
     stopped: Option<FabricError>,
 }
@@ -228,29 +228,28 @@ impl Driver {
         }
     }
 
-    /// The link of this token ends by silence. A younger one to the same peer may know better.
+    /// The link of this token ends by silence.
     fn note_silence(&self, token: u64, peer: PeerId) {
         let silent = self.config().dead_after;
-        let mut links = self.links.lock();
-        if !links.by_token.iter().any(|(other, link)| *other > token && link.peer() == peer) {
-            links.silent.insert(peer, silent);
-        }
+        self.links.lock().silent.insert(peer, (token, silent));
     }
 
     /// See [`crate::Endpoint::silence_of`].
     pub(crate) fn silence_of(&self, peer: PeerId) -> Duration {
-        self.links.lock().silent.get(&peer).copied().unwrap_or_default()
-    }
-
-    /// A link to the peer was made.
-    pub(crate) fn forget_silence(&self, peer: PeerId) {
-        self.links.lock().silent.remove(&peer);
+        self.links.lock().silent.get(&peer).map_or(Duration::ZERO, |(_, silent)| *silent)
     }
 }
 
 impl LinkTable for Driver {
-    fn remove(&self, token: u64) {
-        let link = self.links.lock().by_token.remove(&token);
+    fn remove(&self, token: u64, was_dropped: bool) {
+        let mut links = self.links.lock();
+        let link = links.by_token.remove(&token);
+        if let Some(peer) = link.as_ref().map(|link| link.peer()).filter(|_| !was_dropped)
+            && links.silent.get(&peer).is_some_and(|(silent, _)| *silent != token)
+        {
+            links.silent.remove(&peer);
+        }
+        drop(links);
         // Dropped without the lock: this may be the last reference to the link.
         drop(link);
     }

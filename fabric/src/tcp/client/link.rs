@@ -83,8 +83,8 @@ pub(super) struct Inbox {
 
 /// The list of a node's links.
 pub(crate) trait LinkTable: Send + Sync {
-    /// Removes a link that has ended.
-    fn remove(&self, token: u64);
+    /// Removes a link that has ended, perhaps only because its queue pair was dropped.
+    fn remove(&self, token: u64, was_dropped: bool);
 
     /// Has a link connect again after a pause.
     fn reconnect(&self, token: u64, pause: Duration);
@@ -424,6 +424,7 @@ impl Link {
         }
         state.end = Some(error.clone());
         let (pending, pipe) = (state.take_all(), Arc::clone(&state.pipe));
+        let was_dropped = state.retired;
         drop(state);
         pipe.shutdown();
         let fail = |pending: PendingChain| {
@@ -436,7 +437,7 @@ impl Link {
         drop(inbox);
         self.reactor.remove(pipe.socket());
         if let Some(table) = self.table.upgrade() {
-            table.remove(self.token);
+            table.remove(self.token, was_dropped);
         }
         wake(completed);
     }

@@ -110,6 +110,8 @@ fn seeds_of_the_wide_envelope_that_found_something_hold() {
         (Scenario::SlabEviction, 9695, "a word moved without its dead holder, who had granted it"),
         (Scenario::SlabEviction, 2426, "the last node left before it had ended a rebuild"),
         (Scenario::SlabEviction, 6287, "a grant at rest was not doubted when its grantor died"),
+        (Scenario::Crash, 3851, "the journal of one was not read whose own recovery was over"),
+        (Scenario::Crash, 3409, "a client that met a full disk gave up in its wait for a page"),
     ] {
         run(Case::of(scenario, seed), None).unwrap_or_else(|failure| panic!("{failure}"));
     }

@@ -21,7 +21,7 @@ use crate::addressing::locations::Home;
 use crate::addressing::reclamation::epoch_node;
 use crate::coding::journal::share::JournalImage;
 use crate::coding::repair_torn::RepairedPage;
-use crate::coherence::word::{ComputeId, LatchDelta, LatchWord};
+use crate::coherence::word::{ComputeId, LatchDelta, LatchWord, NodeSet};
 use crate::core::Core;
 use crate::join::all_of;
 use crate::{Coherence, EngineError, GAddr};
@@ -74,9 +74,7 @@ impl Core {
         let mut lines = SweptLines::default();
         let mut images = Vec::new();
         if self.memory.coded.is_some() {
-            // A node that died later may have been writing a page that this one had granted.
-            let lost = self.pool.lost().into_iter();
-            for node in lost.filter_map(|(node, _)| ComputeId::new(node.as_usize())) {
+            for node in self.journals_with(dead).iter() {
                 images.append(&mut self.journal_images_of(node).await?);
             }
         }
@@ -90,6 +88,17 @@ impl Core {
             self.unless_memory_is_dead(epochs, self.publish_epoch_of(dead, 0).await).await?;
         }
         Ok((lines, images))
+    }
+
+    /// The nodes whose journals may have an image of a page that names this dead node. A node that
+    /// died later may have been writing a page that this one had granted, and its own recovery may
+    /// be over: then no word named it. Its journal is in place, as no other node gets the index of
+    /// a node of a crash group.
+    fn journals_with(&self, dead: ComputeId) -> NodeSet {
+        let state = self.pool.state();
+        let crashed = state.crashed_with(dead.index() as u16);
+        let nodes = state.lost.keys().chain(crashed.keys());
+        nodes.filter_map(|node| ComputeId::new(usize::from(*node))).collect()
     }
 
     async fn sweep_memory(

@@ -7,7 +7,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -398,7 +398,13 @@ impl Teller {
             let kind = self.random.below(10);
             let accounts = [self.account(), self.account()];
             loop {
-                let result = retry(&self.env, &policy, || self.attempt(kind, accounts)).await;
+                let met_log = AtomicBool::new(false);
+                let attempt = || async {
+                    let result = self.attempt(kind, accounts).await;
+                    met_log.fetch_or(result.as_ref().is_err_and(is_of_log), Ordering::Relaxed);
+                    result
+                };
+                let result = retry(&self.env, &policy, attempt).await;
                 if let Some(claim) = self.broken.lock().take() {
                     return Err(SimError::Broken(claim));
                 }
@@ -408,7 +414,11 @@ impl Teller {
                     Err(RetryError::Final(TxnError::Undetermined {
                         source: EngineError::Log(_),
                     })) => break,
-                    Err(RetryError::Exhausted { last, .. }) if is_of_log(&last) && patience > 0 => {
+                    // Such an error comes at once and counts as a timeout. The last attempt may
+                    // wait for a page that cannot leave this node before its log is written.
+                    Err(RetryError::Exhausted { .. })
+                        if met_log.load(Ordering::Relaxed) && patience > 0 =>
+                    {
                         patience -= 1;
                         self.env.sleep(PATIENT_FOR).await;
                     }

@@ -250,7 +250,8 @@ mod over_tcp {
             let identity = Identity { name: "test", id: 7, fabric: "tcp" };
             let config = pool_config(1, 8 << 20);
             create(&*plane, identity, &config, Timing::default()).await.unwrap();
-            let lent = MemoryServer::join(&fabric(&env), Arc::clone(&plane), &env, 1, 8 << 20);
+            let lends = fabric(&env);
+            let lent = MemoryServer::join(&lends, Arc::clone(&plane), &env, 1, 8 << 20);
             let lent = lent.await.unwrap();
             lent.follow(&env);
             let mut engines = Vec::new();

@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use selkie_btree::{LeafView, Stamp, Stamps, TreeError, leaf_remove, leaf_stamp};
+use selkie_btree::{LeafView, Stamp, StampRule, Stamps, TreeError, leaf_remove, leaf_stamp};
 use selkie_engine::GAddr;
 use selkie_txn::{
     AbortCause, CatalogueError, Database, DatabaseSchema, Direction, Isolation, KeyRange, Protocol,

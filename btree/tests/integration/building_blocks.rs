@@ -174,7 +174,10 @@ fn reclaim_checks_the_pages_it_changes() {
         drop(guard);
 
         // An address from another tree, as a stale one may be: the leaf here has rows.
-        assert_eq!(other.reclaim(engine, right).await.unwrap(), Reclaimed::Stays);
+        assert_eq!(
+            other.reclaim(engine, right, StampRule::Latest).await.unwrap(),
+            Reclaimed::Stays
+        );
         assert_eq!(other.verify(engine).await.unwrap().entries, 3);
 
         // A leaf between the two that the parent does not know yet.
@@ -377,7 +380,9 @@ fn a_sweep_posts_what_is_missing_and_frees_what_is_empty() {
         assert!(half.unposted > before.unposted / 3 && half.unposted < before.unposted * 2 / 3);
         assert!(sweeps < before.leaves, "{sweeps}");
         let mut sweeps = 0;
-        while let Swept::More(next) = tree.sweep(engine, &from, &[255; 4], 64).await.unwrap() {
+        while let Swept::More(next) =
+            tree.sweep(engine, &from, &[255; 4], 64, StampRule::Latest).await.unwrap()
+        {
             assert!(next > from, "it comes on");
             (from, sweeps) = (next, sweeps + 1);
         }

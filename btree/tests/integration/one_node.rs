@@ -3,7 +3,7 @@
 
 use std::ops::{Bound, ControlFlow};
 
-use selkie_btree::{Direction, Tree, TreeError, max_entry, max_key};
+use selkie_btree::{Direction, StampRule, Tree, TreeError, max_entry, max_key};
 use selkie_engine::{Engine, GAddr, PSN_BYTES};
 
 use crate::common::{ALL, Cluster, Dice, FRAMES, Model, assert_same, rows};

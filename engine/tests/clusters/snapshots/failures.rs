@@ -206,7 +206,7 @@ fn dropped_futures_leave_nothing_active() {
                 // In the midst of what the dropped futures have begun.
                 let snapshot = b.begin_snapshot().await.unwrap();
                 commit(a, &pages, |_, value| value + 1).await;
-                drop(poll_times(read(b, &snapshot, pages[0]), polls).await);
+                let _ = poll_times(read(b, &snapshot, pages[0]), polls).await;
                 assert_eq!(read(b, &snapshot, pages[0]).await, Some(value), "{coding}, {polls}");
                 value += 1;
                 drop(snapshot);

@@ -18,7 +18,7 @@ fn header(page: &[u8]) -> (Stamp, ImageLink) {
 }
 
 /// The value of a page that is whole.
-pub fn value(page: &[u8]) -> u64 {
+pub(crate) fn value(page: &[u8]) -> u64 {
     let value = word(page, VALUE);
     assert_eq!(page.len(), PAGE);
     assert!(page[REST..].iter().all(|byte| *byte == value as u8), "torn: {page:?}");
@@ -34,7 +34,7 @@ fn set(page: &mut ExclusiveGuard<'_>, stamp: Stamp, link: ImageLink, value: u64)
 }
 
 /// New pages with this value, of before all commits.
-pub async fn new_pages(engine: &Engine, count: usize, value: u64) -> Vec<GAddr> {
+pub(crate) async fn new_pages(engine: &Engine, count: usize, value: u64) -> Vec<GAddr> {
     let mut pages = Vec::new();
     for _ in 0..count {
         let mut page = engine.allocate().await.unwrap();
@@ -46,7 +46,7 @@ pub async fn new_pages(engine: &Engine, count: usize, value: u64) -> Vec<GAddr> 
 }
 
 /// Keeps an image if a snapshot may want it, and changes the page.
-pub fn install(
+pub(crate) fn install(
     engine: &Engine,
     page: &mut ExclusiveGuard<'_>,
     (stamp, active): (Stamp, &ActiveSnapshots),
@@ -60,7 +60,11 @@ pub fn install(
 }
 
 /// Changes pages, which are in order of their addresses, by one commit. Its stamp.
-pub async fn commit(engine: &Engine, pages: &[GAddr], change: impl Fn(usize, u64) -> u64) -> Stamp {
+pub(crate) async fn commit(
+    engine: &Engine,
+    pages: &[GAddr],
+    change: impl Fn(usize, u64) -> u64,
+) -> Stamp {
     let mut latched = Vec::new();
     for addr in pages {
         latched.push(engine.exclusive(*addr).await.unwrap());
@@ -74,7 +78,7 @@ pub async fn commit(engine: &Engine, pages: &[GAddr], change: impl Fn(usize, u64
 }
 
 /// The value of a page at a snapshot; none if it is too old.
-pub async fn read(engine: &Engine, snapshot: &Snapshot, addr: GAddr) -> Option<u64> {
+pub(crate) async fn read(engine: &Engine, snapshot: &Snapshot, addr: GAddr) -> Option<u64> {
     let mut image = Vec::new();
     let mut before = None;
     loop {
@@ -98,7 +102,7 @@ pub async fn read(engine: &Engine, snapshot: &Snapshot, addr: GAddr) -> Option<u
 }
 
 /// The sum of all pages at a snapshot; none if it is too old.
-pub async fn sum(engine: &Engine, snapshot: &Snapshot, pages: &[GAddr]) -> Option<u64> {
+pub(crate) async fn sum(engine: &Engine, snapshot: &Snapshot, pages: &[GAddr]) -> Option<u64> {
     let mut sum = 0;
     for addr in pages {
         sum += read(engine, snapshot, *addr).await?;

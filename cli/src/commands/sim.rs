@@ -39,8 +39,8 @@ pub(crate) struct Arguments {
     /// take no `plain` [default: plain; of crash and the last five, chosen by each seed]
     #[arg(long, value_name = "K+R")]
     coding: Option<Coding>,
-    /// Concurrency control: 2pl, to, occ or snapshot. Only history and tpcc take it [default: chosen by each
-    /// seed, which may mix 2pl and occ in history]
+    /// Concurrency control: 2pl, to, occ or snapshot. Only history and tpcc take it
+    /// [default: chosen by each seed, which may mix 2pl and occ in history]
     #[arg(long, value_name = "NAME")]
     protocol: Option<Protocol>,
     /// How much may go wrong: gentle, what no node takes for a death, and deaths; or wide. Then

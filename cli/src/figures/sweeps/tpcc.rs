@@ -61,11 +61,14 @@ fn name_of(kind: Option<TransactionType>) -> &'static str {
     kind.map_or(MIX, TransactionType::title)
 }
 
+/// The protocols of the paper.
+const PROTOCOLS: [Protocol; 3] = [Protocol::TwoPhase, Protocol::Timestamp, Protocol::Optimistic];
+
 /// All points of the figure.
 pub(in crate::figures) fn points() -> Vec<Point> {
     let mut points = Vec::new();
     for (coherence_name, coherence) in COHERENCES {
-        for protocol in Protocol::ALL {
+        for protocol in PROTOCOLS {
             for only in TransactionType::ALL.map(Some).into_iter().chain([None]) {
                 let config = config_of(coherence, protocol, only);
                 points.push(Point {

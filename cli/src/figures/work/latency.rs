@@ -162,7 +162,8 @@ async fn work(
 mod tests {
     use super::*;
 
-    const SHORT: Duration = Duration::from_micros(300);
+    /// Long enough for some ten late chains.
+    const SHORT: Duration = Duration::from_micros(1500);
 
     fn of(stragglers: Stragglers, coding: &'static str) -> Latencies {
         let latencies = Latency { stragglers, coding }.run(SHORT, 1).unwrap();

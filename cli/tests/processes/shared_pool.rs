@@ -73,7 +73,7 @@ fn with_room_for_logs_drivers_use_them_and_memory_nodes_are_larger() {
     assert_eq!(report["config"]["log_bytes"], 8 << 20);
     let small = Pool::without_memory(&setup(Over::Shm, "small", 1));
     let lend = ["memnode", "--pool", &small.name, "--memory", "100M"];
-    refused(&lend, 1, "what one range of this size needs with 134217728 for logs");
+    refused(&lend, 2, "what one range of this size needs with 134217728 for logs");
 }
 
 #[test]

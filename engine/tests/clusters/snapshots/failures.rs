@@ -75,9 +75,9 @@ fn a_node_that_leaves_takes_its_images_with_it() {
         assert_eq!(read(b, &of_b, pages[0]).await, None);
         let now = b.begin_snapshot().await.unwrap();
         assert_eq!(read(b, &now, pages[0]).await, Some(2));
-        // Another node of the same index has other images.
+        // Another node has other images.
         let env = cluster.runtime.env();
-        let again = Engine::start(&cluster.pool, &cluster.fabric, &env, id(0), engine_config());
+        let again = Engine::start(&cluster.pool, &cluster.fabric, &env, id(3), engine_config());
         let again = again.await.unwrap();
         commit(&again, &pages, |_, _| 3).await;
         assert_eq!(read(b, &now, pages[0]).await, Some(2));

@@ -155,8 +155,11 @@ async fn run_bank(env: &Env, engines: &[Engine], writers: usize, time: Duration)
                         continue;
                     }
                     let both = [bank.pages[from], bank.pages[to]];
-                    let way =
-                        |number: usize, value: u64| if number == 0 { value - 1 } else { value + 1 };
+                    // Always from the first, whose value may so fall below zero.
+                    let way = |number: usize, value: u64| match number {
+                        0 => value.wrapping_sub(1),
+                        _ => value.wrapping_add(1),
+                    };
                     commit(&engine, &both, way).await;
                 }
             }));

@@ -103,9 +103,9 @@ pub(crate) async fn read(engine: &Engine, snapshot: &Snapshot, addr: GAddr) -> O
 
 /// The sum of all pages at a snapshot; none if it is too old.
 pub(crate) async fn sum(engine: &Engine, snapshot: &Snapshot, pages: &[GAddr]) -> Option<u64> {
-    let mut sum = 0;
+    let mut sum = 0_u64;
     for addr in pages {
-        sum += read(engine, snapshot, *addr).await?;
+        sum = sum.wrapping_add(read(engine, snapshot, *addr).await?);
     }
     Some(sum)
 }

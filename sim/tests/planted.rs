@@ -124,11 +124,11 @@ fn gaps_that_nobody_guards_are_found_within_200_seeds_of_every_protocol() {
 }
 
 /// Shows as well that compute nodes do die in the middle of a write-back. The first seed of all
-/// that finds it is 173. The search begins shortly before, as each seed takes half a second.
+/// that finds it is 53. The search begins shortly before, as each seed takes half a second.
 #[test]
 fn a_write_back_that_nothing_stands_in_for_is_found_within_240_seeds_of_lost_memory() {
     let case = Case::gentle(Scenario::MemnodeLoss, 0);
-    let (seed, report) = finds_in(Planted::NoJournal, case, 165..240);
+    let (seed, report) = finds_in(Planted::NoJournal, case, 45..240);
     println!("seed {seed}: {report}");
 }
 
@@ -190,8 +190,8 @@ fn finds_in_wide(
 
 /// A node that was taken for dead while it stood still reads old pages when it goes on.
 #[test]
-fn what_is_acknowledged_without_asking_the_lease_is_found_within_100_seeds() {
-    let (seed, report) = finds_wide(Planted::UnaskedLease, Scenario::Counter, 100);
+fn what_is_acknowledged_without_asking_the_lease_is_found_within_200_seeds() {
+    let (seed, report) = finds_wide(Planted::UnaskedLease, Scenario::Counter, 200);
     println!("seed {seed}: {report}");
 }
 

@@ -38,6 +38,9 @@ use crate::transaction::txn::Txn;
 /// Attempts to latch and validate: leaves split between two of them, or others were read.
 const ATTEMPTS: u32 = 32;
 
+/// A leaf with its tree, and where it ends.
+type FoundLeaf = (usize, GAddr, Option<Box<[u8]>>);
+
 /// The index of each change, and its leaf's position in the lock set.
 type ChangedLeaves<'db> = Vec<(&'db IndexInfo, usize)>;
 
@@ -120,7 +123,7 @@ impl<'db> Txn<'db> {
         let _pin = engine.pin();
         let mut of_changes: Vec<(&'db IndexInfo, GAddr)> = Vec::with_capacity(writes.len());
         // The last leaf that was found, and where it ends.
-        let mut last: Option<(usize, GAddr, Option<Box<[u8]>>)> = None;
+        let mut last: Option<FoundLeaf> = None;
         for (tree, key, _) in writes.all() {
             let index = self.db.directory.index_of_tree(tree)?;
             if let Some((of_tree, addr, end)) = &last

@@ -199,8 +199,7 @@ fn dropped_futures_leave_nothing_active() {
         cluster.run(async {
             let [a, b] = &cluster.engines[..] else { panic!("two nodes") };
             let pages = new_pages(a, 1, 1).await;
-            let mut value = 1;
-            for polls in 1..12 {
+            for (value, polls) in (1..).zip(1..12) {
                 drop(poll_times(b.begin_snapshot(), polls).await);
                 drop(poll_times(a.draw_stamp(), polls).await);
                 // In the midst of what the dropped futures have begun.
@@ -208,7 +207,6 @@ fn dropped_futures_leave_nothing_active() {
                 commit(a, &pages, |_, value| value + 1).await;
                 let _ = poll_times(read(b, &snapshot, pages[0]), polls).await;
                 assert_eq!(read(b, &snapshot, pages[0]).await, Some(value), "{coding}, {polls}");
-                value += 1;
                 drop(snapshot);
                 if polls % 3 == 0 {
                     comes_to_rest(&cluster).await;

@@ -22,7 +22,8 @@ struct Page<'a> {
     left_out: &'a [(&'a str, &'a str)],
 }
 
-/// What options are where the command does not say. Logs are short, so that memory nodes lend little.
+/// What options are where the command does not say. Logs are short, so that memory nodes lend
+/// little.
 const SMALL: &str = r#"
 [tpcc]
 warehouses = 1

@@ -1,5 +1,5 @@
-//! The commands of the README's shared pool, as a person types them, and how commands are run. Those of
-//! the guide are in `guide`.
+//! The commands of the README's shared pool, as a person types them, and how commands are run.
+//! Those of the guide are in `guide`.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -24,8 +24,8 @@ fn commands() -> String {
     lines.map(|line| format!("{line}\n")).collect()
 }
 
-/// Runs commands of some pools in a directory, with the program of another; what they say. The first
-/// that fails ends it, and whatever becomes of it, nothing is left running.
+/// Runs commands of some pools in a directory, with the program of another; what they say. The
+/// first that fails ends it, and whatever becomes of it, nothing is left running.
 #[track_caller]
 pub(crate) fn runs(commands: &str, pools: &[String], (binary, place): (&Path, &Path)) -> String {
     let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap());

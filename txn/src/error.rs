@@ -123,8 +123,8 @@ pub enum TxnError {
         /// The leaf.
         leaf: GAddr,
     },
-    /// The transaction reads at a snapshot, and the image of a leaf as it was then is gone: the node
-    /// that kept it has ended, or had no room for more. Run the transaction again: its snapshot is
+    /// The transaction reads at a snapshot, and the image of a leaf as it was then is gone: the
+    /// node that kept it has ended, or had no room for more. Run the transaction again: its snapshot is
     /// later.
     #[error(
         "the snapshot is too old: page {leaf:?} has changed since, and its earlier image is gone"

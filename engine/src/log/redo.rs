@@ -12,8 +12,8 @@
 //!
 //! A node that died before it acknowledged another death may have held pages that the other dead
 //! node granted, with changes that are only in the other's log. It may have died as it wrote such a
-//! page home. So the logs and journals of dead nodes are used until no recovery is in progress, even
-//! if the recovery of their own node is over.
+//! page home. So the logs and journals of dead nodes are used until no recovery is in progress,
+//! even if the recovery of their own node is over.
 //!
 //! If a recovery is interrupted, another node repeats it: a page is home before its word is free,
 //! and redo is idempotent. All nodes use the same log: its end is fixed before a page is redone

@@ -1,5 +1,6 @@
 //! What is said of waits for a log: after a second what is waited for and what helps, and then less
-//! often. A log that is full for moments, again and again, is told of as such: that takes time, too.
+//! often. A log that is full for moments, again and again, is told of as such: that takes time,
+//! too.
 //!
 //! Callers that wait for room are entered here. Those that wait for records to become durable are
 //! not, as each commit does: while the log does not grow durable, they wait. Who looks is the task

@@ -134,8 +134,8 @@ impl<T> WorkerIdentity<T> {
 /// Runs `worker` at every seat for the time of the setup.
 ///
 /// # Errors
-/// The first error of a worker, once all are over. `Log` or `LogTimeout` if none failed, but one had
-/// to be dropped, and a log takes nothing in for the request timeout.
+/// The first error of a worker, once all are over. `Log` or `LogTimeout` if none failed, but one
+/// had to be dropped, and a log takes nothing in for the request timeout.
 pub(crate) async fn measure<T, K, F>(
     cluster: &Cluster<T>,
     setup: &Setup,

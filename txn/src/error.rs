@@ -124,8 +124,8 @@ pub enum TxnError {
         leaf: GAddr,
     },
     /// The transaction reads at a snapshot, and the image of a leaf as it was then is gone: the
-    /// node that kept it has ended, or had no room for more. Run the transaction again: its snapshot is
-    /// later.
+    /// node that kept it has ended, or had no room for more. Run the transaction again: its
+    /// snapshot is later.
     #[error(
         "the snapshot is too old: page {leaf:?} has changed since, and its earlier image is gone"
     )]

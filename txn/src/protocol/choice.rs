@@ -18,9 +18,9 @@
 //!
 //! All are serializable, without phantoms: the first three work on leaves, and a read of a leaf
 //! also reads the gaps between its keys. An optimistic read waits while another transaction has the
-//! leaf latched exclusively: briefly if that one is optimistic, to its end if it is two-phase locked. The reader
-//! holds no latch meanwhile that another could wait for; but a task whose own two-phase locked
-//! transaction holds that leaf would wait for itself until the request times out.
+//! leaf latched exclusively: briefly if that one is optimistic, to its end if it is two-phase
+//! locked. The reader holds no latch meanwhile that another could wait for; but a task whose own
+//! two-phase locked transaction holds that leaf would wait for itself until the request times out.
 //!
 //! Two-phase locked and optimistic transactions may be mixed on one database. An optimistic
 //! transaction that commits holds every leaf it changes latched exclusively while it validates its

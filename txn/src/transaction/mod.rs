@@ -3,7 +3,8 @@
 //! [`database_state`] is what a node keeps of an open database; [`database`] is the caller's
 //! handle. A transaction ([`txn`]) has a [`workspace`] with the state of its protocol. [`commit`]
 //! ([`commit_rows`] that of snapshots) and [`rollback`] end it, [`savepoint`] marks points inside
-//! it, [`maintenance`] is the work on trees that it leaves behind, and [`retry`](mod@retry) runs a failed one again.
+//! it, [`maintenance`] is the work on trees that it leaves behind, and [`retry`](mod@retry) runs a
+//! failed one again.
 //! [`leaf_budget`] and [`limits`] bound what one transaction may hold.
 
 mod commit;

@@ -120,7 +120,11 @@ impl Core {
         let (published, lower) = {
             let mut own = shared.own.lock();
             shared.enter();
-            (own.published.take().filter(|published| published.at == node), own.registry.open())
+            let published = own.published.take().filter(|published| published.at == node);
+            if published.is_none() {
+                own.registry.forget_published();
+            }
+            (published, own.registry.open())
         };
         // From here on it is taken back if this is given up.
         let beginning = Beginning::new(lower, shared);

@@ -66,7 +66,7 @@ impl Registry {
     /// lower bound. [`Registry::opened`] follows once it is published. The caller has the turn to
     /// publish.
     pub(crate) fn open(&mut self) -> Stamp {
-        assert!(self.open_from.is_none(), "open already");
+        assert!(self.open_from.is_none(), "a registry that is open is not opened");
         self.register_beginning()
     }
 
@@ -154,11 +154,17 @@ impl Registry {
         self.open_from.is_none() && self.listed == Listed::default()
     }
 
+    /// It is not known what the slot says: a publication has failed, or was given up, or the slot
+    /// is at another memory node now. Nothing begins before the registry is opened again.
+    pub(crate) fn forget_published(&mut self) {
+        self.open_from = None;
+    }
+
     /// It is not known what the slot says. The `open_from` that is to be published, and then to be
     /// [`Registry::opened`], with the list: it covers all, so that the list may become visible
     /// before it or after it. No `open_from` if nothing is active or begins.
     pub(crate) fn anew(&mut self) -> (Option<Stamp>, Listed) {
-        self.open_from = None;
+        self.forget_published();
         if self.is_idle() {
             self.listed = Listed::default();
         }
@@ -273,6 +279,23 @@ mod tests {
         assert_eq!(registry.raise(), Some(Some(stamp(10))));
     }
 
+    /// Found by a node that died in the midst of it: a raise was not published, or was published at
+    /// a memory node that is gone.
+    #[test]
+    fn a_registry_is_opened_again_when_its_slot_is_not_known() {
+        let mut registry = opened();
+        registry.forget_published();
+        assert_eq!(registry.begin(), Begin::Closed);
+        let lower = registry.open();
+        assert_eq!(lower, stamp(5));
+        registry.opened(lower);
+        registry.raise();
+        registry.forget_published();
+        let lower = registry.open();
+        registry.opened(lower);
+        assert_eq!(registry.oldest(), Some(stamp(5)));
+    }
+
     #[test]
     fn snapshots_of_one_stamp_are_counted() {
         let mut registry = opened();
@@ -295,7 +318,7 @@ mod tests {
         let (mut beginning, mut active) = (Vec::new(), Vec::new());
         let (mut open_from, mut listed) = (None, Listed::default());
         for step in 0..100_000 {
-            match draw(6) {
+            match draw(7) {
                 0 => clock += draw(3),
                 1 => match registry.begin() {
                     Begin::Registered(lower) => beginning.push(lower),
@@ -319,6 +342,16 @@ mod tests {
                 }
                 4 if !beginning.is_empty() && draw(4) == 0 => {
                     registry.gave_up(beginning.swap_remove(0));
+                }
+                5 if draw(8) == 0 => {
+                    // What is published fails. The next that begins or narrows publishes anew.
+                    (registry.list(), registry.raise());
+                    registry.forget_published();
+                    if draw(2) == 0 {
+                        beginning.push(registry.open());
+                    }
+                    (open_from, listed) = registry.anew();
+                    open_from.into_iter().for_each(|from| registry.opened(from));
                 }
                 _ => {
                     listed = registry.list().unwrap_or(listed);

@@ -137,7 +137,12 @@ fn snapshots_outlive_the_memory_node_that_has_the_epochs() {
             let pages = new_pages(&cluster.engines[0], 2, 1).await;
             let old = cluster.engines[1].begin_snapshot().await.unwrap();
             commit(&cluster.engines[0], &pages, |_, _| 2).await;
+            let young = cluster.engines[1].begin_snapshot().await.unwrap();
             mem.kill(PeerId::memory(0));
+            // That node's registry is open, by what it has said at the memory node that is gone.
+            let again = cluster.engines[1].begin_snapshot().await.unwrap();
+            assert!(again.stamp() >= young.stamp());
+            drop((young, again));
             let later = cluster.engines[2].begin_snapshot().await.unwrap();
             commit(&cluster.engines[0], &pages, |_, _| 3).await;
             assert_eq!(read(&cluster.engines[1], &old, pages[0]).await, Some(1), "{coding}");

@@ -186,6 +186,9 @@ impl Engine {
             }
         };
         core.lifecycle.enter(incarnation);
+        if core.memory.coded.is_some() {
+            core.snapshots.enter();
+        }
         if core.config.log.is_some() {
             pool.note_log(index, incarnation).await?;
         }

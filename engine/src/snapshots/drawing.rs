@@ -7,7 +7,7 @@ use selkie_pool::layout;
 
 use super::active::ActiveSnapshots;
 use super::images::horizon;
-use super::slot::{LISTED, LISTED_AT, OPEN_FROM_AT, add_published};
+use super::slot::{INCARNATION_AT, LISTED, LISTED_AT, OPEN_FROM_AT, add_published};
 use super::stamp::Stamp;
 use crate::EngineError;
 use crate::addressing::executed::{found_at, read_at, word_at};
@@ -87,6 +87,10 @@ impl Core {
         stamp: Stamp,
     ) -> Result<(), EngineError> {
         let node = self.snapshot_node()?;
+        let is_settled = || self.snapshots.settled_at.load(Ordering::Relaxed) == node + 1;
+        if self.memory.coded.is_some() && !is_settled() {
+            return self.add_unsettled(node, active, stamp).await;
+        }
         let mask = self.memory.at(node, layout::SNAPSHOT_MASK_AT)?;
         let chain = Chain::from([Verb::read(mask, Buf::zeroed(8))]);
         let done = self.memory.queue_pair(node).post(chain).await.map_err(|e| e.error)?;
@@ -108,16 +112,49 @@ impl Core {
         let page = self.memory.at(node, 0)?;
         let mut chain = Chain::new();
         for other in (0..MAX_COMPUTE_NODES).filter(|other| others >> other & 1 != 0) {
-            let slot = layout::snapshot_slot_offset(other);
-            let at = |offset| RemoteAddr::new(page.region, slot + offset);
-            // In this order: see `slot`.
-            chain.push(Verb::read(at(OPEN_FROM_AT), Buf::zeroed(8)));
-            chain.push(Verb::read(at(LISTED_AT), Buf::zeroed(8 * LISTED)));
+            reads_of(page, other).into_iter().for_each(|read| chain.push(read));
         }
         let done = self.memory.queue_pair(node).post(chain).await.map_err(|e| e.error)?;
-        for read in (0..others.count_ones() as usize).map(|other| 2 * other) {
-            let listed = read_at(&done, read + 1).words().iter().map(|word| u64::from_le(*word));
-            add_published(active, word_at(&done, read), listed, before);
+        (0..others.count_ones() as usize)
+            .for_each(|other| add_read(active, &done, 2 * other, before));
+        Ok(())
+    }
+
+    /// Adds what all members say at a memory node at which some may not have published themselves
+    /// yet, as what was there before is lost: of those, any snapshot may be active. One round trip.
+    async fn add_unsettled(
+        &self,
+        node: usize,
+        active: &mut ActiveSnapshots,
+        before: Stamp,
+    ) -> Result<(), EngineError> {
+        let state = self.pool.state();
+        let page = self.memory.at(node, 0)?;
+        let others = state.compute_nodes.iter().filter(|(own, _)| **own != self.index().get());
+        let incarnations: Vec<u64> =
+            others.clone().map(|(_, own)| own.incarnation.into()).collect();
+        let mut chain = Chain::new();
+        for (other, _) in others {
+            let slot = layout::snapshot_slot_offset(usize::from(*other));
+            let incarnation = RemoteAddr::new(page.region, slot + INCARNATION_AT);
+            chain.push(Verb::read(incarnation, Buf::zeroed(8)));
+            reads_of(page, usize::from(*other)).into_iter().for_each(|read| chain.push(read));
+        }
+        let mut is_settled = true;
+        if !incarnations.is_empty() {
+            let done = self.memory.queue_pair(node).post(chain).await.map_err(|e| e.error)?;
+            for (number, incarnation) in incarnations.into_iter().enumerate() {
+                let read = 3 * number;
+                if word_at(&done, read) == incarnation + 1 {
+                    add_read(active, &done, read + 1, before);
+                } else {
+                    active.add_from(Stamp::default());
+                    is_settled = false;
+                }
+            }
+        }
+        if is_settled {
+            self.snapshots.settled_at.store(node + 1, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -155,4 +192,20 @@ impl Core {
         }
         Ok(())
     }
+}
+
+/// Reads what a node has published, from the control page `page`. In this order: see `slot`.
+fn reads_of(page: RemoteAddr, node: usize) -> [Verb; 2] {
+    let slot = layout::snapshot_slot_offset(node);
+    let at = |offset| RemoteAddr::new(page.region, slot + offset);
+    [
+        Verb::read(at(OPEN_FROM_AT), Buf::zeroed(8)),
+        Verb::read(at(LISTED_AT), Buf::zeroed(8 * LISTED)),
+    ]
+}
+
+/// Adds what [`reads_of`] have found, the first of which is the verb `read` of the chain.
+fn add_read(active: &mut ActiveSnapshots, done: &Chain, read: usize, before: Stamp) {
+    let listed = read_at(done, read + 1).words().iter().map(|word| u64::from_le(*word));
+    add_published(active, word_at(done, read), listed, before);
 }

@@ -8,7 +8,7 @@ use selkie_fabric::{Buf, Chain, FabricError, RemoteAddr, Verb};
 use selkie_pool::layout;
 
 use super::registry::Begin;
-use super::slot::{LISTED_AT, Listed, OPEN_FROM_AT, word_of};
+use super::slot::{INCARNATION_AT, LISTED_AT, Listed, OPEN_FROM_AT, word_of};
 use super::stamp::Stamp;
 use super::state::{Beginning, Published, Snapshot};
 use crate::EngineError;
@@ -162,7 +162,7 @@ impl Core {
         let arena = self.snapshots.arena.get();
         let key = arena.map_or(0, |arena| u64::from(arena.region().key().to_raw()) + 1);
         let [a, b, c, d] = listed.map(word_of);
-        let words = [key, word_of(open_from), a, b, c, d];
+        let words = [key, word_of(open_from), a, b, c, d, self.incarnation_word()];
         self.write_slot(node, &words, open_from.is_some()).await?;
         let mut own = self.snapshots.shared.own.lock();
         if let Some(from) = open_from {
@@ -172,7 +172,14 @@ impl Core {
         Ok(())
     }
 
-    /// Writes the whole slot, and sets or clears the bit.
+    /// By which the others know that this node has published itself here. Zero in a plain pool, whose
+    /// snapshots stay where they are, and as long as the node is not in the pool.
+    fn incarnation_word(&self) -> u64 {
+        let incarnation = self.lifecycle.incarnation().filter(|_| self.memory.coded.is_some());
+        incarnation.map_or(0, |own| u64::from(own) + 1)
+    }
+
+    /// Writes the whole slot, its last word last, and sets or clears the bit.
     async fn write_slot(
         &self,
         node: usize,
@@ -181,9 +188,14 @@ impl Core {
     ) -> Result<(), EngineError> {
         let slot = self.own_slot(node)?;
         let mask = RemoteAddr::new(slot.region, layout::SNAPSHOT_MASK_AT);
-        let write = Verb::write(slot, buf_of(words));
-        let chain = Chain::from([write, Verb::fetch_and_add(mask, 0)]);
-        let found = found_at(&self.post_to(node, chain).await?, 1) & self.own_bit();
+        let incarnation = RemoteAddr::new(slot.region, slot.offset + INCARNATION_AT);
+        let [published @ .., own] = words;
+        let chain = Chain::from([
+            Verb::write(slot, buf_of(published)),
+            Verb::write(incarnation, buf_of(&[*own])),
+            Verb::fetch_and_add(mask, 0),
+        ]);
+        let found = found_at(&self.post_to(node, chain).await?, 2) & self.own_bit();
         let wanted = if bit { self.own_bit() } else { 0 };
         if found != wanted {
             let delta = wanted.wrapping_sub(found);

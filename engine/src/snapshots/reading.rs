@@ -12,6 +12,7 @@ use super::active::ActiveSnapshots;
 use super::arena::{Arena, HEADER_BYTES, ImageHeader, slot_bytes};
 use super::images::{Follow, follow};
 use super::link::{ImageLink, ImageName};
+use super::slot::INCARNATION_AT;
 use super::stamp::Stamp;
 use crate::EngineError;
 use crate::addressing::executed::{read_at, word_at};
@@ -182,25 +183,60 @@ impl Core {
 
     /// Where a member keeps its images; none if it keeps none, or is no member.
     async fn way_to_images(&self, node: usize) -> Result<Option<ImageWay>, EngineError> {
-        let members = &self.pool.state().compute_nodes;
-        let Some(member) = members.get(&(node as u16)) else { return Ok(None) };
-        let incarnation = member.incarnation;
-        let known = self.snapshots.links.0.lock().get(&node).cloned();
-        if let Some(way) = known.filter(|way| way.incarnation == incarnation) {
-            return Ok(Some(way));
+        let started = self.env.now();
+        loop {
+            self.lifecycle.check_failed()?;
+            let members = &self.pool.state().compute_nodes;
+            let Some(member) = members.get(&(node as u16)) else { return Ok(None) };
+            let incarnation = member.incarnation;
+            let known = self.snapshots.links.0.lock().get(&node).cloned();
+            if let Some(way) = known.filter(|way| way.incarnation == incarnation) {
+                return Ok(Some(way));
+            }
+            let lost = match self.read_arena_key(node, incarnation).await {
+                Ok(Some(0)) => return Ok(None),
+                Ok(Some(key)) => {
+                    let Ok(key) = u32::try_from(key - 1) else { return Ok(None) };
+                    let queue_pair = self.endpoint.connect(PeerId::compute(node as u16))?;
+                    let way =
+                        ImageWay { incarnation, queue_pair, region: RegionKey::from_raw(key) };
+                    self.snapshots.links.0.lock().insert(node, way.clone());
+                    return Ok(Some(way));
+                }
+                Ok(None) => None,
+                Err(EngineError::Fabric(lost @ FabricError::PeerDead { peer }))
+                    if self.memory.coded.is_some() && peer.is_memory() =>
+                {
+                    Some(lost)
+                }
+                Err(error) => return Err(error),
+            };
+            if self.env.now() - started > self.config.request_timeout {
+                return lost.map_or(Ok(None), |lost| Err(lost.into()));
+            }
+            match lost {
+                Some(lost) => self.confirm_memory_death(lost).await?,
+                None => self.env.sleep(self.config.tick).await,
+            }
         }
+    }
+
+    /// The first word of a node's slot: the key of its arena, plus one. `None` if the node has not
+    /// published itself yet at the memory node that has the epochs now.
+    async fn read_arena_key(
+        &self,
+        node: usize,
+        incarnation: u32,
+    ) -> Result<Option<u64>, EngineError> {
         let memory = self.snapshot_node()?;
         let slot = self.memory.at(memory, layout::snapshot_slot_offset(node))?;
-        let chain = Chain::from([Verb::read(slot, Buf::zeroed(8))]);
-        let done = self.memory.queue_pair(memory).post(chain).await.map_err(|e| e.error)?;
-        let Some(key) = word_at(&done, 0).checked_sub(1).and_then(|key| u32::try_from(key).ok())
-        else {
-            return Ok(None);
-        };
-        let queue_pair = self.endpoint.connect(PeerId::compute(node as u16))?;
-        let way = ImageWay { incarnation, queue_pair, region: RegionKey::from_raw(key) };
-        self.snapshots.links.0.lock().insert(node, way.clone());
-        Ok(Some(way))
+        let named = RemoteAddr::new(slot.region, slot.offset + INCARNATION_AT);
+        let words = [named, slot].map(|at| Verb::read(at, Buf::zeroed(8)));
+        let done = self.memory.queue_pair(memory).post(Chain::from(words)).await;
+        let done = done.map_err(|error| error.error)?;
+        let is_published =
+            self.memory.coded.is_none() || word_at(&done, 0) == u64::from(incarnation) + 1;
+        Ok(is_published.then(|| word_at(&done, 1)))
     }
 }
 

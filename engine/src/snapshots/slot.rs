@@ -13,12 +13,16 @@ use super::stamp::Stamp;
 /// Snapshots that a slot lists exactly.
 pub(crate) const LISTED: usize = 4;
 
-const _: () = assert!(2 + LISTED == SNAPSHOT_SLOT_WORDS);
+const _: () = assert!(3 + LISTED == SNAPSHOT_SLOT_WORDS);
 
 /// Offset of `open_from` in a slot, bytes.
 pub(super) const OPEN_FROM_AT: u64 = 8;
 /// Offset of the first listed snapshot in a slot, bytes.
 pub(super) const LISTED_AT: u64 = 16;
+
+/// Offset of the incarnation in a slot, bytes. It is written after the other words, and read
+/// before them: the node of this incarnation has published itself at this memory node.
+pub(super) const INCARNATION_AT: u64 = LISTED_AT + 8 * LISTED as u64;
 
 /// The words of the snapshots that a slot lists.
 pub(crate) type Listed = [Option<Stamp>; LISTED];

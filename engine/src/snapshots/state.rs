@@ -64,6 +64,8 @@ pub(crate) struct SnapshotState {
     /// There is no memory for the arena.
     pub(super) has_no_room: AtomicBool,
     pub(super) links: ImageLinks,
+    /// The memory node at which all members have published themselves, plus one; zero at start.
+    pub(super) settled_at: AtomicUsize,
     pub(super) horizon: AtomicU64,
     /// Somebody has asked for the horizon.
     pub(super) horizon_is_wanted: AtomicBool,
@@ -78,6 +80,11 @@ impl SnapshotState {
         if self.shared.count.load(Ordering::SeqCst) > 0 {
             self.shared.own.lock().registry.add_own(active, before);
         }
+    }
+
+    /// The node is in the pool now: it publishes itself anew, with its incarnation.
+    pub(crate) fn enter(&self) {
+        self.shared.own.lock().published = None;
     }
 
     /// Adds what is counted here.

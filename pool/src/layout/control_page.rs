@@ -61,7 +61,7 @@ pub const NODE_EPOCHS_AT: u64 = 136;
 pub const SNAPSHOT_SLOTS_AT: u64 = NODE_EPOCHS_AT + 8 * MAX_COMPUTE_NODES as u64;
 
 /// Words of a snapshot slot.
-pub const SNAPSHOT_SLOT_WORDS: usize = 6;
+pub const SNAPSHOT_SLOT_WORDS: usize = 7;
 
 const _: () = assert!(RANGE_BYTES_AT + 8 <= EXTENTS_LEASED_AT);
 const _: () = assert!(EXTENTS_LEASED_AT + 8 <= CLOCK_AT && CLOCK_AT + 8 <= SNAPSHOT_MASK_AT);

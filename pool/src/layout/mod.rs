@@ -95,8 +95,8 @@
 //! 128  global_epoch    u64      at the memory node that has the epochs
 //! 136  node_epoch      u64 x 58 there too, one word a compute node: its published epoch plus one,
 //!                               or zero
-//! 600  snapshot_slot   [u64; 6] x 58 there too, one slot a compute node
-//! 3384 (zero) up to 4096
+//! 600  snapshot_slot   [u64; 7] x 58 there too, one slot a compute node
+//! 3848 (zero) up to 4096
 //! ```
 //!
 //! Snapshot slot, little-endian; zero says nothing:
@@ -105,6 +105,8 @@
 //! 0    arena           u64      key of the region with the node's page images, plus one
 //! 8    open_from       u64      every snapshot at this stamp minus one or later may be active
 //! 16   active          u64 x 4  stamps plus one of snapshots that are active
+//! 48   incarnation     u64      of the node that has published the words before, plus one; zero in a
+//!                               plain pool
 //! ```
 //! Memory node 0 has the epochs, in a coded pool the lowest that lives and is to stay.
 

@@ -169,7 +169,7 @@ fn epoch_table_lies_between_its_word_and_the_end_of_the_page() {
 fn snapshot_slots_lie_between_the_epochs_and_the_end_of_the_page() {
     assert_eq!(snapshot_slot_offset(0), node_epoch_offset(57) + 8);
     assert_eq!(snapshot_slot_offset(0), SNAPSHOT_SLOTS_AT);
-    assert_eq!(snapshot_slot_offset(57) + 8 * SNAPSHOT_SLOT_WORDS as u64, 3384);
+    assert_eq!(snapshot_slot_offset(57) + 8 * SNAPSHOT_SLOT_WORDS as u64, 3848);
     assert_eq!(SNAPSHOT_MASK_AT, CLOCK_AT + 8);
 }
 
@@ -182,7 +182,7 @@ fn a_node_that_reads_only_may_publish_its_snapshots() {
     let at = |offset| RemoteAddr::new(RegionKey::from_raw(1), offset);
     let may = |verb: Verb| domain.check(PeerId::memory(0), &verb).is_ok();
     let write = |offset, bytes| Verb::write(at(offset), Buf::zeroed(bytes));
-    assert!(may(write(snapshot_slot_offset(57), 48)) && !may(write(3384, 8)));
+    assert!(may(write(snapshot_slot_offset(57), 56)) && !may(write(3848, 8)));
     assert!(may(Verb::fetch_and_add(at(SNAPSHOT_MASK_AT), 1)));
     assert!(!may(write(SNAPSHOT_MASK_AT, 8)) && !may(Verb::fetch_and_add(at(CLOCK_AT), 1)));
     assert!(!may(Verb::fetch_and_add(at(snapshot_slot_offset(0)), 1)));

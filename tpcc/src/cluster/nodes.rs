@@ -15,10 +15,6 @@ use super::shape::ClusterShape;
 use super::table_set::TableSet;
 use crate::error::TpccError;
 
-/// How long an access may wait for a page before it is an error: far above any stall of a machine
-/// that does something else meanwhile.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-
 /// Heartbeats after which a process knows whether the others have declared it dead; a lease has at
 /// least as many.
 const BEATS_TO_KNOW: u32 = 4;
@@ -117,7 +113,7 @@ impl<T: TableSet> Cluster<T> {
             cache_bytes: self.shape.cache_bytes(),
             threads: u32::try_from(self.shape.setup.processors()).unwrap_or(u32::MAX),
             // No access times out before a memory node that died is noticed.
-            request_timeout: REQUEST_TIMEOUT
+            request_timeout: (self.shape.setup.request_timeout)
                 .max(2 * self.pool.all_missed_within().unwrap_or_default()),
             mail_tasks: self.shape.setup.mail_tasks,
             log: self.shape.setup.durability.log()?,

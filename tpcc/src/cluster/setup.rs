@@ -23,6 +23,9 @@ pub const MAX_MEMORY_NODES: usize = selkie_pool::MAX_MEMORY_NODES;
 pub const MAX_DURATION: Duration = Duration::from_secs(86_400);
 /// Longest run in virtual time, which passes more slowly than real time: an hour.
 pub const MAX_VIRTUAL_DURATION: Duration = Duration::from_secs(3_600);
+/// How long an access may wait for a page, unless it is set: far above any stall of a machine that
+/// does something else meanwhile.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Largest memory or cache, in MiB: a tebibyte.
 const MAX_MEMORY_MIB: u64 = 1 << 20;
 
@@ -67,6 +70,8 @@ pub struct Setup {
     pub protocol: Protocol,
     /// When a commit lasts.
     pub durability: Durability,
+    /// How long an access may wait before it is an error.
+    pub request_timeout: Duration,
     /// Seed of data and inputs.
     pub seed: u64,
 }
@@ -89,6 +94,7 @@ impl Default for Setup {
             coding: Coding::PLAIN,
             protocol: Protocol::default(),
             durability: Durability::default(),
+            request_timeout: REQUEST_TIMEOUT,
             seed: 1,
         }
     }
@@ -119,6 +125,7 @@ impl Setup {
             return Err(refused(key, value, format!("must be {allowed}")));
         }
         self.durability.validate(&self.network)?;
+        within("request-timeout", self.request_timeout.as_secs(), 1, MAX_DURATION.as_secs())?;
         if let Some(cache) = self.cache_mib {
             let least = EngineConfig::min_cache_bytes(self.gcl_bytes).div_ceil(MIB);
             within("cache-mb", cache, least, MAX_MEMORY_MIB)?;

@@ -52,6 +52,8 @@ pub struct Config {
     pub protocol: Protocol,
     /// When a commit lasts.
     pub durability: Durability,
+    /// How long an access may wait before it is an error.
+    pub request_timeout: Duration,
     /// Which warehouses a compute node works on.
     pub affinity: Affinity,
     /// First and last of the warehouses to which the terminals belong, from 1; `None`: all.
@@ -95,6 +97,7 @@ impl Default for Config {
             coding: setup.coding,
             protocol: setup.protocol,
             durability: setup.durability,
+            request_timeout: setup.request_timeout,
             affinity: Affinity::Shared,
             homes: None,
             remote_percent: None,
@@ -197,6 +200,7 @@ impl Config {
             coding: self.coding,
             protocol: self.protocol,
             durability: self.durability.clone(),
+            request_timeout: self.request_timeout,
             seed: self.seed,
         }
     }
@@ -298,6 +302,8 @@ mod tests {
         assert_eq!(duration, "duration = 86400.5: must be above 0 and at most 86400 seconds");
         let warmup = refused(|c| c.warmup = MAX_DURATION + Duration::from_secs(1));
         assert_eq!(warmup, "warmup = 86401: must be at most 86400 seconds");
+        let allowed = "request-timeout = 0: must be 1 to";
+        assert!(refused(|c| c.request_timeout = Duration::ZERO).starts_with(allowed));
         assert!(refused(|c| c.mail_tasks = 0).starts_with("mail-tasks = 0: must be 1 to"));
         let coherence = refused(|c| c.coherence = Coherence::Rpc);
         assert_eq!(coherence, "coherence = rpc: must be selcc or sel");

@@ -186,6 +186,7 @@ fn a_run_whose_log_cannot_be_written_ends_with_that_though_no_worker_has_failed(
         durability: Durability::Disk { place: logs.clone(), log_mib: 16 },
         only: Some(TransactionType::NewOrder),
         duration: Duration::from_secs(100),
+        request_timeout: Duration::from_secs(5),
         ..small()
     };
     let runtime = RealRuntime::with_seed(THREADS, config.seed).unwrap();

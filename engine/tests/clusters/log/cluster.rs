@@ -34,6 +34,18 @@ pub(super) fn logged(nodes: usize, log: LogTo, coding: &str) -> Logged {
 }
 
 pub(super) fn logged_with(nodes: usize, log: LogTo, coding: &str, log_bytes: u64) -> Logged {
+    let config = EngineConfig { log: Some(log), ..engine_config() };
+    logged_as(nodes, config, coding, log_bytes)
+}
+
+/// As [`logged`], for tests that wait until a wait for the log is over.
+pub(super) fn impatient(nodes: usize, log: LogTo) -> Logged {
+    let request_timeout = Duration::from_secs(3);
+    let config = EngineConfig { log: Some(log), request_timeout, ..engine_config() };
+    logged_as(nodes, config, "plain", 128 << 10)
+}
+
+fn logged_as(nodes: usize, engine: EngineConfig, coding: &str, log_bytes: u64) -> Logged {
     let runtime = selkie_fabric::RealRuntime::new(2).unwrap();
     let mem = MemFabric::new();
     let fabric: Arc<dyn Fabric> = Arc::clone(&mem) as Arc<dyn Fabric>;
@@ -42,17 +54,23 @@ pub(super) fn logged_with(nodes: usize, log: LogTo, coding: &str, log_bytes: u64
     let pool = Arc::clone(memory.pool());
     let env = runtime.env();
     let engines = (0..nodes).map(|node| {
-        let config = EngineConfig { log: Some(log.clone()), ..engine_config() };
-        runtime.block_on(Engine::start(&pool, &fabric, &env, id(node), config)).unwrap()
+        let start = Engine::start(&pool, &fabric, &env, id(node), engine.clone());
+        runtime.block_on(start).unwrap()
     });
     let engines = engines.collect();
     Logged { runtime, engines, fabric: mem, pool, _memory: memory }
 }
 
 pub(super) fn valves(count: usize, coding: &str) -> (Vec<Arc<Valve>>, Logged) {
+    let (valves, log) = valves_alone(count);
+    (valves, logged(count, log, coding))
+}
+
+/// One for the log of each node.
+pub(super) fn valves_alone(count: usize) -> (Vec<Arc<Valve>>, LogTo) {
     let valves: Vec<Arc<Valve>> = (0..count).map(|_| Arc::default()).collect();
     let store = Valves(valves.clone());
-    (valves, logged(count, LogTo::Store(Arc::new(store)), coding))
+    (valves, LogTo::Store(Arc::new(store)))
 }
 
 pub(super) async fn write(engine: &Engine, addr: GAddr, value: u64) {

@@ -9,7 +9,7 @@ use selkie_engine::{EngineError, change_together};
 use selkie_fabric::PeerId;
 use selkie_pool::ComputeIndex;
 
-use super::cluster::{logged, read, recovered, valves, write};
+use super::cluster::{impatient, logged, read, recovered, valves, valves_alone, write};
 use crate::common::{REQUEST_TIMEOUT, page};
 
 #[test]
@@ -101,7 +101,8 @@ fn who_has_committed_waits_while_the_log_cannot_be_written() {
 
 #[test]
 fn while_the_log_cannot_be_written_nothing_is_changed_and_then_it_goes_on() {
-    let (valves, cluster) = valves(2, "plain");
+    let (valves, log) = valves_alone(2);
+    let cluster = impatient(2, log);
     let env = cluster.runtime.env();
     let [one, two] = &cluster.engines[..] else { panic!("two nodes") };
     cluster.runtime.block_on(async {
@@ -222,7 +223,7 @@ fn a_log_directory_that_is_gone_for_a_while_stops_writers_and_loses_nothing() {
     let place = tempfile::tempdir().unwrap();
     let (here, away) = (place.path().join("logs"), place.path().join("away"));
     let logs = LogFiles::new(&here, 1 << 16, 1 << 22).unwrap();
-    let cluster = logged(2, LogTo::Store(Arc::new(logs)), "plain");
+    let cluster = impatient(2, LogTo::Store(Arc::new(logs)));
     let [survivor, dies] = &cluster.engines[..] else { panic!("two nodes") };
     cluster.runtime.block_on(async {
         let addrs = [page(dies).await, page(dies).await, page(dies).await];

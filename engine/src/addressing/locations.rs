@@ -63,6 +63,9 @@ impl Written {
 pub(crate) struct Copies {
     /// Memory node and location of each copy. The first living one has the value.
     pub(crate) places: Vec<(usize, RemoteAddr)>,
+    /// So many of them, the first, are complete. The others are in slabs that are being made, and
+    /// may be behind.
+    pub(crate) complete: usize,
     /// Another copy is about to become the first.
     pub(crate) wait: bool,
 }

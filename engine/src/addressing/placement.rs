@@ -284,7 +284,7 @@ impl PlacementMap {
                     }
                     Counter::Clock => self.at(0, CLOCK_AT).map(|at| (0, at)),
                 };
-                place.map(|place| Copies { places: vec![place], wait: false })
+                place.map(|place| Copies { places: vec![place], complete: 1, wait: false })
             }
             Ranges::Coded { .. } => {
                 let (range, gcl) = match counter {
@@ -319,15 +319,20 @@ impl PlacementMap {
             Counter::Line(_) => self.geometry.split_position(gcl, copy),
             Counter::Leased(_) | Counter::Clock => copy,
         };
-        let mut positions: Vec<usize> = (0..=coding.parity()).map(position).collect();
+        let positions: Vec<usize> = (0..=coding.parity()).map(position).collect();
         let unmade = map.unmade.filter(|unmade| unmade.range == range);
-        positions.sort_by_key(|position| unmade.is_some_and(|own| own.position == *position));
+        let is_made = |position: &usize| unmade.is_none_or(|own| own.position != *position);
+        let (made, being_made): (Vec<usize>, Vec<usize>) =
+            positions.iter().partition(|own| is_made(own));
         let moving = place.moving.filter(|moving| positions.contains(&moving.position));
-        let slabs = positions.iter().filter_map(|position| place.slabs.get(*position).copied());
-        let slabs = slabs.chain(moving.map(|moving| moving.also));
+        let slab_of = |position: &usize| place.slabs.get(*position).copied();
+        let mut places: Vec<_> = made.iter().filter_map(slab_of).filter_map(copy_in).collect();
+        let complete = places.len();
+        let others = being_made.iter().filter_map(slab_of).chain(moving.map(|moving| moving.also));
+        places.extend(others.filter_map(copy_in));
         let ends = unmade.is_some_and(|own| own.ends && positions.contains(&own.position));
         let wait = ends || moving.is_some_and(|moving| moving.counters_wait);
-        Some(Copies { places: slabs.filter_map(copy_in).collect(), wait })
+        Some(Copies { places, complete, wait })
     }
 
     /// Where it is counted how often a range of a coded pool is accessed: its memory nodes, and a

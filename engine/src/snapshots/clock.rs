@@ -1,8 +1,8 @@
 //! Reads of the pool's clock, for snapshots.
 //!
 //! In a coded pool the clock has copies. An add returns after it has raised all living ones, and
-//! the first one is never behind the others. A snapshot reads all living copies and takes the least
-//! value: every acknowledged stamp is in it; and a commit with a later stamp had not raised one of
+//! the first one is never behind the others. A snapshot reads all living copies but those that are
+//! being made, and takes the least value: every acknowledged stamp is in it; and a commit with a later stamp had not raised one of
 //! them yet, so it learns of active snapshots after that read.
 
 use futures_util::future::join_all;
@@ -65,7 +65,9 @@ impl Core {
             return Ok(None);
         }
         let parity = copies.places.len().saturating_sub(1);
-        let living = copies.places.into_iter().filter(|(node, _)| state.lives(*node as u16));
+        // Those that are being made have not been raised to what was acknowledged before.
+        let complete = copies.places.into_iter().take(copies.complete);
+        let living = complete.filter(|(node, _)| state.lives(*node as u16));
         let reads = join_all(living.map(|(node, at)| {
             let chain = Chain::from([Verb::read(at, Buf::zeroed(8))]);
             self.memory.queue_pair(node).post(chain)

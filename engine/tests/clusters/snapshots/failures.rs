@@ -10,6 +10,7 @@ use selkie_pool::ComputeIndex;
 
 use super::*;
 use crate::common::PAGE;
+use crate::common::load::is_whole;
 use crate::common::pages::cluster as coded_cluster;
 use crate::common::processes::in_virtual_time;
 
@@ -158,6 +159,35 @@ fn snapshots_outlive_the_memory_node_that_has_the_epochs() {
             comes_to_rest(&cluster).await;
         });
     }
+}
+
+/// A copy of the clock is zero until it is made again. Who took that for the clock read a state of
+/// before commits that were acknowledged.
+#[test]
+fn no_snapshot_is_older_than_a_commit_while_a_lost_copy_of_the_clock_is_made_again() {
+    let (mem, cluster) = coded_cluster(3, 4, "2+1");
+    let env = cluster.runtime.env();
+    cluster.run(async {
+        let pages = new_pages(&cluster.engines[0], 2, 1).await;
+        let mut killed = None;
+        for round in 2.. {
+            let committed = commit(&cluster.engines[0], &pages, |_, _| round).await;
+            for engine in &cluster.engines[1..] {
+                let snapshot = engine.begin_snapshot().await.unwrap();
+                assert!(snapshot.stamp() >= committed, "{snapshot:?} is before {committed:?}");
+            }
+            let is_made = cluster.pool.is_memory_dead(0) && is_whole(&cluster.pool);
+            match killed {
+                None if round == 50 => {
+                    mem.kill(PeerId::memory(0));
+                    killed = Some(env.now());
+                }
+                None => {}
+                Some(_) if is_made => break,
+                Some(killed) => assert!(env.now() - killed < Duration::from_secs(30), "not made"),
+            }
+        }
+    });
 }
 
 #[test]

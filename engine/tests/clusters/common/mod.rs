@@ -107,15 +107,20 @@ impl Cluster {
     pub async fn latched_words(&self) -> Vec<(usize, u64, u64)> {
         let state = self.pool.state();
         let mut latched = Vec::new();
-        for (index, offset) in self.latch_words() {
-            let node = &state.memory_nodes[index].as_ref().unwrap().descriptor;
+        let words = self.latch_words();
+        for of_node in words.chunk_by(|(one, _), (other, _)| one == other) {
+            let node = &state.memory_nodes[of_node[0].0].as_ref().unwrap().descriptor;
             let queue_pair = self.observer.connect(node.peer).unwrap();
-            let at = RemoteAddr::new(node.region, offset);
-            let chain = Chain::from([Verb::read(at, Buf::zeroed(8))]);
-            let done = queue_pair.post(chain).await.unwrap();
-            let word = done.buf(0).unwrap().words()[0];
-            if word != 0 {
-                latched.push((index, offset, word));
+            for some in of_node.chunks(128) {
+                let read =
+                    |offset| Verb::read(RemoteAddr::new(node.region, offset), Buf::zeroed(8));
+                let mut chain = Chain::new();
+                some.iter().for_each(|(_, offset)| chain.push(read(*offset)));
+                let done = queue_pair.post(chain).await.unwrap();
+                let found = (0..).zip(some).map(|(verb, (index, offset))| {
+                    (*index, *offset, done.buf(verb).unwrap().words()[0])
+                });
+                latched.extend(found.filter(|(.., word)| *word != 0));
             }
         }
         latched

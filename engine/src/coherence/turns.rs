@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::machine::{Event, LocalUse, Message, Phase};
 use super::open_line::OpenLine;
-use crate::cache::frames::FrameId;
+use crate::cache::frame::FrameId;
 use crate::core::Core;
 use crate::telemetry::stats::Counters;
 use crate::{Coherence, GAddr};

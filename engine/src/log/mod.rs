@@ -38,6 +38,7 @@ mod recording;
 mod redo;
 mod reservation;
 mod restore;
+mod room_waits;
 mod snapshot_barrier;
 pub(crate) mod state;
 mod turns;

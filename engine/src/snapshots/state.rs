@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 
 use super::active::ActiveSnapshots;
 use super::arena::Arena;
-use super::reading::ImageLinks;
 use super::registry::Registry;
+use super::remote_arenas::RemoteArenas;
 use super::stamp::Stamp;
 use crate::EngineStats;
 
@@ -63,7 +63,7 @@ pub(crate) struct SnapshotState {
     pub(super) is_arena_published: AtomicBool,
     /// There is no memory for the arena.
     pub(super) has_no_room: AtomicBool,
-    pub(super) links: ImageLinks,
+    pub(super) remote_arenas: RemoteArenas,
     /// The memory node at which all members have published themselves, plus one; zero at start.
     pub(super) settled_at: AtomicUsize,
     pub(super) horizon: AtomicU64,

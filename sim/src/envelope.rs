@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! gentle  links and nodes fail for less than anything takes for a death, or for good
-//! wide    each node is a process with a lease; links, nodes and the control plane fail for 0.1 to 5
-//!         leases, in one direction too; clocks jump; tasks panic
+//! wide    each node is a process with a lease; links, nodes and the control plane fail for
+//!         0.1 to 5 leases, in one direction too; clocks jump; tasks panic
 //! ```
 //! A node that is silent for long is declared dead, and ends. [`Plan::exposed`] says which may; the
 //! others have no excuse.

@@ -11,8 +11,8 @@
 //! 12                                    12  verdict  u32
 //!                                       16  after two of the verdicts a frame:
 //!                                           WELCOME     Welcome, the pool's name and id
-//!                                           NOT_SERVED  ControlError of the plane behind it, or why
-//!                                                       the client is not let in
+//!                                           NOT_SERVED  ControlError of the plane behind it,
+//!                                                       or why the client is not let in
 //!                                           CHALLENGE   Asked, the pool's name and a challenge
 //!                                           ELSEWHERE   Elsewhere, where other relays are
 //! frame

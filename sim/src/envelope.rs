@@ -285,7 +285,7 @@ impl Plan {
 }
 
 impl Trouble {
-    /// The node of which nobody can tell meanwhile that it lives, and for how long.
+    /// The node of which no other can tell meanwhile that it lives, and for how long.
     fn silences(&self) -> Option<(PeerId, Duration)> {
         match *self {
             Self::Pause(peer, long)

@@ -434,7 +434,7 @@ mod tests {
             seconds(60)
         );
 
-        // Who was perhaps taken for dead is killed all the same.
+        // A driver that was perhaps taken for dead is killed all the same.
         let both = [("10s", "cut", "late"), ("12s", "heal", "late"), ("20s", "kill", "late")];
         let both = plan(NETS, &both).unwrap();
         assert_eq!(both.end_of(1, 0), open(fault(10, 18), false, true));

@@ -49,7 +49,7 @@ pub(crate) struct ScenarioRun<'a> {
     records: Vec<PathBuf>,
     addresses: Vec<String>,
     network: Option<Namespaces>,
-    /// Of cuts between two that have not healed: who does not reach whom, by place.
+    /// Of cuts between two that have not healed: which does not reach which, by place.
     ways: Vec<(usize, usize)>,
     created: bool,
     began: Option<(Instant, SystemTime)>,

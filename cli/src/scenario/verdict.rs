@@ -703,7 +703,7 @@ mod tests {
         assert_eq!(verified(&|v| v.report = None), there);
         assert_eq!(verified(&|v| v.ended = ProcessEnd::Code(1)), there);
         assert_eq!(verified(&|v| v.ended = ProcessEnd::Not), there);
-        // Nobody is stuck, neither at once nor later.
+        // No driver is stuck, neither at once nor later.
         let stuck = ["driver-1 is not stuck for more than 6.0 s after the last fault is over"];
         for (from, to, holds) in [(10, 16, true), (10, 17, false), (20, 27, false), (24, 30, true)]
         {
@@ -741,8 +741,8 @@ mod tests {
             assert_eq!(run(&wrong).len(), 1);
         }
         assert_eq!(run(&|d| d.ended = ProcessEnd::Not).len(), 1, "it hung");
-        assert_eq!(run(&|d| d.ended = ProcessEnd::Signal(9)).len(), 1, "nobody ends it");
-        // Who ends well says so, and then all must hold.
+        assert_eq!(run(&|d| d.ended = ProcessEnd::Signal(9)).len(), 1, "no fault ends it");
+        // A driver that ends well says so, and then all must hold.
         let well = |d: &mut ObservedDriver| {
             (d.ended, d.ended_at, d.error) = (ProcessEnd::Code(0), seconds(31), None);
         };

@@ -189,7 +189,7 @@ fn answer(request: Request, registry: &Registry) {
         (_, Some("/metrics")) => Response::from_string("GET only\n").with_status_code(405),
         _ => Response::from_string("metrics are at /metrics\n").with_status_code(404),
     };
-    // Who has gone away needs no answer.
+    // A client that has gone away needs no answer.
     let _ = request.respond(response);
 }
 

@@ -6,10 +6,10 @@
 //!
 //! An operation registers as a user of the current version ([`Versioned::using`]) before it looks
 //! at the value, so it uses this version or later ones. Users are counted per version; versions
-//! that are equal for operations share a count. Who replaces a version keeps its count, and is told
-//! when all counts of older versions are zero. No user is overlooked: a user counts itself first
-//! and looks at the current version afterwards, the other side replaces it first and looks at the
-//! count afterwards. A user that finds another version then registers again.
+//! that are equal for operations share a count. The caller that replaces a version keeps its count,
+//! and is told when all counts of older versions are zero. No user is overlooked: a user counts
+//! itself first and looks at the current version afterwards, the other side replaces it first and
+//! looks at the count afterwards. A user that finds another version then registers again.
 
 use std::sync::Arc;
 

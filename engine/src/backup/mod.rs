@@ -28,7 +28,7 @@
 //!    node before that had marked ([`crate::log`], `snapshot_barrier`).
 //!
 //! Records are of several pages that were changed together. Applied whole, to the image, they make
-//! a state that was there for all who wrote: a set of transactions with all that they have read and
+//! a state that was there for all writers: a set of transactions with all that they have read and
 //! overwritten, in their order. All that was acknowledged before the backup began is in it, as that
 //! was durable. Of two transactions that had nothing to do with each other, on two nodes, the later
 //! one may be in it and the earlier not.

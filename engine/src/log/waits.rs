@@ -4,7 +4,7 @@
 //!
 //! Callers that wait for room are counted (`room_waits.rs`). Those that wait for records to become
 //! durable are not, as each commit does: while the log does not grow durable, they wait. The task
-//! of the lease looks, which waits for no log. Of a log that cannot be written its writer tells.
+//! of the lease looks, as it waits for no log. Of a log that cannot be written its writer tells.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -43,7 +43,7 @@ impl Core {
         }
         let Some(arena) = self.arena() else { return };
         match self.publish_arena(u64::from(arena.region().key().to_raw())).await {
-            // Release: who finds it may hand out links.
+            // Release: a commit that finds it may hand out links.
             Ok(()) => state.is_arena_published.store(true, Ordering::Release),
             Err(error) => tracing::debug!(%error, "no other node knows where images are"),
         }

@@ -55,7 +55,7 @@ impl Shared {
 #[derive(Default)]
 pub(crate) struct SnapshotState {
     pub(super) shared: Arc<Shared>,
-    /// Whoever publishes holds it.
+    /// Held by a caller that publishes.
     pub(super) turn: TurnLock<()>,
     /// Set once the images have room; unset still if they are to have none.
     pub(super) arena: OnceLock<Arena>,
@@ -67,7 +67,7 @@ pub(crate) struct SnapshotState {
     /// The memory node at which all members have published themselves, plus one; zero at start.
     pub(super) settled_at: AtomicUsize,
     pub(super) horizon: AtomicU64,
-    /// Somebody has asked for the horizon.
+    /// A caller has asked for the horizon.
     pub(super) horizon_is_wanted: AtomicBool,
     pub(super) kept: AtomicU64,
     pub(super) dropped: AtomicU64,

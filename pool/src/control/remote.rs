@@ -81,7 +81,7 @@ const _: () = {
     assert!(CONNECT_LIMIT.as_millis() < ATTEMPT.as_millis(), "a connection leaves time to ask");
     assert!(2 * ATTEMPT.as_millis() < PATIENCE.as_millis(), "an attempt leaves time for another");
     assert!(FIRST_ATTEMPT.as_millis() < ATTEMPT.as_millis());
-    assert!(ATTEMPT.as_millis() < FRAME_LIMIT.as_millis(), "the relay waits for who is slow");
+    assert!(ATTEMPT.as_millis() < FRAME_LIMIT.as_millis(), "the relay waits for a slow client");
 };
 
 /// Which pool is meant; `None` for any.

@@ -12,7 +12,7 @@
 //! A client that shows a certificate may do what its role allows ([`rights`](super::rights)): a
 //! change is judged by the state that it would replace and the state that it would leave. A client
 //! without certificate has to prove that it has the token of the pool, and may then do everything,
-//! as nothing tells it from others. A pool without a token lets everybody in: it trusts its
+//! as nothing tells it from others. A pool without a token lets all in: it trusts its
 //! network.
 //!
 //! A relay whose own plane is behind another relay shows its own certificate there, and would be

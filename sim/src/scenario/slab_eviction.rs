@@ -59,7 +59,7 @@ const OVER_WITHIN: Duration = Duration::from_secs(20);
 /// Looks after which nothing that is given back can change any more.
 const MOST_LOOKS: usize = 100;
 
-/// Who dies.
+/// The nodes that die.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum DeathVariant {
     NoDeath,

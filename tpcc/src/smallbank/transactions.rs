@@ -330,8 +330,8 @@ mod tests {
                 bank.does(Input::Balance { customer }, &[], 0).await;
                 assert_eq!(bank.balances(customer).await, bank.loaded(customer));
             }
-            let nobody = execute(bank.node, &Input::Balance { customer: CUSTOMERS + 1 }).await;
-            assert!(matches!(nobody, Err(TpccError::Missing { table: "account", .. })));
+            let missing = execute(bank.node, &Input::Balance { customer: CUSTOMERS + 1 }).await;
+            assert!(matches!(missing, Err(TpccError::Missing { table: "account", .. })));
         });
     }
 

@@ -194,7 +194,7 @@ pub(in crate::figures) fn skew() -> Vec<Point> {
 }
 
 pub(in crate::figures) fn fairness() -> Vec<Point> {
-    // One page that everybody uses: the choice is so skewed that the others are never met.
+    // One page that all workers use: the choice is so skewed that the others are never met.
     let one_page = Config {
         memory_nodes: 1,
         workers: 1,

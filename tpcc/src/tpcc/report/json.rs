@@ -38,9 +38,9 @@ impl Report {
     ///                        consistent; else the list of broken conditions
     /// lost                   transactions: given up because of lost pages; pages: lost ones that
     ///                        the check met; rows: how many of each table cannot be read, at least
-    ///                        (null if nothing tells); unjudged: for how many warehouses, districts,
-    ///                        ... each condition is not judged; judged: how many conditions are judged
-    ///                        for something
+    ///                        (null if nothing tells); unjudged: for how many warehouses,
+    ///                        districts, ... each condition is not judged; judged: how many
+    ///                        conditions are judged for something
     /// journal                this driver's committed NewOrder and Payment transactions: committed,
     ///                        looked_for, found, on_lost_pages, missing, and examples of the latter
     /// ```

@@ -14,7 +14,7 @@ use super::series::{self, ThroughputRecovery, ThroughputTrack};
 
 /// What was found.
 #[derive(Clone, Debug)]
-pub(crate) struct Verdict {
+pub(crate) struct ScenarioVerdict {
     pub(crate) checks: Vec<VerdictCheck>,
     pub(crate) recoveries: Vec<FaultRecovery>,
 }
@@ -36,14 +36,14 @@ pub(crate) struct FaultRecovery {
     pub(crate) recovery: Result<ThroughputRecovery, String>,
 }
 
-impl Verdict {
+impl ScenarioVerdict {
     pub(crate) fn holds(&self) -> bool {
         self.checks.iter().all(|check| check.holds)
     }
 }
 
 /// Judges what was seen.
-pub(crate) fn judge(plan: &Plan, outcome: &Observed) -> Verdict {
+pub(crate) fn judge(plan: &Plan, outcome: &Observed) -> ScenarioVerdict {
     let mut checks = vec![faults(plan, outcome)];
     for driver in &outcome.drivers {
         checks.push(end(plan, driver));
@@ -74,7 +74,7 @@ pub(crate) fn judge(plan: &Plan, outcome: &Observed) -> Verdict {
     if !outcome.troubles.is_empty() {
         checks.push(nothing("all can be looked at and removed", &outcome.troubles));
     }
-    Verdict { checks, recoveries }
+    ScenarioVerdict { checks, recoveries }
 }
 
 fn ended_well(driver: &ObservedDriver) -> bool {

@@ -24,13 +24,13 @@ pub(crate) trait Suits: PartialEq + Send + 'static {
 
 /// The current version of a value, and the users of older ones.
 pub(crate) struct Versioned<V: Suits> {
-    current: Atomic<Counted<V>>,
+    current: Atomic<CountedValue<V>>,
     /// The counts of older versions that were not zero when they were looked at.
     older: Mutex<Vec<Arc<AtomicUsize>>>,
 }
 
 /// A version, and the count of its users.
-struct Counted<V> {
+struct CountedValue<V> {
     value: V,
     /// Users of this version, and of later versions that it suits.
     users: Arc<AtomicUsize>,
@@ -49,7 +49,7 @@ impl Drop for Using {
 
 impl<V: Suits> Versioned<V> {
     pub(crate) fn new(value: V) -> Self {
-        let first = Counted { value, users: Arc::default() };
+        let first = CountedValue { value, users: Arc::default() };
         Self { current: Atomic::new(first), older: Mutex::default() }
     }
 
@@ -77,7 +77,7 @@ impl<V: Suits> Versioned<V> {
                 older.push(Arc::clone(&known.users));
                 Arc::default()
             };
-            let new = Owned::new(Counted { value, users });
+            let new = Owned::new(CountedValue { value, users });
             // SeqCst with `using`: either that finds the new version, or the loads below find it
             // among the users.
             let before = self.current.swap(new, Ordering::SeqCst, &guard);

@@ -36,7 +36,7 @@ use crate::coherence::word::MAX_COMPUTE_NODES;
 use crate::core::Core;
 
 /// What follows from a doubt.
-enum Outcome {
+enum DoubtOutcome {
     Wait {
         until: Option<Duration>,
     },
@@ -80,9 +80,9 @@ impl Core {
         }
         for (peer, until) in self.recovery.doubts.all() {
             match self.outcome_of(peer, until) {
-                Outcome::Wait { until } => self.recovery.doubts.keep(peer, until),
-                Outcome::Over => self.recovery.doubts.end(peer),
-                Outcome::End => return self.end_unreachable(peer),
+                DoubtOutcome::Wait { until } => self.recovery.doubts.keep(peer, until),
+                DoubtOutcome::Over => self.recovery.doubts.end(peer),
+                DoubtOutcome::End => return self.end_unreachable(peer),
             }
         }
     }
@@ -103,26 +103,32 @@ impl Core {
         Ok(())
     }
 
-    fn outcome_of(&self, peer: PeerId, until: Option<Duration>) -> Outcome {
+    fn outcome_of(&self, peer: PeerId, until: Option<Duration>) -> DoubtOutcome {
         let now = self.env.now();
         if !self.is_in_pool(peer) {
-            return Outcome::Over;
+            return DoubtOutcome::Over;
         }
         match until {
             Some(until) => {
                 // A node that does not know that it is in the pool itself, as after its machine was
                 // suspended, may not have heard of the death yet.
                 let until = self.news_by(until, self.lifecycle.was_member_at(now));
-                if now < until { Outcome::Wait { until: Some(until) } } else { Outcome::End }
+                if now < until {
+                    DoubtOutcome::Wait { until: Some(until) }
+                } else {
+                    DoubtOutcome::End
+                }
             }
             None => {
                 let missed = self.pool.peer_missed_within(peer);
                 // Not every fabric can tell: the others miss the peer if it is dead.
-                let Some(first) = self.missed_from_now(peer, missed) else { return Outcome::Over };
+                let Some(first) = self.missed_from_now(peer, missed) else {
+                    return DoubtOutcome::Over;
+                };
                 let goes_first = peer.is_memory() || peer.index() < self.index().get();
                 let more =
                     if goes_first || missed.is_none() { Duration::ZERO } else { self.lease() };
-                Outcome::Wait { until: Some(now + first + more) }
+                DoubtOutcome::Wait { until: Some(now + first + more) }
             }
         }
     }

@@ -33,13 +33,13 @@ pub(super) struct Own {
 
 /// The snapshots of this node, which they share.
 #[derive(Default)]
-pub(super) struct Shared {
+pub(super) struct SharedSnapshots {
     pub(super) own: Mutex<Own>,
     /// Snapshots that are active or begin. A commit that finds none here does not lock.
     count: AtomicUsize,
 }
 
-impl Shared {
+impl SharedSnapshots {
     /// A snapshot begins. SeqCst, and before it reads the clock: a commit whose stamp is later
     /// finds it.
     pub(super) fn enter(&self) {
@@ -54,7 +54,7 @@ impl Shared {
 /// Snapshots and images of one node.
 #[derive(Default)]
 pub(crate) struct SnapshotState {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<SharedSnapshots>,
     /// Held by a caller that publishes.
     pub(super) turn: TurnLock<()>,
     /// Set once the images have room; unset still if they are to have none.
@@ -76,7 +76,7 @@ pub(crate) struct SnapshotState {
 impl SnapshotState {
     /// Adds the snapshots of this node that matter to a commit at `before`, which is drawn.
     pub(super) fn add_own(&self, active: &mut ActiveSnapshots, before: Stamp) {
-        // SeqCst, after the draw: see `Shared::enter`.
+        // SeqCst, after the draw: see `SharedSnapshots::enter`.
         if self.shared.count.load(Ordering::SeqCst) > 0 {
             self.shared.own.lock().registry.add_own(active, before);
         }
@@ -108,7 +108,7 @@ impl SnapshotState {
 /// stamp, and nothing else.
 pub struct Snapshot {
     stamp: Stamp,
-    shared: Arc<Shared>,
+    shared: Arc<SharedSnapshots>,
 }
 
 impl Snapshot {
@@ -135,12 +135,12 @@ impl Drop for Snapshot {
 /// A snapshot that is registered, and has not read the clock yet.
 pub(super) struct Beginning {
     lower: Stamp,
-    shared: Option<Arc<Shared>>,
+    shared: Option<Arc<SharedSnapshots>>,
 }
 
 impl Beginning {
-    /// With this lower bound, for which `Shared::enter` was called.
-    pub(super) fn new(lower: Stamp, shared: &Arc<Shared>) -> Self {
+    /// With this lower bound, for which `SharedSnapshots::enter` was called.
+    pub(super) fn new(lower: Stamp, shared: &Arc<SharedSnapshots>) -> Self {
         Self { lower, shared: Some(Arc::clone(shared)) }
     }
 

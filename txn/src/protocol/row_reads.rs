@@ -89,7 +89,7 @@ impl LeafVersion {
 
 /// What was read: the value of one key, or all entries of a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Extent {
+enum ReadExtent {
     /// The key.
     Point(Range<usize>),
     /// From a key up to, and without, another; `None`: to the end.
@@ -99,7 +99,7 @@ enum Extent {
 #[derive(Clone, Debug)]
 struct Item {
     tree: usize,
-    extent: Extent,
+    extent: ReadExtent,
     leaf: LeafVersion,
     digest: Digest,
 }
@@ -163,10 +163,10 @@ impl RowReads {
             return;
         }
         let extent = match read {
-            Read::Point(key) => Extent::Point(self.keep(key)),
+            Read::Point(key) => ReadExtent::Point(self.keep(key)),
             Read::Keys(low, high) => {
                 let low = self.keep(low);
-                Extent::Keys(low, high.map(|high| self.keep(high)))
+                ReadExtent::Keys(low, high.map(|high| self.keep(high)))
             }
         };
         self.items.push(Item { tree, extent, leaf, digest });
@@ -176,8 +176,8 @@ impl RowReads {
     pub(crate) fn get(&self, at: usize) -> Option<RowRead<'_>> {
         let Item { tree, extent, leaf, digest } = self.items.get(at)?;
         let read = match extent {
-            Extent::Point(key) => Read::Point(self.keys.get(key.clone())?),
-            Extent::Keys(low, high) => {
+            ReadExtent::Point(key) => Read::Point(self.keys.get(key.clone())?),
+            ReadExtent::Keys(low, high) => {
                 let low = self.keys.get(low.clone())?;
                 let high = match high {
                     Some(high) => Some(self.keys.get(high.clone())?),
@@ -200,7 +200,7 @@ impl RowReads {
     pub(crate) fn cut(&mut self, at: usize, high: &[u8], leaf: LeafVersion, digest: Digest) {
         let high = self.keep(high);
         if let Some(item) = self.items.get_mut(at)
-            && let Extent::Keys(_, end) = &mut item.extent
+            && let ReadExtent::Keys(_, end) = &mut item.extent
         {
             *end = Some(high);
             (item.leaf, item.digest) = (leaf, digest);

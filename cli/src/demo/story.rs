@@ -63,7 +63,9 @@ fn set_up(stage: &mut Stage<'_>) -> Result<(), ScenarioError> {
 }
 
 fn kill(stage: &mut Stage<'_>) -> Result<(), ScenarioError> {
-    let Some(victim) = stage.memory.get_mut(usize::from(VICTIM)) else { return Ok(()) };
+    let Some(victim) = stage.memory.get_mut(usize::from(VICTIM)) else {
+        panic!("memory node {VICTIM} was not started");
+    };
     let process = victim.id();
     victim.signal(Signal::KILL)?;
     stage.say(&format!(

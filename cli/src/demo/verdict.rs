@@ -25,10 +25,19 @@ impl DemoVerdict {
                 continue;
             };
             let number = |pointer: &str| report.pointer(pointer).and_then(Value::as_u64);
-            verdict.transactions += number("/transactions").unwrap_or_default();
-            verdict.committed += number("/journal/committed").unwrap_or_default();
-            verdict.looked_for += number("/journal/looked_for").unwrap_or_default();
-            verdict.found += number("/journal/found").unwrap_or_default();
+            for (pointer, sum) in [
+                ("/transactions", &mut verdict.transactions),
+                ("/journal/committed", &mut verdict.committed),
+                ("/journal/looked_for", &mut verdict.looked_for),
+                ("/journal/found", &mut verdict.found),
+            ] {
+                match number(pointer) {
+                    Some(number) => *sum += number,
+                    None => {
+                        verdict.broken.push(format!("driver {driver} reports no {pointer}"));
+                    }
+                }
+            }
             match report.get("consistency") {
                 Some(consistency) if consistency == "ok" => {}
                 Some(consistency) => {
@@ -90,6 +99,7 @@ mod tests {
             (report(1_500, "partial", 0), "driver 2: \"partial\""),
             (report(1_500, "ok", 3), "driver 2 has lost pages"),
             (String::new(), "driver 2 has ended without a report"),
+            (json!({ "consistency": "ok" }).to_string(), "driver 2 reports no /journal/found"),
         ] {
             let bad = DemoVerdict::of(&[report(1_500, "ok", 0), bad]);
             assert!(!bad.holds() && bad.text().contains(says), "{}", bad.text());

@@ -176,9 +176,8 @@ impl<L: Copy> Images<L> {
                 let slot = *slot;
                 kept.pop_first();
                 self.free.push(slot);
-                if let Some(own) = self.slots.get_mut(slot) {
-                    own.state = SlotState::Free;
-                }
+                let Some(own) = self.slots.get_mut(slot) else { panic!("no slot {slot}") };
+                own.state = SlotState::Free;
             }
         }
     }

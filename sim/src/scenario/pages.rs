@@ -11,7 +11,7 @@ use super::page_bytes::{FIRST, fill, part_of, value};
 use super::page_client::{HOT_PAGES, PageClient, PageLoad};
 use super::page_record::{PageRecord, WriteAttempt};
 use super::random::client_random;
-use crate::check::linear::{Action, linearizable};
+use crate::check::linear::{Action, Operation, linearizable};
 use crate::cluster::SimCluster;
 use crate::error::{SimError, ensure};
 

@@ -149,8 +149,10 @@ impl ActiveTransaction<'_> {
 
     /// Takes all out of an account; returns how much.
     async fn empty(&mut self, account: Account) -> Result<i64, TpccError> {
-        let before = self.change(account, |_| Ok(Some(0))).await?;
-        Ok(before.unwrap_or_default())
+        let Some(before) = self.change(account, |_| Ok(Some(0))).await? else {
+            panic!("a balance that was to be emptied was not changed");
+        };
+        Ok(before)
     }
 
     /// Gives a balance the value that `change` returns for it, if it returns any, and notes the

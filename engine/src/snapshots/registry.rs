@@ -345,7 +345,8 @@ mod tests {
                 }
                 5 if draw(8) == 0 => {
                     // What is published fails. The next that begins or narrows publishes anew.
-                    (registry.list(), registry.raise());
+                    registry.list();
+                    registry.raise();
                     registry.forget_published();
                     if draw(2) == 0 {
                         beginning.push(registry.open());

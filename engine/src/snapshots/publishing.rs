@@ -172,8 +172,8 @@ impl Core {
         Ok(())
     }
 
-    /// By which the others know that this node has published itself here. Zero in a plain pool, whose
-    /// snapshots stay where they are, and as long as the node is not in the pool.
+    /// By which the others know that this node has published itself here. Zero in a plain pool,
+    /// whose snapshots stay where they are, and as long as the node is not in the pool.
     fn incarnation_word(&self) -> u64 {
         let incarnation = self.lifecycle.incarnation().filter(|_| self.memory.coded.is_some());
         incarnation.map_or(0, |own| u64::from(own) + 1)

@@ -1,4 +1,4 @@
-//! Who may depend on whom: no cycles, no upward edges.
+//! Which crate may depend on which: no cycles, no upward edges.
 
 use std::collections::HashMap;
 

@@ -15,7 +15,7 @@
 use crate::buffers::BufferPool;
 use crate::config::{MailboxDescriptor, credit_offset, ring_offset};
 use crate::error::ChannelError;
-use crate::ring_writer::{BadCredit, Placement, RingWriter};
+use crate::ring_writer::{BadCredit, RecordPlacement, RingWriter};
 use parking_lot::{Mutex, MutexGuard};
 use selkie_fabric::{
     Chain, ChainResult, Completion, LocalRegion, QueuePair, RegionKey, RemoteAddr, Verb, WORD_BYTES,
@@ -316,7 +316,7 @@ impl ConnectionState {
 
     /// Message and terminator, then the header word; then, for the first record of a lap, the skip
     /// record that leads to it. The last verb makes the record visible and rings.
-    fn record_chain(&mut self, placement: &Placement, parts: [&[u8]; 2]) -> Chain {
+    fn record_chain(&mut self, placement: &RecordPlacement, parts: [&[u8]; 2]) -> Chain {
         let header_at = self.ring_at + placement.offset;
         let at = |offset| RemoteAddr::new(self.region, offset);
         let body_at = at(header_at + WORD_BYTES as u64);

@@ -23,7 +23,7 @@ use crate::record::{RECORD_ALIGN, Record, Sequence, record_bytes};
 
 /// A place for a record, with the words that commit it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Placement {
+pub(crate) struct RecordPlacement {
     /// Offset of the header word in the ring; message and terminator follow it.
     pub(crate) offset: u64,
     /// The header word.
@@ -68,7 +68,7 @@ impl RingWriter {
     }
 
     /// Takes the place for the next message; `None` if the receiver has to consume some first.
-    pub(crate) fn reserve(&mut self, message_bytes: usize) -> Option<Placement> {
+    pub(crate) fn reserve(&mut self, message_bytes: usize) -> Option<RecordPlacement> {
         let body_bytes = record_bytes(message_bytes);
         let record = body_bytes as u64;
         let place = self.tail % self.ring_bytes;
@@ -82,7 +82,7 @@ impl RingWriter {
         let word = Record::Message { bytes: message_bytes }.encode(self.next_sequence());
         let offset = if skip.is_some() { 0 } else { place };
         self.tail += skipped + record;
-        Some(Placement { offset, word, body_bytes, skip })
+        Some(RecordPlacement { offset, word, body_bytes, skip })
     }
 
     fn next_sequence(&mut self) -> Sequence {

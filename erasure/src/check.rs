@@ -2,7 +2,7 @@
 
 use crate::error::CodecError;
 use crate::shape::Shape;
-use crate::split::{Sink, Source};
+use crate::split::{SplitSink, SplitSource};
 use crate::split_set::SplitSet;
 
 /// Checks the counts of splits of an encoding.
@@ -49,7 +49,7 @@ pub(crate) fn enough(needed: usize, given: usize) -> Result<(), CodecError> {
 
 /// The length that all splits have. Kernels rely on it.
 #[inline]
-pub(crate) fn lengths<I: Source, O: Sink>(
+pub(crate) fn lengths<I: SplitSource, O: SplitSink>(
     inputs: &[I],
     outputs: &[O],
 ) -> Result<usize, CodecError> {
@@ -64,9 +64,13 @@ pub(crate) fn lengths<I: Source, O: Sink>(
 }
 
 #[cold]
-fn bad_lengths<I: Source, O: Sink>(inputs: &[I], outputs: &[O], expected: usize) -> CodecError {
+fn bad_lengths<I: SplitSource, O: SplitSink>(
+    inputs: &[I],
+    outputs: &[O],
+    expected: usize,
+) -> CodecError {
     let inputs = inputs.iter().map(|split| split.bytes().len());
-    let mut all = inputs.chain(outputs.iter().map(Sink::length));
+    let mut all = inputs.chain(outputs.iter().map(SplitSink::length));
     match all.find(|length| *length != expected) {
         Some(given) if expected > 0 => CodecError::Length { expected, given },
         _ => CodecError::Empty,

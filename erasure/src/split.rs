@@ -1,7 +1,7 @@
 //! Splits as arguments: with their numbers, or in their order.
 
 /// A split that is read.
-pub(crate) trait Source {
+pub(crate) trait SplitSource {
     /// Its number, given its position among the arguments.
     fn number(&self, position: usize) -> usize;
 
@@ -10,7 +10,7 @@ pub(crate) trait Source {
 }
 
 /// A split that is written.
-pub(crate) trait Sink {
+pub(crate) trait SplitSink {
     /// Its number, given its position among the arguments.
     fn number(&self, position: usize) -> usize;
 
@@ -21,7 +21,7 @@ pub(crate) trait Sink {
     fn bytes_mut(&mut self) -> &mut [u8];
 }
 
-impl Source for &[u8] {
+impl SplitSource for &[u8] {
     #[inline(always)]
     fn number(&self, position: usize) -> usize {
         position
@@ -33,7 +33,7 @@ impl Source for &[u8] {
     }
 }
 
-impl Source for (usize, &[u8]) {
+impl SplitSource for (usize, &[u8]) {
     #[inline(always)]
     fn number(&self, _: usize) -> usize {
         self.0
@@ -45,7 +45,7 @@ impl Source for (usize, &[u8]) {
     }
 }
 
-impl Sink for &mut [u8] {
+impl SplitSink for &mut [u8] {
     #[inline(always)]
     fn number(&self, position: usize) -> usize {
         position
@@ -62,7 +62,7 @@ impl Sink for &mut [u8] {
     }
 }
 
-impl Sink for (usize, &mut [u8]) {
+impl SplitSink for (usize, &mut [u8]) {
     #[inline(always)]
     fn number(&self, _: usize) -> usize {
         self.0

@@ -77,15 +77,16 @@ pub trait Endpoint: Send + Sync {
     fn id(&self) -> PeerId;
 
     /// By what another process reaches this node and admits it; see [`Fabric::add_peer`]. `None` on
-    /// fabrics where nodes find each other. It is no secret: who has it cannot pass for the node.
+    /// fabrics where nodes find each other. It is no secret: a process that has it cannot pass for
+    /// the node.
     fn access_card(&self) -> Option<String> {
         None
     }
 
     /// For how long a peer had given no sign of life when the latest queue pair to it ended, if it
     /// ended for that alone. Zero if it ended otherwise, or none has ended; on fabrics that know of
-    /// deaths always. A queue pair that is made later changes nothing: it may be made, by whoever
-    /// finds the end first, before others ask.
+    /// deaths always. A queue pair that is made later changes nothing: the caller that finds
+    /// the end first may make it, before others ask.
     fn silence_of(&self, _peer: PeerId) -> Duration {
         Duration::ZERO
     }

@@ -24,7 +24,7 @@ pub trait Stream: Read + Write + Send {
     }
 
     /// Says that the other side may ask for more: the node that serves it keeps it apart from
-    /// those that anybody can make. Returns `false` if there is no room for it; then it should end.
+    /// those any process can make. Returns `false` if there is no room for it; then it should end.
     fn let_in(&mut self) -> bool {
         true
     }

@@ -142,7 +142,7 @@ fn payloads_tear_and_writes_are_late_when_told_to() {
             assert_eq!(stage.region.load(0), 0, "completed, and not in place");
             let read = writer.post(Verb::read(stage.at(0), Buf::zeroed(8)).into()).await.unwrap();
             assert_eq!(read.buf(0).unwrap().words(), [7], "the same queue pair sees it");
-            assert_eq!(stage.region.load(0), 7, "and then everybody does");
+            assert_eq!(stage.region.load(0), 7, "and then all readers do");
         })
         .unwrap();
 }

@@ -103,7 +103,7 @@ fn a_link_that_stays_away_ends_the_queue_pair() {
         assert!(processes.world.now() >= millis(50));
         assert_eq!(processes.added(), executed);
         drop(processes.node.connect(MEMORY).unwrap());
-        assert_eq!(processes.node.silence_of(MEMORY), millis(50), "whoever connects first");
+        assert_eq!(processes.node.silence_of(MEMORY), millis(50), "whichever connects first");
     }
 }
 

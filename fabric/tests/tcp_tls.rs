@@ -33,7 +33,7 @@ const NODE: PeerId = PeerId::compute(0);
 const PATIENCE: Duration = Duration::from_secs(20);
 const ECHO: u64 = u64::from_le_bytes(*b"TESTECHO");
 
-/// Whatever happens in time happens for another reason than silence.
+/// What happens in time happens for another reason than silence.
 fn config(security: Option<Arc<Security>>) -> TcpConfig {
     TcpConfig { dead_after: 12 * PATIENCE, security, ..TcpConfig::new(7) }
 }

@@ -109,7 +109,8 @@ fn lacks(bytes: u64) -> Option<u64> {
     HostMemory::default().free_bytes().ok().filter(|free| *free < bytes)
 }
 
-/// Sizes first, magic last: who sees the magic sees the rest. The other words start as zero.
+/// Sizes first, magic last: a node that sees the magic sees the rest. The other words start as
+/// zero.
 fn write_control_page(region: &dyn LocalRegion, plan: &PoolPlan) {
     let words = [
         (layout::VERSION_AT, layout::LAYOUT_VERSION),

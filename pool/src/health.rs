@@ -295,8 +295,8 @@ mod tests {
         assert_eq!((health.slabs_to_rebuild, health.waiting_ranges), (0, 0));
         let health = state.health(|node| node == 1);
         assert_eq!((health.verdict(), health.waiting_ranges), (Verdict::Degraded, 2));
-        let nobody = state.health(|_| false);
-        assert!(!nobody.is_memory_gone() && nobody.verdict() == Verdict::Degraded);
+        let none = state.health(|_| false);
+        assert!(!none.is_memory_gone() && none.verdict() == Verdict::Degraded);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::error::PoolError;
 use crate::token::TokenVerifier;
 
 /// Creates a pool where `plane` keeps none yet: `config` says its shape and how many memory nodes
-/// are to join. Each of them chooses its own capacity. The pool has no token: relays let everybody
+/// are to join. Each of them chooses its own capacity. The pool has no token: relays let all
 /// in whose connection is not secured.
 ///
 /// # Errors

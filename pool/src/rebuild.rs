@@ -24,7 +24,7 @@ impl PoolState {
             rebuild.before.clear();
         }
         let at = cut_short.as_ref().map_or(self.rebuilds.len(), |(at, _)| *at);
-        // The words that named those who are being recovered from are lost.
+        // The words that named the nodes that are being recovered from are lost.
         let doubtful = cut_short.map(|(_, rebuild)| rebuild.doubtful).unwrap_or_default();
         let doubted = self.rebuilds.iter().flat_map(|rebuild| rebuild.doubtful.clone());
         // Beyond the limit of remembered pages it is unknown which node lost which page.

@@ -8,8 +8,8 @@
 //! process:  proof = token XOR HMAC-SHA-256(verifier, challenge)
 //! relay:    SHA-256(proof XOR HMAC-SHA-256(verifier, challenge)) == verifier
 //! ```
-//! Who has the verifier and listens to a proof can make the token of both: members of the pool
-//! trust each other where connections are not secured. Bytes that follow the proof are not
+//! A process that has the verifier and listens to a proof can make the token of both: members of
+//! the pool trust each other where connections are not secured. Bytes that follow the proof are not
 //! protected: that takes TLS.
 
 use std::fmt;

@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! gentle  links and nodes fail for less than anything takes for a death, or for good
-//! wide    each node is a process with a lease; links, nodes and the control plane fail for 0.1 to 5
-//!         leases, in one direction too; clocks jump; tasks panic
+//! wide    each node is a process with a lease; links, nodes and the control plane fail for
+//!         0.1 to 5 leases, in one direction too; clocks jump; tasks panic
 //! ```
 //! A node that is silent for long is declared dead, and ends. [`Plan::exposed`] says which may; the
 //! others have no excuse.
@@ -285,7 +285,7 @@ impl Plan {
 }
 
 impl Trouble {
-    /// The node of which nobody can tell meanwhile that it lives, and for how long.
+    /// The node of which no other can tell meanwhile that it lives, and for how long.
     fn silences(&self) -> Option<(PeerId, Duration)> {
         match *self {
             Self::Pause(peer, long)

@@ -161,7 +161,7 @@ impl SharedPool {
             match credentials::write_token(&directory, &token) {
                 Ok(path) => Ok(Some(path)),
                 Err(error) => {
-                    // Without the token nobody could use it.
+                    // Without the token no process could use it.
                     self.plane.destroy().await?;
                     Err(error)
                 }

@@ -334,7 +334,8 @@ mod tests {
         assert_eq!(both.redo(ADDR, &mut line), Err(fork));
     }
 
-    /// A dead node may have recorded a page that another had changed, for who makes another pool.
+    /// A dead node may have recorded a page that another had changed, for the maker of another
+    /// pool.
     #[test]
     fn a_beginning_repeats_a_change_and_is_no_other() {
         let all = history(30);

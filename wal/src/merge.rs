@@ -351,7 +351,7 @@ mod tests {
             let mut pages = Pages::new(LINE);
             records.iter().take(before).for_each(|record| apply(&mut pages, record).unwrap());
             apply(&mut pages, &whole).unwrap();
-            // Whatever of the others is read only now.
+            // The records of the others are read only now.
             for record in records.iter().skip(before) {
                 apply(&mut pages, record).unwrap();
             }

@@ -176,7 +176,7 @@ fn tell_others(lent: &MemoryServer, is_asked: bool) {
 }
 
 /// The node, from when it has joined until it stops.
-fn source(joined: &Arc<OnceLock<Weak<MemoryServer>>>, env: &Env) -> metrics::Source {
+fn source(joined: &Arc<OnceLock<Weak<MemoryServer>>>, env: &Env) -> metrics::ReportSource {
     let (joined, env) = (Arc::clone(joined), env.clone());
     Arc::new(move || {
         let lent = joined.get().and_then(Weak::upgrade);

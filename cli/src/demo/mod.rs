@@ -1,7 +1,8 @@
 //! `selkie demo`: what this project is, to see: a pool of real processes, one of which is killed.
 //!
 //! ```text
-//! pool --> memory nodes --> load --> drivers --> kill -9 --> another memory node --> rebuilt --> verdict
+//! pool --> memory nodes --> load --> drivers --> kill -9 --> another memory node
+//!    --> rebuilt --> verdict
 //! ```
 //! The processes are those that people start by hand, and are started as those of scenarios are.
 //! The command looks at the pool itself, as `selkie top` and `selkie pool status` do.

@@ -78,7 +78,7 @@ impl<'a> Stage<'a> {
     pub(super) fn make_pool(&mut self) -> Result<(), ScenarioError> {
         let mut arguments = words(&["pool", "create", &self.pool]);
         arguments.extend(words(&POOL));
-        // A signal must not come between the two: then nobody would remove it.
+        // A signal must not come between the two: then it would stay behind.
         let made = self.launcher.run("create", &arguments, START, &mut || Ok(()));
         self.is_made = made.is_ok();
         made.map(drop).map_err(|error| match error {

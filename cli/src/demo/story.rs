@@ -6,7 +6,7 @@ use rustix::process::Signal;
 use selkie_tpcc::units;
 
 use super::stage::Stage;
-use super::verdict::Verdict;
+use super::verdict::DemoVerdict;
 use super::view::Look;
 use crate::commands::pool_verdict::advice;
 use crate::scenario::error::ScenarioError;
@@ -29,7 +29,7 @@ pub(super) fn play(stage: &mut Stage<'_>, seconds: u64) -> Result<bool, Scenario
     heal(stage)?;
     watch(stage, act, |_| false)?;
     stage.say("both drivers are told to stop, and look for all that they have committed")?;
-    let verdict = Verdict::of(&stage.end_drivers()?);
+    let verdict = DemoVerdict::of(&stage.end_drivers()?);
     let did = units::count(verdict.transactions);
     stage.say(&format!(
         "{did} transactions in all, before memory was lost, without it, and after"
@@ -63,7 +63,9 @@ fn set_up(stage: &mut Stage<'_>) -> Result<(), ScenarioError> {
 }
 
 fn kill(stage: &mut Stage<'_>) -> Result<(), ScenarioError> {
-    let Some(victim) = stage.memory.get_mut(usize::from(VICTIM)) else { return Ok(()) };
+    let Some(victim) = stage.memory.get_mut(usize::from(VICTIM)) else {
+        panic!("memory node {VICTIM} was not started");
+    };
     let process = victim.id();
     victim.signal(Signal::KILL)?;
     stage.say(&format!(

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 /// What the drivers have found.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Verdict {
+pub(super) struct DemoVerdict {
     pub(super) transactions: u64,
     /// NewOrder and Payment transactions that were committed, looked for, and found.
     committed: u64,
@@ -15,7 +15,7 @@ pub(super) struct Verdict {
     broken: Vec<String>,
 }
 
-impl Verdict {
+impl DemoVerdict {
     /// Of what the drivers have printed.
     pub(super) fn of(reports: &[String]) -> Self {
         let mut verdict = Self::default();
@@ -25,10 +25,19 @@ impl Verdict {
                 continue;
             };
             let number = |pointer: &str| report.pointer(pointer).and_then(Value::as_u64);
-            verdict.transactions += number("/transactions").unwrap_or_default();
-            verdict.committed += number("/journal/committed").unwrap_or_default();
-            verdict.looked_for += number("/journal/looked_for").unwrap_or_default();
-            verdict.found += number("/journal/found").unwrap_or_default();
+            for (pointer, sum) in [
+                ("/transactions", &mut verdict.transactions),
+                ("/journal/committed", &mut verdict.committed),
+                ("/journal/looked_for", &mut verdict.looked_for),
+                ("/journal/found", &mut verdict.found),
+            ] {
+                match number(pointer) {
+                    Some(number) => *sum += number,
+                    None => {
+                        verdict.broken.push(format!("driver {driver} reports no {pointer}"));
+                    }
+                }
+            }
             match report.get("consistency") {
                 Some(consistency) if consistency == "ok" => {}
                 Some(consistency) => {
@@ -82,7 +91,7 @@ mod tests {
 
     #[test]
     fn all_must_be_found_of_both_drivers() {
-        let good = Verdict::of(&[report(1_500, "ok", 0), report(1_500, "ok", 0)]);
+        let good = DemoVerdict::of(&[report(1_500, "ok", 0), report(1_500, "ok", 0)]);
         assert!(good.holds() && good.transactions == 4_000, "{good:?}");
         assert!(good.text().starts_with("ok: every one of 3,000 commits"), "{}", good.text());
         for (bad, says) in [
@@ -90,10 +99,11 @@ mod tests {
             (report(1_500, "partial", 0), "driver 2: \"partial\""),
             (report(1_500, "ok", 3), "driver 2 has lost pages"),
             (String::new(), "driver 2 has ended without a report"),
+            (json!({ "consistency": "ok" }).to_string(), "driver 2 reports no /journal/found"),
         ] {
-            let bad = Verdict::of(&[report(1_500, "ok", 0), bad]);
+            let bad = DemoVerdict::of(&[report(1_500, "ok", 0), bad]);
             assert!(!bad.holds() && bad.text().contains(says), "{}", bad.text());
         }
-        assert!(!Verdict::of(&[]).holds(), "nothing was looked for");
+        assert!(!DemoVerdict::of(&[]).holds(), "nothing was looked for");
     }
 }

@@ -194,7 +194,7 @@ mod tests {
 
     use super::*;
     use crate::figures::point::Point;
-    use crate::figures::table::Line;
+    use crate::figures::table::PlotLine;
     use crate::figures::work::experiment::ExperimentResult;
 
     fn measured(figure: Figure) -> Measured {
@@ -247,7 +247,7 @@ mod tests {
             numbers(&table(Some(labelled))),
             "series,x,b,c,plotted\n\"one\",x,1,2,\n\"one\",y,1,2,0.3\n\"two\",x,,,7\n"
         );
-        let line = Line { name: "writer".to_owned(), points: vec![(0.5, 3.0)] };
+        let line = PlotLine { name: "writer".to_owned(), points: vec![(0.5, 3.0)] };
         let scale = Plot { y_label: "y", lines: vec![line], labels: Vec::new() };
         assert!(numbers(&table(Some(scale))).ends_with("\n\"writer\",0.5,,,3\n"));
     }

@@ -29,13 +29,13 @@ pub(super) struct Row {
 /// What is drawn.
 pub(super) struct Plot {
     pub(super) y_label: &'static str,
-    pub(super) lines: Vec<Line>,
+    pub(super) lines: Vec<PlotLine>,
     /// What stands at the places 0, 1, 2 of the axis if it is no scale of numbers.
     pub(super) labels: Vec<String>,
 }
 
 /// One line of a plot.
-pub(super) struct Line {
+pub(super) struct PlotLine {
     pub(super) name: String,
     pub(super) points: Vec<(f64, f64)>,
 }
@@ -47,7 +47,7 @@ impl Plot {
         points: impl IntoIterator<Item = (&'p str, &'p str, f64)>,
     ) -> Self {
         let mut labels: Vec<String> = Vec::new();
-        let mut lines: Vec<Line> = Vec::new();
+        let mut lines: Vec<PlotLine> = Vec::new();
         for (series, x, y) in points {
             let place = labels.iter().position(|label| label == x).unwrap_or_else(|| {
                 labels.push(x.to_owned());
@@ -56,7 +56,7 @@ impl Plot {
             let at = (place as f64, y);
             match lines.iter_mut().find(|line| line.name == series) {
                 Some(line) => line.points.push(at),
-                None => lines.push(Line { name: series.to_owned(), points: vec![at] }),
+                None => lines.push(PlotLine { name: series.to_owned(), points: vec![at] }),
             }
         }
         Self { y_label, lines, labels }

@@ -42,10 +42,10 @@ enum Command {
         keep: bool,
     },
     /// Runs scenarios that are drawn at random from a seed: over which fabric, with which coding
-    /// and durability, and who is killed, stopped or cut off when and for how long. In all of them
-    /// nothing that was acknowledged may be missing, processes end well or with an error that names
-    /// what happened, and nobody is stuck for longer than three leases after a fault is over. Exit
-    /// code 0: all went as it must; 1: one did not, or could not be run
+    /// and durability, and which process is killed, stopped or cut off when and for how long. In
+    /// all of them nothing that was acknowledged may be missing, processes end well or with an
+    /// error that names what happened, and no driver is stuck for longer than three leases after a
+    /// fault is over. Exit code 0: all went as it must; 1: one did not, or could not be run
     Random {
         #[command(flatten)]
         random: RandomArguments,

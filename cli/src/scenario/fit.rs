@@ -146,8 +146,8 @@ pub(crate) fn check_chances(plan: &Plan) -> Result<(), String> {
     let is_touched =
         |driver: usize| plan.faults.iter().any(|due| due.touches(FaultTarget::Driver(driver)));
     let kills = plan.faults.iter().any(PlannedFault::kills_a_driver);
-    let nobody = end.is_some() || (0..plan.drivers.len()).all(is_touched);
-    if plan.file.expect.recovers.0.0 > 0.0 && kills && nobody {
+    let none_goes_on = end.is_some() || (0..plan.drivers.len()).all(is_touched);
+    if plan.file.expect.recovers.0.0 > 0.0 && kills && none_goes_on {
         return Err(
             "expect: recovers: something happens to every driver, so that no throughput can come back: say 0"
                 .to_owned(),

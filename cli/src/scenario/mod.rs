@@ -2,8 +2,8 @@
 //! of it.
 //!
 //! ```text
-//! file ---> plan ---> run: memory nodes, load, drivers, faults ---> observed ---> verdict ---> report
-//!           pure           processes, namespaces                                pure (series)
+//! file --> plan --> run: memory nodes, load, drivers, faults --> observed --> verdict --> report
+//!          pure          processes, namespaces                             pure (series)
 //! ```
 //! What is run is this program itself: the processes are those that people start by hand.
 //!

@@ -7,7 +7,7 @@
 //! Their names are `selkie-net-NAMESPACE-PID-...`, with the number of the harness and of the
 //! namespace of processes in which that is its number. To cut a process off is to take its port of
 //! the bridge down: what it sends and what is sent to it vanishes, as with a cable that is pulled.
-//! To cut one way between two is to have the sender take a card that nobody has for the other's:
+//! To cut one way between two is to have the sender take a card that no node has for the other's:
 //! what it sends there vanishes. All of it goes with the namespaces when the value is dropped. A
 //! harness that is killed leaves them behind; [`Namespaces::make`] removes those of processes that
 //! are gone.
@@ -25,7 +25,7 @@ const PREFIX: &str = "selkie-net-";
 /// Most processes: numbers of one byte.
 const MAX: usize = 200;
 
-/// The address of a card that nobody has.
+/// The address of a card that no node has.
 const NO_CARD: &str = "02:00:00:00:ff:ff";
 
 /// How long the tool may take for one change.

@@ -48,8 +48,9 @@ impl PoolStatus {
     }
 
     /// Of the segments of compute nodes that are there, those that are no mark of a node that is in
-    /// the pool or has died. Who died without taking a page with it leaves a mark too, of which the
-    /// pool does not know: there may be as many of these as nodes died that it does not know of.
+    /// the pool or has died. A node that died without taking a page with it leaves a mark too, of
+    /// which the pool does not know: there may be as many of these as nodes died that it does not
+    /// know of.
     pub(crate) fn leaked(&self, mut segments: Vec<u64>, died: usize) -> Vec<u64> {
         let dead = self.recovering_from.iter().chain(&self.dead_compute_nodes);
         let unknown = died.saturating_sub(dead.clone().count());

@@ -181,5 +181,5 @@ impl Plan {
     }
 }
 
-/// So many leases after the end of a fault nobody is stuck any more.
+/// So many leases after the end of a fault no driver is stuck any more.
 pub(crate) const LEASES: u32 = 3;

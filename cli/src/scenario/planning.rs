@@ -168,7 +168,7 @@ impl Plan {
     /// Checks the faults in their order, and finds out how long each lasts and whom it kills.
     fn check_faults(&mut self) -> Result<(), String> {
         // What last happened to each target, or between two, and its number.
-        let mut states: BTreeMap<Place, (FaultAction, usize)> = BTreeMap::new();
+        let mut states: BTreeMap<FaultPlace, (FaultAction, usize)> = BTreeMap::new();
         let mut silences = Vec::new();
         for (number, due) in self.faults.iter().enumerate() {
             let place = (due.target, due.from);
@@ -219,7 +219,7 @@ impl Plan {
     fn check_is_there(
         &self,
         due: &PlannedFault,
-        states: &BTreeMap<Place, (FaultAction, usize)>,
+        states: &BTreeMap<FaultPlace, (FaultAction, usize)>,
         said: &str,
     ) -> Result<(), String> {
         for target in [Some(due.target), due.from].into_iter().flatten() {
@@ -254,7 +254,7 @@ impl Plan {
 }
 
 /// A process, or two that do not reach each other.
-type Place = (FaultTarget, Option<FaultTarget>);
+type FaultPlace = (FaultTarget, Option<FaultTarget>);
 
 const NAMES: &str = "a name is 1 to 30 letters, digits or `-`";
 
@@ -434,7 +434,7 @@ mod tests {
             seconds(60)
         );
 
-        // Who was perhaps taken for dead is killed all the same.
+        // A driver that was perhaps taken for dead is killed all the same.
         let both = [("10s", "cut", "late"), ("12s", "heal", "late"), ("20s", "kill", "late")];
         let both = plan(NETS, &both).unwrap();
         assert_eq!(both.end_of(1, 0), open(fault(10, 18), false, true));

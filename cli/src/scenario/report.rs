@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 use super::observed::{Observed, ObservedDriver};
 use super::plan::Plan;
 use super::series;
-use super::verdict::{FaultRecovery, Verdict, survivors};
+use super::verdict::{FaultRecovery, ScenarioVerdict, survivors};
 
 /// Seconds shown before a fault, and after the end of the lease and what is allowed on top.
 const MARGIN: f64 = 3.0;
 
 /// One object.
-pub(crate) fn json(plan: &Plan, outcome: &Observed, verdict: &Verdict) -> Value {
+pub(crate) fn json(plan: &Plan, outcome: &Observed, verdict: &ScenarioVerdict) -> Value {
     let drivers = outcome.drivers.iter().map(|driver| {
         json!({
             "name": driver.name,
@@ -80,7 +80,7 @@ pub(crate) fn json(plan: &Plan, outcome: &Observed, verdict: &Verdict) -> Value 
 }
 
 /// Tables.
-pub(crate) fn text(plan: &Plan, outcome: &Observed, verdict: &Verdict) -> String {
+pub(crate) fn text(plan: &Plan, outcome: &Observed, verdict: &ScenarioVerdict) -> String {
     let mut text = format!("{}\n", drivers(outcome));
     for recovered in &verdict.recoveries {
         let (action, name) = (recovered.due.action.name(), &recovered.name);

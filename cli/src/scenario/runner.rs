@@ -2,8 +2,9 @@
 //! in between.
 //!
 //! ```text
-//! pool create --> memory nodes --> load --> drivers --[all run: time 0]--> faults, late drivers --> all have ended
-//!    --> pool status --> memory nodes stop --> pool destroy --> is anything left?
+//! pool create --> memory nodes --> load --> drivers --[all run: time 0]--> faults, late drivers
+//!    --> all have ended --> pool status --> memory nodes stop --> pool destroy
+//!    --> is anything left?
 //! ```
 //! All of it happens on the thread that called: processes are to end with it. Every wait has a
 //! bound, looks for signals to stop, and leaves by an error; whatever was made is removed when the
@@ -48,7 +49,7 @@ pub(crate) struct ScenarioRun<'a> {
     records: Vec<PathBuf>,
     addresses: Vec<String>,
     network: Option<Namespaces>,
-    /// Of cuts between two that have not healed: who does not reach whom, by place.
+    /// Of cuts between two that have not healed: which does not reach which, by place.
     ways: Vec<(usize, usize)>,
     created: bool,
     began: Option<(Instant, SystemTime)>,

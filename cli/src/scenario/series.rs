@@ -77,8 +77,8 @@ const LEAST: f64 = 1.0;
 const WARM_UP: f64 = 1.0;
 
 /// How the survivors' throughput came back after a fault at `at`, for which it has `bound` seconds.
-/// It can be seen between the event `since` before and the event `until` after it. Who began too
-/// late before the fault counts for nothing.
+/// It can be seen between the event `since` before and the event `until` after it. A driver that
+/// began too late before the fault counts for nothing.
 ///
 /// # Errors
 /// Why nothing can be said about it.
@@ -171,11 +171,11 @@ mod tests {
         let recovery = |tracks: &[&ThroughputTrack], span| recovery(tracks, span, (0.8, 5.0));
         let found = recovery(&[&steady], (0.0, 8.0, 19.0)).unwrap();
         assert_eq!(found.back_after, Some(0.0));
-        let nobody = "no driver that goes on has a record of what it did 2 s before";
-        assert_eq!(recovery(&[], (0.0, 8.0, 19.0)).unwrap_err(), nobody);
+        let none = "no driver that goes on has a record of what it did 2 s before";
+        assert_eq!(recovery(&[], (0.0, 8.0, 19.0)).unwrap_err(), none);
         let late = track(6.5, &[50; 20]);
-        assert_eq!(recovery(&[&late], (0.0, 8.0, 19.0)).unwrap_err(), nobody);
-        // Neither does who comes later make up for others.
+        assert_eq!(recovery(&[&late], (0.0, 8.0, 19.0)).unwrap_err(), none);
+        // Neither does a driver that comes later make up for others.
         let falls = track(-0.25, &[vec![50; 9], vec![5; 11]].concat());
         let found = recovery(&[&falls, &late], (0.0, 8.0, 19.0)).unwrap();
         assert_eq!((found.before.round(), found.back_after), (50.0, None));

@@ -14,7 +14,7 @@ use super::series::{self, ThroughputRecovery, ThroughputTrack};
 
 /// What was found.
 #[derive(Clone, Debug)]
-pub(crate) struct Verdict {
+pub(crate) struct ScenarioVerdict {
     pub(crate) checks: Vec<VerdictCheck>,
     pub(crate) recoveries: Vec<FaultRecovery>,
 }
@@ -36,14 +36,14 @@ pub(crate) struct FaultRecovery {
     pub(crate) recovery: Result<ThroughputRecovery, String>,
 }
 
-impl Verdict {
+impl ScenarioVerdict {
     pub(crate) fn holds(&self) -> bool {
         self.checks.iter().all(|check| check.holds)
     }
 }
 
 /// Judges what was seen.
-pub(crate) fn judge(plan: &Plan, outcome: &Observed) -> Verdict {
+pub(crate) fn judge(plan: &Plan, outcome: &Observed) -> ScenarioVerdict {
     let mut checks = vec![faults(plan, outcome)];
     for driver in &outcome.drivers {
         checks.push(end(plan, driver));
@@ -74,7 +74,7 @@ pub(crate) fn judge(plan: &Plan, outcome: &Observed) -> Verdict {
     if !outcome.troubles.is_empty() {
         checks.push(nothing("all can be looked at and removed", &outcome.troubles));
     }
-    Verdict { checks, recoveries }
+    ScenarioVerdict { checks, recoveries }
 }
 
 fn ended_well(driver: &ObservedDriver) -> bool {
@@ -703,7 +703,7 @@ mod tests {
         assert_eq!(verified(&|v| v.report = None), there);
         assert_eq!(verified(&|v| v.ended = ProcessEnd::Code(1)), there);
         assert_eq!(verified(&|v| v.ended = ProcessEnd::Not), there);
-        // Nobody is stuck, neither at once nor later.
+        // No driver is stuck, neither at once nor later.
         let stuck = ["driver-1 is not stuck for more than 6.0 s after the last fault is over"];
         for (from, to, holds) in [(10, 16, true), (10, 17, false), (20, 27, false), (24, 30, true)]
         {
@@ -741,8 +741,8 @@ mod tests {
             assert_eq!(run(&wrong).len(), 1);
         }
         assert_eq!(run(&|d| d.ended = ProcessEnd::Not).len(), 1, "it hung");
-        assert_eq!(run(&|d| d.ended = ProcessEnd::Signal(9)).len(), 1, "nobody ends it");
-        // Who ends well says so, and then all must hold.
+        assert_eq!(run(&|d| d.ended = ProcessEnd::Signal(9)).len(), 1, "no fault ends it");
+        // A driver that ends well says so, and then all must hold.
         let well = |d: &mut ObservedDriver| {
             (d.ended, d.ended_at, d.error) = (ProcessEnd::Code(0), seconds(31), None);
         };

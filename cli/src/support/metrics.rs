@@ -71,10 +71,10 @@ impl FromStr for Address {
 }
 
 /// The newest reports of nodes, as often as they are asked for.
-pub(crate) type Source = Arc<dyn Fn() -> Vec<(PeerId, Report)> + Send + Sync>;
+pub(crate) type ReportSource = Arc<dyn Fn() -> Vec<(PeerId, Report)> + Send + Sync>;
 
 /// The compute nodes in a roster.
-pub(crate) fn of_roster(roster: &Roster) -> Source {
+pub(crate) fn of_roster(roster: &Roster) -> ReportSource {
     let roster = roster.clone();
     Arc::new(move || {
         let counters = roster.counters(0).into_iter();
@@ -114,7 +114,7 @@ impl Drop for Serving {
 pub(crate) fn serve(
     options: &Options,
     insecure: bool,
-    source: Source,
+    source: ReportSource,
 ) -> Result<Option<Serving>, ExitCode> {
     let Some(address) = &options.metrics else { return Ok(None) };
     match Serving::start(address, insecure, source) {
@@ -134,7 +134,7 @@ impl Serving {
     fn start(
         Address(address): &Address,
         insecure: bool,
-        source: Source,
+        source: ReportSource,
     ) -> Result<(Self, SocketAddr), MetricsError> {
         let address = address.clone();
         let failed = |source| MetricsError::Address { address: address.clone(), source };
@@ -189,7 +189,7 @@ fn answer(request: Request, registry: &Registry) {
         (_, Some("/metrics")) => Response::from_string("GET only\n").with_status_code(405),
         _ => Response::from_string("metrics are at /metrics\n").with_status_code(404),
     };
-    // Who has gone away needs no answer.
+    // A client that has gone away needs no answer.
     let _ = request.respond(response);
 }
 
@@ -225,7 +225,7 @@ struct Family {
 }
 
 /// Reads the nodes when it is asked.
-struct Nodes(Source);
+struct Nodes(ReportSource);
 
 impl fmt::Debug for Nodes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

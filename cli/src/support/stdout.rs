@@ -1,4 +1,4 @@
-//! Lines on stdout. Who reads them may have seen enough, as `head` has: that is no error, and no
+//! Lines on stdout. Their reader may have seen enough, as `head` has: that is no error, and no
 //! reason to panic, as `println!` does.
 
 use std::fmt::Arguments;
@@ -17,7 +17,7 @@ pub(crate) fn line(text: Arguments<'_>) {
     }
 }
 
-/// Writes text as it is, unless nobody reads it any more.
+/// Writes text as it is, unless no process reads it any more.
 ///
 /// # Errors
 /// What the system reports.

@@ -1,4 +1,4 @@
-//! Configuration files: what they may say, who overrides whom, and how mistakes are
+//! Configuration files: what they may say, which source overrides which, and how mistakes are
 //! told.
 
 use std::collections::BTreeMap;

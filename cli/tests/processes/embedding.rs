@@ -75,7 +75,7 @@ fn without_room_for_logs_a_program_must_ask_to_go_on_without() {
         let opened = asked.open(&pool.url).await.unwrap();
         assert_eq!(opened.engine().largest_change(), u64::MAX, "there is no log");
         opened.close().await.unwrap();
-        // Who changes nothing loses nothing.
+        // A node that changes nothing loses nothing.
         let reader = PoolOptions::new().reads_only(true).open(&pool.url).await.unwrap();
         reader.close().await.unwrap();
     });

@@ -9,7 +9,7 @@ use crate::harness::{Over, Pool, Process, Setup, TINY, fails, prints, refused, s
 /// Options of a database that takes long enough to load for a test to come in between.
 const LARGE: [&str; 6] = ["--warehouses", "20", "--threads", "2", "--load-only", "--json"];
 
-/// What is said to who waits for memory nodes.
+/// What is said to a user that waits for memory nodes.
 const ARRIVALS: &str =
     "has waited for 1 s, and goes on until none joins for 30 s, for memory nodes";
 

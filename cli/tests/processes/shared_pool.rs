@@ -33,7 +33,8 @@ fn drivers_share(over: Over) {
     assert_eq!(loads, 1, "one loads, the others wait");
     assert_eq!(pool.status()["compute_nodes"], Value::Array(Vec::new()), "all have left");
 
-    // The database is still there for who comes later, and only for who wants this one.
+    // The database is still there for drivers that come later, and only for those that want this
+    // one.
     let later = prints(&pool.tpcc(&["--duration", "1", "--json"]));
     assert_eq!(later["consistency"], "ok");
     let seed = pool.tpcc(&["--duration", "1", "--seed", "5"]);
@@ -170,8 +171,8 @@ fn bad_pools_are_refused_and_nothing_is_left_behind() {
     );
     let listen = ["memnode", "--pool", &name, "--memory", "40M", "--listen", "127.0.0.1:0"];
     refused(&listen, 1, "are for pools over TCP");
-    let nobody = "tcp:127.0.0.1:1";
-    refused(&["tpcc", "--pool", nobody], 1, "127.0.0.1:1");
+    let unserved = "tcp:127.0.0.1:1";
+    refused(&["tpcc", "--pool", unserved], 1, "127.0.0.1:1");
     refused(&["tpcc", "--pool", "etcd:127.0.0.1:1/x"], 1, "etcd");
     refused(&["tpcc", "--listen", "127.0.0.1:0"], 2, "are for pools over TCP");
     let open = ["memnode", "--pool", &name, "--memory", "40M", "--listen", "0.0.0.0:7000"];

@@ -125,7 +125,7 @@ fn sizes_are_the_same_wherever_they_are_shown() {
 /// The slab on its way had two places, and the drain was refused for lack of room for one.
 #[test]
 fn a_drain_while_slabs_move_to_a_node_that_has_just_joined_is_accepted() {
-    // While the driver stands still nobody takes it for dead.
+    // While the driver stands still no node takes it for dead.
     let mut pool = start("drains", 3, &["--range", "1M", "--lease", "5min"]);
     let name = pool.name.clone();
     succeeds(&pool.tpcc(&["--load-only"]));

@@ -109,7 +109,7 @@ fn who_does_not_belong_to_a_secured_pool_is_told_what_is_wrong() {
             tpcc(url, Some(&other), "its certificate is not of this pool's authority: make one");
         }
     }
-    // Who trusts the pool's authority, and has a certificate of another.
+    // A client that trusts the pool's authority, and has a certificate of another.
     let liar = certificates.path("liar");
     fs::create_dir(&liar).unwrap();
     fs::copy(certificates.path("other/node/node.pem"), liar.join("node.pem")).unwrap();

@@ -13,7 +13,7 @@ use std::time::Duration;
 use selkie_fabric::env::yield_now;
 
 use super::waiters::{Signal, Ticket};
-use crate::cache::frames::FrameId;
+use crate::cache::frame::FrameId;
 use crate::coherence::machine::{Event, LocalUse, Phase};
 use crate::coherence::open_line::OpenLine;
 use crate::core::Core;

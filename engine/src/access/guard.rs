@@ -12,7 +12,7 @@ use std::ptr::NonNull;
 use smallvec::SmallVec;
 
 use crate::access::acquire::Access;
-use crate::cache::frames::{Frame, FrameId};
+use crate::cache::frame::{Frame, FrameId};
 use crate::cache::latch::Released;
 use crate::cache::leaving::MoveOutcome;
 use crate::core::Core;

@@ -78,7 +78,7 @@ impl Waiters {
     }
 
     /// Whether a waiter that came before `ticket` (any, for a newcomer) goes first: writers
-    /// before all, and before a newcoming writer everybody.
+    /// before all, and before a newcoming writer all.
     pub(crate) fn goes_first(&self, ticket: Option<Ticket>, exclusive: bool) -> bool {
         match ticket {
             Some(own) => self.queue.iter().any(|w| w.ticket < own && w.exclusive),
@@ -120,7 +120,7 @@ impl Waiters {
         }
     }
 
-    /// Tells everybody that the line cannot be had.
+    /// Tells all waiters that the line cannot be had.
     pub(crate) fn fail_all(&mut self, error: &EngineError) {
         for waiter in &mut self.queue {
             waiter.signal = Signal::Failed(error.clone());

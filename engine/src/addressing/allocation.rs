@@ -189,7 +189,7 @@ impl Core {
     pub(crate) fn hold_freed(&self, mut page: ExclusiveGuard<'_>) {
         let line = FreeLine { addr: page.addr(), psn: page.psn_after() };
         drop(page);
-        // Whatever took away what led to the page is in the log by now.
+        // The change that took away what led to the page is in the log by now.
         let lsn = self.log.as_ref().map_or(0, |log| log.end());
         self.allocator.hold(line, self.epochs.current(), lsn);
     }

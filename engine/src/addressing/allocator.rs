@@ -18,7 +18,7 @@ use crate::GAddr;
 use crate::log::Lsn;
 
 /// Freed lines that a node keeps for itself; what it frees beyond them is for all. Some cache's
-/// worth of splits: who frees more at once does not need all of it soon.
+/// worth of splits: a caller that frees more at once does not need all of it soon.
 pub(crate) const KEPT_LINES: usize = 1024;
 /// Freed lines that a node keeps while another is short of lines.
 pub(super) const KEPT_WHEN_SHORT: usize = 64;

@@ -4,8 +4,8 @@
 //! A node marks the lines of an extent when it has leased it, and a line that it frees before it
 //! uses the line again: after the log is durable up to where nothing leads to the line any more, so
 //! that no redo brings a page back that points there. Both happen in batches, off the path of
-//! callers. A node that leaves or dies leaves its lines to all others by being gone, and nobody has
-//! to do anything for that.
+//! callers. A node that leaves or dies leaves its lines to all others by being gone, and no other
+//! node has to do anything for that.
 //!
 //! What is lost: the lines of an extent whose lease a death cuts short, lines that are freed within
 //! a tick of a death, and marks in the headers of a memory node that is lost, except those of

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-/// A node that asked the others in vain asks again after this. Who is asked gives for as long, as
-/// what it has freed is to ripen first.
+/// A node that asked the others in vain asks again after this. The node that is asked gives for as
+/// long, as what it has freed is to ripen first.
 pub(super) const ASKS_EVERY: Duration = Duration::from_secs(1);
 
 /// What tells that there may be more lines for all than before: the count of gifts, and who has

@@ -16,11 +16,11 @@ use super::disconnected;
 pub(crate) struct MemoryLinks {
     endpoint: Arc<dyn Endpoint>,
     reads_only: bool,
-    slots: Box<[Slot]>,
+    slots: Box<[LinkSlot]>,
 }
 
 #[derive(Default)]
-struct Slot {
+struct LinkSlot {
     way: OnceLock<MemoryLink>,
     /// Answers for a node to which there is no way yet.
     none: OnceLock<Arc<dyn QueuePair>>,
@@ -44,7 +44,7 @@ impl MemoryLinks {
         endpoint: Arc<dyn Endpoint>,
         reads_only: bool,
     ) -> Result<Self, FabricError> {
-        let slots = (0..MAX_MEMORY_NODES).map(|_| Slot::default()).collect();
+        let slots = (0..MAX_MEMORY_NODES).map(|_| LinkSlot::default()).collect();
         let ways = Self { endpoint, reads_only, slots };
         for node in 0..pool.state().memory_nodes.len() {
             ways.connect(&pool.state(), node)?;
@@ -113,7 +113,7 @@ impl MemoryLinks {
     }
 
     #[cold]
-    fn late<'s>(&self, pool: &Pool, node: usize, slot: &'s Slot) -> &'s dyn QueuePair {
+    fn late<'s>(&self, pool: &Pool, node: usize, slot: &'s LinkSlot) -> &'s dyn QueuePair {
         let connected = self.connect(&pool.state(), node);
         match slot.way.get() {
             Some(way) => &*way.queue_pair,

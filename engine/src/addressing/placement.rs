@@ -24,7 +24,7 @@ use crate::GAddr;
 
 /// The location of a range that is not coded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Placement {
+struct SlabPlace {
     node: u16,
     local_range: u32,
 }
@@ -77,7 +77,7 @@ impl Suits for Map {
 enum Ranges {
     /// Whole, by the order of the memory nodes.
     Plain {
-        all: Box<[Placement]>,
+        all: Box<[SlabPlace]>,
         /// For each memory node its ranges in local order, as indices into `all`.
         by_node: Box<[Box<[u32]>]>,
     },
@@ -130,7 +130,7 @@ impl PlacementMap {
             for (node, (memory, own)) in pool.memory_nodes.iter().zip(&mut by_node).enumerate() {
                 if local_range < memory.ranges {
                     own.push(all.len() as u32);
-                    all.push(Placement { node: node as u16, local_range });
+                    all.push(SlabPlace { node: node as u16, local_range });
                 }
             }
         }
@@ -231,7 +231,7 @@ impl PlacementMap {
         let (range, gcl) = self.split_addr(addr)?;
         let (Slab { node, slab }, table) = match &self.ranges {
             Ranges::Plain { all, .. } => {
-                let Placement { node, local_range } = *all.get(range)?;
+                let SlabPlace { node, local_range } = *all.get(range)?;
                 (Slab { node, slab: local_range }, 0)
             }
             Ranges::Coded { .. } => {

@@ -6,10 +6,10 @@
 //!
 //! An operation registers as a user of the current version ([`Versioned::using`]) before it looks
 //! at the value, so it uses this version or later ones. Users are counted per version; versions
-//! that are equal for operations share a count. Who replaces a version keeps its count, and is told
-//! when all counts of older versions are zero. No user is overlooked: a user counts itself first
-//! and looks at the current version afterwards, the other side replaces it first and looks at the
-//! count afterwards. A user that finds another version then registers again.
+//! that are equal for operations share a count. The caller that replaces a version keeps its count,
+//! and is told when all counts of older versions are zero. No user is overlooked: a user counts
+//! itself first and looks at the current version afterwards, the other side replaces it first and
+//! looks at the count afterwards. A user that finds another version then registers again.
 
 use std::sync::Arc;
 
@@ -24,13 +24,13 @@ pub(crate) trait Suits: PartialEq + Send + 'static {
 
 /// The current version of a value, and the users of older ones.
 pub(crate) struct Versioned<V: Suits> {
-    current: Atomic<Counted<V>>,
+    current: Atomic<CountedValue<V>>,
     /// The counts of older versions that were not zero when they were looked at.
     older: Mutex<Vec<Arc<AtomicUsize>>>,
 }
 
 /// A version, and the count of its users.
-struct Counted<V> {
+struct CountedValue<V> {
     value: V,
     /// Users of this version, and of later versions that it suits.
     users: Arc<AtomicUsize>,
@@ -49,7 +49,7 @@ impl Drop for Using {
 
 impl<V: Suits> Versioned<V> {
     pub(crate) fn new(value: V) -> Self {
-        let first = Counted { value, users: Arc::default() };
+        let first = CountedValue { value, users: Arc::default() };
         Self { current: Atomic::new(first), older: Mutex::default() }
     }
 
@@ -77,7 +77,7 @@ impl<V: Suits> Versioned<V> {
                 older.push(Arc::clone(&known.users));
                 Arc::default()
             };
-            let new = Owned::new(Counted { value, users });
+            let new = Owned::new(CountedValue { value, users });
             // SeqCst with `using`: either that finds the new version, or the loads below find it
             // among the users.
             let before = self.current.swap(new, Ordering::SeqCst, &guard);

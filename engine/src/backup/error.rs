@@ -53,8 +53,8 @@ pub enum BackupError {
     #[error(
         "{} after {waited:?}",
         node.map_or_else(
-            || "compute nodes die or come, or another backup is made, and no moment is marked in all logs".to_owned(),
-            |node| format!("compute node {node} has marked no moment in its log")
+            || "compute nodes die or come, or another backup is made, and no snapshot barrier is marked in all logs".to_owned(),
+            |node| format!("compute node {node} has marked no snapshot barrier in its log")
         )
     )]
     NoSnapshotBarrier {

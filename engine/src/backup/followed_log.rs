@@ -190,7 +190,7 @@ impl FollowedLog {
         }
     }
 
-    /// Drops what others pass over who make the pages of the node again, as they had read its log
+    /// Drops what nodes pass over that make the pages of the node again, as they had read its log
     /// before that was added.
     async fn end_early(
         &mut self,

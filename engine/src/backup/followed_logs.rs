@@ -25,7 +25,7 @@ pub(super) struct FollowedLogs {
 }
 
 impl FollowedLogs {
-    /// Notes where the logs of those end who are in the pool.
+    /// Notes where the logs of the nodes in the pool end.
     ///
     /// # Errors
     /// [`BackupError::NoLog`] if a node has no log that can be read.
@@ -130,8 +130,8 @@ impl FollowedLogs {
         Ok(all_live && new_ones_live)
     }
 
-    /// Reads up to the marks of all who were in the pool when they were asked for; whether they are
-    /// there by then.
+    /// Reads up to the marks of all nodes that were in the pool when they were asked for; whether
+    /// they are there by then.
     async fn until_marked(
         &mut self,
         core: &Core,

@@ -4,10 +4,11 @@
 //! added to the logs of all compute nodes from then on until a snapshot barrier:
 //!
 //! ```text
-//! ends of all logs noted     each page read once, under a shared latch     all nodes mark a barrier in their logs
-//!   |                          |                                             |
-//!   +--------------------------+---------------------------------------------+---> labels, manifest
-//!   |<---------------- what is added to the logs is read as well ----------->|
+//! ends of all logs   each page read once,   all nodes mark a barrier
+//! noted              under a shared latch   in their logs
+//!   |                  |                      |
+//!   +------------------+----------------------+---> labels, manifest
+//!   |<-- what is added to the logs is read -->|
 //! ```
 //! Nodes wait for it as for any other reader of a page. At the end, from the announcement of the
 //! barrier until all know that it is over, a node also waits if it wants a page that another
@@ -27,7 +28,7 @@
 //!    node before that had marked ([`crate::log`], `snapshot_barrier`).
 //!
 //! Records are of several pages that were changed together. Applied whole, to the image, they make
-//! a state that was there for all who wrote: a set of transactions with all that they have read and
+//! a state that was there for all writers: a set of transactions with all that they have read and
 //! overwritten, in their order. All that was acknowledged before the backup began is in it, as that
 //! was durable. Of two transactions that had nothing to do with each other, on two nodes, the later
 //! one may be in it and the earlier not.
@@ -44,10 +45,10 @@
 //! # What is there
 //!
 //! ```text
-//! PLACE/<pool>/65535-1/<LSN>.slog                the image: a log of full-page images, as crate::log::objects has it
+//! PLACE/<pool>/65535-1/<LSN>.slog                the image: a log of full-page images
 //! PLACE/<pool>/<node>-<incarnation>/<LSN>.slog   what was added to the logs
-//! PLACE/manifest.json                            the parts and the pool's labels, written last: without it
-//!                                                there is none
+//! PLACE/manifest.json                            the parts and the pool's labels, written
+//!                                                last: without it there is no backup
 //! ```
 //! Contents: `run` (making a backup), `image` (reading the pages), `followed_logs`, `followed_log`
 //! and `copy_map` (reading the logs), `barrier` (announcing a snapshot barrier), `append` (writing

@@ -6,7 +6,8 @@
 //! slow path, where the lock is held. A reader may also find an entry that is just being removed:
 //! it checks the frame's own address after it has latched it.
 
-use super::frames::{FrameId, Frames};
+use super::frame::FrameId;
+use super::frames::Frames;
 use crate::GAddr;
 use crate::sync::{AtomicU64, Ordering};
 

@@ -4,7 +4,8 @@
 use std::collections::HashMap;
 
 use super::address_table::AddressTable;
-use super::frames::{FrameId, Frames};
+use super::frame::FrameId;
+use super::frames::Frames;
 use crate::GAddr;
 
 #[test]

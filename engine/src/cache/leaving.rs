@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::frames::FrameId;
+use super::frame::FrameId;
 use crate::GAddr;
 use crate::coherence::machine::{LocalUse, Phase};
 use crate::core::Core;

@@ -13,7 +13,8 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use selkie_pool::LineHasher;
 
-use super::frames::{Arena, Frame};
+use super::frame::Frame;
+use super::page_memory::PageMemory;
 use crate::GAddr;
 
 /// Frames in the first chunk of metadata; each further chunk has twice as many.
@@ -28,7 +29,7 @@ const PAGE_ALIGN: usize = 64;
 struct OverflowFrame {
     frame: Frame,
     /// `None` while the frame is free.
-    page: Mutex<Option<Arc<Arena>>>,
+    page: Mutex<Option<Arc<PageMemory>>>,
 }
 
 /// Free frames, and how many frames exist.
@@ -90,7 +91,7 @@ impl Overflow {
 
     /// The memory of a frame's page.
     #[expect(clippy::expect_used, reason = "a frame in use has a page")]
-    pub(super) fn page(&self, index: usize) -> Arc<Arena> {
+    pub(super) fn page(&self, index: usize) -> Arc<PageMemory> {
         self.at(index).page.lock().clone().expect("the frame is in use")
     }
 
@@ -131,7 +132,7 @@ impl Overflow {
         // Release pairs with `find`, of which the caller's later removal from the address table is
         // seen.
         self.used.fetch_add(1, Ordering::Release);
-        *self.at(index).page.lock() = Some(Arc::new(Arena::new(page_bytes, PAGE_ALIGN)));
+        *self.at(index).page.lock() = Some(Arc::new(PageMemory::new(page_bytes, PAGE_ALIGN)));
         Some(index)
     }
 

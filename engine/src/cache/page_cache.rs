@@ -10,7 +10,8 @@ use selkie_fabric::Doorbell;
 use selkie_pool::PoolDescriptor;
 
 use super::address_table::AddressTable;
-use super::frames::{Frame, FrameId, Frames};
+use super::frame::{Frame, FrameId};
+use super::frames::Frames;
 use super::latch::Permissions;
 use super::residual_readers::ResidualReaders;
 use super::shards::{LineMap, Shard};

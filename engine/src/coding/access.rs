@@ -26,7 +26,7 @@ use super::header_versions::unknown_versions;
 use super::late_binding::MovedFrame;
 use super::operation::{CodedOperation, FinishedOperation};
 use super::tag::Tag;
-use crate::cache::frames::FrameId;
+use crate::cache::frame::FrameId;
 use crate::coherence::chains::NOTHING_FOUND;
 use crate::coherence::machine::{Event, LatchOperation, LocalUse, Phase, WordAccess};
 use crate::coherence::open_line::OpenLine;

@@ -17,7 +17,7 @@ use super::node_errors::MemoryNodeErrors;
 use super::page_write::PageWrite;
 use super::tag::{SplitSet, Version, Versions};
 use crate::addressing::locations::SplitsAt;
-use crate::cache::frames::FrameId;
+use crate::cache::frame::FrameId;
 use crate::telemetry::activity::Activity;
 use crate::{EngineConfig, EngineError, GAddr};
 use selkie_wal::Dirty;

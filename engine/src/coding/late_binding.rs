@@ -20,7 +20,7 @@ use super::coded::CodingState;
 use super::tag::{SplitSet, Tag, Version, Versions, version_of};
 use crate::addressing::executed::first_word;
 use crate::addressing::locations::{SplitAt, SplitsAt};
-use crate::cache::frames::FrameId;
+use crate::cache::frame::FrameId;
 use crate::core::Core;
 use crate::{EngineError, GAddr};
 

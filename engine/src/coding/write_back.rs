@@ -21,7 +21,7 @@ pub(super) struct PageAtHome<'c> {
     pub(super) versions: Versions,
     /// Its image replaces the splits until the header has the new versions.
     pub(super) journal_slot: Option<JournalSlot<'c>>,
-    /// More splits are lost than the others make up for: nobody can read the page at home.
+    /// More splits are lost than the others make up for: the page at home cannot be read.
     pub(super) too_many_lost: Option<EngineError>,
 }
 

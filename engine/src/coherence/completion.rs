@@ -6,7 +6,7 @@ use super::chains::{NOTHING_FOUND, found_word};
 use super::machine::{Event, Inquiry, Phase, WordAccess};
 use super::open_line::OpenLine;
 use super::word::LatchWord;
-use crate::cache::frames::FrameId;
+use crate::cache::frame::FrameId;
 use crate::core::Core;
 use crate::{EngineError, GAddr};
 use selkie_wal::Dirty;

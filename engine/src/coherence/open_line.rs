@@ -4,7 +4,7 @@ use super::machine::{Line, LocalUse};
 use super::word::ComputeId;
 use crate::EngineError;
 use crate::access::waiters::Waiters;
-use crate::cache::frames::FrameId;
+use crate::cache::frame::FrameId;
 use crate::cache::residual_readers::ResidualReader;
 use crate::log::Lsn;
 

@@ -9,7 +9,7 @@ use super::chains::{Batch, push_word};
 use super::machine::{Event, LatchOperation, LocalUse, Phase, WordAccess};
 use super::open_line::OpenLine;
 use crate::addressing::locations::Home;
-use crate::cache::frames::FrameId;
+use crate::cache::frame::FrameId;
 use crate::core::Core;
 use crate::telemetry::stats::Counters;
 use crate::{EngineError, GAddr};

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::machine::{Event, LocalUse, Message, Phase};
 use super::open_line::OpenLine;
-use crate::cache::frames::FrameId;
+use crate::cache::frame::FrameId;
 use crate::core::Core;
 use crate::telemetry::stats::Counters;
 use crate::{Coherence, GAddr};
@@ -43,11 +43,11 @@ impl Core {
     }
 
     /// Whether an idle page is to be given up as a recovery waits for that, before a caller latches
-    /// it again who may himself wait for the recovery.
+    /// it again that may itself wait for the recovery.
     pub(super) fn goes_home(&self, addr: GAddr, open: &OpenLine) -> bool {
         open.line.phase == Phase::Modified
             && open.line.grantor.is_none()
-            // Who asked for it gets it by way of its home.
+            // The node that asked for it gets it by way of its home.
             && open.line.deferred.is_empty()
             && open.waiters.next_is_writer().is_none()
             && !self.waits_for_log(open)

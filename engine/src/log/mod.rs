@@ -23,9 +23,10 @@
 //! `flush` (making records durable), `memory` (logs in memory nodes), `snapshot_barrier` (up to
 //! where the logs are one state), `checkpoint` (how far a log is kept), `archive` (what was
 //! truncated, for a restore into another pool), `reservation`
-//! (room for changes that are not recorded yet), `turns` (who is refused waits in turn), `waits`
-//! (what is said of waits that last), `redo` (the changes of a dead node), `restore` (putting pages
-//! into a new pool). The bytes of records, files and merging are in `selkie_wal`.
+//! (room for changes that are not recorded yet), `turns` (callers that are refused wait in turn),
+//! `room_waits` (callers that wait for room), `waits` (what is said of waits that last), `redo`
+//! (the changes of a dead node), `restore` (putting pages into a new pool). The bytes of records,
+//! files and merging are in `selkie_wal`.
 //!
 //! [`home_first`]: crate::coherence::machine::Rules::home_first
 
@@ -38,6 +39,7 @@ mod recording;
 mod redo;
 mod reservation;
 mod restore;
+mod room_waits;
 mod snapshot_barrier;
 pub(crate) mod state;
 mod turns;

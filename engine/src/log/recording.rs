@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use selkie_wal::{Change, Dirty, Lsn};
 
 use super::state::Log;
-use crate::cache::frames::Frame;
+use crate::cache::frame::Frame;
 
 /// A page that was changed under its exclusive latch, which the caller still holds.
 pub(crate) struct ChangedPage<'g> {

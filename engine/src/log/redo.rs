@@ -1,8 +1,9 @@
 //! Redo of the changes of a dead node: its log is applied to the pages as they are at home.
 //!
 //! ```text
-//! sweep: words that name the dead node --> its log, and those of other dead nodes --> for each page:
-//!    repair home's page --> apply the changes since --> write it home, and free its latch word
+//! sweep: words that name the dead node --> its log, and those of other dead nodes
+//!    --> for each page: repair home's page --> apply the changes since
+//!                       --> write it home, and free its latch word
 //! ```
 //! A page that is handed over dirty is written home before its new holder is confirmed
 //! ([`home_first`]). So home has all changes of the page but those of its last holder, and these

@@ -35,12 +35,12 @@ const RESERVED: u64 = 7;
 /// The same for reservations of more than [`STEP_LINES`], so that small ones have room beside them.
 const RESERVED_BY_LARGE: u64 = 6;
 /// A place in the queue.
-struct Place<'l> {
+struct TurnPlace<'l> {
     log: &'l Log,
     number: u64,
 }
 
-impl Drop for Place<'_> {
+impl Drop for TurnPlace<'_> {
     fn drop(&mut self) {
         self.log.turns.lock().waiting.retain(|number| *number != self.number);
         self.log.moved.ring();
@@ -154,7 +154,7 @@ impl Log {
             let number = turns.next;
             turns.next += 1;
             turns.waiting.push_back(number);
-            Place { log: self, number }
+            TurnPlace { log: self, number }
         };
         let has_turn = |log: &Self| {
             let (kept, capacity) = log.kept();

@@ -2,9 +2,10 @@
 //! consistent state of it.
 //!
 //! ```text
-//! pool's state: barrier 7 ----> each node marks it in its log ----> all marks are durable ----> barrier 7 is over
-//!                               |                                                               |
-//!                               +--- changes from here on do not leave the node ----------------+
+//! barrier 7 in the    --> each node marks it --> all marks are --> barrier 7
+//! state of the pool       in its log             durable           is over
+//!                         |                                        |
+//!                         +- changes from here on stay in the node +
 //! ```
 //! A change recorded behind a mark is not visible to another node before all nodes have marked. So
 //! a change that depends on it is behind a mark, too, in every log. The changes before the marks

@@ -16,8 +16,8 @@ use crate::GAddr;
 use crate::error::EngineError;
 use crate::join::either;
 use crate::lifecycle::Lifecycle;
+use crate::log::room_waits::RoomWaits;
 use crate::log::turns::{TURN, Turns};
-use crate::log::waits::RoomWaits;
 
 /// Bytes that may wait to become durable before writers wait.
 pub(super) const MAX_WAITING_BYTES: usize = 16 << 20;

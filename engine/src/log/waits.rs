@@ -2,15 +2,13 @@
 //! often. A log that is full for moments, again and again, is told of as such: that takes time,
 //! too.
 //!
-//! Callers that wait for room are entered here. Those that wait for records to become durable are
-//! not, as each commit does: while the log does not grow durable, they wait. Who looks is the task
-//! of the lease, which waits for no log. Of a log that cannot be written its writer tells.
+//! Callers that wait for room are counted (`room_waits.rs`). Those that wait for records to become
+//! durable are not, as each commit does: while the log does not grow durable, they wait. The task
+//! of the lease looks, as it waits for no log. Of a log that cannot be written its writer tells.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use selkie_wal::Lsn;
 
 use super::state::Log;
@@ -31,33 +29,6 @@ const OFTEN: u32 = 8;
 /// What helps.
 const LONGER: &str =
     "a longer log helps (--log-mb, in a shared pool `selkie pool create --log-size`)";
-
-/// The callers that wait for room, by numbers that grow, and since when.
-#[derive(Default)]
-pub(super) struct RoomWaits(Mutex<(u64, BTreeMap<u64, Duration>)>);
-
-/// A caller that waits.
-pub(super) struct RoomWait<'w>(&'w RoomWaits, u64);
-
-impl RoomWaits {
-    /// Enters a caller that has waited since then, until what is returned is dropped.
-    pub(super) fn enter(&self, since: Duration) -> RoomWait<'_> {
-        let (next, waits) = &mut *self.0.lock();
-        *next += 1;
-        waits.insert(*next, since);
-        RoomWait(self, *next)
-    }
-
-    fn oldest(&self) -> Option<Duration> {
-        self.0.lock().1.values().min().copied()
-    }
-}
-
-impl Drop for RoomWait<'_> {
-    fn drop(&mut self) {
-        self.0.0.lock().1.remove(&self.1);
-    }
-}
 
 /// Decides what is said of waits for a log.
 #[derive(Default)]

@@ -2,8 +2,9 @@
 //! Membership and recovery, F1 to F5).
 //!
 //! ```text
-//! pool: node is lost --> fence it --> [fenced] --> handle all its mail --> Lost to every line -->
-//!    wait for outstanding operations and inquiries --> acknowledge --> [all have] --> one sweeps --> [over]
+//! pool: node is lost --> fence it --> [fenced] --> handle all its mail --> Lost to every line
+//!    --> wait for outstanding operations and inquiries --> acknowledge
+//!    --> [all have] --> one sweeps --> [over]
 //! ```
 //! The state of the pool has the progress of the recovery. Every step may be repeated, so that the
 //! others continue when a node dies in one. The sweep (`sweep.rs`) reads the header tables of all

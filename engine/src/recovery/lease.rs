@@ -5,10 +5,12 @@
 //! nothing from its cache:
 //!
 //! ```text
-//!            silent for 3/4 of a lease, and the plane is not known to be away from all memory nodes
-//!        On --------------------------------------------------------------------------------> Suspended --> Expelled
-//!          <--------------------------------------------------------------------------------
-//!            a beat, and after that a change of the pool's state, both within the lease; or the plane is away
+//!       silent for 3/4 of a lease, and the plane is
+//!       not known to be away from all memory nodes
+//!   On ----------------------------------------------> Suspended --> Expelled
+//!      <----------------------------------------------
+//!       a beat, and after that a change of the pool's
+//!       state, both within the lease; or the plane is away
 //! ```
 //! *Suspended.* Callers that want a page wait, at most for the request timeout: a machine that
 //! paused briefly has not lost its nodes. Requests of other nodes are answered, before local

@@ -53,7 +53,7 @@ impl Core {
         Ok(self.pool.is_memory_dead(memory))
     }
 
-    /// As [`Core::confirm_memory_death`], for a step that cannot be begun again. As long as nobody
+    /// As [`Core::confirm_memory_death`], for a step that cannot be begun again. As long as no node
     /// can say whether the memory node is dead, that is asked again: a page that was granted, and
     /// is on its way home, is not given up for that. The wait ends with the node at the latest.
     ///

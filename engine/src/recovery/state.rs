@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use super::claimed::ClaimedLines;
-use super::unreachable::Doubts;
+use super::doubts::Doubts;
 use crate::coding::repair_gate::RepairGate;
 use crate::coherence::word::{ComputeId, NodeSet};
 use crate::log::LogOwner;

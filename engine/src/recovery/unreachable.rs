@@ -26,10 +26,8 @@
 //! as done. In a plain pool a page that did not get home is gone from here. Its changes are in the
 //! log alone, so the log is not cut short while a memory node is in doubt.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use selkie_fabric::{FabricError, PeerId};
 use selkie_pool::ComputeIndex;
 
@@ -37,52 +35,8 @@ use crate::EngineError;
 use crate::coherence::word::MAX_COMPUTE_NODES;
 use crate::core::Core;
 
-/// Peers that this node does not reach, without the memory nodes of a coded pool: those are
-/// suspects of a rebuild ([`crate::coding::quiesced`]).
-#[derive(Default)]
-pub(crate) struct Doubts(Mutex<DoubtedPeers>);
-
-#[derive(Default)]
-struct DoubtedPeers {
-    /// By when they are missed by others, or this node ends; unset until the fabric was asked.
-    in_doubt: BTreeMap<PeerId, Option<Duration>>,
-    /// Memory nodes that are dead for all.
-    dead: BTreeSet<PeerId>,
-}
-
-impl Doubts {
-    /// A verb to this peer ended as if the peer were dead.
-    fn add(&self, peer: PeerId) {
-        let mut peers = self.0.lock();
-        if !peers.dead.contains(&peer) {
-            peers.in_doubt.entry(peer).or_default();
-        }
-    }
-
-    /// Whether a memory node is dead for all.
-    pub(crate) fn has_dead_memory(&self) -> bool {
-        !self.0.lock().dead.is_empty()
-    }
-
-    /// Whether this memory node is dead for all.
-    pub(crate) fn is_memory_dead(&self, peer: PeerId) -> bool {
-        self.0.lock().dead.contains(&peer)
-    }
-
-    /// A peer that is in doubt.
-    pub(crate) fn first(&self) -> Option<PeerId> {
-        self.0.lock().in_doubt.keys().next().copied()
-    }
-
-    /// Whether it is unknown of a memory node whether it lives: changes of its pages may be in this
-    /// node's log alone.
-    pub(crate) fn has_memory(&self) -> bool {
-        self.0.lock().in_doubt.keys().any(|peer| peer.is_memory())
-    }
-}
-
 /// What follows from a doubt.
-enum Outcome {
+enum DoubtOutcome {
     Wait {
         until: Option<Duration>,
     },
@@ -115,7 +69,7 @@ impl Core {
     pub(crate) fn settle_doubts(&self) {
         #[cfg(feature = "planted")]
         if self.config.planted == crate::Planted::UndoubtedLinks {
-            self.recovery.doubts.0.lock().in_doubt.clear();
+            self.recovery.doubts.clear();
             return;
         }
         for index in (0..MAX_COMPUTE_NODES).filter(|index| *index != self.me.index()) {
@@ -124,22 +78,11 @@ impl Core {
                 self.recovery.doubts.add(peer);
             }
         }
-        let in_doubt = self.recovery.doubts.0.lock().in_doubt.clone();
-        for (peer, until) in in_doubt {
-            let outcome = self.outcome_of(peer, until);
-            let mut peers = self.recovery.doubts.0.lock();
-            match outcome {
-                Outcome::Wait { until } => drop(peers.in_doubt.insert(peer, until)),
-                Outcome::Over => {
-                    peers.in_doubt.remove(&peer);
-                    if peer.is_memory() {
-                        peers.dead.insert(peer);
-                    }
-                }
-                Outcome::End => {
-                    drop(peers);
-                    return self.end_unreachable(peer);
-                }
+        for (peer, until) in self.recovery.doubts.all() {
+            match self.outcome_of(peer, until) {
+                DoubtOutcome::Wait { until } => self.recovery.doubts.keep(peer, until),
+                DoubtOutcome::Over => self.recovery.doubts.end(peer),
+                DoubtOutcome::End => return self.end_unreachable(peer),
             }
         }
     }
@@ -160,26 +103,32 @@ impl Core {
         Ok(())
     }
 
-    fn outcome_of(&self, peer: PeerId, until: Option<Duration>) -> Outcome {
+    fn outcome_of(&self, peer: PeerId, until: Option<Duration>) -> DoubtOutcome {
         let now = self.env.now();
         if !self.is_in_pool(peer) {
-            return Outcome::Over;
+            return DoubtOutcome::Over;
         }
         match until {
             Some(until) => {
                 // A node that does not know that it is in the pool itself, as after its machine was
                 // suspended, may not have heard of the death yet.
                 let until = self.news_by(until, self.lifecycle.was_member_at(now));
-                if now < until { Outcome::Wait { until: Some(until) } } else { Outcome::End }
+                if now < until {
+                    DoubtOutcome::Wait { until: Some(until) }
+                } else {
+                    DoubtOutcome::End
+                }
             }
             None => {
                 let missed = self.pool.peer_missed_within(peer);
                 // Not every fabric can tell: the others miss the peer if it is dead.
-                let Some(first) = self.missed_from_now(peer, missed) else { return Outcome::Over };
+                let Some(first) = self.missed_from_now(peer, missed) else {
+                    return DoubtOutcome::Over;
+                };
                 let goes_first = peer.is_memory() || peer.index() < self.index().get();
                 let more =
                     if goes_first || missed.is_none() { Duration::ZERO } else { self.lease() };
-                Outcome::Wait { until: Some(now + first + more) }
+                DoubtOutcome::Wait { until: Some(now + first + more) }
             }
         }
     }

@@ -5,7 +5,7 @@
 //!       | sequence | from | until | previous | bytes | page ... |
 //! ```
 //! All little-endian. The sequence is zero while the slot is written, and is written last. So a
-//! reader who finds the sequence of its link after it has read the slot has read the image of the
+//! reader that finds the sequence of its link after it has read the slot has read the image of the
 //! link: it has the link from a page, which got it after the image was whole.
 
 use std::sync::Arc;
@@ -113,7 +113,7 @@ impl Arena {
         for (number, word) in words.into_iter().enumerate() {
             self.region.store(at + 8 * (1 + number), word);
         }
-        // Release: who finds it finds the image.
+        // Release: a reader that finds it finds the image.
         self.region.store(at, room.sequence);
     }
 

@@ -2,8 +2,8 @@
 //!
 //! In a coded pool the clock has copies. An add returns after it has raised all living ones, and
 //! the first one is never behind the others. A snapshot reads all living copies but those that are
-//! being made, and takes the least value: every acknowledged stamp is in it; and a commit with a later stamp had not raised one of
-//! them yet, so it learns of active snapshots after that read.
+//! being made, and takes the least value: every acknowledged stamp is in it; and a commit with a
+//! later stamp had not raised one of them yet, so it learns of active snapshots after that read.
 
 use futures_util::future::join_all;
 use selkie_fabric::{Buf, Chain, FabricError, Verb};

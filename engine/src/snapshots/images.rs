@@ -34,7 +34,7 @@ enum SlotState<L> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct Slot<L> {
+struct ImageSlot<L> {
     /// The last sequence that was used.
     sequence: u64,
     state: SlotState<L>,
@@ -43,7 +43,7 @@ struct Slot<L> {
 /// The slots of a node's image arena; `L` names an image of any node, or none.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Images<L> {
-    slots: Vec<Slot<L>>,
+    slots: Vec<ImageSlot<L>>,
     free: Vec<usize>,
     /// Slots in use, by when their images end.
     in_use: BTreeSet<(Stamp, usize)>,
@@ -153,7 +153,7 @@ impl<L: Copy> Images<L> {
             return Some((slot, false));
         }
         if self.slots.len() < self.most {
-            self.slots.push(Slot { sequence: self.first_sequence, state: SlotState::Free });
+            self.slots.push(ImageSlot { sequence: self.first_sequence, state: SlotState::Free });
             return Some((self.slots.len() - 1, false));
         }
         if let Some((_, slot)) = self.spare.pop_first() {
@@ -176,9 +176,8 @@ impl<L: Copy> Images<L> {
                 let slot = *slot;
                 kept.pop_first();
                 self.free.push(slot);
-                if let Some(own) = self.slots.get_mut(slot) {
-                    own.state = SlotState::Free;
-                }
+                let Some(own) = self.slots.get_mut(slot) else { panic!("no slot {slot}") };
+                own.state = SlotState::Free;
             }
         }
     }

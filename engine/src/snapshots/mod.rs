@@ -38,7 +38,8 @@
 //! | `slot.rs`, `publishing.rs` | the words by which others learn of them |
 //! | `clock.rs`, `drawing.rs` | reads of the clock; stamps, what a commit learns, the horizon |
 //! | `images.rs` | which images are kept, which are freed: pure |
-//! | `arena.rs`, `reading.rs` | the memory of images; images of other nodes |
+//! | `arena.rs` | the memory of images |
+//! | `reading.rs`, `remote_arenas.rs` | images of other nodes; their arenas |
 //! | `model/` | the model check, on the same registry and images |
 //!
 //! docs/decisions/0090-snapshots.md has what was rejected. Not done here: what a link in a page
@@ -57,6 +58,7 @@ mod model;
 mod publishing;
 mod reading;
 mod registry;
+mod remote_arenas;
 mod slot;
 mod stamp;
 pub(crate) mod state;

@@ -172,8 +172,8 @@ impl Core {
         Ok(())
     }
 
-    /// By which the others know that this node has published itself here. Zero in a plain pool, whose
-    /// snapshots stay where they are, and as long as the node is not in the pool.
+    /// By which the others know that this node has published itself here. Zero in a plain pool,
+    /// whose snapshots stay where they are, and as long as the node is not in the pool.
     fn incarnation_word(&self) -> u64 {
         let incarnation = self.lifecycle.incarnation().filter(|_| self.memory.coded.is_some());
         incarnation.map_or(0, |own| u64::from(own) + 1)
@@ -231,7 +231,7 @@ impl Core {
 
     /// Publishes what is active more exactly: see [`super::registry`]. Every tick.
     pub(super) async fn narrow_snapshots(&self) -> Result<(), EngineError> {
-        // A caller who publishes now leaves the rest to the next tick.
+        // A caller that publishes now leaves the rest to the next tick.
         let Some(_turn) = self.snapshots.turn.try_lock() else { return Ok(()) };
         if self.lifecycle.is_closed() {
             return Ok(());
@@ -260,7 +260,7 @@ impl Core {
         Ok(Some((chain, before.has_bit && !is_over)))
     }
 
-    /// First what is listed: who sees the `open_from` behind it sees that, too.
+    /// First what is listed: a node that sees the `open_from` behind it sees that, too.
     fn narrowing_chain(
         &self,
         node: usize,

@@ -1,35 +1,21 @@
 //! Images: kept by the node that changes a page, read by any.
 
-use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use parking_lot::Mutex;
-use selkie_fabric::{Buf, Chain, FabricError, PeerId, QueuePair, RegionKey, RemoteAddr, Verb};
+use selkie_fabric::{Buf, Chain, FabricError, PeerId, RegionKey, RemoteAddr, Verb};
 use selkie_pool::layout;
 
 use super::active::ActiveSnapshots;
 use super::arena::{Arena, HEADER_BYTES, ImageHeader, slot_bytes};
 use super::images::{Follow, follow};
 use super::link::{ImageLink, ImageName};
+use super::remote_arenas::RemoteArena;
 use super::slot::INCARNATION_AT;
 use super::stamp::Stamp;
 use crate::EngineError;
 use crate::addressing::executed::{read_at, word_at};
 use crate::core::Core;
 use selkie_wal::PSN_BYTES;
-
-/// The way to another node's arena.
-#[derive(Clone)]
-struct ImageWay {
-    incarnation: u32,
-    queue_pair: Arc<dyn QueuePair>,
-    region: RegionKey,
-}
-
-/// The ways to the arenas of other nodes, as they were needed.
-#[derive(Default)]
-pub(super) struct ImageLinks(Mutex<HashMap<usize, ImageWay>>);
 
 impl Core {
     /// Most bytes of an image.
@@ -57,7 +43,7 @@ impl Core {
         }
         let Some(arena) = self.arena() else { return };
         match self.publish_arena(u64::from(arena.region().key().to_raw())).await {
-            // Release: who finds it may hand out links.
+            // Release: a commit that finds it may hand out links.
             Ok(()) => state.is_arena_published.store(true, Ordering::Release),
             Err(error) => tracing::debug!(%error, "no other node knows where images are"),
         }
@@ -150,7 +136,7 @@ impl Core {
         match self.read_image_of_other(name, into).await {
             Ok(found) => Ok(found),
             Err(error) if is_gone(&error, name) => {
-                self.snapshots.links.0.lock().remove(&name.node.index());
+                self.snapshots.remote_arenas.forget(name.node.index());
                 Ok(None)
             }
             Err(error) => Err(error),
@@ -162,16 +148,16 @@ impl Core {
         name: ImageName,
         into: &mut Vec<u8>,
     ) -> Result<Option<ImageHeader>, EngineError> {
-        let Some(way) = self.way_to_images(name.node.index()).await? else { return Ok(None) };
+        let Some(remote) = self.remote_arena(name.node.index()).await? else { return Ok(None) };
         let page_bytes = self.image_page_bytes();
         let at = (name.slot * slot_bytes(page_bytes)) as u64;
-        let slot = RemoteAddr::new(way.region, at);
+        let slot = RemoteAddr::new(remote.region, at);
         let chain = Chain::from([
             Verb::read(slot, Buf::zeroed(slot_bytes(page_bytes))),
             // If it is still that image, what was read before is of it.
             Verb::read(slot, Buf::zeroed(8)),
         ]);
-        let done = way.queue_pair.post(chain).await.map_err(|error| error.error)?;
+        let done = remote.queue_pair.post(chain).await.map_err(|error| error.error)?;
         if word_at(&done, 1) != name.sequence {
             return Ok(None);
         }
@@ -182,26 +168,25 @@ impl Core {
     }
 
     /// Where a member keeps its images; none if it keeps none, or is no member.
-    async fn way_to_images(&self, node: usize) -> Result<Option<ImageWay>, EngineError> {
+    async fn remote_arena(&self, node: usize) -> Result<Option<RemoteArena>, EngineError> {
         let started = self.env.now();
         loop {
             self.lifecycle.check_failed()?;
             let members = &self.pool.state().compute_nodes;
             let Some(member) = members.get(&(node as u16)) else { return Ok(None) };
             let incarnation = member.incarnation;
-            let known = self.snapshots.links.0.lock().get(&node).cloned();
-            if let Some(way) = known.filter(|way| way.incarnation == incarnation) {
-                return Ok(Some(way));
+            if let Some(remote) = self.snapshots.remote_arenas.get(node, incarnation) {
+                return Ok(Some(remote));
             }
             let lost = match self.read_arena_key(node, incarnation).await {
                 Ok(Some(0)) => return Ok(None),
                 Ok(Some(key)) => {
                     let Ok(key) = u32::try_from(key - 1) else { return Ok(None) };
                     let queue_pair = self.endpoint.connect(PeerId::compute(node as u16))?;
-                    let way =
-                        ImageWay { incarnation, queue_pair, region: RegionKey::from_raw(key) };
-                    self.snapshots.links.0.lock().insert(node, way.clone());
-                    return Ok(Some(way));
+                    let region = RegionKey::from_raw(key);
+                    let remote = RemoteArena { incarnation, queue_pair, region };
+                    self.snapshots.remote_arenas.insert(node, remote.clone());
+                    return Ok(Some(remote));
                 }
                 Ok(None) => None,
                 Err(EngineError::Fabric(lost @ FabricError::PeerDead { peer }))

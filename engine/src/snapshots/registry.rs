@@ -24,7 +24,7 @@ use super::slot::Listed;
 use super::stamp::Stamp;
 
 /// Stamps with how often each is there.
-type Counted = BTreeMap<Stamp, u32>;
+type StampCounts = BTreeMap<Stamp, u32>;
 
 /// The snapshots of a node.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -32,8 +32,8 @@ pub(crate) struct Registry {
     /// The latest value of the clock that this node has read.
     known: Stamp,
     /// Lower bounds of the snapshots that are beginning.
-    beginning: Counted,
-    active: Counted,
+    beginning: StampCounts,
+    active: StampCounts,
     /// What the slot lists. A snapshot keeps its place.
     listed: Listed,
     /// What the slot says; none while closed, and while it is not published yet.
@@ -196,7 +196,7 @@ impl Registry {
     }
 }
 
-fn remove(from: &mut Counted, stamp: Stamp) {
+fn remove(from: &mut StampCounts, stamp: Stamp) {
     let Some(count) = from.get_mut(&stamp) else { panic!("{stamp:?} is not registered") };
     *count -= 1;
     if *count == 0 {
@@ -345,7 +345,8 @@ mod tests {
                 }
                 5 if draw(8) == 0 => {
                     // What is published fails. The next that begins or narrows publishes anew.
-                    (registry.list(), registry.raise());
+                    registry.list();
+                    registry.raise();
                     registry.forget_published();
                     if draw(2) == 0 {
                         beginning.push(registry.open());

@@ -2,8 +2,8 @@
 //! memory node that has the epochs.
 //!
 //! Each word is whole, and the words may be of different times. That does no harm: a snapshot that
-//! is listed keeps its word, `open_from` is raised after those below it are listed, and who reads a
-//! slot reads `open_from` first.
+//! is listed keeps its word, `open_from` is raised after those below it are listed, and a node that
+//! reads a slot reads `open_from` first.
 
 use selkie_pool::layout::SNAPSHOT_SLOT_WORDS;
 

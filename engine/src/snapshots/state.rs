@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 
 use super::active::ActiveSnapshots;
 use super::arena::Arena;
-use super::reading::ImageLinks;
 use super::registry::Registry;
+use super::remote_arenas::RemoteArenas;
 use super::stamp::Stamp;
 use crate::EngineStats;
 
@@ -33,13 +33,13 @@ pub(super) struct Own {
 
 /// The snapshots of this node, which they share.
 #[derive(Default)]
-pub(super) struct Shared {
+pub(super) struct SharedSnapshots {
     pub(super) own: Mutex<Own>,
     /// Snapshots that are active or begin. A commit that finds none here does not lock.
     count: AtomicUsize,
 }
 
-impl Shared {
+impl SharedSnapshots {
     /// A snapshot begins. SeqCst, and before it reads the clock: a commit whose stamp is later
     /// finds it.
     pub(super) fn enter(&self) {
@@ -54,8 +54,8 @@ impl Shared {
 /// Snapshots and images of one node.
 #[derive(Default)]
 pub(crate) struct SnapshotState {
-    pub(super) shared: Arc<Shared>,
-    /// Whoever publishes holds it.
+    pub(super) shared: Arc<SharedSnapshots>,
+    /// Held by a caller that publishes.
     pub(super) turn: TurnLock<()>,
     /// Set once the images have room; unset still if they are to have none.
     pub(super) arena: OnceLock<Arena>,
@@ -63,11 +63,11 @@ pub(crate) struct SnapshotState {
     pub(super) is_arena_published: AtomicBool,
     /// There is no memory for the arena.
     pub(super) has_no_room: AtomicBool,
-    pub(super) links: ImageLinks,
+    pub(super) remote_arenas: RemoteArenas,
     /// The memory node at which all members have published themselves, plus one; zero at start.
     pub(super) settled_at: AtomicUsize,
     pub(super) horizon: AtomicU64,
-    /// Somebody has asked for the horizon.
+    /// A caller has asked for the horizon.
     pub(super) horizon_is_wanted: AtomicBool,
     pub(super) kept: AtomicU64,
     pub(super) dropped: AtomicU64,
@@ -76,7 +76,7 @@ pub(crate) struct SnapshotState {
 impl SnapshotState {
     /// Adds the snapshots of this node that matter to a commit at `before`, which is drawn.
     pub(super) fn add_own(&self, active: &mut ActiveSnapshots, before: Stamp) {
-        // SeqCst, after the draw: see `Shared::enter`.
+        // SeqCst, after the draw: see `SharedSnapshots::enter`.
         if self.shared.count.load(Ordering::SeqCst) > 0 {
             self.shared.own.lock().registry.add_own(active, before);
         }
@@ -108,7 +108,7 @@ impl SnapshotState {
 /// stamp, and nothing else.
 pub struct Snapshot {
     stamp: Stamp,
-    shared: Arc<Shared>,
+    shared: Arc<SharedSnapshots>,
 }
 
 impl Snapshot {
@@ -135,12 +135,12 @@ impl Drop for Snapshot {
 /// A snapshot that is registered, and has not read the clock yet.
 pub(super) struct Beginning {
     lower: Stamp,
-    shared: Option<Arc<Shared>>,
+    shared: Option<Arc<SharedSnapshots>>,
 }
 
 impl Beginning {
-    /// With this lower bound, for which `Shared::enter` was called.
-    pub(super) fn new(lower: Stamp, shared: &Arc<Shared>) -> Self {
+    /// With this lower bound, for which `SharedSnapshots::enter` was called.
+    pub(super) fn new(lower: Stamp, shared: &Arc<SharedSnapshots>) -> Self {
         Self { lower, shared: Some(Arc::clone(shared)) }
     }
 

@@ -47,20 +47,20 @@ pub struct HotLine {
 /// The sketch of one engine.
 #[derive(Default)]
 pub(crate) struct Hottest {
-    counted: Mutex<Counted>,
+    counted: Mutex<HotLines>,
     /// Events that were not noted because another thread was at it.
     skipped: AtomicU64,
 }
 
 /// Apart, so that a search reads little: the addresses are 8 cache lines.
-struct Counted {
+struct HotLines {
     addrs: [u64; COUNTERS],
     counts: [u32; COUNTERS],
     errors: [u32; COUNTERS],
     until_fade: u32,
 }
 
-impl Default for Counted {
+impl Default for HotLines {
     fn default() -> Self {
         Self {
             addrs: [0; COUNTERS],
@@ -110,7 +110,7 @@ impl Hottest {
     }
 }
 
-impl Counted {
+impl HotLines {
     fn note(&mut self, addr: u64) {
         let known = self.addrs.iter().position(|known| *known == addr);
         let slot = known.unwrap_or_else(|| self.replace_least(addr));

@@ -1,8 +1,8 @@
 //! The compute nodes that a process runs, for reports and metrics while they work.
 //!
-//! Who starts an engine enters it, with what else counts its work; who looks on reads the counters
-//! of all that are entered, as often as he likes. Nothing is counted for that: it reads what engine
-//! and fabric count anyway.
+//! The program that starts an engine enters it, with what else counts its work. Observers read the
+//! counters of all that are entered, as often as he likes. Nothing is counted for that: it reads
+//! what engine and fabric count anyway.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

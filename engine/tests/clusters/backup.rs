@@ -372,7 +372,7 @@ fn a_log_that_goes_before_it_is_read_ends_the_backup() {
         let error = backup.ends().await.unwrap_err();
         assert!(matches!(error, BackupError::Cut { node: 0, .. }), "{error}");
         assert!(error.is_retryable());
-        // Who changes pages waits until the log can be written again, which is never.
+        // A writer waits until the log can be written again, which is never.
         drop(changes);
         let none = Backup::open(&to).await.map(drop).unwrap_err();
         assert!(matches!(none, BackupError::None { .. }), "{none}");

@@ -105,7 +105,7 @@ fn accesses_dropped_at_every_await_point_leave_nothing_behind() {
                     live += 1;
                     prepare(&cluster, addr, before).await;
                     let done = poll_times(take(&cluster.engines[0], addr, step), polls).await;
-                    // Whatever was left under way, every node still gets the page.
+                    // Whichever operation was left under way, every node still gets the page.
                     for engine in &cluster.engines {
                         drop(engine.exclusive(addr).await.unwrap());
                     }

@@ -135,7 +135,7 @@ fn what_is_changed_after_a_moment_stays_until_it_is_over() {
         assert_eq!(value(one, addrs[1]).await.unwrap(), 1, "what was before may go");
         env.sleep(ms(200)).await;
         assert!(!reading.is_over(), "the first node has not marked");
-        assert_eq!(value(two, addrs[0]).await.unwrap(), 2, "who has changed it goes on");
+        assert_eq!(value(two, addrs[0]).await.unwrap(), 2, "the node that changed it goes on");
         write(two, addrs[0], 3).await;
         apart.ways[0].cut(false);
         env.sleep(ms(50)).await;
@@ -154,7 +154,7 @@ fn what_is_changed_after_a_moment_stays_until_it_is_over() {
         let reading = Reading::of(one, addrs[2], 2);
         let waited = reading.at().await - begun;
         assert!((LEASE / 4..LEASE / 4 + ms(100)).contains(&waited), "{waited:?}");
-        // Who wanted it leaves.
+        // The node that wanted it leaves.
         let (third, _) = apart.pools[2].begin_barrier(by).await.unwrap().unwrap();
         assert_eq!((second, third), (2, 3));
         env.sleep(ms(100)).await;

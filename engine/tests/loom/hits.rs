@@ -6,7 +6,7 @@ use loom::thread;
 
 use crate::GAddr;
 use crate::coherence::machine::LocalUse;
-use crate::frames::FrameId;
+use crate::frame::FrameId;
 use crate::latch::{Permissions, Released};
 use crate::lookups::Cached;
 use crate::{joined, model};

@@ -6,7 +6,7 @@ use loom::sync::Notify;
 use loom::thread;
 
 use crate::coherence::machine::LocalUse;
-use crate::frames::Page;
+use crate::frame::Page;
 use crate::latch::{FrameLatch, Permissions, Released};
 use crate::sync::Mutex;
 use crate::{joined, model};

@@ -6,7 +6,8 @@ use loom::thread;
 
 use crate::GAddr;
 use crate::address_table::AddressTable;
-use crate::frames::{FrameId, Frames};
+use crate::frame::FrameId;
+use crate::frames::Frames;
 use crate::sync::Mutex;
 use crate::{joined, model};
 

@@ -17,6 +17,7 @@
 #[expect(dead_code, reason = "the engine uses more of it")]
 mod address_table;
 mod epoch;
+mod frame;
 mod frames;
 mod hits;
 #[path = "../../src/cache/latch.rs"]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use loom::thread;
 
-use crate::frames::Page;
+use crate::frame::Page;
 use crate::versioned::{Suits, Versioned};
 use crate::{joined, model};
 

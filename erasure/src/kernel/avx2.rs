@@ -11,7 +11,7 @@ use super::lanes::{Lanes, Mode, Task, coefficient};
 use super::portable;
 use super::tables::NIBBLES;
 use crate::matrix::Row;
-use crate::split::{Sink, Source};
+use crate::split::{SplitSink, SplitSource};
 
 /// Bytes of a vector.
 const VECTOR: usize = 32;
@@ -31,7 +31,7 @@ impl Avx2 {
 
 impl Lanes for Avx2 {
     #[inline]
-    unsafe fn group<const M: usize, I: Source, O: Sink>(
+    unsafe fn group<const M: usize, I: SplitSource, O: SplitSink>(
         self,
         task: &Task<'_, I>,
         rows: [&Row; M],
@@ -47,7 +47,7 @@ impl Lanes for Avx2 {
 ///
 /// Every input and output has `task.length` bytes.
 #[target_feature(enable = "avx2")]
-unsafe fn sum<const M: usize, I: Source, O: Sink>(
+unsafe fn sum<const M: usize, I: SplitSource, O: SplitSink>(
     task: &Task<'_, I>,
     rows: [&Row; M],
     outputs: &mut [O; M],
@@ -76,7 +76,7 @@ unsafe fn sum<const M: usize, I: Source, O: Sink>(
 /// Every input and output has `U` vectors from byte `at` on.
 #[target_feature(enable = "avx2")]
 #[inline]
-unsafe fn block<const M: usize, const U: usize, I: Source, O: Sink>(
+unsafe fn block<const M: usize, const U: usize, I: SplitSource, O: SplitSink>(
     at: usize,
     task: &Task<'_, I>,
     rows: &[&Row; M],

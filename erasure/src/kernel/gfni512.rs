@@ -9,7 +9,7 @@ use std::arch::x86_64::{
 use super::lanes::{Lanes, Mode, Task, coefficient};
 use super::tables::MATRICES;
 use crate::matrix::Row;
-use crate::split::{Sink, Source};
+use crate::split::{SplitSink, SplitSource};
 
 /// Bytes of a vector.
 const VECTOR: usize = 64;
@@ -35,7 +35,7 @@ impl Gfni512 {
 
 impl Lanes for Gfni512 {
     #[inline]
-    unsafe fn group<const M: usize, I: Source, O: Sink>(
+    unsafe fn group<const M: usize, I: SplitSource, O: SplitSink>(
         self,
         task: &Task<'_, I>,
         rows: [&Row; M],
@@ -51,7 +51,7 @@ impl Lanes for Gfni512 {
 ///
 /// Every input and output has `task.length` bytes.
 #[target_feature(enable = "avx512f,avx512bw,gfni")]
-unsafe fn sum<const M: usize, I: Source, O: Sink>(
+unsafe fn sum<const M: usize, I: SplitSource, O: SplitSink>(
     task: &Task<'_, I>,
     rows: [&Row; M],
     outputs: &mut [O; M],
@@ -84,7 +84,7 @@ unsafe fn sum<const M: usize, I: Source, O: Sink>(
 /// `mask`.
 #[target_feature(enable = "avx512f,avx512bw,gfni")]
 #[inline]
-unsafe fn block<const M: usize, const U: usize, I: Source, O: Sink>(
+unsafe fn block<const M: usize, const U: usize, I: SplitSource, O: SplitSink>(
     at: usize,
     mask: __mmask64,
     task: &Task<'_, I>,
@@ -128,7 +128,7 @@ unsafe fn block<const M: usize, const U: usize, I: Source, O: Sink>(
 /// As of [`block`].
 #[target_feature(enable = "avx512f,avx512bw,gfni")]
 #[inline]
-unsafe fn add<const M: usize, const U: usize, const N: usize, I: Source>(
+unsafe fn add<const M: usize, const U: usize, const N: usize, I: SplitSource>(
     sums: &mut [[__m512i; U]; M],
     at: usize,
     mask: __mmask64,

@@ -3,7 +3,7 @@
 use crate::check;
 use crate::error::CodecError;
 use crate::matrix::Row;
-use crate::split::{Sink, Source};
+use crate::split::{SplitSink, SplitSource};
 use crate::split_set::MAX_SPLITS;
 
 /// Whether a product replaces an output or is added to it.
@@ -29,7 +29,7 @@ pub(super) trait Lanes: Copy {
     /// # Safety
     ///
     /// Every input and output has `task.length` bytes.
-    unsafe fn group<const M: usize, I: Source, O: Sink>(
+    unsafe fn group<const M: usize, I: SplitSource, O: SplitSink>(
         self,
         task: &Task<'_, I>,
         rows: [&Row; M],
@@ -44,7 +44,7 @@ pub(super) trait Lanes: Copy {
 ///
 /// As of [`check::lengths`].
 #[inline]
-pub(super) fn multiply<L: Lanes, I: Source, O: Sink>(
+pub(super) fn multiply<L: Lanes, I: SplitSource, O: SplitSink>(
     lanes: L,
     rows: &[Row],
     inputs: &[I],
@@ -58,7 +58,11 @@ pub(super) fn multiply<L: Lanes, I: Source, O: Sink>(
 
 /// Four outputs at a time: their sums and what they need fit into the registers of every kernel.
 #[inline]
-fn in_groups<L: Lanes, I: Source, O: Sink>(lanes: L, task: Task<'_, I>, outputs: &mut [O]) {
+fn in_groups<L: Lanes, I: SplitSource, O: SplitSink>(
+    lanes: L,
+    task: Task<'_, I>,
+    outputs: &mut [O],
+) {
     let (fours, rest) = outputs.as_chunks_mut::<4>();
     let mut position = 0;
     for four in fours {
@@ -76,7 +80,7 @@ fn in_groups<L: Lanes, I: Source, O: Sink>(lanes: L, task: Task<'_, I>, outputs:
 
 #[inline]
 #[expect(clippy::indexing_slicing, reason = "the codec has checked the numbers of all outputs")]
-fn one_group<const M: usize, L: Lanes, I: Source, O: Sink>(
+fn one_group<const M: usize, L: Lanes, I: SplitSource, O: SplitSink>(
     lanes: L,
     task: &Task<'_, I>,
     position: usize,

@@ -7,7 +7,7 @@ use super::portable;
 use super::{avx2, gfni256, gfni512};
 use crate::error::CodecError;
 use crate::matrix::Row;
-use crate::split::{Sink, Source};
+use crate::split::{SplitSink, SplitSource};
 
 impl Kernel {
     /// Whether this CPU can run it.
@@ -73,7 +73,7 @@ impl Loaded {
     ///
     /// As of [`check::lengths`](crate::check::lengths).
     #[inline]
-    pub(crate) fn multiply<I: Source, O: Sink>(
+    pub(crate) fn multiply<I: SplitSource, O: SplitSink>(
         self,
         rows: &[Row],
         inputs: &[I],

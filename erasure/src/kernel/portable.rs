@@ -7,7 +7,7 @@
 use super::lanes::{Lanes, Mode, Task, coefficient};
 use crate::field::POLYNOMIAL;
 use crate::matrix::Row;
-use crate::split::{Sink, Source};
+use crate::split::{SplitSink, SplitSource};
 use crate::split_set::MAX_SPLITS;
 
 /// Bytes that are computed together.
@@ -26,7 +26,7 @@ const fn each(byte: u8) -> u64 {
 pub(crate) struct Portable;
 
 impl Lanes for Portable {
-    unsafe fn group<const M: usize, I: Source, O: Sink>(
+    unsafe fn group<const M: usize, I: SplitSource, O: SplitSink>(
         self,
         task: &Task<'_, I>,
         rows: [&Row; M],
@@ -39,7 +39,7 @@ impl Lanes for Portable {
 /// The bytes from `start` on. The last block may be a part of one. Every input and output has
 /// `task.length` bytes, and there are at most [`MAX_SPLITS`] inputs.
 #[expect(clippy::indexing_slicing, reason = "the caller has checked lengths and counts")]
-pub(super) fn sum_from<const M: usize, I: Source, O: Sink>(
+pub(super) fn sum_from<const M: usize, I: SplitSource, O: SplitSink>(
     start: usize,
     task: &Task<'_, I>,
     rows: &[&Row; M],

@@ -19,7 +19,7 @@ pub struct FaultPlan {
     pub tear: Tear,
     /// One in so many reads above 8 bytes gets one bit of its payload flipped.
     pub corrupt_one_in: u32,
-    /// Who dies and when.
+    /// Which nodes die and when.
     pub deaths: Vec<PeerDeath>,
 }
 
@@ -54,7 +54,7 @@ pub struct Tear {
 /// The death of a peer.
 #[derive(Debug, Clone, Copy)]
 pub struct PeerDeath {
-    /// Who dies.
+    /// The node that dies.
     pub peer: PeerId,
     /// How many chains posted to it, from all nodes together, are accepted before.
     pub after_chains: u64,

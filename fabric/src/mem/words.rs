@@ -115,7 +115,7 @@ impl Words {
         assert!(is_inside, "pages {start} to {end} of {} words", self.words);
         // SAFETY: checked to be inside.
         let first = unsafe { self.start.add(start * PAGE_WORDS) };
-        // SAFETY: the pages are `self`'s own, and everybody accesses them as atomics, for which
+        // SAFETY: the pages are `self`'s own, and all accesses to them are atomic, for which
         // zeros are a value.
         let taken = unsafe { madvise(first.as_ptr().cast(), (end - start) * PAGE_BYTES, advice) };
         taken.is_ok()

@@ -78,7 +78,7 @@ impl Mapping {
         // SAFETY: the offset is inside the mapping.
         let at = unsafe { self.start.add(offset) };
         // SAFETY: mappings are page aligned, so the word is aligned and inside; it lives as long as
-        // `self`, and everybody accesses it as an atomic.
+        // `self`, and all accesses to it are atomic.
         unsafe { at.cast::<AtomicU64>().as_ref() }
     }
 

@@ -145,7 +145,7 @@ fn who_has_met_is_let_in_by_its_card_until_it_is_forgotten_or_fenced() {
     let stranger = Process::start(NODE, met());
     stranger.fabric.add_peer(MEMORY, &card_of(&memory), None).unwrap();
     assert_eq!(add(&stranger, &memory.region), refused());
-    // An endpoint that joins later knows who was met before.
+    // An endpoint that joins later knows which nodes were met before.
     let late = memory.fabric.join(PeerId::memory(1)).unwrap();
     node.fabric.add_peer(late.id(), &late.access_card().unwrap(), None).unwrap();
     let at = RemoteAddr::new(late.register(8).unwrap().key(), 0);

@@ -26,7 +26,7 @@ pub(crate) fn config() -> TcpConfig {
     TcpConfig { dead_after: 12 * PATIENCE, ..TcpConfig::new(POOL) }
 }
 
-/// Admits who was invited.
+/// Admits the nodes that were invited.
 pub(crate) fn invited() -> TcpConfig {
     TcpConfig { admission: Admission::Invited, ..config() }
 }

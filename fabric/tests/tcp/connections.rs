@@ -72,7 +72,7 @@ fn garbage_harms_no_other_peer(security: Option<Arc<Security>>) {
         frame.extend([0, 0, sequence, 0, 0, 0, 0, 0, 0, 0]);
         frame
     };
-    // An add to the word that everybody watches, but for the number of the verb.
+    // An add to the word that all watch, but for the number of the verb.
     let mut no_verb = header(32, 1, 0);
     no_verb.extend([99, 0, 0, 0]);
     no_verb.extend(word.region.to_raw().to_le_bytes());
@@ -176,5 +176,5 @@ fn who_does_not_belong_is_told_so() {
         Some(FabricError::UnknownPeer { peer: PeerId::memory(9) })
     });
     assert_eq!(node.post(&*good, add()), Ok(0));
-    assert_eq!(memory.region.load(0), 1, "only who belongs has added");
+    assert_eq!(memory.region.load(0), 1, "only the member has added");
 }

@@ -104,7 +104,7 @@ fn a_silent_peer_is_given_up_and_a_living_one_is_not() {
         });
         assert_eq!(node.endpoint.silence_of(MEMORY), DEAD_AFTER);
         node.connect(MEMORY, impostor.addr);
-        assert_eq!(node.endpoint.silence_of(MEMORY), DEAD_AFTER, "who connects takes it from none");
+        assert_eq!(node.endpoint.silence_of(MEMORY), DEAD_AFTER, "to connect takes it from none");
         let answers = Impostor::start(vec![7; 64], false);
         let confused = node.connect(MEMORY, answers.addr);
         assert_eq!(node.post(&*confused, add()), dead(MEMORY));

@@ -77,7 +77,7 @@ fn a_fence_keeps_a_peer_out_of_all_endpoints_of_the_process() {
     assert_eq!(memory.fabric.fence(NODE), Ok(FenceScope::ThisProcess));
     assert_eq!(node.post(&*queue_pair, Verb::fetch_and_add(memory.at(0), 1)), dead(MEMORY));
     assert_eq!(node.post(&*to_second, Verb::fetch_and_add(second_at, 1)), dead(second.id()));
-    // The next of its name may come first: it is known who was meant.
+    // The next of its name may come first: it is known which was meant.
     let reborn = Process::start(NODE, config());
     let of_reborn = reborn.connect(MEMORY, memory.addr());
     assert_eq!(reborn.post(&*of_reborn, Verb::fetch_and_add(memory.at(0), 1)), Ok(1));

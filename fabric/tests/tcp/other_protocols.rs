@@ -12,7 +12,7 @@ use crate::common::{MEMORY, NODE, PATIENCE, Process, config, eventually, invited
 
 const OTHER: u64 = u64::from_le_bytes(*b"CONTROL1");
 
-/// A fabric that echoes lines behind `OTHER` and counts who does.
+/// A fabric that echoes lines behind `OTHER` and counts them.
 fn echoing(config: TcpConfig) -> (Process, Arc<AtomicU64>) {
     let memory = Process::start(MEMORY, config);
     let running = Arc::new(AtomicU64::new(0));

@@ -1,4 +1,5 @@
-//! How much memory of the host is free: for others, and for who is limited to a part of it.
+//! How much memory of the host is free: for others, and for a process that is limited to a part of
+//! it.
 
 use std::io;
 use std::path::PathBuf;

@@ -36,7 +36,7 @@ use crate::document::{FORMAT, PoolState};
 pub const STATE_FILE: &str = "state.json";
 /// The file that is locked while the state is replaced, in the directory of a pool.
 pub const LOCK_FILE: &str = "state.lock";
-/// Bound of the wait for others who replace the state.
+/// Bound of the wait for processes that replace the state.
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Keeps the state in a directory. Calls block for a few small files.

@@ -11,8 +11,8 @@
 //! 12                                    12  verdict  u32
 //!                                       16  after two of the verdicts a frame:
 //!                                           WELCOME     Welcome, the pool's name and id
-//!                                           NOT_SERVED  ControlError of the plane behind it, or why
-//!                                                       the client is not let in
+//!                                           NOT_SERVED  ControlError of the plane behind it,
+//!                                                       or why the client is not let in
 //!                                           CHALLENGE   Asked, the pool's name and a challenge
 //!                                           ELSEWHERE   Elsewhere, where other relays are
 //! frame
@@ -222,7 +222,7 @@ pub(super) enum Response {
 }
 
 /// What a relay says to a hello.
-pub(super) enum Verdict {
+pub(super) enum RelayVerdict {
     Welcome(Welcome),
     OtherVersion,
     Full,
@@ -363,25 +363,25 @@ pub(super) fn greet(
     let hello = [&RELAY_MAGIC.to_le_bytes()[..], &VERSION.to_le_bytes()].concat();
     send(stream, &hello, until)?;
     match receive_verdict(stream, until)? {
-        Verdict::Welcome(welcome) => return Ok(Ok(welcome)),
-        Verdict::NotServed(error) => return Ok(Err(error)),
-        Verdict::Full => return Err(RelayError::Full),
-        Verdict::Challenge(Asked { name, challenge }) => {
+        RelayVerdict::Welcome(welcome) => return Ok(Ok(welcome)),
+        RelayVerdict::NotServed(error) => return Ok(Err(error)),
+        RelayVerdict::Full => return Err(RelayError::Full),
+        RelayVerdict::Challenge(Asked { name, challenge }) => {
             let token = token(&name).ok_or(RelayError::NoToken { pool: name })?;
             send(stream, &encode(&token.prove(&challenge))?, until)?;
         }
-        Verdict::Elsewhere(Elsewhere { endpoints }) => {
+        RelayVerdict::Elsewhere(Elsewhere { endpoints }) => {
             return Err(RelayError::Elsewhere { endpoints });
         }
-        Verdict::OtherVersion => return Err(unexpected(OTHER_VERSION)),
+        RelayVerdict::OtherVersion => return Err(unexpected(OTHER_VERSION)),
     }
     match receive_verdict(stream, until)? {
-        Verdict::Welcome(welcome) => Ok(Ok(welcome)),
-        Verdict::NotServed(error) => Ok(Err(error)),
-        Verdict::Full => Err(RelayError::Full),
-        Verdict::Challenge(_) => Err(unexpected(CHALLENGE)),
-        Verdict::Elsewhere(_) => Err(unexpected(ELSEWHERE)),
-        Verdict::OtherVersion => Err(unexpected(OTHER_VERSION)),
+        RelayVerdict::Welcome(welcome) => Ok(Ok(welcome)),
+        RelayVerdict::NotServed(error) => Ok(Err(error)),
+        RelayVerdict::Full => Err(RelayError::Full),
+        RelayVerdict::Challenge(_) => Err(unexpected(CHALLENGE)),
+        RelayVerdict::Elsewhere(_) => Err(unexpected(ELSEWHERE)),
+        RelayVerdict::OtherVersion => Err(unexpected(OTHER_VERSION)),
     }
 }
 
@@ -389,7 +389,7 @@ fn unexpected(verdict: u32) -> RelayError {
     RelayError::Content { what: format!("a verdict {verdict}") }
 }
 
-fn receive_verdict(stream: &mut dyn Stream, until: Instant) -> Result<Verdict, RelayError> {
+fn receive_verdict(stream: &mut dyn Stream, until: Instant) -> Result<RelayVerdict, RelayError> {
     let mut reply = Until { stream, until };
     let first: [u8; 2] = reply.array()?;
     if let Some(why) = TlsError::in_reply(&first) {
@@ -400,11 +400,11 @@ fn receive_verdict(stream: &mut dyn Stream, until: Instant) -> Result<Verdict, R
     let (version, verdict) = (reply.u32()?, reply.u32()?);
     check_version(version)?;
     match verdict {
-        WELCOME => receive(stream, until).map(Verdict::Welcome),
-        NOT_SERVED => receive(stream, until).map(Verdict::NotServed),
-        CHALLENGE => receive(stream, until).map(Verdict::Challenge),
-        ELSEWHERE => receive(stream, until).map(Verdict::Elsewhere),
-        FULL => Ok(Verdict::Full),
+        WELCOME => receive(stream, until).map(RelayVerdict::Welcome),
+        NOT_SERVED => receive(stream, until).map(RelayVerdict::NotServed),
+        CHALLENGE => receive(stream, until).map(RelayVerdict::Challenge),
+        ELSEWHERE => receive(stream, until).map(RelayVerdict::Elsewhere),
+        FULL => Ok(RelayVerdict::Full),
         _ => Err(unexpected(verdict)),
     }
 }
@@ -426,16 +426,16 @@ pub(super) fn receive_version(stream: &mut dyn Stream, until: Instant) -> Result
 
 pub(super) fn reply(
     stream: &mut dyn Stream,
-    verdict: &Verdict,
+    verdict: &RelayVerdict,
     until: Instant,
 ) -> Result<(), RelayError> {
     let (number, frame) = match verdict {
-        Verdict::Welcome(welcome) => (WELCOME, encode(welcome)?),
-        Verdict::OtherVersion => (OTHER_VERSION, Vec::new()),
-        Verdict::Full => (FULL, Vec::new()),
-        Verdict::NotServed(error) => (NOT_SERVED, encode(error)?),
-        Verdict::Challenge(asked) => (CHALLENGE, encode(asked)?),
-        Verdict::Elsewhere(elsewhere) => (ELSEWHERE, encode(elsewhere)?),
+        RelayVerdict::Welcome(welcome) => (WELCOME, encode(welcome)?),
+        RelayVerdict::OtherVersion => (OTHER_VERSION, Vec::new()),
+        RelayVerdict::Full => (FULL, Vec::new()),
+        RelayVerdict::NotServed(error) => (NOT_SERVED, encode(error)?),
+        RelayVerdict::Challenge(asked) => (CHALLENGE, encode(asked)?),
+        RelayVerdict::Elsewhere(elsewhere) => (ELSEWHERE, encode(elsewhere)?),
     };
     let mut bytes = Vec::with_capacity(REPLY_BYTES + frame.len());
     bytes.extend(REPLY_MAGIC.to_le_bytes());

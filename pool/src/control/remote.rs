@@ -81,7 +81,7 @@ const _: () = {
     assert!(CONNECT_LIMIT.as_millis() < ATTEMPT.as_millis(), "a connection leaves time to ask");
     assert!(2 * ATTEMPT.as_millis() < PATIENCE.as_millis(), "an attempt leaves time for another");
     assert!(FIRST_ATTEMPT.as_millis() < ATTEMPT.as_millis());
-    assert!(ATTEMPT.as_millis() < FRAME_LIMIT.as_millis(), "the relay waits for who is slow");
+    assert!(ATTEMPT.as_millis() < FRAME_LIMIT.as_millis(), "the relay waits for a slow client");
 };
 
 /// Which pool is meant; `None` for any.
@@ -127,7 +127,7 @@ pub struct RemotePlane {
     endpoints: String,
 }
 
-type Job = Box<dyn FnOnce(&mut Line) + Send>;
+type Job = Box<dyn FnOnce(&mut RelayLine) + Send>;
 
 impl RemotePlane {
     /// The plane behind the relays at `endpoints`, written `HOST:PORT`, which are of one pool. They
@@ -160,7 +160,7 @@ impl RemotePlane {
         let names: Vec<&str> = targets.iter().map(|target| target.endpoint()).collect();
         let endpoints = names.join(", ");
         let (open, known, names) = (None, None, endpoints.clone());
-        let mut line = Line { endpoints: names, targets, connect, token, pool, open, known };
+        let mut line = RelayLine { endpoints: names, targets, connect, token, pool, open, known };
         let (jobs, queue) = mpsc::sync_channel::<Job>(MAX_CALLS);
         let work = move || queue.iter().for_each(|job| job(&mut line));
         // It ends when the plane is dropped, after the call it is at.
@@ -172,12 +172,12 @@ impl RemotePlane {
     /// Does a call in the plane's thread, on whatever thread the future is polled.
     fn run<T: Send + 'static>(
         &self,
-        call: impl FnOnce(&mut Line, Instant) -> Result<T, ControlError> + Send + 'static,
+        call: impl FnOnce(&mut RelayLine, Instant) -> Result<T, ControlError> + Send + 'static,
     ) -> BoxFuture<'_, Result<T, ControlError>> {
         Box::pin(async move {
             let until = Instant::now() + PATIENCE;
             let (answer, outcome) = promise();
-            let job = Box::new(move |line: &mut Line| answer.give(call(line, until)));
+            let job = Box::new(move |line: &mut RelayLine| answer.give(call(line, until)));
             let why = match self.jobs.try_send(job) {
                 Ok(()) => match outcome.await {
                     Some(outcome) => return outcome,
@@ -193,7 +193,7 @@ impl RemotePlane {
 
 impl ControlPlane for RemotePlane {
     fn load(&self) -> BoxFuture<'_, Result<Versioned, ControlError>> {
-        self.run(Line::load)
+        self.run(RelayLine::load)
     }
 
     fn create(&self, _: PoolState) -> BoxFuture<'_, Result<Version, ControlError>> {
@@ -245,7 +245,7 @@ impl ControlPlane for RemotePlane {
 }
 
 /// The state of the plane's thread: relays, and the connection to one of them.
-struct Line {
+struct RelayLine {
     /// For messages.
     endpoints: String,
     /// The first is connected to, or next to be tried.
@@ -275,7 +275,7 @@ enum Miss {
     Final(ControlError),
 }
 
-impl Line {
+impl RelayLine {
     fn load(&mut self, until: Instant) -> Result<Versioned, ControlError> {
         let known = self.known.clone();
         let request = Request::Load { known: known.as_ref().map(|known| known.version) };

@@ -12,7 +12,7 @@
 //! A client that shows a certificate may do what its role allows ([`rights`](super::rights)): a
 //! change is judged by the state that it would replace and the state that it would leave. A client
 //! without certificate has to prove that it has the token of the pool, and may then do everything,
-//! as nothing tells it from others. A pool without a token lets everybody in: it trusts its
+//! as nothing tells it from others. A pool without a token lets all in: it trusts its
 //! network.
 //!
 //! A relay whose own plane is behind another relay shows its own certificate there, and would be
@@ -34,8 +34,8 @@ use selkie_fabric::{NodeCertificate, Stream};
 use super::error::ControlError;
 use super::plane::{Beat, Change, ControlPlane, Version, Versioned};
 use super::relay::{
-    Asked, Elsewhere, FRAME_LIMIT, IDLE_LIMIT, RelayError, Request, Response, Verdict, Welcome,
-    encode, receive_magic, receive_next, receive_proof, receive_version, reply, send,
+    Asked, Elsewhere, FRAME_LIMIT, IDLE_LIMIT, RelayError, RelayVerdict, Request, Response,
+    Welcome, encode, receive_magic, receive_next, receive_proof, receive_version, reply, send,
 };
 use super::rights::{self, Refused};
 use crate::document::PoolState;
@@ -92,31 +92,31 @@ impl Relay {
     fn serve_from_version(&self, stream: &mut dyn Stream) -> Result<(), RelayError> {
         if let Err(error) = receive_version(stream, soon()) {
             if matches!(error, RelayError::Version { .. }) {
-                reply(stream, &Verdict::OtherVersion, soon())?;
+                reply(stream, &RelayVerdict::OtherVersion, soon())?;
             }
             return Err(error);
         }
         let Some(_seat) = Seat::take(&self.connections) else {
-            reply(stream, &Verdict::Full, soon())?;
+            reply(stream, &RelayVerdict::Full, soon())?;
             return Err(RelayError::Full);
         };
         let state = match wait(self.plane.load()) {
             Ok(found) => found.state,
-            Err(error) => return reply(stream, &Verdict::NotServed(error), soon()),
+            Err(error) => return reply(stream, &RelayVerdict::NotServed(error), soon()),
         };
         let (shown, id) = (stream.certificate(), state.id);
         if let (None, Some(token)) = (shown, &state.token) {
             self.ask_for_token(stream, token)?;
         }
         if shown.is_some() && self.plane.is_relayed() {
-            return reply(stream, &Verdict::Elsewhere(elsewhere(&state)), soon());
+            return reply(stream, &RelayVerdict::Elsewhere(elsewhere(&state)), soon());
         }
         if !stream.let_in() {
-            reply(stream, &Verdict::Full, soon())?;
+            reply(stream, &RelayVerdict::Full, soon())?;
             return Err(RelayError::Full);
         }
         let welcome = Welcome { name: self.name.clone(), id };
-        reply(stream, &Verdict::Welcome(welcome), soon())?;
+        reply(stream, &RelayVerdict::Welcome(welcome), soon())?;
         let client = Client { id, shown };
         loop {
             match receive_next(stream, Instant::now() + IDLE_LIMIT) {
@@ -140,13 +140,13 @@ impl Relay {
         let challenge =
             challenge.map_err(|error| RelayError::Content { what: error.to_string() })?;
         let asked = Asked { name: self.name.clone(), challenge };
-        reply(stream, &Verdict::Challenge(asked), soon())?;
+        reply(stream, &RelayVerdict::Challenge(asked), soon())?;
         if token.accepts(&challenge, &receive_proof(stream, soon())?) {
             return Ok(());
         }
         let what = "the token that was shown is not the one that the pool was made with".to_owned();
         let why = ControlError::Denied { place: format!("pool {}", self.name), what };
-        reply(stream, &Verdict::NotServed(why.clone()), soon())?;
+        reply(stream, &RelayVerdict::NotServed(why.clone()), soon())?;
         Err(RelayError::Denied { why })
     }
 

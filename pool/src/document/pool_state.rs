@@ -51,7 +51,7 @@ pub struct PoolState {
     /// The slab of a coded pool that is on its way to another memory node.
     pub migration: Option<Migration>,
     /// Tells who has the token of the pool, which relays ask for on connections that are not
-    /// secured; `None` lets everybody in.
+    /// secured; `None` lets all in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<TokenVerifier>,
     /// The memory nodes, by index; `None` for one that has not joined yet.

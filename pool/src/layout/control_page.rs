@@ -45,7 +45,8 @@ pub const PLANE_LOOKS_AT: u64 = 96;
 pub const SHORT_OF_LINES_AT: u64 = 112;
 
 /// Offset of the count of gifts of free lines to all, at the memory node that has the epochs; zero
-/// at start. While it stands still, who has looked for such lines in vain need not look again.
+/// at start. While it stands still, a node that has looked for such lines in vain need not look
+/// again.
 pub const LINES_GIVEN_AT: u64 = 120;
 
 /// Offset of the global epoch; zero at start, and unused but at the memory node that has the

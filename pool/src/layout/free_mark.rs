@@ -14,7 +14,7 @@
 //! A mark says that the line was free when its page had that sequence number. An allocation changes
 //! the page, and no change takes the number back. So a line is free if, and only if, its latch can
 //! be had and its page still has the number of its mark: a line in use never has, whatever mark is
-//! left in its header, and nobody has to remove marks. Only the owner allocates the line. If the
+//! left in its header, and no node has to remove marks. Only the owner allocates the line. If the
 //! owner is no node of the pool any more, for good, the line is free for all. A node that takes
 //! such a line changes the page under its exclusive latch, so that it is taken once.
 //!

@@ -105,8 +105,8 @@
 //! 0    arena           u64      key of the region with the node's page images, plus one
 //! 8    open_from       u64      every snapshot at this stamp minus one or later may be active
 //! 16   active          u64 x 4  stamps plus one of snapshots that are active
-//! 48   incarnation     u64      of the node that has published the words before, plus one; zero in a
-//!                               plain pool
+//! 48   incarnation     u64      of the node that has published the words before, plus one; zero in
+//!                               a plain pool
 //! ```
 //! Memory node 0 has the epochs, in a coded pool the lowest that lives and is to stay.
 

@@ -14,8 +14,8 @@
 //! memory nodes than the coding can spare ([`PoolState::may_spare`]): more that fall silent are
 //! cut off from the plane more often than dead, and their memory is there when they are back. Until
 //! then they are *suspected*: shown, logged, and waited for. None of them is condemned before the
-//! others either, as it might be the one that lives. Who knows more than silence tells declares
-//! them: a node that finds the process gone, or a person (`selkie pool forgive`).
+//! others either, as it might be the one that lives. A node that knows more than silence tells
+//! declares them: a node that finds the process gone, or a person (`selkie pool forgive`).
 //!
 //! Nothing in F1 to F5 rests on the death of a suspected memory node: its fences and its rings are
 //! what they were, and a recovery that needs its acknowledgement waits for it.

@@ -43,7 +43,7 @@ impl SilenceLengths {
 mod tests {
     use super::*;
 
-    /// Who was expelled was told of the longest silence of its whole life.
+    /// A node that was expelled was told of the longest silence of its whole life.
     #[test]
     fn the_last_silence_that_was_too_long_is_told_of_and_not_one_from_long_before() {
         let s = Duration::from_secs;

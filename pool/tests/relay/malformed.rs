@@ -54,7 +54,7 @@ fn what_is_no_relay_is_passed_over_and_named() {
     assert!(said.contains(&other.endpoint) && said.contains("version 0x4d"), "{said}");
 }
 
-/// Says the same to everybody who says hello.
+/// Says the same to every client that says hello.
 struct Canned {
     endpoint: String,
 }
@@ -78,7 +78,7 @@ impl Canned {
     }
 }
 
-/// As a relay tells it to who says another one.
+/// As a relay tells it to a client that says another one.
 fn version_of_messages() -> u32 {
     let server = RelayServer::start(pool(1), "test");
     let mut stream = connect(&server);
@@ -166,7 +166,7 @@ fn bytes_that_make_no_sense_close_their_connection_and_no_other() {
         let _ = stream.write_all(bytes);
         let is_good = bytes.ends_with(b"\"Beats\" ");
         if is_good {
-            // What is right is answered, and closed by who asked.
+            // What is right is answered, and closed by the client.
             let mut reply = [0; 16];
             stream.read_exact(&mut reply).unwrap();
             assert_eq!(reply[12..], [0; 4]);

@@ -84,7 +84,7 @@ impl RelayServer {
         self.ends.lock().unwrap().take().unwrap()
     }
 
-    /// Ends all connections and accepts no more, for who has to do it from elsewhere.
+    /// Ends all connections and accepts no more, for a caller that has to do it from elsewhere.
     pub(crate) fn stopper(&self) -> impl Fn() + Send + Sync + 'static {
         let state = Arc::clone(&self.state);
         move || {

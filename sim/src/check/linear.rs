@@ -41,7 +41,7 @@ pub enum Action {
 /// One operation on the register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// Who called; only for the report.
+    /// The client that called; only for the report.
     pub process: usize,
     /// Virtual time of the call, in ns.
     pub invoked: u64,

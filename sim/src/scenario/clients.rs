@@ -15,7 +15,7 @@ use super::outcome::OperationCounts;
 use crate::cluster::SimCluster;
 use crate::error::SimError;
 
-/// How often who waits for clients looks whether their node is lost.
+/// How often the task that waits for clients looks whether their node is lost.
 const LOOK_EVERY: Duration = Duration::from_micros(100);
 
 /// Clients of one cluster, each on a compute node.

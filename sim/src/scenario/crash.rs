@@ -1,11 +1,15 @@
 //! Compute nodes with logs that die: see [`super::Scenario::Crash`].
 //!
 //! ```text
-//! load, in which one dies, or another that recovers from it, or all --> recovered  -> load of those that live,
-//!    or of a fresh one  -> they leave, a fresh one audits
+//! load, in which one dies, or another that recovers from it, or all
+//!    -> recovered
+//!    -> load of those that live, or of a fresh one
+//!    -> they leave, a fresh one audits
 //! or, if all logs are kept on a disk:
-//! load, at any time in which or after which all die  -> another world: logs read, pages put into a new pool
-//!  -> audit, load, in which one may die  -> as above
+//! load, at any time in which or after which all die
+//!    -> another world: logs read, pages put into a new pool
+//!    -> audit, load, in which one may die
+//!    -> as above
 //! ```
 //! Only dead nodes meet an error, no page is lost, and every latch word is free. The history of all
 //! worlds together is strictly serializable: a transaction that a dead node had begun is there as a

@@ -11,7 +11,8 @@ use selkie_pool::control::PoolState;
 use selkie_pool::{ComputeIndex, Pool};
 
 use super::lost_nodes::LostNodes;
-use super::pages::{CounterPages, HOT_PAGES};
+use super::page_client::HOT_PAGES;
+use super::pages::CounterPages;
 use crate::cluster::{SimCluster, writer_of};
 use crate::error::{SimError, ensure};
 use crate::plan::{Plan, Trouble};

@@ -10,10 +10,13 @@
 //! deaths             how nodes die, and what must be over afterwards
 //! excuses            what a plan excuses, and what nothing does
 //! bulk               a large transaction beside a bank
-//! pages, bank        loads that several scenarios share: pages with counts, accounts
+//! pages, page_*      a load that several scenarios share: pages with counts
+//! bank, accounts,    another: accounts, and clients that transfer between them
+//! teller
 //! ```
 //! The other modules are a scenario each.
 
+mod accounts;
 mod bank;
 mod bulk;
 mod case;
@@ -30,6 +33,9 @@ mod lost_nodes;
 mod memnode_loss;
 mod name;
 mod outcome;
+mod page_bytes;
+mod page_client;
+mod page_record;
 mod pages;
 mod random;
 mod ring;
@@ -37,6 +43,7 @@ mod run;
 mod slab_eviction;
 mod start;
 mod straggler;
+mod teller;
 mod tpcc;
 mod tree;
 

@@ -151,7 +151,7 @@ impl Node {
                 finished = true;
                 self.finished.fetch_add(1, Ordering::Relaxed);
             }
-            // Who polls no more does not send what its full rings kept back.
+            // A node that polls no more does not send what its full rings kept back.
             if finished && self.finished.load(Ordering::Relaxed) == self.peers {
                 return Ok(received);
             }

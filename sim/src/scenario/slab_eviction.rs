@@ -27,7 +27,8 @@ use super::lost_nodes::LostNodes;
 use super::outcome::OperationCounts;
 use super::outcome::RunOutcome;
 use super::outcome::done;
-use super::pages::{CounterPages, FEW_PAGES, MANY_PAGES, PageLoad, Tolerance};
+use super::page_client::{PageLoad, Tolerance};
+use super::pages::{CounterPages, FEW_PAGES, MANY_PAGES};
 use super::start::Tune;
 use super::start::start;
 use crate::cluster::{SimCluster, SimMemory};
@@ -58,7 +59,7 @@ const OVER_WITHIN: Duration = Duration::from_secs(20);
 /// Looks after which nothing that is given back can change any more.
 const MOST_LOOKS: usize = 100;
 
-/// Who dies.
+/// The nodes that die.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum DeathVariant {
     NoDeath,

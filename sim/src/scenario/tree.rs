@@ -1,7 +1,7 @@
 //! One tree, many nodes: see [`super::Scenario::Tree`].
 //!
 //! Each key belongs to one client, the only one to change it, which therefore knows what must be
-//! there; everybody reads everything.
+//! there; every client reads all keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, ControlFlow};

@@ -48,10 +48,11 @@ impl<B: Benchmark> Report<B> {
 
     /// The report as a JSON object:
     /// ```text
-    /// config                 what was run, with derived sizes in bytes; network: the simulated one's name, with all
-    ///                        times virtual and no threads, or "embedded"
+    /// config                 what was run, with derived sizes in bytes; network: the simulated
+    ///                        one's name, with all times virtual and no threads, or "embedded"
     /// tps, successful_tps    transactions completed a second, and those of them that did not fail
-    /// transactions, failed   completed, of all types, and those of them that failed as the benchmark has it
+    /// transactions, failed   completed, of all types, and those of them that failed as the
+    ///                        benchmark has it
     /// by_type                for each type: completed, failed, retries, lost
     /// latency_us             for each type: p50, p95, p99, max, in microseconds
     /// aborts                 attempts rolled back, by cause
@@ -63,7 +64,8 @@ impl<B: Benchmark> Report<B> {
     /// database_bytes         after the load; final_database_bytes: after the run
     /// seconds, check_seconds durations of the measurement and of the check
     /// per_second             transactions completed in each whole second of the measurement
-    /// partial_second         seconds, transactions: what is left behind the last whole second; null if nothing is
+    /// partial_second         seconds, transactions: what is left behind the last whole second;
+    ///                        null if nothing is
     /// interrupted            whether a signal ended the measurement early
     /// consistency            "ok", or the list of rules that do not hold
     /// totals                 what the check counted

@@ -230,8 +230,8 @@ impl<T: TableSet> Cluster<T> {
     }
 
     /// The error as it is; but that a node of this process is dead is the others' judgement of it,
-    /// or the end of the whole pool. So may it be if memory seems to be dead: who stood still did
-    /// not hear from it either. The pool knows in a few heartbeats.
+    /// or the end of the whole pool. So may it be if memory seems to be dead: a node that stood
+    /// still did not hear from it either. The pool knows in a few heartbeats.
     pub(crate) async fn or_expelled(&self, error: TpccError) -> TpccError {
         if self.pool.is_destroyed().await {
             return EngineError::PoolDestroyed.into();

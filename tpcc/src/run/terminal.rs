@@ -66,7 +66,7 @@ impl<K: Mix> RunControl<K> {
     pub(super) fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
         for worker in &*self.workers.lock() {
-            // Who registers after this lock sees the end.
+            // A caller that registers after this lock sees the end.
             if let Some(waker) = worker.0.lock().take() {
                 waker.wake();
             }

@@ -42,7 +42,8 @@
 //! use selkie_tpcc::{Setup, Silent, benchmark, smallbank};
 //!
 //! let setup = Setup { duration: Duration::from_millis(200), ..Setup::default() };
-//! let config = smallbank::Config { accounts: 1_000, hot_accounts: 10, setup, ..Default::default() };
+//! let (accounts, hot_accounts) = (1_000, 10);
+//! let config = smallbank::Config { accounts, hot_accounts, setup, ..Default::default() };
 //! let progress: Arc<dyn selkie_tpcc::Progress> = Arc::new(Silent);
 //! let report = smallbank::run(&benchmark::Valid::new(config)?, &progress)?;
 //! assert!(report.holds());

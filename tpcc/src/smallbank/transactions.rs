@@ -149,8 +149,10 @@ impl ActiveTransaction<'_> {
 
     /// Takes all out of an account; returns how much.
     async fn empty(&mut self, account: Account) -> Result<i64, TpccError> {
-        let before = self.change(account, |_| Ok(Some(0))).await?;
-        Ok(before.unwrap_or_default())
+        let Some(before) = self.change(account, |_| Ok(Some(0))).await? else {
+            panic!("a balance that was to be emptied was not changed");
+        };
+        Ok(before)
     }
 
     /// Gives a balance the value that `change` returns for it, if it returns any, and notes the
@@ -330,8 +332,8 @@ mod tests {
                 bank.does(Input::Balance { customer }, &[], 0).await;
                 assert_eq!(bank.balances(customer).await, bank.loaded(customer));
             }
-            let nobody = execute(bank.node, &Input::Balance { customer: CUSTOMERS + 1 }).await;
-            assert!(matches!(nobody, Err(TpccError::Missing { table: "account", .. })));
+            let missing = execute(bank.node, &Input::Balance { customer: CUSTOMERS + 1 }).await;
+            assert!(matches!(missing, Err(TpccError::Missing { table: "account", .. })));
         });
     }
 

@@ -348,8 +348,8 @@ mod tests {
                     assert_eq!(done, is_there.then(CommittedChanges::new), "{s_id} {ai_type}");
                 }
             }
-            let nobody = Input::GetSubscriberData { s_id: SUBSCRIBERS + 1 };
-            let error = execute(register.node, &nobody).await.unwrap_err();
+            let missing = Input::GetSubscriberData { s_id: SUBSCRIBERS + 1 };
+            let error = execute(register.node, &missing).await.unwrap_err();
             assert!(matches!(error, TpccError::Missing { table: "subscriber", .. }), "{error}");
         });
     }

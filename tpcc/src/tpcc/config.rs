@@ -368,7 +368,7 @@ mod tests {
         assert_eq!(text, "remote-percent = 101: must be 0 to 100");
         let text = refused(|c| (c.remote_percent, c.compute_nodes) = (Some(1), 1));
         assert!(text.starts_with("remote-percent = 1: must be 0 where"), "{text}");
-        // Who owns a warehouse is who has its terminals.
+        // The node that has a warehouse's terminals owns it.
         for node in 0..2 {
             let homes = partitioned.homes_of(node);
             assert!(homes.len() == 2 && homes.iter().all(|home| owner_of(*home, 4, 2) == node));

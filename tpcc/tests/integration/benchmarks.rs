@@ -217,13 +217,13 @@ fn smallbank_finds_what_nobody_has_noted() {
         txn.commit().await.unwrap();
     });
     is_found(&nameless, vec!["every customer is"]);
-    let nobody = broken(&config, async |node| {
+    let missing = broken(&config, async |node| {
         let mut txn = node.db.begin();
         let mut row = node.db.row(node.tables.savings).unwrap();
         txn.insert(node.tables.savings, row.i32(2_001).i64(0).finish().unwrap()).await.unwrap();
         txn.commit().await.unwrap();
     });
-    is_found(&nobody, vec!["every customer has"]);
+    is_found(&missing, vec!["every customer has"]);
 }
 
 /// Changes a number of a row.

@@ -113,9 +113,10 @@ impl<'db> Txn<'db> {
         let db = self.db;
         let begun = db.begin_snapshot().await?;
         let stamp = begun.stamp();
-        if let View::At { snapshot, .. } = &mut self.view {
-            *snapshot = Some(begun);
-        }
+        let View::At { snapshot, .. } = &mut self.view else {
+            panic!("a transaction on the current state reads no snapshot");
+        };
+        *snapshot = Some(begun);
         Ok(stamp)
     }
 

@@ -148,12 +148,12 @@ impl<'db> Txn<'db> {
 
     /// Compares one thing that was read.
     async fn compare(&mut self, at: usize) -> Result<(), TxnError> {
-        let Some(item) = self.work.rows.get(at) else { return Ok(()) };
+        let item = self.work.rows.of_number(at);
         let (tree, leaf, digest) = (item.tree, item.leaf, item.digest);
         if leaf.psn.is_some() && self.peek_at(tree, leaf.addr).await?.version() == leaf {
             return Ok(());
         }
-        let Some(item) = self.work.rows.get(at) else { return Ok(()) };
+        let item = self.work.rows.of_number(at);
         let index = self.db.directory.index_of_tree(tree)?;
         #[cfg(feature = "planted")]
         if self.db.engine.planted() == selkie_engine::Planted::UncheckedRanges
@@ -226,7 +226,7 @@ impl<'db> Txn<'db> {
     /// Notes in which leaves a range was found again.
     fn replace_by_parts(&mut self, at: usize, parts: &[Part], high: Option<&[u8]>) {
         let Some((first, others)) = parts.split_first() else { return };
-        let Some(tree) = self.work.rows.get(at).map(|item| item.tree) else { return };
+        let tree = self.work.rows.of_number(at).tree;
         match &first.high {
             None => self.work.rows.found_again(at, first.leaf),
             Some(end) => self.work.rows.cut(at, end, first.leaf, first.digest),

@@ -141,23 +141,20 @@ async fn write(
 pub(crate) async fn read(engine: &Engine) -> Result<Catalogue, TxnError> {
     let mut document = Vec::new();
     let mut page = engine.superblock();
-    let damaged = |page, reason| CatalogueError::Damaged { page, reason };
     loop {
         let guard = engine.shared(page).await?;
         if document.is_empty() && read_u64(&guard, 0) == Some(0) {
             return Err(CatalogueError::Missing.into());
         }
-        let (chunk, total, next) = take_page(&guard).map_err(|fault| match fault {
-            CataloguePageFault::Version(found) => CatalogueError::Version { found },
-            CataloguePageFault::Damage(reason) => damaged(page, reason),
-        })?;
+        let (chunk, total, next) = checked_page(&guard, page)?;
         document.extend_from_slice(chunk);
         let length = document.len() as u64;
         if next.is_null() && length == total {
             return Ok(serde_json::from_slice(&document).map_err(CatalogueError::from)?);
         }
         if next.is_null() || chunk.is_empty() || length >= total {
-            return Err(damaged(page, "the chain and its length disagree").into());
+            let reason = "the chain and its length disagree";
+            return Err(CatalogueError::Damaged { page, reason }.into());
         }
         page = next;
     }
@@ -174,7 +171,7 @@ pub(crate) async fn pages(engine: &Engine) -> Result<Vec<GAddr>, TxnError> {
     while !next.is_null() {
         pages.push(next);
         let guard = engine.shared(next).await?;
-        next = GAddr::from_u64(read_u64(&guard, 24).unwrap_or(0));
+        (_, _, next) = checked_page(&guard, next)?;
     }
     Ok(pages)
 }
@@ -183,6 +180,14 @@ pub(crate) async fn pages(engine: &Engine) -> Result<Vec<GAddr>, TxnError> {
 enum CataloguePageFault {
     Version(u32),
     Damage(&'static str),
+}
+
+/// The chunk in a page, the length of the document, and the next page.
+fn checked_page(bytes: &[u8], page: GAddr) -> Result<(&[u8], u64, GAddr), CatalogueError> {
+    take_page(bytes).map_err(|fault| match fault {
+        CataloguePageFault::Version(found) => CatalogueError::Version { found },
+        CataloguePageFault::Damage(reason) => CatalogueError::Damaged { page, reason },
+    })
 }
 
 #[expect(clippy::expect_used, reason = "a chunk is shorter than a page")]

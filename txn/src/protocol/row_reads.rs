@@ -89,7 +89,7 @@ impl LeafVersion {
 
 /// What was read: the value of one key, or all entries of a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Extent {
+enum ReadExtent {
     /// The key.
     Point(Range<usize>),
     /// From a key up to, and without, another; `None`: to the end.
@@ -99,7 +99,7 @@ enum Extent {
 #[derive(Clone, Debug)]
 struct Item {
     tree: usize,
-    extent: Extent,
+    extent: ReadExtent,
     leaf: LeafVersion,
     digest: Digest,
 }
@@ -163,48 +163,62 @@ impl RowReads {
             return;
         }
         let extent = match read {
-            Read::Point(key) => Extent::Point(self.keep(key)),
+            Read::Point(key) => ReadExtent::Point(self.keep(key)),
             Read::Keys(low, high) => {
                 let low = self.keep(low);
-                Extent::Keys(low, high.map(|high| self.keep(high)))
+                ReadExtent::Keys(low, high.map(|high| self.keep(high)))
             }
         };
         self.items.push(Item { tree, extent, leaf, digest });
     }
 
-    /// The item of this number.
+    /// The item of this number, if there are so many.
     pub(crate) fn get(&self, at: usize) -> Option<RowRead<'_>> {
         let Item { tree, extent, leaf, digest } = self.items.get(at)?;
         let read = match extent {
-            Extent::Point(key) => Read::Point(self.keys.get(key.clone())?),
-            Extent::Keys(low, high) => {
-                let low = self.keys.get(low.clone())?;
-                let high = match high {
-                    Some(high) => Some(self.keys.get(high.clone())?),
-                    None => None,
-                };
-                Read::Keys(low, high)
+            ReadExtent::Point(key) => Read::Point(self.key(key)),
+            ReadExtent::Keys(low, high) => {
+                Read::Keys(self.key(low), high.as_ref().map(|high| self.key(high)))
             }
         };
         Some(RowRead { tree: *tree, read, leaf: *leaf, digest: *digest })
     }
 
+    /// The item of this number.
+    ///
+    /// # Panics
+    /// If there are fewer: what was read would count as validated.
+    pub(crate) fn of_number(&self, at: usize) -> RowRead<'_> {
+        let Some(item) = self.get(at) else { panic!("nothing was read with number {at}") };
+        item
+    }
+
     /// Notes that what was read was found again in another version of its leaf, or another leaf.
     pub(crate) fn found_again(&mut self, at: usize, leaf: LeafVersion) {
-        if let Some(item) = self.items.get_mut(at) {
-            item.leaf = leaf;
-        }
+        self.item_mut(at).leaf = leaf;
     }
 
     /// Replaces an item by its first part, of which it is the range up to `high`.
     pub(crate) fn cut(&mut self, at: usize, high: &[u8], leaf: LeafVersion, digest: Digest) {
         let high = self.keep(high);
-        if let Some(item) = self.items.get_mut(at)
-            && let Extent::Keys(_, end) = &mut item.extent
-        {
-            *end = Some(high);
-            (item.leaf, item.digest) = (leaf, digest);
-        }
+        let item = self.item_mut(at);
+        let ReadExtent::Keys(_, end) = &mut item.extent else { panic!("a point is cut") };
+        *end = Some(high);
+        (item.leaf, item.digest) = (leaf, digest);
+    }
+
+    fn item_mut(&mut self, at: usize) -> &mut Item {
+        let Some(item) = self.items.get_mut(at) else {
+            panic!("nothing was read with number {at}")
+        };
+        item
+    }
+
+    fn key(&self, range: &Range<usize>) -> &[u8] {
+        let Some(key) = self.keys.get(range.clone()) else {
+            panic!("the keys end before {range:?}")
+        };
+        key
     }
 
     fn keep(&mut self, key: &[u8]) -> Range<usize> {

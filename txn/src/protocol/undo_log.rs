@@ -124,7 +124,7 @@ impl UndoLog {
     /// meanwhile: half a transaction would become visible.
     pub(crate) fn undo_to(&mut self, engine: &Engine, locks: &mut LockSet<'_>, mark: usize) {
         while self.len() > mark {
-            let Some(entry) = self.last() else { break };
+            let Some(entry) = self.last() else { panic!("a record without its bytes") };
             let (change, leaf) = (entry.change, entry.leaf);
             let reverted = revert(locks, &entry);
             assert!(
@@ -134,10 +134,11 @@ impl UndoLog {
             // Undo may have moved other rows of the page.
             locks.note_change(leaf);
             self.pop();
-            if change == EntryChange::Split
-                && let Some(split) = self.splits.pop()
-                && let Some(right) = locks.take_made(split.right)
-            {
+            if change == EntryChange::Split {
+                let split = self.splits.pop();
+                let Some(right) = split.and_then(|split| locks.take_made(split.right)) else {
+                    panic!("the right half of a split is not held");
+                };
                 engine.free(right);
             }
         }

@@ -24,7 +24,7 @@ fn another_node_opens_what_one_created() {
             assert_eq!(table, databases[0].table("account").unwrap());
             assert_eq!(*db.schema(table).unwrap(), accounts());
             assert_eq!(db.tables().count(), 41);
-            assert!(db.table("nobody").is_err() && db.index("account", "nothing").is_err());
+            assert!(db.table("missing").is_err() && db.index("account", "nothing").is_err());
         }
         let table = databases[0].table("account").unwrap();
         let account = Account { tag: 5, owner: "o".into(), balance: 3, note: None };

@@ -25,7 +25,7 @@ fn a_transaction_with_stale_reads_does_not_commit() {
             pay(other, table, 1, 1).await;
             txn.update(table, &key![40], |row| Ok(row.set_i64(BALANCE, seen)?)).await.unwrap_or(());
             assert!(is_stale_or_rolled_back(txn.commit().await));
-            // Who only reads learns of it, too.
+            // A transaction that only reads learns of it, too.
             let mut txn = databases[0].begin();
             balance(&mut txn, table, 1).await.unwrap();
             pay(other, table, 1, 1).await;

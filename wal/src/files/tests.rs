@@ -135,7 +135,7 @@ fn a_log_that_is_written_is_followed_file_by_file() {
         assert_eq!(numbers, (0..500).collect::<Vec<_>>());
         let kept = log.sink.truncate(log.end).await.unwrap();
         let behind = logs.read_range(OWNER, FIRST_LSN, 5000).await.unwrap();
-        assert_eq!(behind.bytes.len(), 5000, "it is there for those who are behind");
+        assert_eq!(behind.bytes.len(), 5000, "it is there for readers that are behind");
         logs.forget(OWNER, kept).await.unwrap();
         let error = logs.read_range(OWNER, FIRST_LSN, 5000).await.unwrap_err();
         assert!(matches!(error, ReadError::Cut { kept: Some(at), .. } if at == kept), "{error}");

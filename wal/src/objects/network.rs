@@ -18,14 +18,14 @@ use crate::error::LogError;
 const WITHIN: Duration = Duration::from_secs(60);
 
 /// A store, its name, and the thread on which its client runs.
-pub(super) struct Network {
+pub(super) struct StoreNetwork {
     store: Arc<dyn ObjectStore>,
     name: String,
     /// Always there, except during the drop.
     runtime: Option<Runtime>,
 }
 
-impl Drop for Network {
+impl Drop for StoreNetwork {
     fn drop(&mut self) {
         // The drop may run in a task, which must not wait for threads.
         if let Some(runtime) = self.runtime.take() {
@@ -34,13 +34,13 @@ impl Drop for Network {
     }
 }
 
-impl std::fmt::Debug for Network {
+impl std::fmt::Debug for StoreNetwork {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}", self.name)
     }
 }
 
-impl Network {
+impl StoreNetwork {
     /// # Errors
     /// [`LogError`] if no thread can be started.
     pub(super) fn start(store: Arc<dyn ObjectStore>, name: &str) -> Result<Self, LogError> {

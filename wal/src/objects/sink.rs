@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use selkie_fabric::BoxFuture;
 
 use super::names::{KEPT, mark_of, object_of};
-use super::network::Network;
+use super::network::StoreNetwork;
 use crate::error::LogError;
 use crate::header::{HEADER_BYTES, Header};
 use crate::lsn::{FIRST_LSN, Lsn};
@@ -20,7 +20,7 @@ const AT_ONCE: u64 = 32;
 
 /// Writes the log of a node.
 pub(super) struct ObjectSink {
-    network: Arc<Network>,
+    network: Arc<StoreNetwork>,
     /// Where its objects are.
     log: Path,
     owner: LogOwner,
@@ -40,7 +40,12 @@ struct Objects {
 }
 
 impl ObjectSink {
-    pub(super) fn new(network: Arc<Network>, log: Path, owner: LogOwner, capacity: u64) -> Self {
+    pub(super) fn new(
+        network: Arc<StoreNetwork>,
+        log: Path,
+        owner: LogOwner,
+        capacity: u64,
+    ) -> Self {
         let objects =
             Mutex::new(Objects { start: FIRST_LSN, end: FIRST_LSN, ..Objects::default() });
         Self { network, log, owner, capacity, objects }

@@ -8,7 +8,7 @@ use object_store::path::Path;
 use selkie_fabric::BoxFuture;
 
 use super::names::{ARCHIVED, KEPT, Listed, REMOVED, mark_of, object_of};
-use super::network::Network;
+use super::network::StoreNetwork;
 use super::sink::ObjectSink;
 use super::url::{Named, is_url, store_at};
 use crate::error::{LogError, ReadError};
@@ -27,7 +27,7 @@ const DELETED_TOGETHER: usize = 1000;
 /// A place for logs in an object store.
 #[derive(Clone, Debug)]
 pub struct LogObjects {
-    pub(super) network: Arc<Network>,
+    pub(super) network: Arc<StoreNetwork>,
     pub(super) prefix: Path,
     pub(super) capacity: u64,
     /// Pieces of a log include those of its archive.
@@ -58,7 +58,7 @@ impl LogObjects {
     /// [`LogError`] with what is wrong with the URL, or with the settings.
     pub fn at(url: &str, capacity: u64) -> Result<Self, LogError> {
         let Named { store, prefix, name } = store_at(url)?;
-        let network = Arc::new(Network::start(store, &name)?);
+        let network = Arc::new(StoreNetwork::start(store, &name)?);
         Ok(Self { network, prefix, capacity, reads_archives: false })
     }
 
@@ -75,7 +75,7 @@ impl LogObjects {
     /// # Errors
     /// [`LogError`] if no thread can be started.
     pub fn on(store: Arc<dyn ObjectStore>, name: &str, capacity: u64) -> Result<Self, LogError> {
-        let network = Arc::new(Network::start(store, name)?);
+        let network = Arc::new(StoreNetwork::start(store, name)?);
         Ok(Self { network, prefix: Path::ROOT, capacity, reads_archives: false })
     }
 

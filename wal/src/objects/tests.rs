@@ -164,7 +164,7 @@ fn a_log_ends_where_it_was_first_said_to() {
         assert_eq!(logs.ended(OWNER).await.unwrap(), Some(end));
         let (read, ended) = numbers(&logs).await;
         assert_eq!((read.len(), ended.unwrap().unwrap().lsn), (20, end));
-        // Who cuts it off there leaves a log of which nothing counts.
+        // A node that cuts it off there leaves a log of which nothing counts.
         sink.truncate(end).await.unwrap();
         let (read, ended) = numbers(&logs).await;
         assert_eq!((read.len(), ended.unwrap().unwrap().lsn), (0, end));
@@ -263,7 +263,7 @@ fn a_log_is_followed_from_any_record_on() {
         assert!(logs.read_range(OWNER, end, RECORD).await.unwrap().bytes.is_empty());
         sink.truncate(end).await.unwrap();
         let behind = logs.read_range(OWNER, FIRST_LSN + 9 * RECORD, RECORD).await.unwrap();
-        assert!(!behind.bytes.is_empty(), "it is there for those who are behind");
+        assert!(!behind.bytes.is_empty(), "it is there for readers that are behind");
         logs.forget(OWNER, FIRST_LSN + 20 * RECORD + 1).await.unwrap();
         let error = logs.read_range(OWNER, FIRST_LSN + 9 * RECORD, RECORD).await.unwrap_err();
         let kept = FIRST_LSN + 24 * RECORD;

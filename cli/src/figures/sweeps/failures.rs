@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::figures::point::{Claim, Expected, Measured, Point};
-use crate::figures::table::{Line, Plot, Row, Table};
+use crate::figures::table::{Plot, PlotLine, Row, Table};
 use crate::figures::work::cluster::{GCL_BYTES, MEMORY_NODES};
 use crate::figures::work::experiment::{Experiment, ExperimentResult};
 use crate::figures::work::node_failure::{
@@ -133,7 +133,7 @@ fn over_time(measured: &Measured) -> Table {
     // The axis begins with the measurement.
     let first = courses(measured).filter_map(|(_, course)| course.rates.first()).map(|(at, _)| *at);
     let begin = first.fold(0.0, f64::min);
-    let lines = courses(measured).map(|(point, course)| Line {
+    let lines = courses(measured).map(|(point, course)| PlotLine {
         name: point.series.clone(),
         points: course.rates.iter().map(|(at, rate)| (at - begin, *rate)).collect(),
     });

@@ -5,7 +5,7 @@ use selkie_tpcc::micro::{Config, ProtocolFeature, Report};
 
 use crate::figures::figure::Figure;
 use crate::figures::point::{Claim, Expected, Measured, Point};
-use crate::figures::table::{Line, Plot, Row, Table};
+use crate::figures::table::{Plot, PlotLine, Row, Table};
 use crate::figures::work::experiment::Experiment;
 
 const COLUMNS: &str = "ops_per_second,hit_ratio,round_trips_per_op,atomics_per_op,invalidations_per_op,\
@@ -194,7 +194,7 @@ pub(in crate::figures) fn skew() -> Vec<Point> {
 }
 
 pub(in crate::figures) fn fairness() -> Vec<Point> {
-    // One page that everybody uses: the choice is so skewed that the others are never met.
+    // One page that all workers use: the choice is so skewed that the others are never met.
     let one_page = Config {
         memory_nodes: 1,
         workers: 1,
@@ -322,11 +322,12 @@ fn busiest(report: &Report) -> String {
 }
 
 /// The writer, and the mean of the readers, over time.
-fn over_time(measured: &Measured) -> Vec<Line> {
+fn over_time(measured: &Measured) -> Vec<PlotLine> {
     let mut lines = Vec::new();
     for (point, report) in measured.micro() {
-        let mut writer = Line { name: format!("{}, writer", point.series), points: Vec::new() };
-        let mut readers = Line { name: format!("{}, a reader", point.series), points: Vec::new() };
+        let mut writer = PlotLine { name: format!("{}, writer", point.series), points: Vec::new() };
+        let mut readers =
+            PlotLine { name: format!("{}, a reader", point.series), points: Vec::new() };
         let mut last = 0.0;
         for sample in &report.samples {
             let end = sample.at.as_secs_f64();

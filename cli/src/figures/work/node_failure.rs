@@ -1,4 +1,4 @@
-//! What a memory node's death does to those who read and write, until what it had has been made
+//! What a memory node's death does to readers and writers, until what it had has been made
 //! again elsewhere and after that (Hydra §7.3), against copies and against no redundancy.
 //!
 //! ```text

@@ -2,7 +2,8 @@
 //! outlive its writer otherwise.
 //!
 //! ```text
-//! [a share of each split that will be written, at its memory node] -> [the splits] -> versions in the header, latch
+//! [a share of each split that will be written, at its memory node]
+//!    -> [the splits] -> versions in the header, latch
 //! ```
 //! Together the shares are the *image* of a write-back. They are in place before the first split
 //! changes, and stay until another image takes their slot. After the writer's death a repair tells

@@ -3,9 +3,10 @@
 //!
 //! ```text
 //! memory node declared dead, or headers to leave
-//!    --> quiesce its lines, wait for outstanding operations                                    [quiet]
-//!    --> [all quiet] one node moves the header tables: versions from the splits' tags, words free [moved]
-//!    --> handle the mail that others had sent, enter this node's lines in the words            [entered]
+//!    --> quiesce its lines, wait for outstanding operations                      [quiet]
+//!    --> [all quiet] one node moves the header tables:
+//!        versions from the splits' tags, words free                              [moved]
+//!    --> handle the mail that others had sent, enter this node's lines in words  [entered]
 //!    --> [all entered] resume
 //! ```
 //! `machine::home` has the transitions of a line that is quiesced and resumed; they are model

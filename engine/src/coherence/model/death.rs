@@ -5,7 +5,8 @@
 //! Alive --at any time--> Dead --F1--> Fenced --F2 to F4 at each survivor; all are through-->
 //!       Looked --F5: swaps what it has seen in the word, or looks again--> Swept
 //!
-//! each survivor:  Nothing --all their mail is handled--> Noted --Lost--> Due --no operation outstanding--> Told
+//! each survivor:  Nothing --all their mail is handled--> Noted --Lost--> Due
+//!                    --no operation outstanding--> Told
 //! ```
 //! The chain that a dead node posted still executes at home, and its mail still arrives, except
 //! perhaps the last messages. The fence cuts the rest of the chain off; a write-back that is cut

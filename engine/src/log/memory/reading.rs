@@ -19,7 +19,7 @@ const LEAST_CUT: u64 = 64 << 10;
 const LOOKED_FOR: u64 = 256 << 10;
 /// Whether a log goes on behind something that is no record shows within so many bytes: what is
 /// made when this was durable comes behind what was written with it, and what waited meanwhile, and
-/// who has pages already may go beyond that bound.
+/// a caller that has pages already may go beyond that bound.
 const WITNESSED: u64 = 3 * MAX_WAITING_BYTES as u64;
 
 impl Core {

@@ -40,7 +40,7 @@ impl LogStore for MemoryLogs {
                 let why = "the pool was made without room for logs (log_bytes)";
                 return Err(failed("keep", place(), why));
             }
-            // Of one who died and had this node's name the log is needed until then.
+            // Of a node that died and had this node's name the log is needed until then.
             let (started, bound) = (core.env.now(), RECOVERIES * core.config.request_timeout);
             let is_over = || core.pool.lost().is_empty() || core.env.now() - started > bound;
             core.wait_until(is_over).await.map_err(|error| failed("begin", place(), error))?;

@@ -6,7 +6,7 @@
 //! Each node has a committer, a reader and a housekeeper. A reader reads all leaves at its
 //! snapshot. What holds in every state:
 //!
-//! - *right content*: whoever reads a leaf at S gets what the latest commit up to S left there;
+//! - *right content*: a reader of a leaf at S gets what the latest commit up to S left there;
 //! - *includes the acknowledged*: commits acknowledged before a snapshot begins are not after it;
 //! - *never gone*: a reader finds its image, unless one was dropped for want of room.
 //!

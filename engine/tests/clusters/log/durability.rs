@@ -25,7 +25,7 @@ fn nothing_leaves_a_node_before_it_is_durable() {
                 write(one, addr, round).await;
                 let lsn = one.shared(addr).await.unwrap().lsn();
                 assert!(lsn > valves[0].end(), "it waits");
-                assert_eq!(read(one, addr).await, round, "who is here sees it");
+                assert_eq!(read(one, addr).await, round, "a node that is here sees it");
                 // Neither home nor to another.
                 let there = {
                     let two = two.clone();
@@ -217,7 +217,7 @@ fn a_node_that_is_expelled_wakes_what_waits_for_its_log() {
     });
 }
 
-/// A directory that nothing can be made in: who commits is told so, and goes on when it can.
+/// A directory that nothing can be made in: a commit is told so, and goes on when it can.
 #[test]
 fn a_log_directory_that_is_gone_for_a_while_stops_writers_and_loses_nothing() {
     let place = tempfile::tempdir().unwrap();

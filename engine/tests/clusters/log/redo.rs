@@ -202,7 +202,7 @@ fn what_is_written_home_stays_and_outlives_its_node() {
 }
 
 /// A node is taken for dead while it writes its log, and has written it when that was read by
-/// others, who make the pages again, and by one who makes a backup.
+/// others, which make the pages again, and by one that makes a backup.
 #[test]
 fn what_is_added_too_late_is_no_part_of_a_log() {
     let place = tempfile::tempdir().unwrap();

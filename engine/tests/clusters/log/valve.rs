@@ -30,7 +30,7 @@ pub(super) struct Valve {
     pub(super) ended: Mutex<Option<Lsn>>,
     /// What is before its start is gone.
     pub(super) forgets: AtomicBool,
-    /// Who waits adds to it when that is said.
+    /// A caller that waits adds to it when that is said.
     pub(super) opens_late: AtomicBool,
 }
 

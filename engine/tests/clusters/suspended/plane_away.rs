@@ -77,7 +77,7 @@ fn a_node_that_learns_late_that_the_plane_is_away_resumes() {
 }
 
 /// A memory node that alone is away from the plane does not show that the plane is away. It fences
-/// nobody, so that the recovery ends only once it is back: it may be all that has these pages.
+/// no node, so that the recovery ends only once it is back: it may be all that has these pages.
 #[test]
 fn a_memory_node_that_alone_is_away_is_not_relied_on() {
     in_virtual_time(2, LEASE, async |processes, env, _| {
@@ -103,7 +103,7 @@ fn a_memory_node_that_alone_is_away_is_not_relied_on() {
     });
 }
 
-/// A node had granted pages, and they were on their way home, when a memory node died and nobody
+/// A node had granted pages, and they were on their way home, when a memory node died and no node
 /// could say so: the node gave them up, and later found itself as their holder.
 #[test]
 fn pages_on_their_way_home_wait_for_the_word_that_a_memory_node_is_dead() {

@@ -19,7 +19,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, 
 use super::link::{Link, LinkTable};
 use super::link_state::FIRST_INTEREST;
 use super::reactor::{FIRST_LINK, LISTENER, Reactor, WAKE};
-use super::silence::{Silence, Verdict};
+use super::silence::{Silence, SilenceVerdict};
 use crate::env::Env;
 use crate::error::FabricError;
 use crate::id::PeerId;
@@ -214,11 +214,11 @@ impl Driver {
             let (signs, owes) = link.signs_of_life();
             let silence = silences.entry(*token).or_insert_with(|| Silence::new(signs));
             match silence.look(self.config(), signs, owes, since) {
-                Verdict::Lives => {}
+                SilenceVerdict::Lives => {}
                 // The time for the answer begins now. Only whether it comes is of interest.
-                Verdict::Ask => drop(link.post(Chain::new())),
-                Verdict::ConnectAgain => link.give_connection_up(),
-                Verdict::Dead => {
+                SilenceVerdict::Ask => drop(link.post(Chain::new())),
+                SilenceVerdict::ConnectAgain => link.give_connection_up(),
+                SilenceVerdict::Dead => {
                     let peer = link.peer();
                     // Before the end is seen.
                     self.note_silence(*token, peer);

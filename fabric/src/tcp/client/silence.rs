@@ -21,7 +21,7 @@ pub(super) struct Silence {
 
 /// What to do about a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum SilenceVerdict {
     /// Nothing.
     Lives,
     /// The peer owes nothing: ask it for a sign of life.
@@ -46,25 +46,25 @@ impl Silence {
         signs: u64,
         owes: bool,
         since: Duration,
-    ) -> Verdict {
+    ) -> SilenceVerdict {
         if self.signs != signs {
             *self = Self::new(signs);
-            return Verdict::Lives;
+            return SilenceVerdict::Lives;
         }
         if !owes {
             *self = Self::new(signs);
-            return Verdict::Ask;
+            return SilenceVerdict::Ask;
         }
         self.silent += since;
         self.connection += since;
         if self.silent >= config.dead_after {
-            return Verdict::Dead;
+            return SilenceVerdict::Dead;
         }
         if self.connection >= config.silent_after {
             self.connection = Duration::ZERO;
-            return Verdict::ConnectAgain;
+            return SilenceVerdict::ConnectAgain;
         }
-        Verdict::Lives
+        SilenceVerdict::Lives
     }
 }
 
@@ -78,14 +78,20 @@ mod tests {
         let config = TcpConfig { silent_after: ms(100), dead_after: ms(500), ..TcpConfig::new(1) };
         let mut silence = Silence::new(7);
         let mut look = |signs, owes| silence.look(&config, signs, owes, ms(50));
-        assert_eq!(look(7, false), Verdict::Ask);
-        assert_eq!([look(7, true), look(7, true)], [Verdict::Lives, Verdict::ConnectAgain]);
-        assert_eq!(look(8, true), Verdict::Lives, "it came late");
+        assert_eq!(look(7, false), SilenceVerdict::Ask);
+        assert_eq!(
+            [look(7, true), look(7, true)],
+            [SilenceVerdict::Lives, SilenceVerdict::ConnectAgain]
+        );
+        assert_eq!(look(8, true), SilenceVerdict::Lives, "it came late");
         for _ in 0..4 {
-            assert_eq!([look(8, true), look(8, true)], [Verdict::Lives, Verdict::ConnectAgain]);
+            assert_eq!(
+                [look(8, true), look(8, true)],
+                [SilenceVerdict::Lives, SilenceVerdict::ConnectAgain]
+            );
         }
-        assert_eq!([look(8, true), look(8, true)], [Verdict::Lives, Verdict::Dead]);
-        assert_eq!(look(8, false), Verdict::Ask);
-        assert_eq!(look(8, true), Verdict::Lives);
+        assert_eq!([look(8, true), look(8, true)], [SilenceVerdict::Lives, SilenceVerdict::Dead]);
+        assert_eq!(look(8, false), SilenceVerdict::Ask);
+        assert_eq!(look(8, true), SilenceVerdict::Lives);
     }
 }

@@ -149,8 +149,8 @@ impl Security {
         self.own
     }
 
-    /// What the certificate of a peer says; `None` if it is that of this node: who shows it has the
-    /// rights of this process.
+    /// What the certificate of a peer says; `None` if it is that of this node: a peer that shows it
+    /// has the rights of this process.
     pub(crate) fn of_another(&self, shown: Option<NodeCertificate>) -> Option<NodeCertificate> {
         shown.filter(|_| shown != self.own)
     }

@@ -66,8 +66,8 @@ impl AccessKey {
     }
 }
 
-/// SHA-256 of an access key. It tells whether a key is the right one, and nobody can make the key
-/// of it: keys are random.
+/// SHA-256 of an access key. It tells whether a key is the right one, and the key cannot
+/// be made of it: keys are random.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct KeyHash([u8; HASH_BYTES]);
 

@@ -132,7 +132,7 @@ impl Tls {
         &mut self,
         send: impl FnMut(&[IoSlice<'_>]) -> io::Result<usize>,
     ) -> io::Result<()> {
-        let mut sink = Sink(send);
+        let mut sink = SendSink(send);
         while self.connection.wants_write() {
             match self.connection.write_tls(&mut sink) {
                 Ok(_) => {}
@@ -145,9 +145,9 @@ impl Tls {
 }
 
 /// A writer of sealed bytes.
-struct Sink<F>(F);
+struct SendSink<F>(F);
 
-impl<F: FnMut(&[IoSlice<'_>]) -> io::Result<usize>> Write for Sink<F> {
+impl<F: FnMut(&[IoSlice<'_>]) -> io::Result<usize>> Write for SendSink<F> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         (self.0)(&[IoSlice::new(bytes)])
     }

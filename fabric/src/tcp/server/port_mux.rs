@@ -92,7 +92,7 @@ impl ForeignConnections {
         handler: &ProtocolHandler,
         newcomer: Newcomer,
     ) {
-        let place = Arc::new(Mutex::new(Place::Outside(newcomer)));
+        let place = Arc::new(Mutex::new(ConnectionState::Outside(newcomer)));
         let _guard = PlaceGuard { connections: self, place: &place };
         let (connections, reading) = (Arc::clone(self), Arc::default());
         let from = addr.ip();
@@ -145,7 +145,7 @@ impl OpenConnections {
 }
 
 /// Where a connection is.
-enum Place {
+enum ConnectionState {
     /// Not let in.
     Outside(#[expect(dead_code, reason = "its drop gives the place up")] Newcomer),
     Inside(u64),
@@ -157,7 +157,7 @@ struct ForeignStream {
     stream: Blocking,
     from: IpAddr,
     connections: Arc<ForeignConnections>,
-    place: Arc<Mutex<Place>>,
+    place: Arc<Mutex<ConnectionState>>,
     reading: Arc<Reading>,
 }
 
@@ -192,16 +192,16 @@ impl Stream for ForeignStream {
     fn let_in(&mut self) -> bool {
         let mut place = self.place.lock();
         match *place {
-            Place::Inside(_) => return true,
-            Place::Nowhere => return false,
-            Place::Outside(_) => {}
+            ConnectionState::Inside(_) => return true,
+            ConnectionState::Nowhere => return false,
+            ConnectionState::Outside(_) => {}
         }
         let shown = self.stream.certificate().map(|shown| Client::Certificate(shown.fingerprint));
         let client = shown.unwrap_or(Client::Address(self.from));
         let (socket, reading) = (Arc::clone(self.stream.socket()), Arc::clone(&self.reading));
         let entered = self.connections.enter(OpenConnection { client, socket, reading });
         if let Some(token) = entered {
-            *place = Place::Inside(token);
+            *place = ConnectionState::Inside(token);
         }
         entered.is_some()
     }
@@ -210,12 +210,14 @@ impl Stream for ForeignStream {
 /// Gives the place of a connection up when its handler returns or panics.
 struct PlaceGuard<'h> {
     connections: &'h ForeignConnections,
-    place: &'h Mutex<Place>,
+    place: &'h Mutex<ConnectionState>,
 }
 
 impl Drop for PlaceGuard<'_> {
     fn drop(&mut self) {
-        if let Place::Inside(token) = std::mem::replace(&mut *self.place.lock(), Place::Nowhere) {
+        if let ConnectionState::Inside(token) =
+            std::mem::replace(&mut *self.place.lock(), ConnectionState::Nowhere)
+        {
             self.connections.0.lock().by_token.remove(&token);
         }
     }

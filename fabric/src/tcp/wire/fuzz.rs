@@ -5,7 +5,7 @@
 //! more.
 //!
 //! For every input: decoding does not panic. A whole frame lies within the input and does not
-//! depend on the bytes behind it. A partial frame claims more bytes than there are. Whatever was
+//! depend on the bytes behind it. A partial frame claims more bytes than there are. What was
 //! decoded encodes to the same bytes.
 
 use std::path::Path;

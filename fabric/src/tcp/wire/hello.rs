@@ -9,7 +9,7 @@
 //! 0   magic         u64  HELLO_MAGIC        0   magic     u64  REPLY_MAGIC
 //! 8   version       u32  VERSION            8   version   u32  VERSION of the replying node
 //! 12  keepalive_ms  u32  longest silence    12  verdict   u32  0, or why the connection is refused
-//! 16  pool          u64  number of the pool 16  executed  u64  chains of the session executed so far
+//! 16  pool          u64  number of the pool 16  executed  u64  chains executed in this session
 //! 24  from          u16  the connecting node 24
 //! 26  to            u16  the node it connects to
 //! 28  has_key       u32  0 or 1

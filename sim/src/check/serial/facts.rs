@@ -60,7 +60,8 @@ pub(super) struct Facts<'h> {
 
 impl<'h> Facts<'h> {
     /// # Errors
-    /// Values that were written twice: then nothing can be said about who read from whom.
+    /// Values that were written twice: then nothing can be said about which transaction read from
+    /// which.
     pub(super) fn gather(history: &'h [Transaction]) -> Result<Self, Vec<Anomaly>> {
         let writers = writers(history)?;
         let counts = counted(history, &writers);

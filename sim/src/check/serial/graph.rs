@@ -1,4 +1,4 @@
-//! The direct serialization graph: who must come before whom, and why.
+//! The direct serialization graph: which transaction must come before which, and why.
 //!
 //! Adya's dependencies between committed transactions: `ww`, the next version of an object was
 //! installed; `wr`, a version was read; `rw`, a version was read that the other replaced; and real

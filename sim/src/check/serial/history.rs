@@ -68,7 +68,7 @@ pub enum Op {
 /// One transaction. Its number in reports (`T3`) is its index in the history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transaction {
-    /// Who ran it; only for the report.
+    /// The client that ran it; only for the report.
     pub process: usize,
     /// Virtual time of its start, in ns.
     pub invoked: u64,

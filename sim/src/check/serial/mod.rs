@@ -8,9 +8,9 @@
 //! what is accepted has a serial order, which the checker found.
 //!
 //! ```text
-//! facts ──> registers, lists, real time ──> graph ──> cycle? ──no──> infer ──nothing new──> schedule
-//!  G1a, G1b, ...    lost update, order               │      <──new edges──┘                  │
-//!                                          G0, G1c, G-single, G2, real time           no serial order
+//! facts ─> registers, lists, real time ─> graph ─> cycle? ─no─> infer ─nothing new─> schedule
+//!  G1a, G1b, ...  lost update, order                │    <─new edges─┘                  │
+//!                                       G0, G1c, G-single, G2, real time      no serial order
 //! ```
 //!
 //! *Workload.* The values written to an object are unique; the initial state of a register is

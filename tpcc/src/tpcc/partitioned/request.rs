@@ -3,7 +3,7 @@
 //! ```text
 //! take stock   1 | district u8 | for each line: item u32, warehouse u32, quantity u8
 //! answer       for each line: original u8, length u8, S_DIST
-//! pay          2 | amount u64 | warehouse, district, customer's warehouse, customer's district u32 |
+//! pay          2 | amount u64 | warehouse, district u32 | customer's warehouse, district u32 |
 //!              0, number u32  or  1, length u8, last name
 //! answer       customer u32 | balance u64 | bad credit u8
 //! ```

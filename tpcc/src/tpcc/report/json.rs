@@ -15,31 +15,34 @@ impl Report {
     /// config                 what was run, with derived sizes in bytes
     /// tpmc, tps              rates
     /// transactions           completed, of all types
-    /// by_type                for each type: completed, retries, lost (rolled_back for NewOrder, skipped_districts
-    ///                        for Delivery)
+    /// by_type                for each type: completed, retries, lost (rolled_back for NewOrder,
+    ///                        skipped_districts for Delivery)
     /// latency_us             for each type: p50, p95, p99, max, in microseconds
     /// aborts                 attempts rolled back, by cause
     /// hit_ratio              share of page accesses that found the page cached
     /// round_trips_per_txn, atomics_per_txn, bytes_per_txn, messages_per_txn
     /// invalidations_per_txn, downgrades_per_txn
-    /// engine                 evictions, write_backs, upgrades, busy of all nodes; corruptions, splits of coded pages
-    ///                        found not to be as they were written, and repairs, those written again; what was
-    ///                        found at the very end is written again after it, and not counted here
+    /// engine                 evictions, write_backs, upgrades, busy of all nodes; corruptions,
+    ///                        splits of coded pages found not to be as they were written, and
+    ///                        repairs, those written again; what was found at the very end is
+    ///                        written again after it, and not counted here
     /// load                   seconds, rows
     /// database_bytes         after the load, and cache_to_database, what one node can cache of it
     /// final_database_bytes   after the run
     /// seconds, check_seconds durations of the measurement and of the check
     /// per_second             transactions completed in each whole second of the measurement
-    /// partial_second         seconds, transactions: what is left behind the last whole second; null if nothing is
+    /// partial_second         seconds, transactions: what is left behind the last whole second;
+    ///                        null if nothing is
     /// interrupted            whether a signal ended the measurement early
-    /// consistency            "ok"; "partial" if pages are lost, and what can be read is consistent; else the list of
-    ///                        broken conditions
-    /// lost                   transactions: given up because of lost pages; pages: lost ones that the check met;
-    ///                        rows: how many of each table cannot be read, at least (null if nothing tells);
-    ///                        unjudged: for how many warehouses, districts, ... each condition is not judged;
-    ///                        judged: how many conditions are judged for something
-    /// journal                this driver's committed NewOrder and Payment transactions: committed, looked_for,
-    ///                        found, on_lost_pages, missing, and examples of the latter
+    /// consistency            "ok"; "partial" if pages are lost, and what can be read is
+    ///                        consistent; else the list of broken conditions
+    /// lost                   transactions: given up because of lost pages; pages: lost ones that
+    ///                        the check met; rows: how many of each table cannot be read, at least
+    ///                        (null if nothing tells); unjudged: for how many warehouses,
+    ///                        districts, ... each condition is not judged; judged: how many
+    ///                        conditions are judged for something
+    /// journal                this driver's committed NewOrder and Payment transactions: committed,
+    ///                        looked_for, found, on_lost_pages, missing, and examples of the latter
     /// ```
     /// `selkie tpcc --json` adds `began_unix_ms`, when the measurement began, by the host's clock.
     #[must_use]

@@ -216,7 +216,7 @@ impl Driver {
                 (complete.generation, Some(complete.clone()), None)
             }
         };
-        // Who comes in meanwhile is not to be kept waiting by one that will be refused.
+        // A driver that comes in meanwhile is not to be kept waiting by one that will be refused.
         self.refuse_others(loader).await?;
         (self.generation, self.replaces) = (generation + 1, replaces);
         // What a broken-off load has left is there whatever becomes of this one.

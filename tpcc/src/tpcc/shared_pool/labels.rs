@@ -11,7 +11,7 @@ use crate::tpcc::scale::Scale;
 
 /// Label of what is loaded.
 pub(super) const DATABASE: &str = "tpcc.database";
-/// Label of who is in which phase.
+/// Label that says which driver is in which phase.
 pub(super) const PHASES: &str = "tpcc.phases";
 
 /// What is in the pool.
@@ -85,8 +85,8 @@ impl DatabaseShape {
     /// which another driver loads.
     pub(super) fn admit(&self, config: &Config, is_loaded: bool) -> Result<(), TpccError> {
         let own = Self::of(config);
-        let who = if is_loaded { "the pool holds" } else { "another driver loads" };
-        let allowed = |what: String| format!("{who} a database of {what}");
+        let subject = if is_loaded { "the pool holds" } else { "another driver loads" };
+        let allowed = |what: String| format!("{subject} a database of {what}");
         let refused = |key, value: String, what| {
             Err(TpccError::Config { key, value, allowed: allowed(what) })
         };

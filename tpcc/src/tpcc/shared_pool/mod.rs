@@ -13,8 +13,8 @@
 //! A driver may also be told to load anew: it then takes the label of the database first, so that
 //! none can come in, and gives up if one is in. That works because a driver that comes in says
 //! so first, and looks at the label again then: of two changes to one document one is the later,
-//! and who makes that sees the other. Databases have *generations*, so that who comes in is not
-//! taken in by a new one under the same label.
+//! and who makes that sees the other. Databases have *generations*, so that a driver that comes in
+//! is not taken in by a new one under the same label.
 //!
 //! ```text
 //!                            room, and still mine                all rows

@@ -9,9 +9,6 @@
     reason = "test support: what goes wrong here shall panic"
 )]
 
-use std::future::Future;
-use std::pin::pin;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use selkie_engine::{Engine, EngineError, GAddr};
@@ -19,6 +16,7 @@ use selkie_fabric::env::Env;
 use selkie_fabric::fault::{Delay, FaultFabric, FaultPlan};
 use selkie_fabric::mem::MemFabric;
 
+use crate::common::drops::poll_times;
 use crate::common::{Cluster, engine_config, get, page, pool_config};
 
 fn delayed(engines: usize) -> Cluster {
@@ -27,25 +25,6 @@ fn delayed(engines: usize) -> Cluster {
     let plan = FaultPlan { delay, ..FaultPlan::none(7) };
     let fabric = |env: &Env| FaultFabric::wrap(MemFabric::new(), plan, env.clone()) as _;
     Cluster::with(engines, fabric, pool_config(2, 4 << 20), engine_config())
-}
-
-/// Polls `future` at most `polls` times, as its wakers ask for it, then drops it.
-async fn poll_times<F: Future>(future: F, polls: usize) -> Option<F::Output> {
-    let mut future = pin!(future);
-    let mut left = polls;
-    std::future::poll_fn(|cx: &mut Context<'_>| {
-        if left == 0 {
-            return Poll::Ready(None);
-        }
-        left -= 1;
-        match future.as_mut().poll(cx) {
-            Poll::Ready(output) => Poll::Ready(Some(output)),
-            // Without a poll left no waker is needed.
-            Poll::Pending if left == 0 => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
-        }
-    })
-    .await
 }
 
 /// What a test does with a page.

@@ -7,6 +7,7 @@
     reason = "test support: each binary uses a part, and what goes wrong here shall panic"
 )]
 
+pub mod drops;
 pub mod load;
 pub mod pages;
 pub mod processes;

@@ -1,15 +1,12 @@
 //! Snapshots when nodes end, memory is short, or callers give up.
 
-use std::future::Future;
-use std::pin::pin;
-use std::task::{Context, Poll};
-
 use selkie_engine::EngineError;
 use selkie_fabric::PeerId;
 use selkie_pool::ComputeIndex;
 
 use super::*;
 use crate::common::PAGE;
+use crate::common::drops::poll_times;
 use crate::common::load::is_whole;
 use crate::common::pages::cluster as coded_cluster;
 use crate::common::processes::in_virtual_time;
@@ -207,24 +204,6 @@ fn sums_stay_while_the_memory_node_with_the_epochs_is_lost() {
         assert!(bank.sums.load(Ordering::Relaxed) > 0);
         comes_to_rest(&cluster).await;
     });
-}
-
-/// Polls `future` at most `polls` times, as its wakers ask for it, then drops it.
-async fn poll_times<F: Future>(future: F, polls: usize) -> Option<F::Output> {
-    let mut future = pin!(future);
-    let mut left = polls;
-    std::future::poll_fn(|cx: &mut Context<'_>| {
-        if left == 0 {
-            return Poll::Ready(None);
-        }
-        left -= 1;
-        match future.as_mut().poll(cx) {
-            Poll::Ready(output) => Poll::Ready(Some(output)),
-            Poll::Pending if left == 0 => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
-        }
-    })
-    .await
 }
 
 /// Futures that are dropped at every await point leave no snapshot, no bit and no image behind.

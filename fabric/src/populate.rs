@@ -17,7 +17,7 @@ const PIECE: usize = 64 << 20;
 const CALL: usize = 2 << 20;
 
 #[cfg(target_os = "linux")]
-const _: () = assert!(PIECE % CALL == 0, "calls do not cross pieces");
+const _: () = assert!(PIECE.is_multiple_of(CALL), "calls do not cross pieces");
 
 /// Takes memory for `bytes` bytes at a page's start, in huge pages where the system gives them.
 /// `told` is called before and after each piece with the bytes that have memory, and may break it
@@ -35,7 +35,7 @@ pub(crate) fn populate(
     // SAFETY: the advice does not change what the memory holds. The caller owns the range.
     let _ = unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
     for at in (0..bytes).step_by(CALL) {
-        if at % PIECE == 0 && told(at).is_break() {
+        if at.is_multiple_of(PIECE) && told(at).is_break() {
             return Err(FabricError::Interrupted);
         }
         let piece = CALL.min(bytes - at);

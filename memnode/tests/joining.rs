@@ -1,5 +1,4 @@
 //! A memory node that joins a pool of several processes.
-#![expect(clippy::unwrap_used, reason = "a test that meets something else has failed")]
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};

@@ -8,9 +8,16 @@ use std::ptr::NonNull;
 
 use crate::error::FabricError;
 
-/// Bytes that are populated at a time: a fraction of a second.
+/// Bytes that are populated before the caller is told of it: a fraction of a second.
 #[cfg(target_os = "linux")]
 const PIECE: usize = 64 << 20;
+/// Bytes that are populated by one call: a huge page. Meanwhile the system lets no other thread of
+/// the process map memory, as each new thread does: those that answer other processes would be late.
+#[cfg(target_os = "linux")]
+const CALL: usize = 2 << 20;
+
+#[cfg(target_os = "linux")]
+const _: () = assert!(PIECE.is_multiple_of(CALL), "calls do not cross pieces");
 
 /// Takes memory for `bytes` bytes at a page's start, in huge pages where the system gives them.
 /// `told` is called before and after each piece with the bytes that have memory, and may break it
@@ -27,11 +34,11 @@ pub(crate) fn populate(
 
     // SAFETY: the advice does not change what the memory holds. The caller owns the range.
     let _ = unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
-    for at in (0..bytes).step_by(PIECE) {
-        if told(at).is_break() {
+    for at in (0..bytes).step_by(CALL) {
+        if at.is_multiple_of(PIECE) && told(at).is_break() {
             return Err(FabricError::Interrupted);
         }
-        let piece = PIECE.min(bytes - at);
+        let piece = CALL.min(bytes - at);
         // SAFETY: inside the range.
         let first = unsafe { start.add(at) };
         // SAFETY: as above.

@@ -16,6 +16,7 @@ mod capacity;
 mod embedded;
 pub mod monitor;
 mod node;
+mod pool_watch;
 mod server;
 
 pub use capacity::{Capacity, PopulationWatcher};

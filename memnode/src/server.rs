@@ -1,8 +1,10 @@
 //! A memory node as a process of its own in a pool that processes share.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use selkie_fabric::env::Env;
 use selkie_fabric::{Fabric, FabricError};
 
@@ -12,9 +14,10 @@ use selkie_pool::{
     change_state,
 };
 
-use crate::capacity::Capacity;
+use crate::capacity::{Capacity, PopulationWatcher};
 use crate::monitor::{MonitorConfig, ResourceMonitor, check_can_reclaim};
 use crate::node::MemoryNode;
+use crate::pool_watch::PoolWatch;
 
 /// How long another process that joins at the same time may take to populate its memory.
 const OTHER: Duration = Duration::from_secs(600);
@@ -38,7 +41,8 @@ impl MemoryServer {
     /// the bytes are too few for a range, or memory is to stay free and the pool is not coded,
     /// [`PoolError::HostMemory`], [`PoolError::MemoryNode`], [`PoolError::Control`].
     ///
-    /// Blocks the calling thread while the memory is populated, about a second for each GiB.
+    /// Blocks the calling thread while the memory is populated, about a second for each GiB. That
+    /// ends with `Interrupted` when the pool is destroyed.
     pub async fn join(
         fabric: &Arc<dyn Fabric>,
         plane: Arc<dyn ControlPlane>,
@@ -57,7 +61,8 @@ impl MemoryServer {
             let began = WaitNotice::new(env.now());
             let (_, mut notice) =
                 awaited.take().filter(|(own, _)| *own == node).unwrap_or((node, began));
-            match MemoryNode::start(fabric, node, &state.plan_of(bytes)?, Some(&watcher)) {
+            let until_end = until_end(&watcher, &plane, env, &state);
+            match MemoryNode::start(fabric, node, &state.plan_of(bytes)?, Some(&until_end)) {
                 // Another process is about to enter it, as soon as its memory is populated.
                 Err(PoolError::MemoryNode {
                     source: FabricError::AlreadyJoined { .. }, ..
@@ -188,6 +193,21 @@ impl MemoryServer {
     pub fn set_report(&self, report: String) {
         self.membership.set_report(self.node.descriptor().peer, report);
     }
+}
+
+/// Breaks population off when the pool is destroyed meanwhile.
+fn until_end(
+    watcher: &PopulationWatcher,
+    plane: &Arc<dyn ControlPlane>,
+    env: &Env,
+    state: &PoolState,
+) -> PopulationWatcher {
+    let watch = Mutex::new(PoolWatch::new(plane, env, state.id, state.timing.heartbeat));
+    let watcher = watcher.clone();
+    PopulationWatcher::new(move |done, of| match watch.lock().is_gone() {
+        true => ControlFlow::Break(()),
+        false => watcher.told(done, of),
+    })
 }
 
 /// Undoes [`enter`], so that another node can take the place.

@@ -122,8 +122,9 @@ impl PoolConfig {
             let least = geometry.region_bytes(1).unwrap_or(u64::MAX);
             let logs = match self.log_bytes.saturating_mul(self.max_compute_nodes as u64) {
                 0 => String::new(),
-                bytes => format!(" with {bytes} for logs"),
+                bytes => format!(" with {} for logs", size(bytes)),
             };
+            let least = size(least);
             let allowed = format!("at least {least}, what one range of this size needs{logs}");
             return Err(refused("bytes_per_node", self.bytes_per_node, allowed));
         }
@@ -137,6 +138,16 @@ impl PoolConfig {
             let allowed = format!("at most {}", most.min(isize::MAX.cast_unsigned() as u64));
             refused("bytes_per_node", self.bytes_per_node, allowed)
         })
+    }
+}
+
+/// A size that is no less, as options take it: 133M, 1060K.
+fn size(bytes: u64) -> String {
+    const MIB: u64 = 1 << 20;
+    if bytes >= 10 * MIB {
+        format!("{}M", bytes.div_ceil(MIB))
+    } else {
+        format!("{}K", bytes.div_ceil(1 << 10))
     }
 }
 
@@ -212,10 +223,11 @@ mod tests {
     }
 
     #[test]
-    fn a_node_too_small_for_one_range_says_how_many_bytes_it_takes() {
+    fn a_node_too_small_for_one_range_says_how_much_it_takes() {
         let least = 4096 + (1 << 20) + 512 * 64;
         let config = PoolConfig { bytes_per_node: least - 1, ..GOOD };
-        let allowed = format!("at least {least}, what one range of this size needs");
+        assert_eq!((size(least as u64), size((133 << 20) - 1)), ("1060K".into(), "133M".into()));
+        let allowed = "at least 1060K, what one range of this size needs".to_owned();
         let value = (least - 1).to_string();
         assert_refused(config, ["bytes_per_node", &value, &allowed]);
         assert_eq!(PoolConfig { bytes_per_node: least, ..GOOD }.plan().unwrap().ranges, 1);

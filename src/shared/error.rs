@@ -29,6 +29,9 @@ pub enum SharedPoolError {
         /// The name.
         name: String,
     },
+    /// The pool was destroyed while this process was about to join it.
+    #[error("the pool was destroyed")]
+    Destroyed,
     /// The pool refused.
     #[error(transparent)]
     Pool(#[from] PoolError),
@@ -127,6 +130,7 @@ impl SharedPoolError {
             | Self::Role { .. }
             | Self::NoPool { .. }
             | Self::PoolExists { .. }
+            | Self::Destroyed
             | Self::MemoryLost { .. }
             | Self::AllMemoryGone { .. }
             | Self::UnknownFabric { .. }

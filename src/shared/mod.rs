@@ -18,6 +18,7 @@ mod credentials;
 mod error;
 mod network;
 mod pool;
+mod remains;
 mod url;
 
 pub use credentials::Credentials;

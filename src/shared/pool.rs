@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use rustix::process::getuid;
 
@@ -16,8 +16,8 @@ use crate::memnode::{
     monitor::{HostMemory, MonitorConfig},
 };
 use crate::pool::control::{
-    self, Connect, ControlError, ControlPlane, Expectation, FilePlane, Identity, MemoryMember,
-    PoolState, RELAY_MAGIC, Relay, RemotePlane, Timing, Token, host_number,
+    self, Connect, ControlError, ControlPlane, Expectation, FilePlane, Identity, PoolState,
+    RELAY_MAGIC, Relay, RemotePlane, Timing, Token, host_number,
 };
 use crate::pool::{self, Pool, PoolConfig, PoolError, Residency};
 use crate::report;
@@ -36,8 +36,8 @@ pub type OpenedPool = (Arc<dyn Fabric>, Arc<Pool>);
 
 /// A pool that processes share. The value names a pool, which may or may not exist.
 pub struct SharedPool {
-    place: Place,
-    plane: Arc<dyn ControlPlane>,
+    pub(super) place: Place,
+    pub(super) plane: Arc<dyn ControlPlane>,
     credentials: Credentials,
 }
 
@@ -175,7 +175,7 @@ impl SharedPool {
     ///
     /// # Errors
     /// If there is no such pool, all its memory nodes have joined, it has another fabric than
-    /// `expected`, or the host has not so much memory.
+    /// `expected`, the host has not so much memory, or the pool is destroyed meanwhile.
     pub fn lend<'a>(
         &'a self,
         env: &'a Env,
@@ -186,8 +186,22 @@ impl SharedPool {
         let offer = offer.into();
         Box::pin(async move {
             let state = self.load().await?;
-            let kind = self.kind_of(&state)?;
-            self.check_memory(env, &state).await?;
+            let lent = self.lend_to(&state, env, offer, expected, network).await;
+            self.unless_destroyed(&state, lent).await
+        })
+    }
+
+    fn lend_to<'a>(
+        &'a self,
+        state: &'a PoolState,
+        env: &'a Env,
+        offer: Capacity,
+        expected: Option<FabricKind>,
+        network: &'a Network,
+    ) -> BoxFuture<'a, Result<Arc<MemoryServer>, SharedPoolError>> {
+        Box::pin(async move {
+            let kind = self.kind_of(state)?;
+            self.check_memory(env, state).await?;
             if let Some(expected) = expected.filter(|expected| *expected != kind) {
                 let (pool, asked) = (kind.name().to_owned(), expected.name().to_owned());
                 return Err(PoolError::OtherFabric { pool, asked }.into());
@@ -195,12 +209,12 @@ impl SharedPool {
             let fabric: Arc<dyn Fabric> = match kind {
                 FabricKind::Shm => {
                     network.check_absent(self.credentials.are_given())?;
-                    self.shm(&state)?
+                    self.shm(state)?
                 }
                 FabricKind::Tcp => {
                     self.credentials.check_role("to lend memory", &[Role::Memory])?;
-                    self.check_trust(&state).await?;
-                    let config = network.config(&state, self.security())?;
+                    self.check_trust(state).await?;
+                    let config = network.config(state, self.security())?;
                     let tcp = TcpFabric::new(config, env.clone());
                     let relay = Relay::new(Arc::clone(&self.plane), &state.name)?;
                     let serve = move |stream, from| {
@@ -227,20 +241,32 @@ impl SharedPool {
     /// compute nodes in it. [`report::publish`] publishes reports of these nodes.
     ///
     /// # Errors
-    /// If there is no such pool, memory nodes are still missing after half a minute, or one is
-    /// dead.
+    /// If there is no such pool, memory nodes are still missing after half a minute, one is dead,
+    /// or the pool is destroyed meanwhile.
     pub fn open<'a>(
         &'a self,
         env: &'a Env,
         network: &'a Network,
     ) -> BoxFuture<'a, Result<OpenedPool, SharedPoolError>> {
         Box::pin(async move {
-            let started = env.now();
             let state = self.load().await?;
-            let shm = match self.kind_of(&state)? {
+            let opened = self.open_in(&state, env, network).await;
+            self.unless_destroyed(&state, opened).await
+        })
+    }
+
+    fn open_in<'a>(
+        &'a self,
+        state: &'a PoolState,
+        env: &'a Env,
+        network: &'a Network,
+    ) -> BoxFuture<'a, Result<OpenedPool, SharedPoolError>> {
+        Box::pin(async move {
+            let started = env.now();
+            let shm = match self.kind_of(state)? {
                 FabricKind::Shm => {
                     network.check_absent(self.credentials.are_given())?;
-                    Some(self.shm(&state)?)
+                    Some(self.shm(state)?)
                 }
                 FabricKind::Tcp => {
                     let allowed = &[Role::Compute, Role::Reader];
@@ -250,9 +276,9 @@ impl SharedPool {
             };
             let fabric: Arc<dyn Fabric> = match &shm {
                 Some(shm) => Arc::clone(shm) as Arc<dyn Fabric>,
-                None => TcpFabric::new(network.config(&state, self.security())?, env.clone()),
+                None => TcpFabric::new(network.config(state, self.security())?, env.clone()),
             };
-            self.check_memory(env, &state).await?;
+            self.check_memory(env, state).await?;
             let mut arrivals = Arrivals::new(started);
             let pool = loop {
                 let (fabric, plane) = (Arc::clone(&fabric), Arc::clone(&self.plane));
@@ -286,38 +312,6 @@ impl SharedPool {
             pool.follow(env);
             Ok((fabric, pool))
         })
-    }
-
-    /// Refuses a pool none of whose memory nodes lives, though some have joined: nothing brings
-    /// back what they held. Over a network they have a lease to show themselves: a sign of life
-    /// from before the call is none, and one that is late says little.
-    async fn check_memory(&self, env: &Env, state: &PoolState) -> Result<(), SharedPoolError> {
-        let has_left = |member: &&MemoryMember| member.stay == Residency::Left;
-        let nodes = state.memory_nodes.iter().flatten().filter(|node| !has_left(node)).count();
-        let silent_for = match self.kind_of(state)? {
-            FabricKind::Shm => None,
-            FabricKind::Tcp => Some(state.timing.lease),
-        };
-        let started = env.now();
-        while nodes > 0 && !self.shows_memory(silent_for.map(|_| env.now() - started)).await? {
-            if env.now() - started >= silent_for.unwrap_or_default() {
-                let place = self.place.to_string();
-                return Err(SharedPoolError::AllMemoryGone { place, nodes, silent_for });
-            }
-            env.sleep(self.plane.pace()).await;
-        }
-        Ok(())
-    }
-
-    /// Whether a memory node lives, over a network by a beat within this time.
-    async fn shows_memory(&self, within: Option<Duration>) -> Result<bool, SharedPoolError> {
-        let Some(within) = within else {
-            return Ok(self.living().await?.iter().any(|peer| peer.is_memory()));
-        };
-        let state = self.plane.load().await?.state;
-        let lives = |peer: PeerId| peer.is_memory() && state.lives(peer.index());
-        let beats = self.plane.beats().await?;
-        Ok(beats.iter().any(|(beat, age)| *age < within && lives(beat.node)))
     }
 
     /// Checks whether this process and the live memory nodes trust each other, before it changes
@@ -426,7 +420,7 @@ impl SharedPool {
         }
     }
 
-    fn kind_of(&self, state: &PoolState) -> Result<FabricKind, SharedPoolError> {
+    pub(super) fn kind_of(&self, state: &PoolState) -> Result<FabricKind, SharedPoolError> {
         let kind = state.fabric.parse().map_err(|_| {
             let place = self.place.to_string();
             SharedPoolError::UnknownFabric { place, fabric: state.fabric.clone() }

@@ -99,7 +99,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
             if let Some(interrupted) = interrupt.signal() {
                 return interrupted.end();
             }
-            return refused(&error, network.listen);
+            return refused(&error, &arguments.pool, network.listen);
         }
     };
     let _ = joined.set(Arc::downgrade(&lent));
@@ -145,8 +145,13 @@ fn lend_until_end(
     Ok(())
 }
 
-/// Reports why the node does not lend; if its port is in use, by which process.
-fn refused(error: &SharedPoolError, listen: Option<SocketAddr>) -> ExitCode {
+/// Reports why the node does not lend; if its port is in use, by which process. A node whose pool is
+/// destroyed ends as one that was asked to.
+fn refused(error: &SharedPoolError, pool: &Place, listen: Option<SocketAddr>) -> ExitCode {
+    if matches!(error, SharedPoolError::Destroyed) {
+        eprintln!("pool {pool} was destroyed");
+        return ExitCode::SUCCESS;
+    }
     let own = match error {
         SharedPoolError::Pool(PoolError::Config { key: "bytes_per_node", value, allowed }) => {
             Some(("memory", value, allowed))
@@ -157,7 +162,8 @@ fn refused(error: &SharedPoolError, listen: Option<SocketAddr>) -> ExitCode {
         _ => None,
     };
     if let Some((key, value, allowed)) = own {
-        return exit::refuse_option(key, value, allowed);
+        let value = value.parse().map_or_else(|_| value.clone(), units::bytes);
+        return exit::refuse_option(key, &value, allowed);
     }
     let is_of_network = matches!(
         error,

@@ -373,6 +373,9 @@ fn summaries(looks: &[(String, Looked)]) -> Table {
             look.used_bytes().map_or("-".to_owned(), units::bytes),
         ]);
     }
+    for column in table.column_iter_mut().skip(5) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
     table
 }
 

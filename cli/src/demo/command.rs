@@ -59,7 +59,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         Err(error) => return exit::fail(&error),
     };
     let code = match Stage::new(&arguments.pool, output.directory(), &interrupt) {
-        Ok(mut stage) => play(&mut stage, arguments, &interrupt),
+        Ok(mut stage) => play(&mut stage, arguments),
         Err(error) => exit::fail(&error),
     };
     let is_over = code == ExitCode::SUCCESS || interrupt.signal().is_some();
@@ -71,15 +71,15 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     code
 }
 
-fn play(stage: &mut Stage<'_>, arguments: &Arguments, interrupt: &Interrupt) -> ExitCode {
-    match (story::play(stage, arguments.duration), interrupt.signal()) {
-        (Ok(true), _) => ExitCode::SUCCESS,
-        (Ok(false), _) => ExitCode::FAILURE,
-        (Err(ScenarioError::Interrupted), Some(interrupted)) => {
+fn play(stage: &mut Stage<'_>, arguments: &Arguments) -> ExitCode {
+    match story::play(stage, arguments.duration) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(ScenarioError::Interrupted(interrupted)) => {
             // Said when all is removed.
             stage.clear();
             interrupted.end()
         }
-        (Err(error), _) => exit::fail(&error),
+        Err(error) => exit::fail(&error),
     }
 }

@@ -209,5 +209,5 @@ impl Drop for Stage<'_> {
 
 /// Whether a signal ends the demo.
 fn look(interrupt: &Interrupt) -> Result<(), ScenarioError> {
-    interrupt.signal().map_or(Ok(()), |_| Err(ScenarioError::Interrupted))
+    interrupt.signal().map_or(Ok(()), |interrupted| Err(interrupted.into()))
 }

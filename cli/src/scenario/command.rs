@@ -26,7 +26,8 @@ pub(crate) struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Runs a scenario. Exit code 0: all went as it must; 1: it did not, or the scenario could not
-    /// be run; 2: the file is wrong, nothing was started
+    /// be run; 2: the file is wrong, nothing was started; 128 and the number of a signal: that has
+    /// ended it
     Run {
         /// The scenario file
         file: PathBuf,
@@ -99,10 +100,10 @@ fn play(plan: &Plan, json: bool, keep: bool) -> ExitCode {
     let outcome = match ScenarioRun::play(plan, &output) {
         Ok(outcome) => outcome,
         Err(error) => {
-            if !keep && !matches!(error, ScenarioError::Interrupted) {
+            if !keep && !matches!(error, ScenarioError::Interrupted(_)) {
                 kept(&mut output);
             }
-            return fail(&error);
+            return error.fail();
         }
     };
     let verdict = verdict::judge(plan, &outcome);

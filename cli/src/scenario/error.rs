@@ -1,5 +1,10 @@
 //! Why a scenario could not be run to its end.
 
+use std::process::ExitCode;
+
+use crate::support::exit;
+use crate::support::signals::Interrupted;
+
 /// Why a scenario could not be run to its end.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ScenarioError {
@@ -26,11 +31,19 @@ pub(crate) enum ScenarioError {
         what: String,
     },
     /// It was told to stop.
-    #[error("interrupted")]
-    Interrupted,
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
 }
 
 impl ScenarioError {
+    /// Says on stderr why a scenario could not be run, or that a signal has ended it.
+    pub(crate) fn fail(&self) -> ExitCode {
+        match self {
+            Self::Interrupted(interrupted) => interrupted.end(),
+            error => exit::fail(error),
+        }
+    }
+
     pub(crate) fn io(what: impl std::fmt::Display, source: std::io::Error) -> Self {
         Self::Io { what: what.to_string(), source }
     }

@@ -13,7 +13,7 @@ use super::plan::Plan;
 use super::processes::OutputDirectory;
 use super::runner::{ScenarioRun, say};
 use super::verdict::{self, VerdictCheck};
-use crate::support::exit::{fail, print};
+use crate::support::exit::print;
 use crate::support::stdout::tell;
 
 /// How long the drivers of a round may take when its time is over, before they count as stuck.
@@ -75,7 +75,7 @@ pub(super) fn run(arguments: &RandomArguments) -> ExitCode {
                 tell(arguments, &round);
                 rounds.push(round);
             }
-            Err(error) => return fail(&error),
+            Err(error) => return error.fail(),
         }
     }
     let failed = rounds.iter().filter(|round| !round.wrong.is_empty()).count();
@@ -109,7 +109,7 @@ fn play(arguments: &RandomArguments, seed: u64) -> Result<Round, ScenarioError> 
             let broken = checks.into_iter().filter(|check| !check.holds);
             broken.map(|VerdictCheck { what, found, .. }| format!("{what}: {found}")).collect()
         }
-        Err(error @ (ScenarioError::Interrupted | ScenarioError::Network { .. })) => {
+        Err(error @ (ScenarioError::Interrupted(_) | ScenarioError::Network { .. })) => {
             return Err(error);
         }
         Err(error) => vec![error.to_string()],

@@ -27,6 +27,7 @@ use super::options::{self, words};
 use super::plan::{FaultTarget, Plan, PlannedFault};
 use super::processes::{LOOK_EVERY, Launcher, OutputDirectory, Process};
 use crate::support::progress::begins;
+use crate::support::signals::Interrupted;
 
 /// How long a command, or the start of a memory node or driver, may take.
 const START: Duration = Duration::from_secs(60);
@@ -455,7 +456,7 @@ fn signal_of(action: FaultAction) -> Signal {
 /// Whether it is to stop.
 fn interrupted(signals: &mut Signals) -> Result<(), ScenarioError> {
     match signals.pending().next() {
-        Some(_) => Err(ScenarioError::Interrupted),
+        Some(signal) => Err(Interrupted::by(signal).into()),
         None => Ok(()),
     }
 }

@@ -7,9 +7,9 @@ use std::io::IsTerminal;
 use std::str::FromStr;
 
 use tracing_subscriber::filter::{LevelFilter, Targets};
-use tracing_subscriber::fmt;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Layer, fmt};
 
 /// Which events are logged.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,14 +54,27 @@ fn is_module(name: &str) -> bool {
     name.split("::").all(|part| !part.is_empty() && part.chars().all(allowed))
 }
 
+impl Filter {
+    /// Whether it is the one that holds where none is given.
+    fn is_usual(&self) -> bool {
+        self.0 == Targets::new().with_default(LevelFilter::WARN)
+    }
+}
+
 /// From here on events are logged.
 pub(crate) fn install(filter: Filter) {
     let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let ansi = std::io::stderr().is_terminal() && !plain;
+    let is_terminal = std::io::stderr().is_terminal();
     // An error of stderr cannot be reported on it.
     let layer = fmt::layer().with_writer(std::io::stderr).log_internal_errors(false);
+    let layer = layer.with_ansi(is_terminal && !plain);
+    // Who looks on knows when it happens; and who wants to know where has given a filter.
+    let layer = match is_terminal && filter.is_usual() {
+        true => layer.without_time().with_target(false).boxed(),
+        false => layer.boxed(),
+    };
     // Fails where a subscriber is installed already, which then has the events.
-    let _ = tracing_subscriber::registry().with(layer.with_ansi(ansi)).with(filter.0).try_init();
+    let _ = tracing_subscriber::registry().with(layer).with(filter.0).try_init();
 }
 
 #[cfg(test)]

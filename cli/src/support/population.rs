@@ -17,10 +17,16 @@ const FIRST: Duration = Duration::from_secs(1);
 
 /// Watches the population of memory until a signal asks the process to end.
 pub(crate) fn watch(interrupt: &Interrupt) -> PopulationWatcher {
-    let (began, is_terminal) = (Instant::now(), std::io::stderr().is_terminal());
-    let (interrupt, lines) = (interrupt.clone(), Mutex::new(Lines::new(is_terminal)));
+    let is_terminal = std::io::stderr().is_terminal();
+    let state = Mutex::new((Instant::now(), Lines::new(is_terminal)));
+    let interrupt = interrupt.clone();
     PopulationWatcher::new(move |done, total| {
-        let mut lines = lines.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut state = state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if done == 0 {
+            // It may have waited for its turn.
+            *state = (Instant::now(), Lines::new(is_terminal));
+        }
+        let (began, lines) = &mut *state;
         if let Some(text) = lines.told(began.elapsed(), done, total) {
             // A closed stderr is no reason to stop.
             let _ = std::io::stderr().write_all(text.as_bytes());

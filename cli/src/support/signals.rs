@@ -33,7 +33,7 @@ pub(crate) fn end_at_first() -> std::io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     let wait = move || {
         if let Some(signal) = signals.forever().next() {
-            eprintln!("error: {}", Interrupted { signal: u8::try_from(signal).unwrap_or(u8::MAX) });
+            eprintln!("error: {}", Interrupted::by(signal));
             // Ends the process as if nothing had been said.
             let _ = low_level::emulate_default_handler(signal);
         }
@@ -105,6 +105,11 @@ pub(crate) struct Interrupted {
 }
 
 impl Interrupted {
+    /// By the signal of this number.
+    pub(crate) fn by(signal: i32) -> Self {
+        Self { signal: u8::try_from(signal).unwrap_or(u8::MAX) }
+    }
+
     /// Says so on stderr. The exit code of a command that it has ended.
     pub(crate) fn end(self) -> ExitCode {
         eprintln!("error: {self}");

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,8 @@ use serde_json::Value;
 
 /// How long anything may take. It bounds a test that hangs; no test waits that long otherwise.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+/// How long a command may take that is run to its end. Some are simulations of many seeds.
+const BOUND: Duration = Duration::from_secs(300);
 /// Interval at which a test polls.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Options of a TPC-C database that loads fast.
@@ -22,9 +25,24 @@ pub(crate) fn selkie(arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs a command to its end.
+/// Runs a command to its end, which must come.
+#[track_caller]
 pub(crate) fn run(arguments: &[&str]) -> Output {
-    selkie(arguments).output().unwrap()
+    let mut command = selkie(arguments);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let id = Pid::from_child(&child);
+    let (over, is_over) = std::sync::mpsc::channel::<()>();
+    let bound = std::thread::spawn(move || {
+        let is_late = is_over.recv_timeout(BOUND) == Err(RecvTimeoutError::Timeout);
+        if is_late {
+            let _ = rustix::process::kill_process(id, Signal::KILL);
+        }
+        is_late
+    });
+    let output = child.wait_with_output().unwrap();
+    drop(over);
+    assert!(!bound.join().unwrap(), "{arguments:?} not within {BOUND:?}: {}", text(&output.stderr));
+    output
 }
 
 /// Runs a command that must end well; its stdout.

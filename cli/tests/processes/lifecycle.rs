@@ -4,7 +4,7 @@
 use rustix::process::Signal;
 
 use crate::drivers::{running, setup};
-use crate::harness::{Over, Pool, Process, Setup, TINY, fails, prints, refused, succeeds};
+use crate::harness::{Over, Pool, Process, Setup, TINY, fails, prints, refused, succeeds, until};
 
 /// Options of a database that takes long enough to load for a test to come in between.
 const LARGE: [&str; 6] = ["--warehouses", "20", "--threads", "2", "--load-only", "--json"];
@@ -146,21 +146,74 @@ fn who_is_in_a_pool_over_tcp_that_is_destroyed_says_so() {
 fn pool_is_destroyed(over: Over) {
     let mut pool = Pool::start(&setup(over, "destroyed", 3));
     succeeds(&pool.tpcc(&["--load-only"]));
-    let (mut driver, _) = running(&pool);
+    let (driver, _) = running(&pool);
     refused(&["pool", "destroy", &pool.name], 1, "of the pool lives");
     succeeds(&["pool", "destroy", &pool.name, "--force"]);
-    let (code, said) = driver.ends();
-    assert_eq!(
-        (code, said.lines().last()),
-        (Some(1), Some("error: the pool was destroyed")),
-        "{said}"
-    );
-    assert!(!said.contains("the others"), "{said}");
+    ends_by_destruction(driver);
     for memory in &mut pool.memory {
         let (code, said) = memory.ends();
         assert_eq!(code, Some(0), "{said}");
         assert!(said.contains(" was destroyed\n"), "{said}");
     }
+}
+
+#[test]
+fn who_is_about_to_join_a_pool_that_is_destroyed_says_so() {
+    join_is_cut_short(Over::Shm);
+}
+
+#[test]
+fn who_is_about_to_join_a_pool_over_tcp_that_is_destroyed_says_so() {
+    join_is_cut_short(Over::Tcp);
+}
+
+fn join_is_cut_short(over: Over) {
+    let mut pool = Pool::without_memory(&setup(over, "joining", 2));
+    let lend = ["memnode", "--pool", &pool.name, "--memory"];
+    let (first, line) = Process::lends(&[&lend[..], &["300M"]].concat());
+    if over == Over::Tcp {
+        let at = line.split_once(" at ").unwrap().1.split_once(',').unwrap().0;
+        pool.url = format!("tcp:{at}");
+    }
+    let driver = Process::start(&pool.tpcc(&[]));
+    driver.finds("1 of 2 have joined");
+    let second = Process::start(&[&lend[..], &["2G"]].concat());
+    // While it takes its memory, all of which it would take within a second or two.
+    let status = format!("/proc/{}/status", second.id());
+    until("it takes memory", || {
+        let status = std::fs::read_to_string(&status).ok()?;
+        let taken = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        let taken: u64 = taken.trim().strip_suffix(" kB")?.parse().ok()?;
+        (taken > 64 << 10).then_some(())
+    });
+    second.signal(Signal::STOP);
+    succeeds(&["pool", "destroy", &pool.name, "--force"]);
+    second.signal(Signal::CONT);
+    for mut memory in [first, second] {
+        let (code, said) = memory.ends();
+        assert_eq!(code, Some(0), "it ends as it was asked to: {said}");
+        assert!(said.contains(&format!("pool {} was destroyed\n", pool.name)), "{said}");
+    }
+    ends_by_destruction(driver);
+}
+
+#[test]
+fn who_waits_for_a_load_in_a_pool_that_is_destroyed_says_so() {
+    let pool = Pool::start(&setup(Over::Shm, "unloaded", 3));
+    let loads = loading(&pool, &[]);
+    let waits = Process::start(&[&["tpcc", "--pool", &pool.url], &LARGE[..]].concat());
+    assert_eq!(waits.says("has waited for 1 s, for "), "another driver, which loads the database");
+    succeeds(&["pool", "destroy", &pool.name, "--force"]);
+    ends_by_destruction(loads);
+    ends_by_destruction(waits);
+}
+
+#[track_caller]
+fn ends_by_destruction(mut driver: Process) {
+    let (code, said) = driver.ends();
+    let last = said.lines().last();
+    assert_eq!((code, last), (Some(1), Some("error: the pool was destroyed")), "{said}");
+    assert!(!said.contains("the others"), "{said}");
 }
 
 #[test]

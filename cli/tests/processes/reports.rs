@@ -2,16 +2,20 @@
 
 use rustix::process::Signal;
 
-use crate::harness::{Pool, Process, Setup, TINY, succeeds};
+use crate::harness::{Pool, Process, Setup, TINY, succeeds, until};
 
 #[test]
 fn a_driver_that_was_told_to_end_says_so_and_counts_whole_seconds() {
-    let long = ["--duration", "600", "--json"];
+    let place = tempfile::tempdir().unwrap();
+    let commits = place.path().join("commits");
+    let long = ["--duration", "600", "--json", "--record-commits", commits.to_str().unwrap()];
     let driver = Process::start(&[&["tpcc"], &TINY[..], &long].concat());
-    driver.says("run: 0 %");
+    let has_committed = || commits.metadata().is_ok_and(|file| file.len() > 0);
+    until("it commits", || has_committed().then_some(()));
     driver.signal(Signal::TERM);
     let report = driver.reports();
     assert_eq!(report["interrupted"], true, "{report}");
+    assert!(report["transactions"].as_u64() > Some(0), "{report}");
     let seconds = report["seconds"].as_f64().unwrap();
     let whole = report["per_second"].as_array().unwrap();
     assert!(seconds < 600.0 && whole.len() == seconds as usize, "{report}");

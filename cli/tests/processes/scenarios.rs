@@ -201,8 +201,8 @@ fn a_harness_that_is_told_to_stop_leaves_nothing_behind() {
     assert!(lines.any(|line| line.starts_with("all drivers run")), "it ended");
     let id = rustix::process::Pid::from_child(&harness);
     rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
-    assert_eq!(lines.last().unwrap(), "error: interrupted");
-    assert_eq!(harness.wait().unwrap().code(), Some(1));
+    assert_eq!(lines.last().unwrap(), "error: interrupted by SIGINT");
+    assert_eq!(harness.wait().unwrap().code(), Some(130));
     gone(process);
 }
 

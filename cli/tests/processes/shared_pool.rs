@@ -74,7 +74,11 @@ fn with_room_for_logs_drivers_use_them_and_memory_nodes_are_larger() {
     assert_eq!(report["config"]["log_bytes"], 8 << 20);
     let small = Pool::without_memory(&setup(Over::Shm, "small", 1));
     let lend = ["memnode", "--pool", &small.name, "--memory", "100M"];
-    refused(&lend, 2, "what one range of this size needs with 134217728 for logs");
+    refused(
+        &lend,
+        2,
+        "--memory 100.0 MiB is not allowed: at least 133M, what one range of this size needs with 128M for logs",
+    );
 }
 
 #[test]
@@ -148,7 +152,7 @@ fn bad_pools_are_refused_and_nothing_is_left_behind() {
 
     succeeds(&["pool", "create", &name, "--memory-nodes", "1", "--log-size", "0"]);
     refused(&["pool", "create", &name], 1, "on this host already");
-    lend("100K", 2, "--memory 102400 is not allowed: at least");
+    lend("100K", 2, "--memory 100.0 KiB is not allowed: at least");
     lend("64T", 1, " MiB of memory are to be lent, and ");
     let domain = ["memnode", "--pool", &name, "--memory", "40M", "--domain", "rack 7"];
     let output = run(&domain);

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -75,6 +76,18 @@ fn what_is_not_the_fabrics_is_handed_over_without_a_key_and_ends_with_the_endpoi
     memory.fabric.kill(MEMORY);
     assert!(!echoes(&last), "shut down");
     eventually("the handlers return", || running.load(Ordering::SeqCst) == 0);
+}
+
+#[test]
+fn others_are_answered_while_memory_is_populated() {
+    let (memory, _) = echoing(config());
+    let mut answered = Vec::new();
+    let mut told = |done| {
+        answered.push((done, echoes(&connect_other(memory.addr(), OTHER))));
+        ControlFlow::Continue(())
+    };
+    memory.endpoint.register_populated(128 << 20, &mut told).unwrap();
+    assert_eq!(answered, [(0, true), (64 << 20, true), (128 << 20, true)]);
 }
 
 #[test]

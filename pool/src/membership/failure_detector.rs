@@ -56,7 +56,8 @@ impl Membership {
             due.iter().for_each(|(node, ..)| without.declare_dead(*node));
             if let Some(version) = self.plane.replace(version, without.clone()).await? {
                 for (node, _, silent_for) in due {
-                    tracing::warn!(%node, ?silent_for, "declared a silent node dead");
+                    let silent_s = silent_for.map(|silent| silent.as_secs_f64());
+                    tracing::warn!(%node, silent_s, "declared a silent node dead");
                 }
                 self.changed_to(Versioned { version, state: without.into() });
                 return Ok(());

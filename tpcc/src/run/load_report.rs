@@ -21,13 +21,14 @@ pub struct LoadReport {
 /// Says what was loaded, and how much of it a compute node can cache.
 pub(crate) fn tell_load(load: &LoadReport, shape: &ClusterShape, progress: &Arc<dyn Progress>) {
     let cache_bytes = shape.cache_bytes();
+    let share = 100.0 * cache_bytes as f64 / load.database_bytes.max(1) as f64;
     progress.note(&format!(
-        "loaded {} rows in {} {}: database {}, cache {} a compute node ({:.0} %)",
+        "loaded {} rows in {} {}: database {}, cache {} a compute node ({} %)",
         units::count(load.rows),
         units::precise(load.duration.as_secs_f64()),
         shape.setup.network.seconds(),
         units::bytes(load.database_bytes),
         units::bytes(cache_bytes),
-        100.0 * cache_bytes as f64 / load.database_bytes.max(1) as f64,
+        units::count(share.round() as u64),
     ));
 }

@@ -42,7 +42,11 @@ pub fn run_shared<'a>(
     progress: &'a Arc<dyn Progress>,
 ) -> BoxFuture<'a, Result<Option<Report>, TpccError>> {
     Box::pin(async move {
-        let (mut driver, role) = Driver::meet(pool, env, config, loading, progress).await?;
+        let met = Driver::meet(pool, env, config, loading, progress).await;
+        let (mut driver, role) = match met {
+            Ok(met) => met,
+            Err(error) => return Err(or_destroyed(pool, error).await),
+        };
         let loads = role != DriverRole::Joins;
         if !loads && purpose == Purpose::LoadOnly {
             progress.note("the database is loaded already");
@@ -57,10 +61,7 @@ pub fn run_shared<'a>(
                 if loads {
                     let _ = driver.give_up().await;
                 }
-                return Err(match pool.is_destroyed().await {
-                    true => EngineError::PoolDestroyed.into(),
-                    false => error,
-                });
+                return Err(or_destroyed(pool, error).await);
             }
         };
         let _entered = progress.roster().map(|roster| cluster.enter(roster));
@@ -71,6 +72,15 @@ pub fn run_shared<'a>(
         };
         leave(&driver, loads, cluster, env, done).await
     })
+}
+
+/// The error of a driver without nodes; that the pool was destroyed says more than what it met
+/// because of that.
+async fn or_destroyed(pool: &Pool, error: TpccError) -> TpccError {
+    match pool.is_destroyed().await {
+        true => EngineError::PoolDestroyed.into(),
+        false => error,
+    }
 }
 
 /// Loads or finds the database loaded, then runs the mix and checks, as the purpose says.

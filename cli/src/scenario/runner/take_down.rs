@@ -151,7 +151,7 @@ fn noted<T>(
 ) -> Result<Option<T>, ScenarioError> {
     match result {
         Ok(value) => Ok(Some(value)),
-        Err(ScenarioError::Interrupted) => Err(ScenarioError::Interrupted),
+        Err(error @ ScenarioError::Interrupted(_)) => Err(error),
         Err(error) => {
             troubles.push(error.to_string());
             Ok(None)
@@ -194,6 +194,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::support::signals::Interrupted;
 
     #[test]
     fn a_panic_is_found_with_what_it_says() {
@@ -225,7 +226,8 @@ mod tests {
         let trouble = ScenarioError::Network { what: "ip: gone".to_owned() };
         assert!(matches!(noted::<()>(Err(trouble), &mut troubles), Ok(None)));
         assert_eq!(troubles, ["ip: gone"]);
-        assert!(noted::<()>(Err(ScenarioError::Interrupted), &mut troubles).is_err());
+        let interrupted = ScenarioError::Interrupted(Interrupted::by(15));
+        assert!(noted::<()>(Err(interrupted), &mut troubles).is_err());
         assert!(matches!(noted(Ok(1), &mut troubles), Ok(Some(1))));
     }
 }

@@ -9,6 +9,7 @@
     reason = "test support: what goes wrong here shall panic"
 )]
 
+use std::task::Poll;
 use std::time::Duration;
 
 use selkie_engine::{Engine, EngineError, GAddr};

@@ -43,8 +43,8 @@ impl Core {
         Ok(())
     }
 
-    /// Marks every line that no node has entered as lost for good, in ranges with so many lost pages
-    /// that the pool does not remember which they are.
+    /// Marks every line that no node has entered as lost for good, in ranges with so many lost
+    /// pages that the pool does not remember which they are.
     pub(super) async fn mark_abandoned(&self, rebuild: &Rebuild) -> Result<(), EngineError> {
         let mut lines = 0;
         for (range, position) in self.memory.quiesced.tables_of(rebuild.number) {

@@ -88,6 +88,8 @@ pub enum Planted {
     /// A dead node counts as recovered from, and its index is free, before the latch words are
     /// swept.
     EarlyReuse,
+    /// Lines that were free at a node that is gone are nobody's: none uses them again.
+    ForgottenLines,
     /// A leaf that is searched for a row to be read, and has not got it, is not held, noted or
     /// stamped.
     UnguardedGaps,

@@ -4,7 +4,7 @@
 //! Compute nodes that died while another recovery was under way are remembered together, as *crash
 //! groups*: the changes that one of them granted another may be in the grantee's log only.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use selkie_fabric::PeerId;
 
@@ -59,19 +59,35 @@ impl PoolState {
     }
 
     /// Whether no log can bring back pages that are lost with a compute node whose recovery is
-    /// under way, and they are to be lost for good. A coded pool has to remember all of them, for
-    /// headers that are made anew: beyond the limit their words keep the name of the node.
+    /// under way, and they are to be lost for good.
     #[must_use]
-    pub fn are_lost_for_good(&self, node: u16, pages: usize) -> bool {
-        let has_room = self.abandoned_pages.len() + pages <= MAX_LOST_PAGES;
-        let has_no_log = self.lost.get(&node).is_some_and(|lost| !lost.has_log);
-        has_no_log && (has_room || self.coding.is_plain())
+    pub fn are_lost_for_good(&self, node: u16) -> bool {
+        self.lost.get(&node).is_some_and(|lost| !lost.has_log)
     }
 
-    /// Pages are lost for good.
+    /// Pages are lost for good. A coded pool has to remember them, for headers that are made anew:
+    /// beyond the limit it remembers their ranges.
     pub(crate) fn abandon_pages(&mut self, pages: &[u64]) {
+        let new: Vec<u64> =
+            pages.iter().copied().filter(|page| !self.abandoned_pages.contains(page)).collect();
         let room = MAX_LOST_PAGES.saturating_sub(self.abandoned_pages.len());
-        self.abandoned_pages.extend(pages.iter().take(room));
+        let (kept, beyond) = new.split_at(room.min(new.len()));
+        self.abandoned_pages.extend(kept);
+        if !self.coding.is_plain() {
+            let range_of = |page: &u64| (page / self.range_bytes) as usize;
+            self.abandoned_ranges.extend(beyond.iter().map(range_of));
+        }
+    }
+
+    /// Exactly these pages are lost for good, as the words of all lines say. Whether all of them
+    /// can be remembered.
+    pub(crate) fn remember_abandoned(&mut self, pages: &BTreeSet<u64>) -> bool {
+        let fits = pages.len() <= MAX_LOST_PAGES;
+        if fits {
+            self.abandoned_pages.clone_from(pages);
+            self.abandoned_ranges.clear();
+        }
+        fits
     }
 
     /// A person gives up pages that a log might have brought back: the recovery from the node is

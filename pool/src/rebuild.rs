@@ -5,8 +5,12 @@
 //! declared dead, or to be left --> [all compute nodes quiet] --> one moves the homes
 //!     --> [all have entered their copies] --> over
 //! ```
-//! Each node may die at any time. The others do not wait for a node that is out of the pool, and
-//! another node takes over its task.
+//! Each node may die at any time, and all may. The others do not wait for a node that is out of the
+//! pool, and another node takes over its task. A node may come in at any time as well: if the homes
+//! have moved, it quiesces their lines before it does anything else, and takes part in the steps
+//! that are left.
+
+use std::collections::BTreeSet;
 
 use crate::document::{HeaderMove, MAX_LOST_PAGES, PoolState, Rebuild, Slab};
 
@@ -63,10 +67,11 @@ impl PoolState {
         }
     }
 
-    /// The memory node whose latch words the nodes are entering their copies in. A node that joined
-    /// now would find these words free.
+    /// The memory node whose latch words the nodes are entering their copies in, if it is unknown
+    /// which words these are. A node that joined now would find them free.
     pub(crate) fn is_being_entered(&self) -> Option<u16> {
-        self.rebuilds.iter().find(|rebuild| rebuild.moved).map(|rebuild| rebuild.memory)
+        let is_unknown = |rebuild: &&Rebuild| rebuild.moved && rebuild.tables.is_none();
+        self.rebuilds.iter().find(is_unknown).map(|rebuild| rebuild.memory)
     }
 
     /// Whether words may come to name a compute node that died.
@@ -117,6 +122,14 @@ impl PoolState {
         moves
     }
 
+    /// The header tables of a rebuild, as (range, position), whether or not they have moved.
+    #[must_use]
+    pub fn tables_of(&self, rebuild: &Rebuild) -> BTreeSet<(usize, usize)> {
+        let to_move =
+            || self.moves_of(rebuild).iter().map(|(to, _)| (to.range, to.position)).collect();
+        rebuild.tables.clone().unwrap_or_else(to_move)
+    }
+
     /// The moves to be made. Headers that cannot leave a living memory node are rebuilt in place:
     /// all nodes will enter their copies.
     #[must_use]
@@ -143,5 +156,5 @@ impl PoolState {
 
 /// Whether nothing is left to be entered in the words of a rebuild, if there is no member.
 fn is_entered(rebuild: &Rebuild) -> bool {
-    rebuild.moved && rebuild.doubtful.is_empty()
+    rebuild.moved && rebuild.doubtful.is_empty() && rebuild.abandoned.is_empty()
 }

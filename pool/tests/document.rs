@@ -36,8 +36,10 @@ const DOCUMENT: &str = r#"{
             "quiet": [4, 5],
             "by": 4,
             "moved": true,
+            "tables": [[0, 1], [1, 0]],
             "entered": [6],
-            "doubtful": [7, 8]
+            "doubtful": [7, 8],
+            "abandoned": [0]
         },
         {
             "number": 4,
@@ -110,6 +112,7 @@ const DOCUMENT: &str = r#"{
     "fallen": [{"9": 1, "10": 2}],
     "lost_pages": [12288],
     "abandoned_pages": [16384],
+    "abandoned_ranges": [3],
     "moment": {"number": 2, "by": 4},
     "moments": 2,
     "labels": {"catalogue": "4096"}

@@ -201,6 +201,13 @@ fn a_recovery_that_is_over_before_its_sweep_is_found_within_100_seeds() {
     println!("seed {seed}: {report}");
 }
 
+#[test]
+fn lines_of_dead_nodes_that_nobody_uses_again_are_found_within_100_seeds() {
+    let (seed, report) = finds_wide(Planted::ForgottenLines, Scenario::Crash, 100);
+    assert!(report.contains("neither in use nor free"), "{report}");
+    println!("seed {seed}: {report}");
+}
+
 /// Links that are given up before they are back.
 #[test]
 fn a_link_that_ends_and_is_not_doubted_is_found_within_200_seeds() {

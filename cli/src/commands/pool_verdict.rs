@@ -65,7 +65,9 @@ fn reasons(health: &Health, state: &PoolState, rate: Option<f64>) -> Vec<String>
     say(health.pages_waiting > 0, &|| {
         pages(health.pages_waiting, "to be brought back by logs of nodes that died")
     });
-    say(health.pages_lost > 0, &|| pages(health.pages_lost, "lost for good"));
+    let has_more = !state.abandoned_ranges.is_empty();
+    let lost = if has_more { "and more lost for good" } else { "lost for good" };
+    say(health.pages_lost > 0, &|| pages(health.pages_lost, lost));
     reasons
 }
 
@@ -103,6 +105,12 @@ pub(crate) fn advice(health: &Health, state: &PoolState, pool: &dyn Display) -> 
         advice.push(
             "`selkie restore --from URL --into OTHER` makes another pool of a backup".to_owned(),
         );
+    }
+    if !state.abandoned_ranges.is_empty() && !is_lost {
+        advice.push(format!(
+            "`selkie pool repair {pool}` finds out which pages are lost for good: there are so many that the loss of a memory \
+             node would take others with them"
+        ));
     }
     let has_no_place = health.slabs_to_rebuild > 0 && !health.has_place;
     let is_short = health.missing > 0 || health.domains_short > 0 || has_no_place;

@@ -194,6 +194,7 @@ impl Engine {
         }
         // The recovery from an earlier death waits for this node only if it was a member then.
         core.note_earlier_deaths();
+        core.quiesce_what_has_moved();
         // Not earlier: without knowing the other nodes it could not answer them.
         for mailbox in mailboxes {
             let (weak, mailbox) = (Arc::downgrade(core), Arc::clone(mailbox));

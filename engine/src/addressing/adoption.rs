@@ -166,6 +166,10 @@ impl Core {
         let state = self.pool.state();
         let is_for_all = |mark: FreeMark| match mark.owner {
             LineOwner::All => true,
+            #[cfg(feature = "planted")]
+            LineOwner::Node { .. } if self.config.planted == crate::Planted::ForgottenLines => {
+                false
+            }
             LineOwner::Node { node, incarnation } => state.is_gone(node.get(), incarnation),
         };
         let is_held = |(_, latch, mark): &(u64, LatchWord, u64)| {

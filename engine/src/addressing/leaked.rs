@@ -1,7 +1,7 @@
 //! Lines that nothing leads to: neither in use nor free, for all or for a node. A node that is
 //! alone in its pool finds them, if it is told which lines are in use, and makes them free.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use selkie_fabric::{Buf, Chain, RemoteAddr, Verb};
 use selkie_pool::layout::{FREE_MARK_AT, FreeMark, HEADER_BYTES, LATCH_AT};
@@ -45,6 +45,7 @@ impl Core {
             addr.to_u64() >= least && leased.contains(&(addr.to_u64() / self.extent_bytes()))
         };
         let mut census = LineCensus::default();
+        let (mut lost_for_good, before) = (BTreeSet::new(), self.pool.state().rebuilds_begun);
         for piece in self.pieces() {
             let headers = self.headers_of(&piece).await?;
             let marked = self.marked_of(&piece, &headers, |_| true);
@@ -54,21 +55,28 @@ impl Core {
                 let addr = self.memory.placement.addr_of(&piece.table, header);
                 let Some(addr) = addr.filter(is_leased) else { continue };
                 census.leased += 1;
+                let is_lost = word.holder() == Ok(Some(ComputeId::LOST));
+                if is_lost {
+                    lost_for_good.insert(addr.to_u64());
+                }
                 if used.contains(&addr) || FreeMark::is_counter(mark) {
                     census.in_use += 1;
                 } else if free.contains(&addr) {
                     census.free += 1;
                 } else {
-                    let is_lost = word.holder() == Ok(Some(ComputeId::LOST));
                     census.leaked += 1;
                     census.lost += u64::from(is_lost);
                     if !is_dry {
                         self.free_leaked(addr, is_lost).await?;
+                        lost_for_good.remove(&addr.to_u64());
                     }
                 }
             }
             // Not all of them in the lists of this node: most are for all.
             self.mark_freed().await?;
+        }
+        if !self.pool.state().abandoned_ranges.is_empty() {
+            self.pool.remember_abandoned(&lost_for_good, before).await?;
         }
         Ok(census)
     }

@@ -335,6 +335,7 @@ impl Judge<'_> {
             crash_groups,
             lost_pages,
             abandoned_pages,
+            abandoned_ranges,
             repairer,
             barrier,
             barriers_begun,
@@ -350,6 +351,7 @@ impl Judge<'_> {
         self.same((&e.crash_groups, crash_groups), "dead compute nodes", MANAGERS)?;
         self.same((&e.lost_pages, lost_pages), "lost pages", MANAGERS)?;
         self.same((&e.abandoned_pages, abandoned_pages), "lost pages", MANAGERS)?;
+        self.same((&e.abandoned_ranges, abandoned_ranges), "lost pages", MANAGERS)?;
         self.same((&e.repairer, repairer), "the repair of the pool", MANAGERS)?;
         self.same((&e.barrier, barrier), "the snapshot barrier", MANAGERS)?;
         self.same((&e.barriers_begun, barriers_begun), "the snapshot barrier", MANAGERS)?;

@@ -257,6 +257,7 @@ fn shared() -> Vec<Row> {
         row("regeneration", |s| s.regeneration = Some(regeneration()), CO),
         row("migration", |s| s.migration = Some(migration()), CO),
         row("abandoned pages", |s| s.abandoned_pages.insert(64), CO),
+        row("ranges of abandoned pages", |s| s.abandoned_ranges.insert(1), CO),
         row("a repair begins", |s| s.repairer = Some(0), CO),
         row("its own node acknowledges", |s| acknowledge(s, 0), CRO),
         row("another's node acknowledges", |s| acknowledge(s, 1), CO),

@@ -85,6 +85,10 @@ pub struct PoolState {
     /// `MAX_LOST_PAGES`.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub abandoned_pages: BTreeSet<u64>,
+    /// Ranges of a coded pool with pages that are lost for good and are not among
+    /// `abandoned_pages`, as there were too many: only their words say so.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub abandoned_ranges: BTreeSet<usize>,
     /// The compute node that looks for lines that nothing leads to, alone in the pool: no other
     /// comes in while it is there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -143,6 +147,7 @@ impl PoolState {
             crash_groups: Vec::new(),
             lost_pages: BTreeSet::new(),
             abandoned_pages: BTreeSet::new(),
+            abandoned_ranges: BTreeSet::new(),
             repairer: None,
             barrier: None,
             barriers_begun: 0,

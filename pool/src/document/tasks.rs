@@ -56,10 +56,19 @@ pub struct Rebuild {
     pub by: Option<u16>,
     /// They have moved, and the headers are there, but for the latch words.
     pub moved: bool,
+    /// The tables concerned, as (range, position), once they have moved: a node that comes in then
+    /// does not find them by their homes. `None` before that, and if they moved when this was not
+    /// kept yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tables: Option<BTreeSet<(usize, usize)>>,
     /// Compute nodes that have entered their copies in the latch words.
     pub entered: BTreeSet<u16>,
     /// Compute nodes that died before they could: their copies are unknown.
     pub doubtful: BTreeSet<u16>,
+    /// Ranges in which pages may be lost for good whose words said so and are lost, and that are
+    /// not remembered one by one: the words of lines that no node has are to say so again.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub abandoned: BTreeSet<usize>,
 }
 
 /// A header table and a place of it.

@@ -163,7 +163,7 @@ impl Pool {
         let abandon = |state: &mut PoolState| {
             let lost = state.lost.get(&node.get());
             let is_sweeper = lost.is_some_and(|lost| lost.sweeper == Some(by.get()));
-            let are_lost = is_sweeper && state.are_lost_for_good(node.get(), pages.len());
+            let are_lost = is_sweeper && state.are_lost_for_good(node.get());
             if are_lost {
                 state.abandon_pages(pages);
             }
@@ -210,6 +210,27 @@ impl Pool {
             })
             .await
             .map(drop)
+    }
+
+    /// Exactly these pages are lost for good, as the words of all lines said since the pool had so
+    /// many rebuilds. For a node that is alone in the pool. Nothing happens if there are too many,
+    /// or a rebuild has begun since.
+    ///
+    /// # Errors
+    /// [`PoolError::Control`].
+    pub async fn remember_abandoned(
+        &self,
+        pages: &BTreeSet<u64>,
+        rebuilds_begun: u64,
+    ) -> Result<(), PoolError> {
+        let remember = |state: &mut PoolState| {
+            let is_same = state.rebuilds_begun == rebuilds_begun && state.rebuilds.is_empty();
+            if is_same && state.lost.is_empty() {
+                state.remember_abandoned(pages);
+            }
+            Ok(())
+        };
+        self.membership.change(remember).await.map(drop)
     }
 
     /// Forgets pages that were lost for good, and whose lines are free now.

@@ -94,8 +94,15 @@ impl Pool {
             if !before.iter().all(can_be_read) {
                 before.clear();
             }
+            let tables = state.tables_of(&rebuild);
+            // Headers that were copied say themselves which pages are lost.
+            let is_concerned = |range: &usize| tables.iter().any(|(own, _)| own == range);
+            let is_made_anew = rebuild.leaving.is_none();
+            let abandoned = state.abandoned_ranges.iter().copied();
+            let abandoned = abandoned.filter(|range| is_made_anew && is_concerned(range)).collect();
             if let Some(rebuild) = state.rebuild_of(number) {
                 (rebuild.moved, rebuild.before) = (true, before);
+                (rebuild.tables, rebuild.abandoned) = (Some(tables), abandoned);
             }
             // Splits that were not there yet do not tell what there is.
             if let Some(task) = &mut state.regeneration {
@@ -165,6 +172,14 @@ impl Pool {
         self.membership().change(clear).await.map(drop)
     }
 
+    /// The words of lines in ranges with pages that are lost for good say so again.
+    ///
+    /// # Errors
+    /// [`PoolError::Control`].
+    pub async fn note_abandoned(&self, number: u64) -> Result<(), PoolError> {
+        self.change_rebuild(number, |rebuild| rebuild.abandoned.clear()).await
+    }
+
     /// Ends a rebuild if all nodes have entered their copies, and no node is doubtful.
     ///
     /// # Errors
@@ -174,7 +189,8 @@ impl Pool {
             let members = state.members();
             let over = |rebuild: &mut Rebuild| {
                 let entered = members.is_subset(&rebuild.entered);
-                rebuild.moved && entered && rebuild.doubtful.is_empty()
+                let is_clear = rebuild.doubtful.is_empty() && rebuild.abandoned.is_empty();
+                rebuild.moved && entered && is_clear
             };
             if state.rebuild_of(number).is_some_and(over) {
                 state.rebuilds.remove(0);

@@ -1,10 +1,12 @@
 //! Accounts on several nodes: see [`super::Scenario::Bank`].
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use selkie_engine::{Engine, GAddr};
 use selkie_fabric::sim::TraceSink;
 use selkie_txn::{Database, Protocol, RetryError, RetryPolicy, retry};
 
@@ -223,6 +225,12 @@ impl Bank {
     /// Checks the trees at every branch.
     pub(super) async fn check_trees(&self) -> Result<(), SimError> {
         check_trees(&self.branches).await
+    }
+
+    /// All pages in use, as the last branch finds them.
+    pub(super) async fn pages(&self, engine: &Engine) -> Result<HashSet<GAddr>, SimError> {
+        let (_, last) = self.branches.last().ok_or(SimError::NoSuchNode(0))?;
+        Ok(last.pages(engine).await?)
     }
 
     /// Checks the trees at the last branch.

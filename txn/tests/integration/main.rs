@@ -9,6 +9,7 @@ mod hermitage;
 mod large;
 mod logged;
 mod maintenance;
+mod million;
 mod optimistic;
 mod partition;
 mod reading;

@@ -111,10 +111,14 @@ impl Core {
                 self.move_if_due(&rebuild).await?;
             } else if !rebuild.entered.contains(&me) {
                 self.enter_lines(&rebuild).await?;
-            } else if rebuild.doubtful.is_empty() {
+            } else if rebuild.doubtful.is_empty() && rebuild.abandoned.is_empty() {
                 self.pool.end_rebuild(number).await?;
             } else if self.pool.claim_doubts(number, self.index()).await? {
-                self.mark_unclaimed(&rebuild).await?;
+                // Lines that are marked as lost for good are in doubt no more.
+                match rebuild.abandoned.is_empty() {
+                    true => self.mark_unclaimed(&rebuild).await?,
+                    false => self.mark_abandoned(&rebuild).await?,
+                }
             }
         }
         Ok(())
@@ -159,10 +163,7 @@ impl Core {
 
     /// Quiesces all lines whose headers move, and waits for outstanding operations and messages.
     async fn quiesce(&self, rebuild: &Rebuild) -> Result<(), EngineError> {
-        let moves = self.pool.state().moves_of(rebuild);
-        let tables: BTreeSet<_> = moves.iter().map(|(to, _)| (to.range, to.position)).collect();
-        self.memory.quiesced.tables.write().insert(rebuild.number, tables.clone());
-        self.memory.quiesced.any.store(true, Ordering::Release);
+        let tables = self.begin_to_quiesce(rebuild);
         self.wait_until(|| {
             !self.has_under_way(&tables) && self.memory.quiesced.unlatched.are_over()
         })
@@ -177,6 +178,24 @@ impl Core {
         let memory = rebuild.memory;
         tracing::info!(node = %self.endpoint.id(), memory, tables = tables.len(), "rebuild: quiet");
         Ok(())
+    }
+
+    /// Quiesces the lines whose headers had moved when this node came into the pool, before it has
+    /// a line. It may be the only one that is left to end the rebuild.
+    pub(crate) fn quiesce_what_has_moved(&self) {
+        if self.memory.coded.is_some() {
+            for rebuild in self.pool.rebuilds().iter().filter(|rebuild| rebuild.moved) {
+                self.begin_to_quiesce(rebuild);
+            }
+        }
+    }
+
+    /// Quiesces all lines whose headers move. Operations may be outstanding. Returns their tables.
+    fn begin_to_quiesce(&self, rebuild: &Rebuild) -> BTreeSet<(usize, usize)> {
+        let tables = self.pool.state().tables_of(rebuild);
+        self.memory.quiesced.tables.write().insert(rebuild.number, tables.clone());
+        self.memory.quiesced.any.store(true, Ordering::Release);
+        tables
     }
 
     /// Whether an operation is outstanding on a line of these tables. Takes every shard's lock, so

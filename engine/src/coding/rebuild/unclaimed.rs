@@ -28,32 +28,10 @@ impl Core {
         let is_swept = lost.lost.contains_key(&holder_index);
         let Some(holder) = ComputeId::new(usize::from(holder_index)) else { return Ok(()) };
         let number = rebuild.number;
-        let tables = self.memory.quiesced.tables_of(number);
         let mut doubted = Vec::new();
-        for (range, position) in tables {
-            let leased = self.leased_lines(range).await?;
-            let Some(table) = self.memory.placement.table_in_use(range, position) else { continue };
-            // Lost as well: its own rebuild marks its lines.
-            if self.pool.is_memory_dead(table.node) {
-                continue;
-            }
-            for header in 0..table.headers {
-                let addr = self.memory.placement.addr_of(&table, header);
-                // The null address has a header as well, and no page.
-                let Some(addr) = addr.filter(|addr| !addr.is_null()) else { continue };
-                if self.memory.placement.line_in_range(addr) >= leased {
-                    break;
-                }
-                // No node can hold the null address.
-                if addr.is_null() {
-                    continue;
-                }
-                let at = table.at.offset + header * HEADER_BYTES + LATCH_AT;
-                let at = RemoteAddr::new(table.at.region, at);
-                if self.name_holder(table.node, at, holder, is_swept).await? {
-                    doubted.push((holder_index, addr.to_u64()));
-                }
-            }
+        for (range, position) in self.memory.quiesced.tables_of(number) {
+            let named = self.name_holders((range, position), holder, is_swept).await?;
+            doubted.extend(named.into_iter().map(|addr| (holder_index, addr)));
         }
         tracing::warn!(
             memory,
@@ -63,6 +41,57 @@ impl Core {
         );
         self.pool.clear_doubts(number, nodes, &doubted).await?;
         Ok(())
+    }
+
+    /// Marks every line that no node has entered as lost for good, in ranges with so many lost
+    /// pages that the pool does not remember which they are.
+    pub(super) async fn mark_abandoned(&self, rebuild: &Rebuild) -> Result<(), EngineError> {
+        let mut lines = 0;
+        for (range, position) in self.memory.quiesced.tables_of(rebuild.number) {
+            if rebuild.abandoned.contains(&range) {
+                let named = self.name_holders((range, position), ComputeId::LOST, false).await?;
+                lines += named.len();
+            }
+        }
+        let (memory, ranges) = (rebuild.memory, &rebuild.abandoned);
+        tracing::warn!(
+            memory,
+            ?ranges,
+            lines,
+            "rebuild: it is not known which pages of these ranges were lost for good before"
+        );
+        Ok(self.pool.note_abandoned(rebuild.number).await?)
+    }
+
+    /// Makes the words of a table's lines name a node, as far as they name no holder. Returns the
+    /// lines that no node has.
+    async fn name_holders(
+        &self,
+        (range, position): (usize, usize),
+        holder: ComputeId,
+        is_swept: bool,
+    ) -> Result<Vec<u64>, EngineError> {
+        let mut named = Vec::new();
+        let leased = self.leased_lines(range).await?;
+        let table = self.memory.placement.table_in_use(range, position);
+        // Lost as well: its own rebuild marks its lines.
+        let Some(table) = table.filter(|table| !self.pool.is_memory_dead(table.node)) else {
+            return Ok(named);
+        };
+        for header in 0..table.headers {
+            let addr = self.memory.placement.addr_of(&table, header);
+            // The null address has a header as well, and no page.
+            let Some(addr) = addr.filter(|addr| !addr.is_null()) else { continue };
+            if self.memory.placement.line_in_range(addr) >= leased {
+                break;
+            }
+            let at = table.at.offset + header * HEADER_BYTES + LATCH_AT;
+            let at = RemoteAddr::new(table.at.region, at);
+            if self.name_holder(table.node, at, holder, is_swept).await? {
+                named.push(addr.to_u64());
+            }
+        }
+        Ok(named)
     }
 
     /// Makes a word name a dead node if it names no holder. Returns whether no node has the line.

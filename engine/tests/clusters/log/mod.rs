@@ -8,4 +8,4 @@ mod durability;
 mod merging;
 mod redo;
 mod unreachable;
-mod valve;
+pub(crate) mod valve;

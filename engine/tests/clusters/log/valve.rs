@@ -12,7 +12,7 @@ use selkie_engine::log::{
 use selkie_fabric::BoxFuture;
 
 /// A log in memory, which makes nothing durable while it is shut, and fails while it is broken.
-pub(super) struct Valve {
+pub(crate) struct Valve {
     pub(super) bytes: Mutex<Vec<u8>>,
     /// From where it would be kept.
     pub(super) start: AtomicU64,
@@ -112,7 +112,7 @@ impl Sink for Tap {
 }
 
 /// A valve for each node.
-pub(super) struct Valves(pub(super) Vec<Arc<Valve>>);
+pub(crate) struct Valves(pub(crate) Vec<Arc<Valve>>);
 
 impl std::fmt::Debug for Valves {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -4,14 +4,15 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use selkie_btree::LeafView;
 use selkie_engine::log::LogTo;
 use selkie_engine::{ComputeId, Engine, EngineConfig};
 use selkie_fabric::mem::MemFabric;
-use selkie_fabric::{Fabric, RealRuntime};
+use selkie_fabric::{Fabric, PeerId, RealRuntime};
 use selkie_memnode::EmbeddedPool;
-use selkie_pool::{Coding, PoolConfig};
+use selkie_pool::{Coding, ComputeIndex, PoolConfig};
 use selkie_txn::{
     AbortCause, ColumnType, Database, DatabaseSchema, Direction, Isolation, KeyRange, Protocol,
     RowMut, Source, Table, TableSchema, Txn, TxnError, key,
@@ -53,7 +54,8 @@ impl ClusterOptions {
 pub(crate) struct Cluster {
     pub(crate) runtime: RealRuntime,
     pub(crate) engines: Vec<Engine>,
-    _memory: Arc<EmbeddedPool>,
+    fabric: Arc<MemFabric>,
+    memory: Arc<EmbeddedPool>,
 }
 
 impl Cluster {
@@ -70,7 +72,8 @@ impl Cluster {
         let ClusterOptions { logs, gcl_bytes, coding, log_bytes, bytes_per_node, .. } = options;
         let nodes = logs.len();
         let runtime = RealRuntime::new(2).unwrap();
-        let fabric: Arc<dyn Fabric> = MemFabric::new();
+        let mem = MemFabric::new();
+        let fabric: Arc<dyn Fabric> = Arc::clone(&mem) as Arc<dyn Fabric>;
         let config = PoolConfig {
             memory_nodes: if coding.is_plain() { 2 } else { coding.splits() },
             bytes_per_node,
@@ -96,7 +99,20 @@ impl Cluster {
             }
             engines
         });
-        Self { runtime, engines, _memory: memory }
+        Self { runtime, engines, fabric: mem, memory }
+    }
+
+    /// Kills a node, and waits until the others have recovered from its death.
+    pub(crate) async fn kill(&self, node: u16) {
+        let (pool, env) = (self.memory.pool(), self.runtime.env());
+        self.fabric.kill(PeerId::compute(node));
+        pool.declare_dead(ComputeIndex::new(node)).await.unwrap();
+        let until = env.now() + Duration::from_secs(300);
+        while !pool.lost().is_empty() {
+            assert!(env.now() < until, "{:?}", pool.lost());
+            env.sleep(Duration::from_millis(5)).await;
+        }
+        assert!(pool.dead().is_empty(), "pages are lost with the node");
     }
 
     /// One handle of the same database on every node.

@@ -23,9 +23,9 @@ struct Cli {
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
     /// What to log on stderr: off, error, warn, info, debug or trace, also for parts, as
-    /// warn,selkie_engine=info
-    #[arg(long, global = true, value_name = "FILTER", env = "SELKIE_LOG", default_value = "warn")]
-    log: log::Filter,
+    /// warn,selkie_engine=info [default: warn; of sim, whose nodes mean to fail: off]
+    #[arg(long, global = true, value_name = "FILTER", env = "SELKIE_LOG")]
+    log: Option<log::Filter>,
     /// End when the process with this number ends, which started this one
     #[arg(long, global = true, hide = true, value_name = "PID")]
     parent: Option<u32>,
@@ -82,6 +82,14 @@ impl Checked for Cli {
 }
 
 impl Command {
+    /// What is logged if no filter is given.
+    fn usual_log(&self) -> log::Filter {
+        match self {
+            Command::Sim(_) => log::Filter::off(),
+            _ => log::Filter::default(),
+        }
+    }
+
     /// Looks for values out of range without starting anything. What only the run can know is left
     /// to it.
     fn check(&self) -> Result<(), Refusal> {
@@ -139,7 +147,8 @@ pub(crate) fn main() -> ExitCode {
             return ExitCode::from(exit::USAGE);
         }
     };
-    log::install(cli.log);
+    let is_usual = cli.log.is_none();
+    log::install(cli.log.unwrap_or_else(|| cli.command.usual_log()), is_usual);
     if let Some(parent) = cli.parent
         && let Err(error) = end_with(parent)
     {

@@ -115,7 +115,7 @@ pub enum PoolError {
         nodes: usize,
     },
     /// A memory node cannot leave its pool.
-    #[error("memory node {node} cannot leave: {why}")]
+    #[error("mem{node} cannot leave: {why}")]
     CannotLeave {
         /// Its index.
         node: usize,

@@ -83,6 +83,16 @@ pub enum SharedPoolError {
         /// known.
         silent_for: Option<Duration>,
     },
+    /// What a command waits for takes a compute node, and none is in the pool.
+    #[error("no compute node has been in pool {place} for {waited_s} s: {what}")]
+    NoComputeNode {
+        /// The pool.
+        place: String,
+        /// How long it was waited for one, seconds.
+        waited_s: u64,
+        /// What is not done, and when it will be.
+        what: String,
+    },
     /// Nodes still use the pool.
     #[error("{what} of the pool lives; stop it first, or use --force")]
     InUse {
@@ -124,7 +134,7 @@ impl SharedPoolError {
         match self {
             Self::Pool(error) => error.is_retryable(),
             Self::Fabric(error) => error.is_retryable(),
-            Self::InUse { .. } => true,
+            Self::InUse { .. } | Self::NoComputeNode { .. } => true,
             Self::Security(_)
             | Self::Token { .. }
             | Self::Role { .. }

@@ -145,8 +145,8 @@ fn lend_until_end(
     Ok(())
 }
 
-/// Reports why the node does not lend; if its port is in use, by which process. A node whose pool is
-/// destroyed ends as one that was asked to.
+/// Reports why the node does not lend; if its port is in use, by which process. A node whose pool
+/// is destroyed ends as one that was asked to.
 fn refused(error: &SharedPoolError, pool: &Place, listen: Option<SocketAddr>) -> ExitCode {
     if matches!(error, SharedPoolError::Destroyed) {
         eprintln!("pool {pool} was destroyed");

@@ -10,6 +10,7 @@ use selkie::pool::control::Timing;
 use selkie::pool::{self, Coding, PoolConfig, PoolError};
 use selkie::shared::{Credentials, FabricKind, Place, SharedPool, SharedPoolError};
 
+use super::compute_wait::ComputeWait;
 use super::pool_repair::{ForgiveArguments, RepairArguments, forgive, repair};
 use super::pool_status::{list, status};
 use crate::options::network::TlsArguments;
@@ -330,8 +331,8 @@ async fn create(
 /// How often the progress of a drain is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Waits without a bound: the time depends on how much data there is, and on the compute nodes that
-/// move it.
+/// Waits for as long as the compute nodes in the pool take: the time depends on how much data there
+/// is.
 async fn drain(
     env: &Env,
     name: &Place,
@@ -342,7 +343,7 @@ async fn drain(
     let shared = SharedPool::at(name, tls.credentials()?)?;
     let draining = pool::drain(shared.plane(), node).await;
     let mut leaving = draining.map_err(|error| shared.explain(error))?;
-    let (mut told, mut is_told_of_hands) = (None, false);
+    let (mut told, mut wait) = (None, ComputeWait::new(name));
     loop {
         if leaving.has_left {
             tell!("mem{node} of pool {name} has left: nothing is on it any more");
@@ -357,11 +358,13 @@ async fn drain(
         }
         env.sleep(LOOK_EVERY).await;
         let state = shared.load().await?;
-        if state.compute_nodes.is_empty() && !is_told_of_hands {
-            is_told_of_hands = true;
-            eprintln!("no compute node is in the pool to move them: it waits for one");
-        }
         leaving = state.leaving_of(node);
+        let slabs = leaving.slabs;
+        wait.look(&state, env.now(), || {
+            format!(
+                "mem{node} is to leave all the same: its {slabs} slabs move as soon as one is there"
+            )
+        })?;
         if !leaving.has_left && !state.lives(node) {
             let why = "it died before it was empty".to_owned();
             return Err(PoolError::CannotLeave { node: usize::from(node), why }.into());

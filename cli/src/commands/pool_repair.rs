@@ -14,6 +14,7 @@ use selkie::txn::Database;
 use selkie_tpcc::units;
 use serde_json::json;
 
+use super::compute_wait::ComputeWait;
 use crate::options::member::{Logs, MemberArguments, MemberError};
 use crate::options::network::TlsArguments;
 use crate::support::exit;
@@ -150,15 +151,14 @@ fn tell(name: &Place, dry_run: bool, weighed: &[Forgiveness]) {
     }
 }
 
-/// Waits until the compute nodes in the pool have recovered once more from those given up. Without
-/// a bound: it takes a compute node.
+/// Waits until the compute nodes in the pool have recovered once more from those given up.
 async fn until_recovered(
     env: &Env,
     shared: &SharedPool,
     name: &Place,
     weighed: &[Forgiveness],
 ) -> Result<(), SharedPoolError> {
-    let mut is_told = false;
+    let mut wait = ComputeWait::new(name);
     loop {
         let state: Arc<PoolState> = shared.load().await?;
         let is_under_way = |given_up: &Forgiveness| {
@@ -167,12 +167,9 @@ async fn until_recovered(
         if !weighed.iter().any(is_under_way) {
             return Ok(());
         }
-        if state.compute_nodes.is_empty() && !is_told {
-            is_told = true;
-            eprintln!(
-                "pool {name}: no compute node is in the pool to finish this: it waits for one"
-            );
-        }
+        wait.look(&state, env.now(), || {
+            "it is given up all the same, and recovered from as soon as one is there".to_owned()
+        })?;
         env.sleep(LOOK_EVERY).await;
     }
 }

@@ -19,7 +19,7 @@ impl FromStr for Filter {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let mut targets = Targets::new().with_default(LevelFilter::WARN);
+        let Self(mut targets) = Self::default();
         // As unset: a variable of the environment cannot always be taken away.
         for part in text.split(',').filter(|_| !text.is_empty()) {
             targets = match part.split_once('=') {
@@ -54,22 +54,29 @@ fn is_module(name: &str) -> bool {
     name.split("::").all(|part| !part.is_empty() && part.chars().all(allowed))
 }
 
-impl Filter {
-    /// Whether it is the one that holds where none is given.
-    fn is_usual(&self) -> bool {
-        self.0 == Targets::new().with_default(LevelFilter::WARN)
+impl Default for Filter {
+    /// Warnings and errors.
+    fn default() -> Self {
+        Self(Targets::new().with_default(LevelFilter::WARN))
     }
 }
 
-/// From here on events are logged.
-pub(crate) fn install(filter: Filter) {
+impl Filter {
+    /// Nothing.
+    pub(crate) fn off() -> Self {
+        Self(Targets::new().with_default(LevelFilter::OFF))
+    }
+}
+
+/// From here on events are logged. `is_usual`: the filter was not given.
+pub(crate) fn install(filter: Filter, is_usual: bool) {
     let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let is_terminal = std::io::stderr().is_terminal();
     // An error of stderr cannot be reported on it.
     let layer = fmt::layer().with_writer(std::io::stderr).log_internal_errors(false);
     let layer = layer.with_ansi(is_terminal && !plain);
     // Who looks on knows when it happens; and who wants to know where has given a filter.
-    let layer = match is_terminal && filter.is_usual() {
+    let layer = match is_terminal && is_usual {
         true => layer.without_time().with_target(false).boxed(),
         false => layer.boxed(),
     };

@@ -173,7 +173,7 @@ fn a_memory_node_that_is_to_give_memory_back_is_refused_by_a_plain_pool() {
     let name = format!("test-headroom-{}", std::process::id());
     succeeds(&["pool", "create", &name, "--memory-nodes", "1"]);
     let lend = ["memnode", "--pool", &name, "--memory", "40M", "--headroom", "1G"];
-    refused(&lend, 2, "--headroom 1073741824 is not allowed: in a pool of coding plain");
+    refused(&lend, 2, "--headroom 1.0 GiB is not allowed: in a pool of coding plain");
     succeeds(&["pool", "destroy", &name]);
 }
 

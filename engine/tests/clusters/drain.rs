@@ -192,17 +192,14 @@ fn a_memory_node_that_is_needed_stays_and_is_told_why() {
     let refused = |cluster: &Cluster, node: u16| {
         cluster.run(cluster.pool.drain(node)).unwrap_err().to_string()
     };
-    assert_eq!(
-        refused(&cluster, 4),
-        "memory node 4 cannot leave: the pool has no such memory node"
-    );
+    assert_eq!(refused(&cluster, 4), "mem4 cannot leave: the pool has no such memory node");
     cluster.run(cluster.pool.drain(1)).unwrap();
     let env = cluster.runtime.env();
     cluster.run(until(&env, &cluster, "leaves", || has_left(&cluster.pool, 1)));
-    assert_eq!(refused(&cluster, 1), "memory node 1 cannot leave: it has left already");
+    assert_eq!(refused(&cluster, 1), "mem1 cannot leave: it has left already");
     assert_eq!(
         refused(&cluster, 0),
-        "memory node 0 cannot leave: 2 memory nodes in 2 failure domains would stay; coding 2+1 needs 3"
+        "mem0 cannot leave: 2 memory nodes in 2 failure domains would stay; coding 2+1 needs 3"
     );
     assert!(cluster.pool.state().stays(0), "it is as before");
 

@@ -41,7 +41,8 @@ fn refusal(state: &mut PoolState, node: u16) -> String {
 #[test]
 fn failure_domains_that_would_be_missing_are_counted() {
     let mut state = pool(&["a", "b", "c", "c"]);
-    let why = "memory node 0 cannot leave: 3 memory nodes in 2 failure domains would stay; coding 2+1 needs 3";
+    let why =
+        "mem0 cannot leave: 3 memory nodes in 2 failure domains would stay; coding 2+1 needs 3";
     assert_eq!(refusal(&mut state, 0), why);
     state.begin_to_leave(2).unwrap();
     assert!(refusal(&mut state, 3).contains("2 memory nodes in 2 failure domains would stay"));

@@ -132,11 +132,10 @@ fn a_write_back_that_nothing_stands_in_for_is_found_within_240_seeds_of_lost_mem
     println!("seed {seed}: {report}");
 }
 
-/// The first seed of all that finds it is 210.
 #[test]
 fn a_write_back_that_nothing_stands_in_for_is_found_within_240_seeds_of_stragglers() {
     let case = Case::gentle(Scenario::Straggler, 0);
-    let (seed, report) = finds_in(Planted::NoJournal, case, 200..240);
+    let (seed, report) = finds_in(Planted::NoJournal, case, 0..240);
     println!("seed {seed}: {report}");
 }
 

@@ -274,6 +274,13 @@ impl PoolState {
         incarnation < last || incarnation == last && !is_present
     }
 
+    /// Whether a compute node of this incarnation is in the pool and keeps a log.
+    #[must_use]
+    pub fn keeps_log(&self, node: u16, incarnation: u32) -> bool {
+        let member = self.compute_nodes.get(&node);
+        member.is_some_and(|member| member.incarnation == incarnation && member.has_log)
+    }
+
     /// The compute node that repairs the pool, if one does.
     #[must_use]
     pub fn repaired_by(&self) -> Option<u16> {

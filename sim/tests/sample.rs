@@ -101,6 +101,11 @@ fn seeds_of_the_wide_envelope_that_found_something_hold() {
         (Scenario::Tree, 3133, "the same"),
         (Scenario::Counter, 1683, "a node left over a page that it had from a node that died"),
         (Scenario::Counter, 3621, "a bit that its node could not take back was taken for a copy"),
+        (
+            Scenario::Counter,
+            5201,
+            "fault of the scenario: two nodes died, one with the other's page",
+        ),
         (Scenario::Tree, 8590, "a caller waited for free lines while its node closed"),
         (Scenario::Tree, 8833, "the same"),
         (Scenario::Tree, 3352, "clients waited on for a page that no fence could free"),

@@ -177,9 +177,7 @@ fn after_correction(
         }
     }
     let wrong = wrong_splits(cluster)?;
-    let may_be_lost = |pages: &CounterPages, page: usize| {
-        losses.iter().any(|peer| pages.may_have_been_held(page, usize::from(peer.index())))
-    };
+    let may_be_lost = |pages: &CounterPages, page: usize| pages.may_be_lost_with(page, &losses);
     // Every page is read twice: what is found the first time is mended.
     let mut found = [0, 0];
     for found in &mut found {

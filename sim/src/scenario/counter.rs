@@ -49,9 +49,9 @@ pub(super) fn run(
     // Writes of a lost node that no other node has are lost with it.
     if !excuses.loses_data && case.has_processes() {
         let living = excuses.settle(&mut cluster)?;
-        let may_be_lost = |pages: &CounterPages, page: usize| {
-            excuses.exposed().any(|node| pages.may_have_been_held(page, node))
-        };
+        let exposed = excuses.exposed();
+        let may_be_lost =
+            |pages: &CounterPages, page: usize| pages.may_be_lost_with(page, &exposed);
         let reader = cluster.engine(cluster.engines.len() - 1)?;
         cluster.run(pages.check_pages(reader, may_be_lost))??;
         excuses.close(&cluster, &living)?;

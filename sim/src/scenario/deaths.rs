@@ -186,9 +186,7 @@ pub(super) fn check_rest(
     }
     cluster.run(cluster.close(&losses))??;
     let reader = cluster.start_engine()?;
-    let may_be_lost = |pages: &CounterPages, page: usize| {
-        losses.iter().any(|peer| pages.may_have_been_held(page, usize::from(peer.index())))
-    };
+    let may_be_lost = |pages: &CounterPages, page: usize| pages.may_be_lost_with(page, &losses);
     let mut lost = 0;
     for pages in all {
         lost += cluster.run(pages.check_pages(&reader, may_be_lost))??;

@@ -93,9 +93,9 @@ impl Excuses {
         may_end || self.gone.has_compute(node)
     }
 
-    /// The compute nodes that may end with pages that they hold.
-    pub(super) fn exposed(&self) -> impl Iterator<Item = usize> {
-        self.exposed.iter().filter(|peer| !peer.is_memory()).map(|peer| usize::from(peer.index()))
+    /// The nodes that may end, compute nodes with the pages that they hold.
+    pub(super) fn exposed(&self) -> Vec<PeerId> {
+        self.exposed.iter().copied().collect()
     }
 
     /// Ends the losses of a run that loses nodes on its own. Returns all nodes that are lost; where

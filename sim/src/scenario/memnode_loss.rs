@@ -286,8 +286,7 @@ fn check_contents(
     let reader = cluster.start_engine()?;
     let may_be_lost = |pages: &CounterPages, page: usize| {
         let is_in_doubt = pages.addrs().get(page).is_some_and(|a| in_doubt.contains(&a.to_u64()));
-        is_in_doubt
-            || losses.iter().any(|peer| pages.may_have_been_held(page, usize::from(peer.index())))
+        is_in_doubt || pages.may_be_lost_with(page, losses)
     };
     let lost_contents = cluster.run(pages.check_pages(&reader, may_be_lost))??;
     cluster.run(reader.close())??;

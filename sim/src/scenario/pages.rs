@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use selkie_engine::{Engine, EngineError, GAddr};
+use selkie_fabric::PeerId;
 
 use super::clients::Clients;
 use super::page_bytes::{FIRST, fill, part_of, value};
@@ -124,18 +125,20 @@ impl CounterPages {
         Ok(lost)
     }
 
-    /// Whether a node may have held a modified page when it died: it asked for the exclusive latch,
-    /// and no other node has accessed the page since.
-    pub(super) fn may_have_been_held(&self, page: usize, node: usize) -> bool {
+    /// Whether compute nodes may have held a modified page when they died: one of them asked for the
+    /// exclusive latch, and no node that lives has accessed the page since. One of them may have had
+    /// a copy that another granted it and had not written home yet.
+    pub(super) fn may_be_lost_with(&self, page: usize, died: &[PeerId]) -> bool {
         let Some(log) = self.logs.get(page) else { return false };
         let log = log.lock();
+        let has_died = |node: usize| died.contains(&PeerId::compute(node as u16));
         let since = |attempt: &WriteAttempt| {
             let Some(ended) = attempt.ended else { return false };
-            let others = |o: &&Operation| o.process / WORKERS != node && o.invoked >= ended;
+            let others = |o: &&Operation| !has_died(o.process / WORKERS) && o.invoked >= ended;
             log.operations.iter().any(|operation| others(&operation))
         };
-        let own = |attempt: &&WriteAttempt| attempt.node == node;
-        log.attempts.iter().filter(own).any(|attempt| !since(attempt))
+        let theirs = |attempt: &&WriteAttempt| has_died(attempt.node);
+        log.attempts.iter().filter(theirs).any(|attempt| !since(attempt))
     }
 
     /// How many pages clients found damaged.

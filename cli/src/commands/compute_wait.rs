@@ -1,0 +1,93 @@
+//! The wait of a command for what compute nodes do in a pool: none may be there to do it.
+
+use std::time::Duration;
+
+use selkie::pool::control::PoolState;
+use selkie::shared::{Place, SharedPoolError};
+
+/// How long a command waits for a compute node.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Since when no compute node is in a pool.
+pub(super) struct ComputeWait<'a> {
+    pool: &'a Place,
+    alone_since: Option<Duration>,
+}
+
+impl<'a> ComputeWait<'a> {
+    /// In that pool, one may be there.
+    pub(super) fn new(pool: &'a Place) -> Self {
+        Self { pool, alone_since: None }
+    }
+
+    /// Looks at the pool at this time. Says once that no compute node is there, each time that the
+    /// last one has left. `what` is not done by then.
+    ///
+    /// # Errors
+    /// [`SharedPoolError::NoComputeNode`] if none has been there for a minute.
+    pub(super) fn look(
+        &mut self,
+        state: &PoolState,
+        now: Duration,
+        what: impl FnOnce() -> String,
+    ) -> Result<(), SharedPoolError> {
+        if !state.compute_nodes.is_empty() {
+            self.alone_since = None;
+            return Ok(());
+        }
+        let Some(since) = self.alone_since else {
+            self.alone_since = Some(now);
+            let (pool, bound) = (self.pool, PATIENCE.as_secs());
+            eprintln!(
+                "pool {pool}: this takes a compute node, and none is in the pool: it waits {bound} s for one"
+            );
+            return Ok(());
+        };
+        if now - since < PATIENCE {
+            return Ok(());
+        }
+        let (place, waited_s) = (self.pool.to_string(), PATIENCE.as_secs());
+        Err(SharedPoolError::NoComputeNode { place, waited_s, what: what() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use selkie::pool::control::{Identity, Timing};
+    use selkie::pool::{Coding, PoolConfig};
+
+    use super::*;
+
+    #[test]
+    fn a_minute_without_a_compute_node_is_an_error_that_says_what_is_not_done() {
+        let config = PoolConfig {
+            memory_nodes: 1,
+            bytes_per_node: 64 << 20,
+            gcl_bytes: 2048,
+            range_bytes: 1 << 20,
+            max_compute_nodes: 4,
+            coding: Coding::PLAIN,
+            log_bytes: 0,
+        };
+        let identity = Identity { name: "some", id: 7, fabric: "shm" };
+        let alone = PoolState::new(identity, Timing::default(), &config);
+        let mut used = alone.clone();
+        let member = serde_json::from_value(serde_json::json!({
+            "host": 1, "incarnation": 1, "mailboxes": [],
+        }));
+        used.compute_nodes = BTreeMap::from([(0, member.unwrap())]);
+        let place = "some".parse().unwrap();
+        let mut wait = ComputeWait::new(&place);
+        let what = || "3 slabs stay".to_owned();
+        let mut look = |state, second| wait.look(state, Duration::from_secs(second), what);
+        for (state, second) in [(&alone, 5), (&alone, 64), (&used, 65), (&alone, 66), (&alone, 125)]
+        {
+            assert!(look(state, second).is_ok(), "after {second} s");
+        }
+        let error = look(&alone, 126).unwrap_err();
+        let told = "no compute node has been in pool some for 60 s: 3 slabs stay";
+        assert!(error.is_retryable() && error.to_string() == told, "{error}");
+    }
+}

@@ -137,6 +137,13 @@ impl PoolState {
         is_last && is_dead || fell
     }
 
+    /// Whether a compute node that died may still be in latch words, or be needed for a recovery:
+    /// its index is not used again yet.
+    pub(crate) fn is_kept_by_dead(&self, node: u16) -> bool {
+        let is_dead = self.lost.contains_key(&node) || self.dead.contains(&node);
+        is_dead || self.is_doubtful(node) || self.is_in_crash_group(node)
+    }
+
     /// Forgets the crash groups that no recovery and no rebuild needs any more.
     pub(crate) fn forget_crash_groups(&mut self) {
         if self.lost.is_empty() {

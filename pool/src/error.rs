@@ -3,6 +3,7 @@
 use crate::compute_index::ComputeIndex;
 use crate::control::ControlError;
 use crate::document::MAX_RANGES;
+use crate::recoverers::by_dead;
 use selkie_fabric::{FabricError, PeerId};
 use thiserror::Error;
 
@@ -74,14 +75,34 @@ pub enum PoolError {
     },
     /// All compute indexes are in use.
     #[error(
-        "the pool's {limit} places for compute nodes are taken, {dead} of them by dead nodes whose pages their logs may \
-         bring back: `selkie pool forgive` gives those up"
+        "the pool's {limit} places for compute nodes are taken{}",
+        by_dead(*lost, *dead)
     )]
     Full {
         /// Compute nodes this pool allows.
         limit: usize,
-        /// Places that nodes which died still have.
+        /// Places of nodes that died and are still to be recovered from.
+        lost: usize,
+        /// Places that nodes which died and were recovered from still have.
         dead: usize,
+    },
+    /// Nodes that died have all indexes, also those of nodes that only recover.
+    #[error(
+        "the pool's {limit} places for compute nodes are those of nodes that died, and no place is left for a node that          recovers from them: what was committed is in logs on disk (`selkie recover`) and in backups; a pool that is made          with a smaller --max-compute-nodes keeps places for that"
+    )]
+    NoSpareIndex {
+        /// Compute nodes this pool allows.
+        limit: usize,
+    },
+    /// A recovery is not over within its bound.
+    #[error(
+        "the recovery from compute nodes {nodes:?}, which died, is not over after {} s: memory nodes or logs that it needs          do not answer (`selkie pool status`)", waited.as_secs()
+    )]
+    Unrecovered {
+        /// The nodes.
+        nodes: Vec<u16>,
+        /// How long it has been waited for.
+        waited: std::time::Duration,
     },
     /// The control plane failed.
     #[error("control plane: {source}")]
@@ -222,6 +243,7 @@ impl PoolError {
             Self::Incomplete { .. }
             | Self::HostMemory { .. }
             | Self::Contended { .. }
+            | Self::Unrecovered { .. }
             | Self::Rebuilding { .. }
             | Self::UnderRepair { .. } => true,
             _ => false,

@@ -39,6 +39,7 @@ mod placement;
 mod pool;
 mod rebuild;
 mod reclaim;
+mod recoverers;
 mod token;
 mod wait_notice;
 

@@ -413,7 +413,7 @@ fn indexes_are_given_out_in_turn_and_labels_are_set_by_who_has_seen_them() {
         assert_eq!(there.next_index().await.unwrap(), index(2));
         here.register_compute(&env, index(2), vec![mailbox(2)]).await.unwrap();
         let full = there.next_index().await;
-        assert!(matches!(full, Err(PoolError::Full { limit: 4, dead: 1 })), "{full:?}");
+        assert!(matches!(full, Err(PoolError::Full { limit: 4, lost: 1, dead: 0 })), "{full:?}");
         let recover = async |lost: &[u64]| {
             here.finish_recovery(index(1), index(0), lost, lost).await.unwrap();
             assert!(!here.lost().is_empty(), "no node has claimed the sweep yet");
@@ -438,7 +438,7 @@ fn indexes_are_given_out_in_turn_and_labels_are_set_by_who_has_seen_them() {
         here.declare_dead(index(1)).await.unwrap();
         recover(&[512]).await;
         let full = there.next_index().await;
-        assert!(matches!(full, Err(PoolError::Full { limit: 4, dead: 1 })), "{full:?}");
+        assert!(matches!(full, Err(PoolError::Full { limit: 4, lost: 0, dead: 1 })), "{full:?}");
 
         assert!(here.set_label("a", None, Some("1")).await.unwrap());
         assert!(!there.set_label("a", None, Some("2")).await.unwrap());
@@ -449,6 +449,41 @@ fn indexes_are_given_out_in_turn_and_labels_are_set_by_who_has_seen_them() {
         assert_eq!(here.label("a").as_deref(), Some("3"));
         assert!(here.set_label("a", Some("3"), None).await.unwrap());
         assert_eq!(here.label("a"), None);
+    });
+}
+
+#[test]
+fn a_node_that_only_recovers_comes_in_behind_the_limit_and_only_if_it_has_to() {
+    on_every_plane_in_virtual_time(async |plane, env| {
+        let (here, there) = two_hosts(&plane, &env).await;
+        let index = ComputeIndex::new;
+        let refused = there.spare_index(0).await;
+        assert!(matches!(refused, Err(PoolError::UnknownCompute { limit: 4, .. })), "{refused:?}");
+        for node in 0..4 {
+            here.register_compute(&env, index(node), vec![mailbox(node)]).await.unwrap();
+        }
+        let refused = there.spare_index(0).await;
+        assert!(matches!(refused, Err(PoolError::UnknownCompute { limit: 4, .. })), "{refused:?}");
+        for node in 0..4 {
+            here.declare_dead(index(node)).await.unwrap();
+        }
+        let spare = there.spare_index(54 + 3).await.unwrap();
+        assert_eq!(spare, index(7), "one of 54");
+        there.register_compute(&env, spare, vec![mailbox(7)]).await.unwrap();
+        assert_eq!(there.spare_index(3).await.unwrap(), index(8), "others go on");
+        there.declare_dead(spare).await.unwrap();
+        let next = there.spare_index(3).await.unwrap();
+        assert_eq!(next, index(8), "it is to be recovered from");
+        there.register_compute(&env, next, vec![mailbox(8)]).await.unwrap();
+        there.leave(&env, next).await.unwrap();
+        let again = there.leave(&env, next).await;
+        assert!(matches!(again, Err(PoolError::UnknownCompute { .. })), "{again:?}");
+        let now = plane.load().await.unwrap();
+        let mut state = PoolState::clone(&now.state);
+        state.lost.extend((0..58).map(|node| (node, state.lost[&0].clone())));
+        plane.replace(now.version, state).await.unwrap().unwrap();
+        let none = there.spare_index(3).await;
+        assert!(matches!(none, Err(PoolError::NoSpareIndex { limit: 4 })), "{none:?}");
     });
 }
 

@@ -117,15 +117,6 @@ impl Pool {
     async fn start(process: Arc<Process>, options: &PoolOptions) -> Result<Self, OpenError> {
         let Process { fabric, pool, roster, runtime, threads, role, url, .. } = &*process;
         options.check_role(url, *role)?;
-        let index = match options.node {
-            Some(index) => index,
-            None => pool.next_index().await?.as_usize(),
-        };
-        let node = ComputeId::new(index).ok_or_else(|| OpenError::Option {
-            option: "node",
-            url: url.to_string(),
-            allowed: format!("must be 0 to {}", pool.descriptor().max_compute_nodes - 1),
-        })?;
         let missed = pool.all_missed_within().unwrap_or_default();
         let default = EngineConfig::default();
         let config = EngineConfig {
@@ -136,6 +127,14 @@ impl Pool {
             threads: u32::try_from(*threads).unwrap_or(u32::MAX),
             log: options.log(url, pool.descriptor().log_bytes)?,
             ..default
+        };
+        let node = match options.node {
+            Some(index) => ComputeId::new(index).ok_or_else(|| OpenError::Option {
+                option: "node",
+                url: url.to_string(),
+                allowed: format!("must be 0 to {}", pool.descriptor().max_compute_nodes - 1),
+            })?,
+            None => Engine::free_index(pool, fabric, runtime.env(), &config).await?,
         };
         let engine = Engine::start(pool, fabric, runtime.env(), node, config).await?;
         let entered = roster.enter(&engine, None, None);

@@ -38,8 +38,8 @@ enum Command {
         /// Memory nodes that are to join, 1 to 1024
         #[arg(long, value_name = "N", default_value_t = 3)]
         memory_nodes: usize,
-        /// Compute nodes that may use the pool at a time, 1 to 58 [default: 16, with --log-size 0
-        /// 58]
+        /// Compute nodes that may use the pool at a time, 1 to 58; with 58 no place is left for one
+        /// that recovers when all of them die at once [default: 16, with --log-size 0 57]
         #[arg(long, value_name = "N")]
         max_compute_nodes: Option<usize>,
         /// Bytes of a cache line, the unit of caching: a power of two, 512 to 8192
@@ -215,7 +215,8 @@ fn config(
     (gcl_bytes, range_bytes): (usize, u64),
     coding: Option<Coding>,
 ) -> PoolConfig {
-    let most = if log_size == Some(0) { MAX_COMPUTE_NODES } else { COMPUTE_NODES };
+    // One index is left for a node that only recovers.
+    let most = if log_size == Some(0) { MAX_COMPUTE_NODES - 1 } else { COMPUTE_NODES };
     let max_compute_nodes = max_compute_nodes.unwrap_or(most);
     let log_bytes = log_size.unwrap_or_else(|| usual_log_bytes(max_compute_nodes));
     let coding = coding.unwrap_or(Coding::usual_for(memory_nodes));
@@ -404,7 +405,7 @@ mod tests {
         assert_eq!(made(None, Some(4)), (32, 4));
         assert_eq!(made(None, Some(58)), (2, 58));
         assert_eq!(made(Some(1 << 20), Some(58)), (1, 58));
-        assert_eq!(made(Some(0), None), (0, 58));
+        assert_eq!(made(Some(0), None), (0, 57));
         for nodes in 1..=MAX_COMPUTE_NODES {
             let (log, nodes) = made(None, Some(nodes));
             assert!(log > 0 && log * nodes as u64 <= ROOM_FOR_LOGS >> 20, "{nodes}");

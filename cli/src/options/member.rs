@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::Args;
 use selkie::engine::backup::BackupError;
 use selkie::engine::log::{Labels, LogError, LogTo, first_bytes, free_bytes, open_store};
-use selkie::engine::{ComputeId, Engine, EngineConfig, EngineError, GAddr};
+use selkie::engine::{Engine, EngineConfig, EngineError, GAddr};
 use selkie::fabric::{Env, RealRuntime};
 use selkie::pool::{Pool, PoolError};
 use selkie::shared::{Place, SharedPool, SharedPoolError};
@@ -109,9 +109,8 @@ impl MemberArguments {
             let missed = pool.all_missed_within().unwrap_or_default();
             let request_timeout = REQUEST_TIMEOUT.max(2 * missed);
             let config = EngineConfig { log, request_timeout, ..EngineConfig::default() };
-            let index = pool.next_index().await?.as_usize();
-            let full = || EngineError::NoSuchNode { index };
-            let id = ComputeId::new(index).ok_or_else(full)?;
+            let id =
+                interrupt.or_end(&env, Engine::free_index(&pool, &fabric, &env, &config)).await??;
             let engine = Engine::start(&pool, &fabric, &env, id, config).await?;
             let done = interrupt.or_end(&env, work(&env, &pool, &engine)).await;
             let closed = engine.close().await;

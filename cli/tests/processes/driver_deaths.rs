@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::drivers::{ends_well, ends_with_losses, none, running, running_with, setup};
-use crate::harness::{Over, Pool, Process, fails, prints, run, succeeds, text, until};
+use crate::harness::{Over, Pool, Process, Setup, fails, prints, run, succeeds, text, until};
 
 /// Options of drivers that lose what they alone hold.
 const WITHOUT_LOG: [&str; 2] = ["--durability", "none"];
@@ -126,6 +126,54 @@ fn drivers_are_killed(kills: u32) {
     assert_eq!(report["journal"]["looked_for"], report["journal"]["found"], "{report}");
     assert_eq!(pool.status()["lost_pages"], Value::Array(Vec::new()));
     println!("{kills} drivers killed: {}", report["journal"]);
+}
+
+/// No node could come in any more: the only place was that of the node that died.
+#[test]
+fn the_only_driver_that_a_pool_takes_is_killed_and_the_next_finds_what_it_committed() {
+    for (test, over, memory_nodes) in
+        [("only", Over::Shm, 1), ("only-coded", Over::Shm, 3), ("only", Over::Tcp, 3)]
+    {
+        println!("{test}, {memory_nodes} memory nodes");
+        let place = tempfile::tempdir().unwrap();
+        let create = ["--max-compute-nodes", "1"];
+        let pool = Pool::start(&Setup { create: &create, ..setup(over, test, memory_nodes) });
+        succeeds(&pool.tpcc(&["--load-only"]));
+        let file = |kill: usize| place.path().join(kill.to_string()).to_str().unwrap().to_owned();
+        let files: Vec<String> = (0..2).map(file).collect();
+        for file in &files {
+            let more = ["--duration", "3600", "--json", "--record-commits", file];
+            let mut victim = Process::start(&pool.tpcc(&more));
+            let has_committed = || std::fs::metadata(file).is_ok_and(|file| file.len() > 0);
+            until("it commits", || {
+                assert!(victim.end().is_none(), "it ended: {}", victim.ends().1);
+                has_committed().then_some(())
+            });
+            // The next one is started before the death is noticed.
+            victim.kill();
+        }
+        let mut last = vec!["--duration", "1", "--json"];
+        files.iter().for_each(|file| last.extend(["--verify-commits", file]));
+        let report = prints(&pool.tpcc(&last));
+        assert_eq!(report["consistency"], "ok", "{report}");
+        assert_eq!(report["journal"]["missing"], 0, "{report}");
+        assert!(report["journal"]["found"].as_u64() > Some(0), "{report}");
+        let status = pool.status();
+        assert_eq!(status["lost_pages"], Value::Array(Vec::new()), "{status}");
+        assert_eq!([&status["recovering_from"], &status["dead_compute_nodes"]], [&none(); 2]);
+    }
+}
+
+/// A pool that is full of nodes that live says so soon, and no more.
+#[test]
+fn a_driver_is_refused_while_another_has_the_only_place() {
+    let create = ["--max-compute-nodes", "1"];
+    let pool = Pool::start(&Setup { create: &create, ..setup(Over::Shm, "full", 1) });
+    let (first, _) = running(&pool);
+    let error = fails(&pool.tpcc(&["--duration", "1"]), 1, "1 places for compute nodes are taken");
+    assert!(!error.contains("died") && !error.contains("forgive"), "{error}");
+    first.signal(Signal::TERM);
+    ends_well(first);
 }
 
 #[test]

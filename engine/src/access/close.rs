@@ -152,6 +152,7 @@ impl Engine {
         let core = &self.0;
         let can_repair = core.lifecycle.check_alive().is_ok()
             && !core.config.reads_only
+            && !core.only_recovers()
             && core.pool.state().rebuilds.is_empty();
         if let Some(_step) = core.recovery.repairs.begin().filter(|_| can_repair)
             && let Err(error) = core.repair(core.config.request_timeout).await

@@ -29,7 +29,7 @@ const EVICTED_WITHIN: Duration = Duration::from_nanos(20);
 /// node holds the page; else the holder is asked (SELCC §4). Every wait ends within
 /// [`EngineConfig::request_timeout`](crate::EngineConfig::request_timeout).
 #[derive(Clone)]
-pub struct Engine(pub(super) Arc<Core>);
+pub struct Engine(pub(crate) Arc<Core>);
 
 impl Engine {
     /// Size of a global cache line in bytes: a page and its sequence number.

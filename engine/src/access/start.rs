@@ -8,7 +8,7 @@ use selkie_fabric::env::Env;
 use selkie_fabric::{
     BoxFuture, Buf, Chain, Endpoint, Fabric, FabricError, PeerId, RemoteAddr, Verb,
 };
-use selkie_pool::{ComputeIndex, Pool, layout};
+use selkie_pool::{ComputeIndex, Pool, PoolError, layout};
 
 use super::engine::Engine;
 use crate::addressing::allocator::Allocator;
@@ -60,8 +60,28 @@ impl Engine {
         config: EngineConfig,
     ) -> BoxFuture<'a, Result<Engine, EngineError>> {
         Box::pin(async move {
+            let limit = pool.descriptor().max_compute_nodes;
+            if node.index() >= limit {
+                let node = ComputeIndex::new(node.index() as u16);
+                return Err(PoolError::UnknownCompute { node, limit }.into());
+            }
+            Self::start_as(pool, fabric, env, node, config).await
+        })
+    }
+
+    /// As [`Engine::start`]; a node with an index beyond the pool's limit only recovers
+    /// ([`crate::recovery`]).
+    pub(crate) fn start_as<'a>(
+        pool: &'a Arc<Pool>,
+        fabric: &'a Arc<dyn Fabric>,
+        env: &'a Env,
+        node: ComputeId,
+        config: EngineConfig,
+    ) -> BoxFuture<'a, Result<Engine, EngineError>> {
+        Box::pin(async move {
             config.validate(pool.descriptor().gcl_bytes)?;
             let coding = pool.descriptor().coding;
+            let only_recovers = node.index() >= pool.descriptor().max_compute_nodes;
             if config.coherence == Coherence::Rpc && !coding.is_plain() {
                 return Err(EngineError::RpcNeedsPlain { coding });
             }
@@ -79,7 +99,7 @@ impl Engine {
             let endpoint = fabric.join(PeerId::compute(node.index() as u16))?;
             let mailboxes = Self::open_mailboxes(pool, &endpoint, node, &config)?;
             pool.announce(env, &*endpoint, config.reads_only).await?;
-            if let Err(error) = pool.ensure_range(env).await {
+            if !only_recovers && let Err(error) = pool.ensure_range(env).await {
                 pool.retract(ComputeIndex::new(node.index() as u16)).await;
                 return Err(error.into());
             }
@@ -90,22 +110,7 @@ impl Engine {
                     return Err(error);
                 }
             };
-            let tick = core.config.tick;
-            drop(core.spawn("evictor", run_evictor(Arc::downgrade(&core))));
-            if let Some(log) = &core.log {
-                drop(
-                    core.spawn("log", run_log(Arc::downgrade(&core), Arc::clone(log), env.clone())),
-                );
-                drop(core.spawn("checkpoints", run_checkpoints(Arc::downgrade(&core))));
-                if matches!(core.config.log, Some(LogTo::Store(_))) {
-                    drop(core.spawn("archive", run_archive(Arc::downgrade(&core))));
-                }
-            }
-            drop(core.spawn("lease", run_lease(Arc::downgrade(&core), tick)));
-            drop(core.spawn("recovery", run_recovery(Arc::downgrade(&core), tick)));
-            drop(core.spawn("regeneration", run_regeneration(Arc::downgrade(&core))));
-            drop(core.spawn("activity", run_activity(Arc::downgrade(&core))));
-            drop(core.spawn("housekeeping", run_housekeeping(Arc::downgrade(&core), tick)));
+            Self::spawn_tasks(&core);
             let engine = Engine(core);
             // This may wait for a recovery, in which this node may be the only one to take part.
             if let Err(error) = engine.0.open_log().await {
@@ -117,6 +122,26 @@ impl Engine {
             tracing::info!(node = %core.endpoint.id(), frames = core.cache.frames.count(), "started a compute node");
             Ok(engine)
         })
+    }
+
+    fn spawn_tasks(core: &Arc<Core>) {
+        let (tick, env) = (core.config.tick, core.env.clone());
+        drop(core.spawn("evictor", run_evictor(Arc::downgrade(core))));
+        if let Some(log) = &core.log {
+            drop(core.spawn("log", run_log(Arc::downgrade(core), Arc::clone(log), env)));
+            drop(core.spawn("checkpoints", run_checkpoints(Arc::downgrade(core))));
+            if matches!(core.config.log, Some(LogTo::Store(_))) {
+                drop(core.spawn("archive", run_archive(Arc::downgrade(core))));
+            }
+        }
+        drop(core.spawn("lease", run_lease(Arc::downgrade(core), tick)));
+        drop(core.spawn("recovery", run_recovery(Arc::downgrade(core), tick)));
+        // It latches pages.
+        if !core.only_recovers() {
+            drop(core.spawn("regeneration", run_regeneration(Arc::downgrade(core))));
+        }
+        drop(core.spawn("activity", run_activity(Arc::downgrade(core))));
+        drop(core.spawn("housekeeping", run_housekeeping(Arc::downgrade(core), tick)));
     }
 
     /// Connects the announced node to the memory nodes, and enters the pool.
@@ -139,7 +164,8 @@ impl Engine {
         let epoch = Self::global_epoch(pool, env, first, &links).await?;
         // The ranges of a coded pool come as they are needed.
         let units = if coded.is_none() { descriptor.memory_nodes.len() } else { 0 };
-        let keeps_log = config.log.is_some() && !config.reads_only;
+        let only_recovers = node.index() >= descriptor.max_compute_nodes;
+        let keeps_log = config.log.is_some() && !config.reads_only && !only_recovers;
         let core = Arc::new_cyclic(|this| Core {
             this: this.clone(),
             me: node,
@@ -189,7 +215,7 @@ impl Engine {
         if core.memory.coded.is_some() {
             core.snapshots.enter();
         }
-        if core.config.log.is_some() {
+        if core.config.log.is_some() && !core.only_recovers() {
             pool.note_log(index, incarnation).await?;
         }
         // The recovery from an earlier death waits for this node only if it was a member then.
@@ -218,7 +244,8 @@ impl Engine {
             return Err(EngineError::NoDirectory { memory: node });
         }
         let shape = MailboxConfig {
-            peers: Self::mailbox_peers(pool, directories),
+            // A node that only recovers gets no mail, and has a place beyond those that do.
+            peers: Self::mailbox_peers(pool, directories).max(node.index() + 1),
             ring_bytes: config.ring_bytes,
             outbox_limit: OUTBOX_LIMIT,
         };
@@ -281,7 +308,9 @@ impl Engine {
                 u64::from_le(*word)
             };
             let global = word_at(&done, 0);
-            let members = pool.members();
+            // A node that only recovers reads no page.
+            let members = pool.members().into_iter().filter(|node| node.as_usize() < nodes);
+            let members: Vec<ComputeIndex> = members.collect();
             let newest = members.iter().map(|node| published(node.as_usize())).max().unwrap_or(0);
             let all_published = members.iter().all(|node| published(node.as_usize()) > 0);
             let are_here = all_published && global + 1 >= newest;

@@ -34,7 +34,8 @@ impl FollowedLogs {
         let mut logs =
             Self { to: to.clone(), followed: Vec::new(), known: state.incarnations.clone() };
         let me = core.index().get();
-        for (node, member) in state.compute_nodes.iter().filter(|(node, _)| **node != me) {
+        let others = state.compute_nodes.iter().filter(|(node, _)| **node != me);
+        for (node, member) in others.filter(|(node, _)| !state.only_recovers(**node)) {
             let owner = core.owner_of(*node, member.incarnation);
             let store = core.log_store().ok_or(BackupError::NoLog { node: *node })?;
             let started = core.env.now();
@@ -181,6 +182,9 @@ impl FollowedLogs {
         let me = core.index().get();
         for (node, last) in state.incarnations.iter().filter(|(node, _)| **node != me) {
             let known = self.known.insert(*node, *last).unwrap_or_default();
+            if state.only_recovers(*node) {
+                continue;
+            }
             for incarnation in known + 1..=*last {
                 let owner = core.owner_of(*node, incarnation);
                 let sink = self.to.create(owner).await?;

@@ -264,7 +264,8 @@ impl Core {
         let state = self.pool.state();
         let line_bytes = self.cache.gcl_bytes() as u32;
         let of = |(node, incarnation)| LogOwner { pool: state.id, node, incarnation, line_bytes };
-        state.crashed_with(dead.index() as u16).into_iter().map(of).collect()
+        let crashed = state.crashed_with(dead.index() as u16).into_iter();
+        crashed.filter(|(node, _)| !state.only_recovers(*node)).map(of).collect()
     }
 
     /// Redoes pages. Returns those that stay lost.

@@ -6,6 +6,7 @@ pub(crate) mod driver;
 pub(crate) mod lease;
 pub(crate) mod left;
 mod memory_death;
+mod recoverer;
 pub(crate) mod state;
 mod sweep;
 pub(crate) mod unreachable;

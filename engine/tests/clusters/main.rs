@@ -26,5 +26,6 @@ mod recovery;
 mod sequence;
 mod snapshot_barrier;
 mod snapshots;
+mod spare;
 mod suspended;
 mod upgrade;

@@ -11,6 +11,7 @@ use super::view::Pool;
 use crate::compute_index::ComputeIndex;
 use crate::document::{Card, Mailbox, Member, PoolState};
 use crate::error::PoolError;
+use crate::layout::MAX_COMPUTE_NODES;
 
 impl Pool {
     /// An index that no node of the pool has, nor has given up lately: indexes are given out in
@@ -23,17 +24,33 @@ impl Pool {
         let limit = self.descriptor.max_compute_nodes as u16;
         let take = |state: &mut PoolState| {
             let in_turn = (0..limit).map(|step| (state.next_index % limit + step) % limit);
-            let free = in_turn
-                .map(ComputeIndex::new)
-                .find(|node| self.check_index(state, *node).is_ok() && !has_card(state, *node));
-            let Some(node) = free else {
-                let dead = state.dead.len() + state.lost.len();
-                return Err(PoolError::Full { limit: limit.into(), dead });
-            };
+            let free = in_turn.map(ComputeIndex::new).find(|node| self.is_free(state, *node));
+            let Some(node) = free else { return Err(state.full()) };
             state.next_index = (node.get() + 1) % limit;
             Ok(node)
         };
         Ok(self.membership.change(take).await?.1)
+    }
+
+    /// An index beyond those that the pool was made for, for a node that only recovers (decision
+    /// 95). `by` is random, so that nodes that ask at the same time get different ones.
+    ///
+    /// # Errors
+    /// [`PoolError::NoSpareIndex`] if all are in use, [`PoolError::UnknownCompute`] if the pool
+    /// needs no such node, [`PoolError::Control`].
+    pub async fn spare_index(&self, by: u64) -> Result<ComputeIndex, PoolError> {
+        let state = self.latest_state().await?;
+        let (limit, spare) = (self.descriptor.max_compute_nodes as u16, state.spare_indexes());
+        if !state.takes_recoverer() {
+            return Err(PoolError::UnknownCompute {
+                node: ComputeIndex::new(limit),
+                limit: limit.into(),
+            });
+        }
+        let free = spare.map(ComputeIndex::new).filter(|node| self.is_free(&state, *node));
+        let free: Vec<_> = free.collect();
+        let chosen = by.checked_rem(free.len() as u64).and_then(|at| free.get(at as usize));
+        chosen.copied().ok_or(PoolError::NoSpareIndex { limit: limit.into() })
     }
 
     /// Lets a compute node of this process in at all others, before it connects to any, where the
@@ -179,18 +196,21 @@ impl Pool {
 
     fn check_index(&self, state: &PoolState, node: ComputeIndex) -> Result<(), PoolError> {
         let limit = self.descriptor.max_compute_nodes;
-        if node.as_usize() >= limit {
+        let is_spare = (limit..MAX_COMPUTE_NODES).contains(&node.as_usize());
+        if node.as_usize() >= limit && !(is_spare && state.takes_recoverer()) {
             return Err(PoolError::UnknownCompute { node, limit });
         }
         if state.compute_nodes.contains_key(&node.get()) {
             return Err(PoolError::DuplicateCompute { node });
         }
-        let is_doubtful = state.is_doubtful(node.get());
-        let is_dead = state.lost.contains_key(&node.get()) || state.dead.contains(&node.get());
-        if is_dead || is_doubtful || state.is_in_crash_group(node.get()) {
+        if state.is_kept_by_dead(node.get()) {
             return Err(PoolError::DeadCompute { node });
         }
         Ok(())
+    }
+
+    fn is_free(&self, state: &PoolState, node: ComputeIndex) -> bool {
+        self.check_index(state, node).is_ok() && !has_card(state, node)
     }
 
     /// Has a compute node be alone in the pool until it leaves: no other comes in.
@@ -268,7 +288,7 @@ impl Pool {
     pub async fn leave(&self, env: &Env, node: ComputeIndex) -> Result<(), PoolError> {
         let limit = self.descriptor.max_compute_nodes;
         let leave = |state: &mut PoolState| {
-            if node.as_usize() >= limit {
+            if node.as_usize() >= limit && !state.compute_nodes.contains_key(&node.get()) {
                 return Err(PoolError::UnknownCompute { node, limit });
             }
             state.cards.remove(&PeerId::compute(node.get()).to_raw());

@@ -108,7 +108,22 @@ impl<T: TableSet> Cluster<T> {
             value: (index + 1).to_string(),
             allowed: format!("must be 1 to {}", selkie_engine::MAX_COMPUTE_NODES),
         })?;
-        let config = EngineConfig {
+        let config = self.engine_config()?;
+        Ok(Engine::start(&self.pool, fabric, env, id, config).await?)
+    }
+
+    /// An index that no compute node of the pool has.
+    pub(crate) async fn free_index(
+        &self,
+        fabric: &Arc<dyn Fabric>,
+        env: &Env,
+    ) -> Result<usize, TpccError> {
+        let config = self.engine_config()?;
+        Ok(Engine::free_index(&self.pool, fabric, env, &config).await?.index())
+    }
+
+    fn engine_config(&self) -> Result<EngineConfig, TpccError> {
+        Ok(EngineConfig {
             coherence: self.shape.setup.coherence,
             cache_bytes: self.shape.cache_bytes(),
             threads: u32::try_from(self.shape.setup.processors()).unwrap_or(u32::MAX),
@@ -118,8 +133,7 @@ impl<T: TableSet> Cluster<T> {
             mail_tasks: self.shape.setup.mail_tasks,
             log: self.shape.setup.durability.log()?,
             ..EngineConfig::default()
-        };
-        Ok(Engine::start(&self.pool, fabric, env, id, config).await?)
+        })
     }
 
     /// Creates the tables of the shape.

@@ -64,7 +64,7 @@ impl Cluster<Tables> {
             let fabric: Arc<dyn Fabric> = Arc::clone(&meter) as Arc<dyn Fabric>;
             let mut cluster = Self::empty(meter, pool, env, config.shape());
             for number in 0..config.compute_nodes {
-                let index = cluster.pool().next_index().await?.as_usize();
+                let index = cluster.free_index(&fabric, env).await?;
                 let role = if number == 0 { role } else { DriverRole::Joins };
                 let node = cluster.join_node(&fabric, env, index, (driver, role)).await;
                 match node.map_err(|error| error.or_pool_full(config.needed_bytes())) {

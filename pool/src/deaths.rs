@@ -30,15 +30,22 @@ impl PoolState {
         let was_in = member.is_some();
         if was_in || card.is_some() {
             let only_read = card.is_some_and(|card| card.reads_only);
+            let begins = member.as_ref().is_some_and(|member| member.begins);
             // One of them may have granted the other what is in its log only.
             let has_log = member.is_some_and(|member| member.has_log)
                 || self.lost.values().any(|other| other.has_log);
             self.lost.values_mut().for_each(|other| other.has_log = has_log);
+            let only_recovers = self.only_recovers(node.index());
             let lost = self.lost.entry(node.index()).or_default();
             lost.has_log = has_log;
-            lost.held_nothing = !was_in || only_read;
-            if !lost.held_nothing {
+            let wrote_nothing = !was_in || only_read || begins;
+            lost.held_nothing = wrote_nothing || only_recovers;
+            let held_nothing = lost.held_nothing;
+            // One that recovers writes pages home: its journal may be needed.
+            if !wrote_nothing {
                 self.record_crash(node.index());
+            }
+            if !held_nothing {
                 self.doubt(node.index());
             }
         }

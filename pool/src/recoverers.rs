@@ -82,8 +82,7 @@ pub(crate) fn by_dead(lost: usize, dead: usize) -> String {
 mod tests {
     use super::*;
     use crate::control::{Identity, Timing};
-    use crate::document::Card;
-    use crate::document::{Lost, Rebuild};
+    use crate::document::{Card, Lost, Member, Rebuild};
     use crate::{Coding, PoolConfig};
 
     fn state(max_compute_nodes: usize) -> PoolState {
@@ -133,5 +132,29 @@ mod tests {
         assert!(
             said(0, 1).contains("1 of them by dead nodes whose") && said(0, 1).contains("forgive")
         );
+    }
+
+    /// Words that a rebuild cannot tell are taken for those of nodes in doubt.
+    #[test]
+    fn nodes_without_lines_are_not_in_doubt_and_journals_are_kept_of_those_that_recover() {
+        let mut state = state(2);
+        state.rebuilds.push(Rebuild::default());
+        for (node, begins) in [(0, true), (1, false), (5, false)] {
+            let member = Member {
+                host: 1,
+                incarnation: 1,
+                mailboxes: Vec::new(),
+                renewals: 0,
+                has_log: false,
+                begins,
+            };
+            state.compute_nodes.insert(node, member);
+            state.incarnations.insert(node, 1);
+        }
+        [0, 1, 5].into_iter().for_each(|node| state.declare_dead(PeerId::compute(node)));
+        assert_eq!(state.rebuilds[0].doubtful, [1].into());
+        let held_nothing = state.lost.iter().map(|(node, lost)| (*node, lost.held_nothing));
+        assert_eq!(held_nothing.collect::<Vec<_>>(), [(0, true), (1, false), (5, true)]);
+        assert_eq!(state.crashed_with(5), [(1, 1), (5, 1)].into());
     }
 }

@@ -389,6 +389,7 @@ mod tests {
             mailboxes: Vec::new(),
             renewals: 0,
             has_log: false,
+            begins: false,
         };
         let mut state: PoolState = serde_json::from_value(json!({
             "format": 4, "name": "demo", "id": 9, "fabric": "shm", "gcl_bytes": 2048, "range_bytes": 4 << 20,

@@ -200,7 +200,11 @@ impl Engine {
         let descriptors = mailboxes.iter().map(|mailbox| mailbox.descriptor()).collect();
         let observer: Weak<Core> = Arc::downgrade(core);
         pool.observe(observer);
-        let incarnation = match pool.register_compute(&core.env, index, descriptors).await {
+        let registered = match core.log {
+            Some(_) => pool.register_before_log(&core.env, index, descriptors).await,
+            None => pool.register_compute(&core.env, index, descriptors).await,
+        };
+        let incarnation = match registered {
             Ok(incarnation) => incarnation,
             Err(error) => {
                 // Unless the word is that of another node of the index.
@@ -214,9 +218,6 @@ impl Engine {
         core.lifecycle.enter(incarnation);
         if core.memory.coded.is_some() {
             core.snapshots.enter();
-        }
-        if core.config.log.is_some() && !core.only_recovers() {
-            pool.note_log(index, incarnation).await?;
         }
         // The recovery from an earlier death waits for this node only if it was a member then.
         core.note_earlier_deaths();

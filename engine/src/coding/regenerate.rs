@@ -60,7 +60,8 @@ pub(crate) async fn run_regeneration(core: Weak<Core>) {
         if core.memory.coded.is_none() || core.lifecycle.has_failed() {
             return;
         }
-        if core.lifecycle.check_alive().is_err() || core.config.reads_only {
+        let begins = core.log.as_ref().is_some_and(|log| !log.is_open());
+        if core.lifecycle.check_alive().is_err() || core.config.reads_only || begins {
             continue;
         }
         let Some(_step) = core.recovery.repairs.begin() else { continue };

@@ -135,6 +135,8 @@ impl Core {
         log.open(sink, owner.format());
         // Before this node changes a page.
         self.mark_snapshot_barrier(&self.pool.state());
+        // Until then it counts as a node that held no page.
+        self.pool.note_log(self.index(), self.own_incarnation()).await?;
         Ok(())
     }
 

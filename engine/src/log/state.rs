@@ -126,6 +126,11 @@ impl Log {
         assert!(self.salt.set(format.salt).is_ok(), "a log is opened once");
     }
 
+    /// Whether the log is open.
+    pub(crate) fn is_open(&self) -> bool {
+        self.salt.get().is_some()
+    }
+
     /// The end of the log. Records added after this call begin there or later.
     pub(crate) fn end(&self) -> Lsn {
         self.tail.lock().end

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use selkie_fabric::env::Env;
-use selkie_fabric::{BoxFuture, Fabric};
+use selkie_fabric::{BoxFuture, Fabric, FabricError, PeerId};
 use selkie_pool::control::PoolState;
 use selkie_pool::{ComputeIndex, Pool, PoolError, WaitNotice};
 
@@ -194,7 +194,8 @@ fn may_be_another_time(error: &EngineError) -> bool {
     };
     let is_refused = matches!(error, EngineError::Pool(error) if is_race(error));
     let is_over = matches!(error, EngineError::Pool(error) if matches!(**error, PoolError::Unrecovered { .. }));
-    is_refused || error.is_retryable() && !is_over
+    let is_taken = matches!(error, EngineError::Fabric(FabricError::AlreadyJoined { .. }));
+    is_refused || is_taken || error.is_retryable() && !is_over
 }
 
 fn id_of(index: ComputeIndex) -> Result<ComputeId, EngineError> {
@@ -203,7 +204,7 @@ fn id_of(index: ComputeIndex) -> Result<ComputeId, EngineError> {
 }
 
 fn is_memory(raw: u16) -> bool {
-    selkie_fabric::PeerId::from_raw(raw).is_memory()
+    PeerId::from_raw(raw).is_memory()
 }
 
 impl Core {

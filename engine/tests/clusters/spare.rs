@@ -376,6 +376,13 @@ fn a_node_comes_in_whenever_all_have_died() {
     (0..18).for_each(all_die_in);
 }
 
+/// A node that had just come in, and a memory node, died at the same time: it was taken for one
+/// that had held all pages whose words were lost.
+#[test]
+fn a_node_that_dies_before_its_log_is_open_takes_no_page_along() {
+    [62, 110].into_iter().for_each(all_die_in);
+}
+
 #[test]
 #[ignore = "takes a minute"]
 fn a_node_comes_in_whenever_all_have_died_in_many_runs() {

@@ -44,7 +44,7 @@ fn card(host: u64, reads_only: bool) -> Card {
 
 fn member(host: u64) -> Member {
     let mailboxes = Vec::<Mailbox>::new();
-    Member { host, incarnation: 1, mailboxes, renewals: 0, has_log: false }
+    Member { host, incarnation: 1, mailboxes, renewals: 0, has_log: false, begins: false }
 }
 
 /// A pool on three memory nodes, of which 0 is the asker's, with compute nodes 0, the asker's, and

@@ -35,6 +35,9 @@ pub struct Member {
     /// It records its changes in a log.
     #[serde(default)]
     pub has_log: bool,
+    /// Its log is not open yet: until then it acquires no line.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub begins: bool,
 }
 
 /// How far the recovery from the death of a compute node has got (docs/design.md, Membership and
@@ -49,7 +52,8 @@ pub struct Lost {
     pub sweeper: Option<u16>,
     /// Pages are known to be lost with it.
     pub has_lost_pages: bool,
-    /// It was never in the pool, or could only read: no page was its alone.
+    /// It was never in the pool, had not opened its log yet, could only read, or only recovered: no
+    /// page was its alone.
     pub held_nothing: bool,
     /// It had a log, or a node that died with it had one: pages that cannot be redone now may be
     /// later. Not once a person has given them up.

@@ -120,6 +120,29 @@ impl Pool {
         node: ComputeIndex,
         mailboxes: Vec<MailboxDescriptor>,
     ) -> Result<u32, PoolError> {
+        self.register_as(env, node, mailboxes, false).await
+    }
+
+    /// As [`Pool::register_compute`], of a node that acquires no line before [`Pool::note_log`].
+    ///
+    /// # Errors
+    /// As [`Pool::register_compute`].
+    pub async fn register_before_log(
+        &self,
+        env: &Env,
+        node: ComputeIndex,
+        mailboxes: Vec<MailboxDescriptor>,
+    ) -> Result<u32, PoolError> {
+        self.register_as(env, node, mailboxes, true).await
+    }
+
+    async fn register_as(
+        &self,
+        env: &Env,
+        node: ComputeIndex,
+        mailboxes: Vec<MailboxDescriptor>,
+        begins: bool,
+    ) -> Result<u32, PoolError> {
         let mailboxes: Vec<_> = mailboxes.iter().map(Into::into).collect();
         let enter = |state: &mut PoolState| {
             self.check_index(state, node)?;
@@ -138,6 +161,7 @@ impl Pool {
                 mailboxes: mailboxes.clone(),
                 renewals: 0,
                 has_log: false,
+                begins,
             };
             state.compute_nodes.insert(node.get(), member);
             Ok(incarnation)
@@ -232,7 +256,7 @@ impl Pool {
         self.membership.change(begin).await.map(drop)
     }
 
-    /// Says that a compute node records its changes in a log, before it makes one.
+    /// Says that the log of a compute node is open, before it acquires a line.
     ///
     /// # Errors
     /// [`PoolError::Control`].
@@ -240,7 +264,7 @@ impl Pool {
         let note = |state: &mut PoolState| {
             let member = state.compute_nodes.get_mut(&node.get());
             if let Some(member) = member.filter(|member| member.incarnation == incarnation) {
-                member.has_log = true;
+                (member.has_log, member.begins) = (true, false);
             }
             Ok(())
         };

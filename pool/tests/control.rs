@@ -480,7 +480,8 @@ fn a_node_that_only_recovers_comes_in_behind_the_limit_and_only_if_it_has_to() {
         assert!(matches!(again, Err(PoolError::UnknownCompute { .. })), "{again:?}");
         let now = plane.load().await.unwrap();
         let mut state = PoolState::clone(&now.state);
-        state.lost.extend((0..58).map(|node| (node, state.lost[&0].clone())));
+        let lost = state.lost[&0].clone();
+        state.lost.extend((0..58).map(|node| (node, lost.clone())));
         plane.replace(now.version, state).await.unwrap().unwrap();
         let none = there.spare_index(3).await;
         assert!(matches!(none, Err(PoolError::NoSpareIndex { limit: 4 })), "{none:?}");

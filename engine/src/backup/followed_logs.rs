@@ -39,8 +39,8 @@ impl FollowedLogs {
             let owner = core.owner_of(*node, member.incarnation);
             let store = core.log_store().ok_or(BackupError::NoLog { node: *node })?;
             let started = core.env.now();
-            // A node that has just joined may be about to open its log. It says that it keeps one as
-            // soon as it is in, so one that has not said so for a lease keeps none.
+            // A node that has just joined may be about to open its log. It says that it keeps one
+            // as soon as it is in, so one that has not said so for a lease keeps none.
             let last = loop {
                 if let Some(last) = store.pieces(owner).await?.last() {
                     break *last;

@@ -274,11 +274,13 @@ impl PoolState {
         incarnation < last || incarnation == last && !is_present
     }
 
-    /// Whether a compute node of this incarnation is in the pool and keeps a log.
+    /// Whether a compute node of this incarnation is in the pool and keeps a log, or is about to
+    /// open one.
     #[must_use]
     pub fn keeps_log(&self, node: u16, incarnation: u32) -> bool {
         let member = self.compute_nodes.get(&node);
-        member.is_some_and(|member| member.incarnation == incarnation && member.has_log)
+        let is_it = |member: &&Member| member.incarnation == incarnation;
+        member.filter(is_it).is_some_and(|member| member.has_log || member.begins)
     }
 
     /// The compute node that repairs the pool, if one does.

@@ -12,7 +12,8 @@ use crate::error::FabricError;
 #[cfg(target_os = "linux")]
 const PIECE: usize = 64 << 20;
 /// Bytes that are populated by one call: a huge page. Meanwhile the system lets no other thread of
-/// the process map memory, as each new thread does: those that answer other processes would be late.
+/// the process map memory, as each new thread does: those that answer other processes would be
+/// late.
 #[cfg(target_os = "linux")]
 const CALL: usize = 2 << 20;
 

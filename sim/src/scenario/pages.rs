@@ -125,9 +125,9 @@ impl CounterPages {
         Ok(lost)
     }
 
-    /// Whether compute nodes may have held a modified page when they died: one of them asked for the
-    /// exclusive latch, and no node that lives has accessed the page since. One of them may have had
-    /// a copy that another granted it and had not written home yet.
+    /// Whether compute nodes may have held a modified page when they died: one of them asked for
+    /// the exclusive latch, and no node that lives has accessed the page since. One of them may
+    /// have had a copy that another granted it and had not written home yet.
     pub(super) fn may_be_lost_with(&self, page: usize, died: &[PeerId]) -> bool {
         let Some(log) = self.logs.get(page) else { return false };
         let log = log.lock();

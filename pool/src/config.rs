@@ -226,7 +226,7 @@ mod tests {
     fn a_node_too_small_for_one_range_says_how_much_it_takes() {
         let least = 4096 + (1 << 20) + 512 * 64;
         let config = PoolConfig { bytes_per_node: least - 1, ..GOOD };
-        assert_eq!((size(least as u64), size((133 << 20) - 1)), ("1060K".into(), "133M".into()));
+        assert_eq!((size(least), size((133 << 20) - 1)), ("1060K".into(), "133M".into()));
         let allowed = "at least 1060K, what one range of this size needs".to_owned();
         let value = (least - 1).to_string();
         assert_refused(config, ["bytes_per_node", &value, &allowed]);

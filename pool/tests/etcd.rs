@@ -268,10 +268,10 @@ fn a_pool_goes_on_with_what_is_known_while_etcd_is_away_and_with_etcd_afterwards
         assert_eq!(pool.descriptor().memory_nodes.len(), 1);
     };
 
-    server.signal("-STOP");
+    server.stop();
     is_away(&plane, &state, &endpoint);
     known();
-    server.signal("-CONT");
+    server.resume();
     assert!(runtime.block_on(plane.load()).is_ok(), "it was only slow");
 
     server.kill();

@@ -62,10 +62,31 @@ impl Server {
     }
 
     /// Sends it a signal.
-    #[allow(dead_code, reason = "not every test that uses this module ends its server")]
-    pub(crate) fn signal(&self, signal: &str) {
+    fn signal(&self, signal: &str) {
         let id = self.child.id().to_string();
         assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+    }
+
+    /// Has it stand still: a signal is there before all of its threads have stopped.
+    #[allow(dead_code, reason = "not every test that uses this module stops its server")]
+    pub(crate) fn stop(&self) {
+        self.signal("-STOP");
+        let tasks = format!("/proc/{}/task", self.child.id());
+        let until = Instant::now() + START_PATIENCE;
+        let has_stopped = |task: std::io::Result<std::fs::DirEntry>| {
+            let status = task.and_then(|task| std::fs::read_to_string(task.path().join("status")));
+            status.is_ok_and(|status| status.contains("State:\tT"))
+        };
+        while !std::fs::read_dir(&tasks).unwrap().all(has_stopped) {
+            assert!(Instant::now() < until, "it does not stand still");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Has it go on.
+    #[allow(dead_code, reason = "not every test that uses this module stops its server")]
+    pub(crate) fn resume(&self) {
+        self.signal("-CONT");
     }
 
     pub(crate) fn endpoint(&self) -> String {

@@ -3,7 +3,6 @@
 use crate::compute_index::ComputeIndex;
 use crate::control::ControlError;
 use crate::document::MAX_RANGES;
-use crate::recoverers::by_dead;
 use selkie_fabric::{FabricError, PeerId};
 use thiserror::Error;
 
@@ -255,4 +254,22 @@ impl PoolError {
     pub fn is_denied(&self) -> bool {
         matches!(self, Self::Control { source: ControlError::Denied { .. } })
     }
+}
+
+/// What is said of the places that dead nodes have.
+fn by_dead(lost: usize, dead: usize) -> String {
+    let mut said = String::new();
+    if lost > 0 {
+        said += &format!(
+            ", {lost} of them by nodes that died and are still to be recovered from: nodes in the pool do that, or the next \
+             one that comes in to write"
+        );
+    }
+    if dead > 0 {
+        said += &format!(
+            ", {dead} of them by dead nodes whose pages their logs may bring back: start a node that reaches the logs, or \
+             give the pages up with `selkie pool forgive`"
+        );
+    }
+    said
 }

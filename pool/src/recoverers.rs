@@ -60,24 +60,6 @@ impl PoolState {
     }
 }
 
-/// What is said of the places that dead nodes have.
-pub(crate) fn by_dead(lost: usize, dead: usize) -> String {
-    let mut said = String::new();
-    if lost > 0 {
-        said += &format!(
-            ", {lost} of them by nodes that died and are still to be recovered from: nodes in the pool do that, or the next \
-             one that comes in to write"
-        );
-    }
-    if dead > 0 {
-        said += &format!(
-            ", {dead} of them by dead nodes whose pages their logs may bring back: start a node that reaches the logs, or \
-             give the pages up with `selkie pool forgive`"
-        );
-    }
-    said
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,8 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use selkie_fabric::Doorbell;
-use selkie_fabric::env::Env;
+use selkie_fabric::{Doorbell, env::Env};
 use selkie_pool::WaitNotice;
 use selkie_wal::{Change, FIRST_LSN, Format, LogError, Lsn, Sink, encode_as, encode_mark};
 

@@ -73,6 +73,26 @@ impl Core {
     }
 }
 
+impl Core {
+    /// Takes this node out of the pool. The control plane may have done so although it did not
+    /// answer: it is asked before it is told again, as the index may have a new node by then.
+    async fn leave_pool(&self) -> Result<(), PoolError> {
+        let (node, started) = (ComputeIndex::new(self.me.index() as u16), self.env.now());
+        let mut left = self.pool.leave(&self.env, node).await;
+        while left.as_ref().is_err_and(PoolError::is_retryable)
+            && self.env.now() - started <= self.config.request_timeout
+        {
+            self.env.sleep(self.config.tick).await;
+            left = match self.pool.renew(node, self.own_incarnation()).await {
+                Ok(true) => self.pool.leave(&self.env, node).await,
+                Ok(false) => Ok(()),
+                Err(error) => Err(error),
+            };
+        }
+        left
+    }
+}
+
 /// Lines without a copy whose words a round of closing clears. Bounds the messages in flight.
 const LEAVES_A_ROUND: usize = 1024;
 
@@ -134,7 +154,7 @@ impl Engine {
             let absent = core.publish_epoch(0).await;
             let given_back = core.leave_lines().await;
             core.lifecycle.set_leaving(true);
-            let left = core.pool.leave(&core.env, ComputeIndex::new(core.me.index() as u16)).await;
+            let left = core.leave_pool().await;
             if left.as_ref().is_err_and(PoolError::is_retryable) {
                 core.lifecycle.set_leaving(false);
                 core.recovery.repairs.reopen();

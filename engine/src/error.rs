@@ -30,6 +30,11 @@ pub enum EngineError {
         /// Bytes of page data the pool has.
         capacity: u64,
     },
+    /// No memory node has an extent left, and freed pages are not released yet: readers from before
+    /// may have their addresses. A caller that holds latches or a pin gives them up: such a reader
+    /// may wait for them.
+    #[error("pool full, but for freed pages that earlier readers may still use")]
+    FreedInUse,
     /// The line was held by a compute node that died, and its changes are lost.
     #[error("{addr} is lost: {} held it when it died", holder(*node))]
     PageLost {
@@ -249,6 +254,7 @@ impl EngineError {
     pub fn is_retryable(&self) -> bool {
         match self {
             EngineError::Busy { .. }
+            | EngineError::FreedInUse
             | EngineError::Timeout { .. }
             | EngineError::Log(_)
             | EngineError::LogFull

@@ -11,7 +11,8 @@ use crate::encoding::row_error::RowError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AbortCause {
-    /// Another transaction, here or on another node, holds a leaf that was needed.
+    /// Another transaction, here or on another node, holds a leaf that was needed, or may still read
+    /// a freed page that was.
     Conflict,
     /// A leaf already held shared was needed exclusively, and others hold it too.
     UpgradeConflict,
@@ -262,8 +263,10 @@ impl TxnError {
             Self::TooLate { .. } => AbortCause::TooLate,
             Self::SnapshotTooOld { .. } => AbortCause::SnapshotTooOld,
             Self::RolledBack { cause } => *cause,
-            Self::Engine(EngineError::Busy { .. })
-            | Self::Tree(TreeError::Engine(EngineError::Busy { .. })) => AbortCause::Conflict,
+            Self::Engine(EngineError::Busy { .. } | EngineError::FreedInUse)
+            | Self::Tree(TreeError::Engine(EngineError::Busy { .. } | EngineError::FreedInUse)) => {
+                AbortCause::Conflict
+            }
             Self::Engine(EngineError::LogFull)
             | Self::Tree(TreeError::Engine(EngineError::LogFull)) => AbortCause::LogFull,
             Self::TooManyLeaves { .. }

@@ -27,12 +27,17 @@ use crate::{EngineError, GAddr};
 const RIPENS_WITHIN: Duration = Duration::from_millis(250);
 /// As much longer, if the others were asked for lines: they answer with their next ticks.
 const ANSWERED_WITHIN: Duration = Duration::from_millis(500);
+/// Each takes at most such a part of the request timeout: others wait for the latches of the caller,
+/// and hold the pins that it waits for.
+const WAITS_PER_TIMEOUT: u32 = 4;
+
 impl Core {
     /// A line for the caller to use; a round trip when an extent has to be leased.
     pub(crate) async fn grant(&self, fresh_only: bool) -> Result<Grant, EngineError> {
         let gcl_bytes = self.cache.gcl_bytes() as u64;
         let started = self.env.now();
-        let mut patience = RIPENS_WITHIN;
+        let most = self.config.request_timeout / WAITS_PER_TIMEOUT;
+        let (mut patience, mut has_asked) = (RIPENS_WITHIN.min(most), false);
         loop {
             if let Some(grant) = self.allocator.take(gcl_bytes, fresh_only) {
                 return Ok(grant);
@@ -44,14 +49,19 @@ impl Core {
                     // Mostly it does within some ticks. The caller's own pin may hold it back, and
                     // then it never does: its latches are not to be held for that.
                     let late = self.env.now() - started >= patience;
-                    if fresh_only || late {
+                    if fresh_only {
                         return Err(full);
                     }
-                    if !self.adopt_and_hold().await? && patience == RIPENS_WITHIN {
+                    if late {
+                        let may_ripen = self.allocator.has_freed();
+                        return Err(if may_ripen { EngineError::FreedInUse } else { full });
+                    }
+                    if !self.adopt_and_hold().await? && !has_asked {
                         if !self.ask_for_lines().await? {
                             return Err(full);
                         }
-                        patience += ANSWERED_WITHIN;
+                        has_asked = true;
+                        patience += ANSWERED_WITHIN.min(most);
                     }
                     self.env.sleep(self.config.tick).await;
                     // A node that closes moves no epochs; others wait for what the caller holds.

@@ -58,7 +58,7 @@ async fn newcomer(cluster: &Cluster) -> Engine {
 async fn allocated(engine: &Engine) -> Option<GAddr> {
     match engine.allocate().await {
         Ok(page) => Some(page.addr()),
-        Err(EngineError::PoolFull { .. }) => None,
+        Err(EngineError::PoolFull { .. } | EngineError::FreedInUse) => None,
         Err(error) => panic!("{error}"),
     }
 }

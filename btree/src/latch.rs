@@ -8,7 +8,7 @@ use selkie_engine::{Engine, EngineError, ExclusiveGuard, GAddr, SharedGuard};
 
 use crate::error::TreeError;
 
-/// How often a latch request that was answered `Busy` is repeated.
+/// As [`LatchKind::BUSY_RETRIES`], of most kinds.
 const BUSY_RETRIES: u32 = 64;
 /// First pause of a retry; it doubles up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_micros(20);
@@ -16,10 +16,13 @@ const FIRST_PAUSE: Duration = Duration::from_micros(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(2);
 const _: () = assert!(FIRST_PAUSE.as_nanos() < LONGEST_PAUSE.as_nanos());
 
-/// A kind of latch: [`SharedLatch`] or [`ExclusiveLatch`].
+/// A kind of latch: [`SharedLatch`], [`SharedInOrderLatch`] or [`ExclusiveLatch`].
 pub(crate) trait LatchKind {
     /// What holds the latch.
     type Guard<'e>: Deref<Target = [u8]> + Send;
+
+    /// How often a request that was answered `Busy` is repeated.
+    const BUSY_RETRIES: u32 = BUSY_RETRIES;
 
     /// Asks the engine once; waits as long as the engine allows.
     fn ask(
@@ -29,6 +32,9 @@ pub(crate) trait LatchKind {
 }
 
 pub(crate) struct SharedLatch;
+/// For callers that hold leaves: `Busy` at once if a recovery from a node's death is in the way,
+/// which may need those leaves.
+pub(crate) struct SharedInOrderLatch;
 pub(crate) struct ExclusiveLatch;
 
 impl LatchKind for SharedLatch {
@@ -40,6 +46,19 @@ impl LatchKind for SharedLatch {
         addr: GAddr,
     ) -> impl Future<Output = Result<SharedGuard<'_>, EngineError>> + Send {
         engine.shared(addr)
+    }
+}
+
+impl LatchKind for SharedInOrderLatch {
+    type Guard<'e> = SharedGuard<'e>;
+    const BUSY_RETRIES: u32 = 0;
+
+    #[inline]
+    fn ask(
+        engine: &Engine,
+        addr: GAddr,
+    ) -> impl Future<Output = Result<SharedGuard<'_>, EngineError>> + Send {
+        engine.shared_in_order(addr)
     }
 }
 
@@ -64,7 +83,7 @@ pub(crate) async fn latch<L: LatchKind>(
     let mut retries = 0;
     loop {
         match L::ask(engine, addr).await {
-            Err(EngineError::Busy { .. }) if retries < BUSY_RETRIES => retries += 1,
+            Err(EngineError::Busy { .. }) if retries < L::BUSY_RETRIES => retries += 1,
             result => return Ok(result?),
         }
         pause(engine, retries).await;

@@ -4,9 +4,10 @@
 //! lead to the new page. The parent's separator only shortens the way, so it can wait until the
 //! caller holds no leaf latch (a transaction: until after commit). See [`crate::post`].
 
-use selkie_engine::{Engine, ExclusiveGuard, GAddr};
+use selkie_engine::{Engine, EngineError, ExclusiveGuard, GAddr};
 
 use crate::error::TreeError;
+use crate::latch::SharedInOrderLatch;
 use crate::page::{self, PageView, Placement, Target};
 use crate::tree::Tree;
 
@@ -23,7 +24,7 @@ pub struct PendingPost {
     /// The child; null where it is found again by its low fence (level 1 without `seen`).
     pub(crate) child: GAddr,
     /// The parent that covered the separator and its removal count, read when the child was alive
-    /// or not yet born.
+    /// or not yet born. `None` at level 1: it is found when it is posted.
     pub(crate) seen: Option<(GAddr, u32)>,
 }
 
@@ -71,10 +72,15 @@ impl Tree {
             assert!(view.place(Target::At(key)) == Placement::Here, "split for a foreign key");
             page::choose_cut(&view, key).map_err(TreeError::damaged(left_addr))?
         };
-        let seen = {
-            let parent = self.descend(engine, Target::At(&cut.separator), 1).await?;
-            let view = PageView::parse(&parent).map_err(TreeError::damaged(parent.addr()))?;
-            Some((parent.addr(), view.header().extra))
+        let target = Target::At(&cut.separator);
+        let seen = match self.descend_by::<SharedInOrderLatch>(engine, target, 1).await {
+            Ok(parent) => {
+                let view = PageView::parse(&parent).map_err(TreeError::damaged(parent.addr()))?;
+                Some((parent.addr(), view.header().extra))
+            }
+            // A recovery is in the way that may need the leaf: the post looks for the parent.
+            Err(TreeError::Engine(EngineError::Busy { .. })) => None,
+            Err(error) => return Err(error),
         };
         let mut right = engine.allocate().await?;
         let (bytes, child) = (left.len(), right.addr());

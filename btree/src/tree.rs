@@ -14,7 +14,7 @@ use std::ops::Bound;
 use selkie_engine::{Engine, ExclusiveGuard, GAddr, SharedGuard};
 
 use crate::error::TreeError;
-use crate::latch::{ExclusiveLatch, LatchKind, SharedLatch, latch, pause};
+use crate::latch::{ExclusiveLatch, LatchKind, SharedInOrderLatch, SharedLatch, latch, pause};
 use crate::leaf::target_before;
 use crate::page::{self, MAX_PAGE, MIN_PAGE, PageSpec, PageView, Placement, Target};
 
@@ -86,14 +86,24 @@ impl Tree {
 
     /// The leaf that held `key` just now. Latches inner pages only, each briefly; check
     /// the leaf by [`LeafView::where_is`](crate::LeafView::where_is) once it is latched. The caller
-    /// holds an epoch pin from before this call until it is done with the address. May be called
-    /// with leaf latches held. No heap allocation; no round trip when the inner pages are cached.
+    /// holds an epoch pin from before this call until it is done with the address, and no latch: it
+    /// waits for the end of a recovery that is in the way ([`Tree::locate_in_order`]). No heap allocation; no round trip when the inner pages are cached.
     ///
     /// # Errors
     /// [`TreeError::Engine`], [`TreeError::Corrupt`], [`TreeError::Contended`].
     #[inline]
     pub async fn locate(&self, engine: &Engine, key: &[u8]) -> Result<GAddr, TreeError> {
-        self.child_at(engine, Target::At(key)).await
+        self.child_at::<SharedLatch>(engine, Target::At(key)).await
+    }
+
+    /// As [`Tree::locate`], for a caller that holds leaves.
+    ///
+    /// # Errors
+    /// [`EngineError::Busy`](selkie_engine::EngineError::Busy) if the recovery from a node's death
+    /// is in the way, which may need those leaves; else as [`Tree::locate`].
+    #[inline]
+    pub async fn locate_in_order(&self, engine: &Engine, key: &[u8]) -> Result<GAddr, TreeError> {
+        self.child_at::<SharedInOrderLatch>(engine, Target::At(key)).await
     }
 
     /// The leaf that held the greatest keys below `bound` just now: where a reverse scan starts and
@@ -107,12 +117,27 @@ impl Tree {
         engine: &Engine,
         bound: Bound<&[u8]>,
     ) -> Result<GAddr, TreeError> {
-        self.child_at(engine, target_before(bound)).await
+        self.child_at::<SharedLatch>(engine, target_before(bound)).await
+    }
+
+    /// As [`Tree::locate_before`], for a caller that holds leaves.
+    ///
+    /// # Errors
+    /// As [`Tree::locate_in_order`].
+    pub async fn locate_before_in_order(
+        &self,
+        engine: &Engine,
+        bound: Bound<&[u8]>,
+    ) -> Result<GAddr, TreeError> {
+        self.child_at::<SharedInOrderLatch>(engine, target_before(bound)).await
     }
 
     /// The level-1 entry for `target`.
-    async fn child_at(&self, engine: &Engine, target: Target<'_>) -> Result<GAddr, TreeError> {
-        let parent = self.descend(engine, target, 1).await?;
+    async fn child_at<L>(&self, engine: &Engine, target: Target<'_>) -> Result<GAddr, TreeError>
+    where
+        L: for<'e> LatchKind<Guard<'e> = SharedGuard<'e>>,
+    {
+        let parent = self.descend_by::<L>(engine, target, 1).await?;
         let child = PageView::parse(&parent)
             .and_then(|view| view.child(view.child_slot(target)?))
             .map_err(TreeError::damaged(parent.addr()))?;
@@ -126,6 +151,19 @@ impl Tree {
         target: Target<'_>,
         level: u8,
     ) -> Result<SharedGuard<'e>, TreeError> {
+        self.descend_by::<SharedLatch>(engine, target, level).await
+    }
+
+    /// As [`Tree::descend`], with latches of this kind.
+    pub(crate) async fn descend_by<'e, L>(
+        &self,
+        engine: &'e Engine,
+        target: Target<'_>,
+        level: u8,
+    ) -> Result<SharedGuard<'e>, TreeError>
+    where
+        L: LatchKind<Guard<'e> = SharedGuard<'e>>,
+    {
         for attempt in 0..RESTARTS {
             if attempt > 0 {
                 pause(engine, attempt).await;
@@ -134,7 +172,7 @@ impl Tree {
             // Levels only go down, and right links only go right, on a way that is not damaged.
             let mut above = MAX_HEIGHT + 1;
             for _ in 0..MAX_STEPS {
-                let guard = latch::<SharedLatch>(engine, addr).await?;
+                let guard = latch::<L>(engine, addr).await?;
                 let damaged = TreeError::damaged(addr);
                 let view = match PageView::parse(&guard) {
                     Ok(view) => view,
@@ -205,7 +243,7 @@ impl Tree {
             }
             let mut addr = match from.take() {
                 Some(addr) => addr,
-                None => self.child_at(engine, target).await?,
+                None => self.child_at::<SharedLatch>(engine, target).await?,
             };
             let mut strayed = false;
             for _ in 0..MAX_STEPS {

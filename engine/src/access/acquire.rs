@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use selkie_fabric::env::yield_now;
 
-use super::waiters::{Signal, Ticket};
+use super::waiters::{Signal, Ticket, WaitPolicy};
 use crate::cache::frame::FrameId;
 use crate::coherence::machine::{Event, LocalUse, Phase};
 use crate::coherence::open_line::OpenLine;
@@ -59,8 +59,8 @@ struct Acquisition<'e> {
     core: &'e Core,
     addr: GAddr,
     access: Access,
-    /// A latch met here or elsewhere ends the access in Busy.
-    nowait: bool,
+    /// Holders it does not wait for end the access in Busy.
+    policy: WaitPolicy,
     /// Its place in the line's queue.
     ticket: Option<Ticket>,
     /// It was counted as a miss.
@@ -101,20 +101,20 @@ impl Future for Told<'_, '_> {
 }
 
 impl Core {
-    /// Latches the line, fetching it or the right to it if need be. With `nowait` a latch met here
-    /// or elsewhere ends in Busy; bounded by the request timeout in any case.
+    /// Latches the line, fetching it or the right to it if need be. A holder that is not waited for
+    /// ends it in Busy; bounded by the request timeout in any case.
     pub(crate) async fn acquire(
         &self,
         addr: GAddr,
         access: Access,
-        nowait: bool,
+        policy: WaitPolicy,
     ) -> Result<FrameId, EngineError> {
         self.lifecycle.check_alive()?;
         if access.is_exclusive() {
             self.config.check_writes()?;
-            self.until_log_takes(nowait).await?;
+            self.until_log_takes(policy).await?;
         }
-        self.latch(addr, access, nowait).await
+        self.latch(addr, access, policy).await
     }
 
     /// As [`Core::acquire`], whether the log has room or not.
@@ -122,22 +122,22 @@ impl Core {
         &self,
         addr: GAddr,
         access: Access,
-        nowait: bool,
+        policy: WaitPolicy,
     ) -> Result<FrameId, EngineError> {
         if self.memory.placement.home(addr).is_none() {
             return Err(EngineError::BadAddress { addr });
         }
         let acquisition =
-            Acquisition { core: self, addr, access, nowait, ticket: None, missed: false };
+            Acquisition { core: self, addr, access, policy, ticket: None, missed: false };
         acquisition.run().await
     }
 
-    /// Waits until the log takes changes. A caller that does not wait is refused: pages that it may
-    /// hold cannot go home, for which the log would have room again.
-    async fn until_log_takes(&self, nowait: bool) -> Result<(), EngineError> {
+    /// Waits until the log takes changes. A caller that may hold latches is refused: pages under
+    /// them cannot go home, for which the log would have room again.
+    async fn until_log_takes(&self, policy: WaitPolicy) -> Result<(), EngineError> {
         match self.log.as_ref().filter(|log| log.is_full()) {
             None => Ok(()),
-            Some(_) if nowait => Err(EngineError::LogFull),
+            Some(_) if policy != WaitPolicy::AllHolders => Err(EngineError::LogFull),
             Some(log) => {
                 log.until_room(&self.lifecycle, &self.env, self.config.request_timeout).await
             }
@@ -230,7 +230,7 @@ impl Acquisition<'_> {
             None => {
                 let now = self.core.env.now();
                 let exclusive = self.access.is_exclusive();
-                let ticket = open.waiters.enqueue(self.ticket, exclusive, self.nowait, now);
+                let ticket = open.waiters.enqueue(self.ticket, exclusive, self.policy, now);
                 // The caller holds the place from now on, and gives it up if it fails.
                 self.ticket = Some(ticket);
                 // The waiters were told before the caller stood in the queue, if the operation it
@@ -260,7 +260,8 @@ impl Acquisition<'_> {
             open.effects.lost = Some(damaged.clone());
             return None;
         }
-        let (core, exclusive, nowait) = (self.core, self.access.is_exclusive(), self.nowait);
+        let (core, exclusive) = (self.core, self.access.is_exclusive());
+        let nowait = self.policy.is_nowait();
         loop {
             let allowed = if exclusive { open.line.writable() } else { open.line.readable() };
             if allowed {
@@ -286,7 +287,7 @@ impl Acquisition<'_> {
             if open.effects.lost.is_some() {
                 return None;
             }
-            if nowait && open.deaths.backs_off.is_some() {
+            if !self.policy.outlasts_recovery() && open.deaths.backs_off.is_some() {
                 return Some(Attempt::Busy);
             }
             if open.deaths.doubted.is_some() && open.line.phase.at_rest() {
@@ -301,11 +302,11 @@ impl Acquisition<'_> {
     /// Whether the caller must not start an operation now: `Some` with the attempt's result, which
     /// is `None` to wait.
     fn held_back(&self, open: &OpenLine) -> Option<Option<Attempt>> {
-        let (exclusive, nowait) = (self.access.is_exclusive(), self.nowait);
+        let (exclusive, nowait) = (self.access.is_exclusive(), self.policy.is_nowait());
         let busy_or_wait = || Some(nowait.then_some(Attempt::Busy));
         if open.deaths.backs_off.is_some() {
             // The line is looked at again when the recovery that is in the way is over.
-            return busy_or_wait();
+            return Some((!self.policy.outlasts_recovery()).then_some(Attempt::Busy));
         }
         if nowait && open.line.refuses_nowait() {
             // Busy as soon as the line waits for another node. Where directories keep pages, the
@@ -351,7 +352,7 @@ impl Acquisition<'_> {
             return Some(if won { Attempt::Latched(id) } else { Attempt::Busy });
         }
         let exclusive = self.access == Access::Exclusive;
-        let behind = !self.nowait && open.waiters.goes_first(self.ticket, exclusive);
+        let behind = !self.policy.is_nowait() && open.waiters.goes_first(self.ticket, exclusive);
         if !behind && !core.gamma_used_up(open) && latch.try_sealed(exclusive) {
             if !open.line.deferred.is_empty() || !core.caches() {
                 open.accesses += if exclusive { u64::from(core.config.threads) } else { 1 };
@@ -359,6 +360,6 @@ impl Acquisition<'_> {
             open.seen = latch.in_use();
             return Some(Attempt::Latched(id));
         }
-        self.nowait.then_some(Attempt::Busy)
+        self.policy.is_nowait().then_some(Attempt::Busy)
     }
 }

@@ -10,6 +10,7 @@ use selkie_wal::PSN_BYTES;
 
 use super::acquire::Access;
 use super::guard::{ExclusiveGuard, SharedGuard};
+use super::waiters::WaitPolicy;
 use crate::addressing::epochs::EpochPin;
 use crate::addressing::leaked::LineCensus;
 use crate::addressing::locations::Counter;
@@ -266,7 +267,7 @@ impl Engine {
     pub async fn shared(&self, addr: GAddr) -> Result<SharedGuard<'_>, EngineError> {
         match self.shared_hit(addr) {
             Some(guard) => Ok(guard),
-            None => self.shared_slow(addr, false).await,
+            None => self.shared_slow(addr, WaitPolicy::AllHolders).await,
         }
     }
 
@@ -277,7 +278,7 @@ impl Engine {
     pub async fn exclusive(&self, addr: GAddr) -> Result<ExclusiveGuard<'_>, EngineError> {
         match self.exclusive_hit(addr) {
             Some(guard) => Ok(guard),
-            None => self.exclusive_slow(addr, false).await,
+            None => self.exclusive_slow(addr, WaitPolicy::AllHolders).await,
         }
     }
 
@@ -290,7 +291,7 @@ impl Engine {
     pub async fn try_shared(&self, addr: GAddr) -> Result<SharedGuard<'_>, EngineError> {
         match self.shared_hit(addr) {
             Some(guard) => Ok(guard),
-            None => self.shared_slow(addr, true).await,
+            None => self.shared_slow(addr, WaitPolicy::NoWait).await,
         }
     }
 
@@ -301,17 +302,42 @@ impl Engine {
     pub async fn try_exclusive(&self, addr: GAddr) -> Result<ExclusiveGuard<'_>, EngineError> {
         match self.exclusive_hit(addr) {
             Some(guard) => Ok(guard),
-            None => self.exclusive_slow(addr, true).await,
+            None => self.exclusive_slow(addr, WaitPolicy::NoWait).await,
+        }
+    }
+
+    /// As [`Engine::shared`], for a caller that holds other latches, all taken in one order: it waits
+    /// for nodes that live, and not for the end of a recovery, which may need the pages that the
+    /// caller holds.
+    ///
+    /// # Errors
+    /// `Busy` if a recovery is in the way; then the caller lets its latches go before it tries
+    /// again. Else as [`Engine::shared`].
+    pub async fn shared_in_order(&self, addr: GAddr) -> Result<SharedGuard<'_>, EngineError> {
+        match self.shared_hit(addr) {
+            Some(guard) => Ok(guard),
+            None => self.shared_slow(addr, WaitPolicy::LivingHolders).await,
+        }
+    }
+
+    /// As [`Engine::shared_in_order`], exclusively.
+    ///
+    /// # Errors
+    /// As [`Engine::shared_in_order`]; `LogFull` if the log has no room now, for the same reason.
+    pub async fn exclusive_in_order(&self, addr: GAddr) -> Result<ExclusiveGuard<'_>, EngineError> {
+        match self.exclusive_hit(addr) {
+            Some(guard) => Ok(guard),
+            None => self.exclusive_slow(addr, WaitPolicy::LivingHolders).await,
         }
     }
 
     fn shared_slow(
         &self,
         addr: GAddr,
-        nowait: bool,
+        policy: WaitPolicy,
     ) -> BoxFuture<'_, Result<SharedGuard<'_>, EngineError>> {
         Box::pin(async move {
-            let frame = self.0.acquire(addr, Access::Shared, nowait).await?;
+            let frame = self.0.acquire(addr, Access::Shared, policy).await?;
             Ok(SharedGuard::new(&self.0, frame))
         })
     }
@@ -319,10 +345,10 @@ impl Engine {
     fn exclusive_slow(
         &self,
         addr: GAddr,
-        nowait: bool,
+        policy: WaitPolicy,
     ) -> BoxFuture<'_, Result<ExclusiveGuard<'_>, EngineError>> {
         Box::pin(async move {
-            let frame = self.0.acquire(addr, Access::Exclusive, nowait).await?;
+            let frame = self.0.acquire(addr, Access::Exclusive, policy).await?;
             Ok(ExclusiveGuard::new(&self.0, frame))
         })
     }
@@ -353,74 +379,6 @@ impl Engine {
                 }
                 core.env.pause(EVICTED_WITHIN).await;
             }
-        })
-    }
-
-    /// A new page, zero, latched exclusively. Does not wait for room in the log: the caller may
-    /// have latched pages for whose sake the log is kept, and then waits for itself.
-    ///
-    /// # Errors
-    /// `PoolFull`; else as [`Engine::shared`]. On an error or a dropped future nothing is leaked.
-    pub fn allocate(&self) -> BoxFuture<'_, Result<ExclusiveGuard<'_>, EngineError>> {
-        Box::pin(async move {
-            self.0.config.check_writes()?;
-            loop {
-                let grant = Taken { core: &self.0, grant: Some(self.0.grant(false).await?) };
-                let (addr, reused) = grant.parts();
-                let mut guard = match self.latch_allocated(addr).await {
-                    // A line that cannot be latched for good is leaked: each node has finitely
-                    // many.
-                    Err(EngineError::PageLost { .. } | EngineError::PageDamaged { .. }) => {
-                        grant.used();
-                        continue;
-                    }
-                    guard => guard?,
-                };
-                if reused {
-                    let bytes = guard.len();
-                    guard.bytes_mut(0..bytes).fill(0);
-                } else {
-                    // The page of a line in use never has the number of the line's mark.
-                    guard.mark_changed();
-                }
-                grant.used();
-                return Ok(guard);
-            }
-        })
-    }
-
-    async fn latch_allocated(&self, addr: GAddr) -> Result<ExclusiveGuard<'_>, EngineError> {
-        if let Some(guard) = self.exclusive_hit(addr) {
-            return Ok(guard);
-        }
-        let frame = self.0.latch(addr, Access::Exclusive, false).await?;
-        Ok(ExclusiveGuard::new(&self.0, frame))
-    }
-
-    /// Returns the page to the pool. It keeps its bytes for readers with old pointers, and
-    /// is reused once every pin held now, at any node, is gone. Does not wait.
-    pub fn free(&self, page: ExclusiveGuard<'_>) {
-        self.0.hold_freed(page);
-    }
-
-    /// A new 8-byte counter, zero, on a line of its own that must never be latched as a page.
-    ///
-    /// # Errors
-    /// `PoolFull`, `ReadsOnly`, `Fabric`.
-    pub fn allocate_counter(&self) -> BoxFuture<'_, Result<GAddr, EngineError>> {
-        Box::pin(async move {
-            self.0.config.check_writes()?;
-            // Only a line that no cache has ever held: a late write-back would overwrite the
-            // counter.
-            let counter = Taken { core: &self.0, grant: Some(self.0.grant(true).await?) };
-            let (addr, _) = counter.parts();
-            // From here on the line is no page, whatever becomes of it.
-            counter.used();
-            self.0.mark_as_counter(addr).await?;
-            if self.0.memory.coded.is_some() {
-                self.0.mark_counter(addr).await?;
-            }
-            Ok(addr)
         })
     }
 
@@ -461,29 +419,5 @@ impl Engine {
             self.0.config.check_writes()?;
             self.0.change_copies(Counter::Clock, CounterChange::Raise(least)).await.map(drop)
         })
-    }
-}
-
-/// A line taken from the allocator, put back unless it is used.
-struct Taken<'e> {
-    core: &'e Core,
-    grant: Option<crate::addressing::allocator::Grant>,
-}
-
-impl Taken<'_> {
-    fn parts(&self) -> (GAddr, bool) {
-        self.grant.as_ref().map_or((GAddr::NULL, false), |g| (g.addr, g.psn.is_some()))
-    }
-
-    fn used(mut self) {
-        self.grant = None;
-    }
-}
-
-impl Drop for Taken<'_> {
-    fn drop(&mut self) {
-        if let Some(grant) = self.grant.take() {
-            self.core.allocator.put_back(grant);
-        }
     }
 }

@@ -12,6 +12,7 @@ use std::ptr::NonNull;
 use smallvec::SmallVec;
 
 use crate::access::acquire::Access;
+use crate::access::waiters::WaitPolicy;
 use crate::cache::frame::{Frame, FrameId};
 use crate::cache::latch::Released;
 use crate::cache::leaving::MoveOutcome;
@@ -98,7 +99,7 @@ impl<'e> SharedGuard<'e> {
     /// shared guard.
     pub async fn try_upgrade(self) -> Result<ExclusiveGuard<'e>, (SharedGuard<'e>, EngineError)> {
         let addr = self.addr();
-        match self.core.acquire(addr, Access::Upgrade, true).await {
+        match self.core.acquire(addr, Access::Upgrade, WaitPolicy::NoWait).await {
             Ok(frame) => {
                 let core = self.core;
                 // The shared latch has become the exclusive one.

@@ -1,6 +1,7 @@
 //! Access: what a caller's access to a page does.
 
 pub(crate) mod acquire;
+mod allocation;
 mod anew;
 pub(crate) mod close;
 pub(crate) mod engine;

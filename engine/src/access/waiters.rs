@@ -6,6 +6,29 @@ use std::task::Waker;
 
 use crate::EngineError;
 
+/// Which holders of a page a caller waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum WaitPolicy {
+    /// None. It may hold latches taken in any order.
+    NoWait,
+    /// Nodes that live. It holds latches taken in order; a recovery, and a log that has no room,
+    /// may need the pages under them to go home first.
+    LivingHolders,
+    /// All. It holds no latch.
+    AllHolders,
+}
+
+impl WaitPolicy {
+    pub(crate) fn is_nowait(self) -> bool {
+        self == Self::NoWait
+    }
+
+    /// Whether the caller waits although it may be the end of a node's recovery that it waits for.
+    pub(crate) fn outlasts_recovery(self) -> bool {
+        self == Self::AllHolders
+    }
+}
+
 /// Order of arrival among the waiters of a line.
 pub(crate) type Ticket = u64;
 
@@ -26,7 +49,7 @@ pub(crate) enum Signal {
 struct Waiter {
     ticket: Ticket,
     exclusive: bool,
-    nowait: bool,
+    policy: WaitPolicy,
     since: Duration,
     signal: Signal,
     waker: Option<Waker>,
@@ -49,7 +72,7 @@ impl Waiters {
         &mut self,
         ticket: Option<Ticket>,
         exclusive: bool,
-        nowait: bool,
+        policy: WaitPolicy,
         now: Duration,
     ) -> Ticket {
         if let Some(waiter) = self.queue.iter_mut().find(|w| Some(w.ticket) == ticket) {
@@ -62,7 +85,7 @@ impl Waiters {
         let ticket = self.next;
         self.next += 1;
         let signal = Signal::None;
-        self.queue.push(Waiter { ticket, exclusive, nowait, since: now, signal, waker: None });
+        self.queue.push(Waiter { ticket, exclusive, policy, since: now, signal, waker: None });
         ticket
     }
 
@@ -95,7 +118,16 @@ impl Waiters {
 
     /// Tells those that do not wait for other nodes that the attempt has ended in Busy.
     pub(crate) fn refuse_nowait(&mut self) {
-        for waiter in self.queue.iter_mut().filter(|waiter| waiter.nowait) {
+        self.refuse(WaitPolicy::is_nowait);
+    }
+
+    /// Tells those that wait for no recovery that one is in the way.
+    pub(crate) fn refuse_in_recovery(&mut self) {
+        self.refuse(|policy| !policy.outlasts_recovery());
+    }
+
+    fn refuse(&mut self, is_refused: impl Fn(WaitPolicy) -> bool) {
+        for waiter in self.queue.iter_mut().filter(|waiter| is_refused(waiter.policy)) {
             if !matches!(waiter.signal, Signal::Failed(_)) {
                 waiter.signal = Signal::Refused;
             }

@@ -27,6 +27,7 @@ use super::line_search::{ASKS_EVERY, Occasion, UnderWay};
 use super::locations::HeaderTable;
 use crate::access::acquire::Access;
 use crate::access::guard::ExclusiveGuard;
+use crate::access::waiters::WaitPolicy;
 use crate::coherence::word::LatchWord;
 use crate::core::Core;
 use crate::{EngineError, GAddr};
@@ -247,7 +248,7 @@ impl Core {
     /// Makes a line this node's if its page still has the number of the mark. Does not wait for
     /// other users of the line.
     async fn claim(&self, addr: GAddr, mark: FreeMark) -> Result<Claim, EngineError> {
-        let frame = match self.acquire(addr, Access::Exclusive, true).await {
+        let frame = match self.acquire(addr, Access::Exclusive, WaitPolicy::NoWait).await {
             Ok(frame) => frame,
             Err(EngineError::PageLost { .. } | EngineError::PageDamaged { .. }) => {
                 return Ok(Claim::InUse);

@@ -11,6 +11,7 @@ use super::executed::{found_at, into_read};
 use super::locations::Counter;
 use crate::access::acquire::Access;
 use crate::access::guard::ExclusiveGuard;
+use crate::access::waiters::WaitPolicy;
 use crate::coherence::word::{ComputeId, LatchDelta, LatchWord};
 use crate::core::Core;
 use crate::{EngineError, GAddr};
@@ -121,7 +122,7 @@ impl Core {
         if is_lost {
             self.renew_lost(addr).await?;
         }
-        let frame = self.acquire(addr, Access::Exclusive, false).await?;
+        let frame = self.acquire(addr, Access::Exclusive, WaitPolicy::AllHolders).await?;
         let mut page = ExclusiveGuard::new(self, frame);
         page.mark_changed();
         self.hold_freed(page);

@@ -24,6 +24,7 @@ use super::tag::{SplitSet, Tag, Version, set_version, version_of};
 use super::unlatched::UnlatchedAccess;
 use super::write_back::read_versions;
 use crate::access::acquire::Access;
+use crate::access::waiters::WaitPolicy;
 use crate::addressing::executed::word_at;
 use crate::addressing::locations::Counter;
 use crate::coherence::machine::Event;
@@ -358,7 +359,10 @@ impl Core {
         addr: GAddr,
     ) -> Result<(SharedGuard<'_>, UnlatchedAccess<'_>), EngineError> {
         for _ in 0..LOOKS {
-            let guard = SharedGuard::new(self, self.acquire(addr, Access::Shared, false).await?);
+            let guard = SharedGuard::new(
+                self,
+                self.acquire(addr, Access::Shared, WaitPolicy::AllHolders).await?,
+            );
             let begun = self.memory.quiesced.unlatched.begin();
             let is_quiet = self.pool.state().rebuilds.is_empty();
             if guard.is_clean() && self.is_settled(addr) && is_quiet {

@@ -141,6 +141,7 @@ impl Core {
     fn back_off(&self, addr: GAddr, open: &mut OpenLine, dead: ComputeId) {
         if self.recovers_from(dead) {
             open.deaths.backs_off = Some(dead);
+            open.waiters.refuse_in_recovery();
             return;
         }
         // The word may have been read before the recovery was over: one more look tells.

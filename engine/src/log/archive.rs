@@ -22,6 +22,7 @@ use selkie_wal::{
 use super::state::Log;
 use crate::access::acquire::Access;
 use crate::access::guard::SharedGuard;
+use crate::access::waiters::WaitPolicy;
 use crate::core::Core;
 use crate::join::all_of;
 use crate::{EngineError, GAddr};
@@ -159,7 +160,7 @@ impl Core {
     }
 
     async fn record_full_page_image(&self, log: &Log, addr: GAddr) -> Result<(), EngineError> {
-        let frame = self.acquire(addr, Access::Shared, false).await?;
+        let frame = self.acquire(addr, Access::Shared, WaitPolicy::AllHolders).await?;
         let page = SharedGuard::new(self, frame);
         // In the log the image is the change that led to this sequence number.
         let Some(psn) = page.psn().checked_sub(1) else {

@@ -401,7 +401,10 @@ impl<'r, 'db> Cursor<'r, 'db> {
         let engine = &txn.db.engine;
         for _ in 0..LOCATE_ATTEMPTS {
             let _pin = engine.pin();
-            let mut addr = self.index.tree.locate_before(engine, below).await?;
+            let mut addr = match txn.work.locks.len() {
+                0 => self.index.tree.locate_before(engine, below).await?,
+                _ => self.index.tree.locate_before_in_order(engine, below).await?,
+            };
             let mut way = RightWay::default();
             loop {
                 let latched = txn.latch(addr, self.mode).await?;

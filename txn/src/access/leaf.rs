@@ -88,7 +88,7 @@ impl<'db> Txn<'db> {
         for _ in 0..LOCATE_ATTEMPTS {
             // Pages named by a page read under the pin are not reused for other data meanwhile.
             let _pin = engine.pin();
-            let mut addr = index.tree.locate(engine, key).await?;
+            let mut addr = self.locate(index, key).await?;
             let mut way = RightWay::default();
             loop {
                 let latched = self.latch(addr, mode).await?;
@@ -111,6 +111,16 @@ impl<'db> Txn<'db> {
             }
         }
         Err(no_stable_leaf(index))
+    }
+
+    /// The leaf that held `key` just now. With leaves latched it waits for no recovery from a node's
+    /// death, which may need one of them home: `Conflict`.
+    pub(crate) async fn locate(&self, index: &IndexInfo, key: &[u8]) -> Result<GAddr, TxnError> {
+        let engine = &self.db.engine;
+        Ok(match self.work.locks.len() {
+            0 => index.tree.locate(engine, key).await?,
+            _ => index.tree.locate_in_order(engine, key).await?,
+        })
     }
 
     /// The next leaf on the way to the last key within a bound, to the right of a latched leaf, of

@@ -87,7 +87,14 @@ impl<'db> Txn<'db> {
     async fn validate_latched(&mut self) -> Result<(), TxnError> {
         let mut conflict = TxnError::Conflict { leaf: GAddr::NULL, upgrade: false };
         for _ in 0..ATTEMPTS {
-            self.latch_in_order(Vec::new()).await?;
+            match self.latch_in_order(Vec::new()).await {
+                Ok(()) => {}
+                Err(error @ TxnError::Conflict { .. }) => {
+                    conflict = error;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            }
             for _ in 0..PASSES {
                 let known = self.contended.len();
                 match self.validate_pass().await {
@@ -106,7 +113,12 @@ impl<'db> Txn<'db> {
     }
 
     /// Latches leaves exclusively, and those that are contended shared, in the order of their
-    /// addresses.
+    /// addresses. Waits for other holders, but not for the recovery from a node's death with leaves
+    /// latched: the recovery may need one of those home. Then it lets them go, and waits for the
+    /// leaf that was in the way.
+    ///
+    /// # Errors
+    /// `Conflict` after such a wait: no leaf is held, and another attempt may succeed.
     pub(crate) async fn latch_in_order(
         &mut self,
         changed: Vec<(GAddr, usize)>,
@@ -122,14 +134,34 @@ impl<'db> Txn<'db> {
         let engine = &self.db.engine;
         for (addr, mode, tree) in wanted {
             let addr = GAddr::from_u64(addr);
-            let latch = match mode {
-                LatchMode::Shared => LeafLatch::Shared(engine.shared(addr).await?),
-                LatchMode::Exclusive => LeafLatch::Exclusive(engine.exclusive(addr).await?),
+            let latched = match mode {
+                LatchMode::Shared => engine.shared_in_order(addr).await.map(LeafLatch::Shared),
+                LatchMode::Exclusive => {
+                    engine.exclusive_in_order(addr).await.map(LeafLatch::Exclusive)
+                }
+            };
+            let latch = match latched {
+                Ok(latch) => latch,
+                Err(EngineError::Busy { .. } | EngineError::LogFull) => {
+                    self.work.locks.release();
+                    return Err(self.until_had(addr, mode).await?);
+                }
+                Err(error) => return Err(error.into()),
             };
             self.work.locks.add(tree, addr, latch);
             self.fit_leaves()?;
         }
         Ok(())
+    }
+
+    /// Waits, with no leaf latched, until a leaf can be latched. Returns what the attempt met.
+    async fn until_had(&self, addr: GAddr, mode: LatchMode) -> Result<TxnError, EngineError> {
+        let engine = &self.db.engine;
+        match mode {
+            LatchMode::Shared => drop(engine.shared(addr).await?),
+            LatchMode::Exclusive => drop(engine.exclusive(addr).await?),
+        }
+        Ok(TxnError::Conflict { leaf: addr, upgrade: false })
     }
 
     /// Compares all that was read. Leaves that had changed are contended from then on.
@@ -273,7 +305,7 @@ impl<'db> Txn<'db> {
         let engine = &self.db.engine;
         for _ in 0..LOCATE_ATTEMPTS {
             let _pin = engine.pin();
-            let mut addr = index.tree.locate(engine, key).await?;
+            let mut addr = self.locate(index, key).await?;
             for _ in 0..RIGHT_HOPS {
                 let peeked = self.peek_at(index.number, addr).await?;
                 match LeafView::new(self.peeked_bytes(&peeked))?.where_is(key)? {

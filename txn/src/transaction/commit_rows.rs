@@ -9,7 +9,8 @@
 //! ```
 //! The first attempt waits for no leaf. If one is held by another transaction, the transaction lets
 //! all go, finds the addresses of its leaves, and latches them in the order of their addresses,
-//! waiting for each: so do all, hence no two wait for each other. Leaves that were only read and
+//! waiting for each: so do all, hence no two wait for each other. It waits for no recovery from a
+//! node's death, which may need a leaf that it holds. Leaves that were only read and
 //! could not be looked at while others held them are latched, too, shared. A leaf that was split
 //! meanwhile makes it begin again.
 //!

@@ -6,6 +6,7 @@
 use std::sync::{Arc, Mutex};
 
 use selkie_sim::{Case, Plan, Scenario, run, run_with, sweep};
+use selkie_txn::Protocol;
 
 /// Seeds of the sample. Long sweeps are for `selkie sim --seeds`.
 const SAMPLE: u64 = 160;
@@ -115,10 +116,27 @@ fn seeds_of_the_wide_envelope_that_found_something_hold() {
         (Scenario::SlabEviction, 9695, "a word moved without its dead holder, who had granted it"),
         (Scenario::SlabEviction, 2426, "the last node left before it had ended a rebuild"),
         (Scenario::SlabEviction, 6287, "a grant at rest was not doubted when its grantor died"),
+        (Scenario::Tree, 5873, "a split held a page that the recovery needed, and waited for it"),
+        (Scenario::History, 8189, "the same, of a commit"),
+        (Scenario::MemnodeLoss, 236, "a request was dropped by a node that owed a write-back"),
         (Scenario::Crash, 3851, "the journal of one was not read whose own recovery was over"),
         (Scenario::Crash, 3409, "a client that met a full disk gave up in its wait for a page"),
     ] {
         run(Case::of(scenario, seed), None).unwrap_or_else(|failure| panic!("{failure}"));
+    }
+}
+
+/// Seeds of transactions with snapshots that once found something.
+#[test]
+fn seeds_of_snapshots_that_found_something_hold() {
+    for (seed, _found) in [
+        (191, "a commit held a page that the recovery needed, and waited for it"),
+        (2757, "an allocation waited for those who waited for its caller"),
+        (4746, "copies outlived their grantor, whose page had not got home"),
+        (9598, "a node was refused that had left, as the control plane had not said so"),
+    ] {
+        let case = Case::of(Scenario::History, seed).protocolled(Protocol::Snapshot).unwrap();
+        run(case, None).unwrap_or_else(|failure| panic!("{failure}"));
     }
 }
 

@@ -163,6 +163,7 @@ impl<'db> Txn<'db> {
         let info = self.db.directory.table(table)?;
         self.open_read_for(mode)?;
         info.check_key(&info.primary, key)?;
+        self.view.narrow_to_one_leaf();
         let found = self.find_row_position(info, key, mode).await;
         let position = self.close_read(found).await?;
         self.row_if_found(info, position)

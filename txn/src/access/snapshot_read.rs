@@ -39,7 +39,7 @@ impl<'db> Txn<'db> {
         &mut self,
         addr: GAddr,
     ) -> Result<LatchedLeaf<'db>, TxnError> {
-        if self.view.is_snapshot() {
+        if matches!(self.view, View::At { .. }) {
             return self.latch_at_snapshot(addr).await;
         }
         for _ in 0..READ_ATTEMPTS {
@@ -66,6 +66,7 @@ impl<'db> Txn<'db> {
             View::At { snapshot, .. } => {
                 return snapshot.as_ref().is_some_and(|snapshot| write <= snapshot.stamp());
             }
+            View::OneLeaf => {}
         }
         true
     }

@@ -112,8 +112,8 @@ pub enum Isolation {
     /// when the next operation begins, those of changes are held to the end. Under
     /// [`Protocol::Optimistic`] reads are not validated, and under [`Protocol::Timestamp`] they
     /// leave no timestamp, except reads that changes depend on and reads for update. Under
-    /// [`Protocol::Snapshot`] each operation reads a snapshot of its own, and what changes depend
-    /// on has to be the same at commit.
+    /// [`Protocol::Snapshot`] each operation reads a snapshot of its own (a read by primary key,
+    /// what is current), and what changes depend on has to be the same at commit.
     ReadCommitted,
 }
 

@@ -11,6 +11,10 @@
 //! ([`Engine::begin_snapshot`](selkie_engine::Engine::begin_snapshot)). So a reader at a snapshot
 //! waits for no writer but while one holds the leaf to commit, and meets no conflict.
 //!
+//! *One leaf* is of one state whenever it is latched: a commit holds it until it has made all of its
+//! changes. So an operation that reads a snapshot of its own, and looks at one leaf only, takes the
+//! leaf as it is, and begins none.
+//!
 //! *The current state* is what serializable transactions read that may write: what they have read
 //! has to be current when they commit, so older images are of no use to them. `seen` is a stamp
 //! such that all that was read is the state at `seen`. A leaf with a later stamp makes the
@@ -30,6 +34,9 @@ pub(crate) enum View {
     Current { seen: Stamp },
     /// The state at a snapshot; `None` before the first access.
     At { snapshot: Option<Snapshot>, each_operation: bool },
+    /// What is current in the one leaf that this operation reads; later ones are
+    /// [`At`](Self::At) a snapshot each.
+    OneLeaf,
 }
 
 impl View {
@@ -49,13 +56,20 @@ impl View {
 
     /// Whether older images of leaves are read.
     pub(crate) fn is_snapshot(&self) -> bool {
-        matches!(self, Self::At { .. })
+        matches!(self, Self::At { .. } | Self::OneLeaf)
     }
 
     /// Begins an operation: it may see a later state than the one before.
     pub(crate) fn open_operation(&mut self) {
-        if let Self::At { snapshot, each_operation: true } = self {
-            *snapshot = None;
+        if let Self::At { each_operation: true, .. } | Self::OneLeaf = self {
+            *self = Self::At { snapshot: None, each_operation: true };
+        }
+    }
+
+    /// The operation that was [begun](Self::open_operation) reads one leaf only.
+    pub(crate) fn narrow_to_one_leaf(&mut self) {
+        if let Self::At { snapshot: None, each_operation: true } = self {
+            *self = Self::OneLeaf;
         }
     }
 
@@ -63,7 +77,7 @@ impl View {
     pub(crate) fn stamp(&self) -> Option<Stamp> {
         match self {
             Self::At { snapshot, .. } => snapshot.as_ref().map(Snapshot::stamp),
-            Self::Current { .. } => None,
+            Self::Current { .. } | Self::OneLeaf => None,
         }
     }
 

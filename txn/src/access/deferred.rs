@@ -14,39 +14,48 @@ use crate::protocol::write_set::WrittenEntry;
 use crate::transaction::txn::Txn;
 
 impl Txn<'_> {
-    /// Copies a row into `row`, as this transaction sees it.
+    /// Copies a row into `row`, as this transaction sees it. Returns the number of the read that
+    /// has found it, if it was read from its leaf and reads are recorded.
     pub(crate) async fn copy_row(
         &mut self,
         info: &TableInfo,
         key: &[u8],
         row: &mut Vec<u8>,
-    ) -> Result<(), TxnError> {
+    ) -> Result<Option<usize>, TxnError> {
         row.clear();
         match self.work.writes.get(info.primary.number, key) {
-            WrittenEntry::Present(value) => row.extend_from_slice(value),
-            WrittenEntry::Removed => return Err(self.error_of_valid_reads(info.not_found()).await),
+            WrittenEntry::Present(value) => {
+                row.extend_from_slice(value);
+                Ok(None)
+            }
+            WrittenEntry::Removed => Err(self.error_of_valid_reads(info.not_found()).await),
             WrittenEntry::Unchanged => {
                 let found = self.find(&info.primary, key, LatchMode::Exclusive).await?;
-                self.record_point(&info.primary, key, &found, LatchMode::Exclusive)?;
+                let read = self.record_point(&info.primary, key, &found, LatchMode::Exclusive)?;
                 let KeyPosition { leaf, slot } = found;
                 let Ok(slot) = slot else {
                     return Err(self.error_of_valid_reads(info.not_found()).await);
                 };
                 row.extend_from_slice(LeafView::new(self.leaf_bytes(leaf))?.value(slot)?);
+                Ok(read)
             }
         }
-        Ok(())
     }
 
-    /// Whether an entry is there, as this transaction sees it.
-    async fn is_there(&mut self, index: &IndexInfo, key: &[u8]) -> Result<bool, TxnError> {
+    /// Whether an entry is there, as this transaction sees it, and the number of the read as for
+    /// [`copy_row`](Self::copy_row).
+    async fn is_there(
+        &mut self,
+        index: &IndexInfo,
+        key: &[u8],
+    ) -> Result<(bool, Option<usize>), TxnError> {
         Ok(match self.work.writes.get(index.number, key) {
-            WrittenEntry::Present(_) => true,
-            WrittenEntry::Removed => false,
+            WrittenEntry::Present(_) => (true, None),
+            WrittenEntry::Removed => (false, None),
             WrittenEntry::Unchanged => {
                 let found = self.find(index, key, LatchMode::Exclusive).await?;
-                self.record_point(index, key, &found, LatchMode::Exclusive)?;
-                found.slot.is_ok()
+                let read = self.record_point(index, key, &found, LatchMode::Exclusive)?;
+                (found.slot.is_ok(), read)
             }
         })
     }
@@ -59,10 +68,11 @@ impl Txn<'_> {
         key: &[u8],
         value: &[u8],
     ) -> Result<(), TxnError> {
-        if self.is_there(index, key).await? {
+        let (is_there, read) = self.is_there(index, key).await?;
+        if is_there {
             return Err(self.error_of_valid_reads(info.duplicate(index)).await);
         }
-        self.work.writes.set(index.number, key, Some(value));
+        self.work.writes.set(index.number, key, Some(value), read);
         Ok(())
     }
 
@@ -73,10 +83,11 @@ impl Txn<'_> {
         index: &IndexInfo,
         key: &[u8],
     ) -> Result<(), TxnError> {
-        if !self.is_there(index, key).await? {
+        let (is_there, read) = self.is_there(index, key).await?;
+        if !is_there {
             return Err(self.error_of_valid_reads(info.inconsistent(index)).await);
         }
-        self.work.writes.set(index.number, key, None);
+        self.work.writes.set(index.number, key, None, read);
         Ok(())
     }
 }

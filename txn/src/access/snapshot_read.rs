@@ -121,23 +121,23 @@ impl<'db> Txn<'db> {
         Ok(stamp)
     }
 
-    /// Records that a key was looked for, and what was found.
+    /// Records that a key was looked for, and what was found. Returns the number of that read, if
+    /// it is recorded.
     pub(crate) fn record_point(
         &mut self,
         index: &IndexInfo,
         key: &[u8],
         found: &KeyPosition,
         mode: LatchMode,
-    ) -> Result<(), TxnError> {
+    ) -> Result<Option<usize>, TxnError> {
         if !self.must_record(mode) {
-            return Ok(());
+            return Ok(None);
         }
         let leaf = LeafView::new(self.leaf_bytes(found.leaf))?;
         let value = found.slot.ok().map(|slot| leaf.value(slot)).transpose()?;
         let digest = self.db.digester.of_value(value);
         let version = self.work.last_version;
-        self.work.rows.add(index.number, Read::Point(key), version, digest);
-        Ok(())
+        Ok(Some(self.work.rows.add(index.number, Read::Point(key), version, digest)))
     }
 
     /// A next leaf that is latched already, if it can be read as it is.

@@ -22,8 +22,9 @@ use crate::transaction::txn::Txn;
 enum ChangedRow {
     /// In a slot of the leaf at this position of the lock set.
     Held(usize, usize),
-    /// In the write set, or about to be.
-    Deferred,
+    /// In the write set, or about to be; then with the number of the read that has found it, where
+    /// reads are recorded.
+    Deferred(Option<usize>),
 }
 
 impl Txn<'_> {
@@ -103,7 +104,7 @@ impl Txn<'_> {
     {
         let position = self.find_row(info, key, row).await?;
         // Index entries are made from the row before and after the change.
-        let is_deferred = matches!(position, ChangedRow::Deferred);
+        let is_deferred = matches!(position, ChangedRow::Deferred(_));
         let before = (is_deferred && !info.indexes.is_empty()).then(|| row.clone());
         let mut row_mut = RowMut::new(&info.layout, row);
         let returned = change(&mut row_mut)?;
@@ -128,8 +129,8 @@ impl Txn<'_> {
                 (ChangedRow::Held(leaf, slot), _) => {
                     LeafView::new(self.work.locks.bytes(leaf))?.value(slot)?
                 }
-                (ChangedRow::Deferred, Some(before)) => before,
-                (ChangedRow::Deferred, None) => unreachable!("the table has an index"),
+                (ChangedRow::Deferred(_), Some(before)) => before,
+                (ChangedRow::Deferred(_), None) => unreachable!("the table has an index"),
             };
             let old = index.entry(RowRef::new(&info.layout, before), key)?;
             let new = index.entry(RowRef::new(&info.layout, row), key)?;
@@ -139,8 +140,8 @@ impl Txn<'_> {
             }
         }
         match position {
-            ChangedRow::Deferred if changes.columns != 0 => {
-                self.work.writes.set(info.primary.number, key, Some(row));
+            ChangedRow::Deferred(read) if changes.columns != 0 => {
+                self.work.writes.set(info.primary.number, key, Some(row), read);
                 Ok(())
             }
             ChangedRow::Held(leaf, slot) if changes.rebuilt => {
@@ -149,7 +150,7 @@ impl Txn<'_> {
             ChangedRow::Held(leaf, slot) if changes.columns != 0 => {
                 self.patch(leaf, slot, key, row, changes)
             }
-            ChangedRow::Held(..) | ChangedRow::Deferred => Ok(()),
+            ChangedRow::Held(..) | ChangedRow::Deferred(_) => Ok(()),
         }
     }
 
@@ -166,8 +167,8 @@ impl Txn<'_> {
         }
         match position {
             ChangedRow::Held(leaf, slot) => self.remove(leaf, slot, key),
-            ChangedRow::Deferred => {
-                self.work.writes.set(info.primary.number, key, None);
+            ChangedRow::Deferred(read) => {
+                self.work.writes.set(info.primary.number, key, None, read);
                 Ok(())
             }
         }
@@ -181,8 +182,7 @@ impl Txn<'_> {
         row: &mut Vec<u8>,
     ) -> Result<ChangedRow, TxnError> {
         if self.defers_writes() {
-            self.copy_row(info, key, row).await?;
-            return Ok(ChangedRow::Deferred);
+            return Ok(ChangedRow::Deferred(self.copy_row(info, key, row).await?));
         }
         let found = self.find(&info.primary, key, LatchMode::Exclusive).await?;
         let (LeafRef::Held(leaf), Ok(slot)) = (found.leaf, found.slot) else {

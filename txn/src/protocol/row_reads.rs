@@ -151,16 +151,24 @@ impl RowReads {
         }
     }
 
-    /// Adds what was read, unless one of the latest items says the same.
-    pub(crate) fn add(&mut self, tree: usize, read: Read<'_>, leaf: LeafVersion, digest: Digest) {
+    /// Adds what was read, unless one of the latest items says the same. Returns its number.
+    pub(crate) fn add(
+        &mut self,
+        tree: usize,
+        read: Read<'_>,
+        leaf: LeafVersion,
+        digest: Digest,
+    ) -> usize {
         let count = self.items.len();
-        let is_known = (count.saturating_sub(SEARCHED)..count).any(|at| {
-            self.get(at).is_some_and(|known| {
-                (known.tree, known.read, known.leaf) == (tree, read, leaf) && known.digest == digest
+        let known = (count.saturating_sub(SEARCHED)..count).find(|at| {
+            self.items.get(*at).is_some_and(|known| {
+                known.digest == digest
+                    && (known.tree, known.leaf) == (tree, leaf)
+                    && self.get(*at).is_some_and(|known| known.read == read)
             })
         });
-        if is_known {
-            return;
+        if let Some(known) = known {
+            return known;
         }
         let extent = match read {
             Read::Point(key) => ReadExtent::Point(self.keep(key)),
@@ -170,6 +178,7 @@ impl RowReads {
             }
         };
         self.items.push(Item { tree, extent, leaf, digest });
+        count
     }
 
     /// The item of this number, if there are so many.

@@ -5,23 +5,45 @@
 //! of an operation that failed, or all since a savepoint.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::collections::btree_map::Entry;
+use std::ops::{Bound, Range};
 
 /// The value of an entry; `None` for an entry that was removed.
 type EntryValue = Option<Box<[u8]>>;
 
+/// A changed entry.
+struct ChangedEntry {
+    value: EntryValue,
+    /// Which [read](crate::protocol::row_reads) has found its leaf, where rows are recorded.
+    read: Option<usize>,
+}
+
 /// What the write set said of an entry before a change: `None` if it said nothing.
 struct EarlierEntry {
     tree: usize,
-    key: Box<[u8]>,
+    /// Where its key is.
+    key: Range<usize>,
     before: Option<EntryValue>,
+}
+
+/// A change that is deferred.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DeferredChange<'a> {
+    pub(crate) tree: usize,
+    pub(crate) key: &'a [u8],
+    /// `None`: the entry is removed.
+    pub(crate) value: Option<&'a [u8]>,
+    /// Which read has found its leaf, where rows are recorded.
+    pub(crate) read: Option<usize>,
 }
 
 /// Changed entries, by tree and key, with the log of what was before each change.
 #[derive(Default)]
 pub(crate) struct WriteSet {
-    trees: Vec<BTreeMap<Box<[u8]>, EntryValue>>,
+    trees: Vec<BTreeMap<Box<[u8]>, ChangedEntry>>,
     earlier: Vec<EarlierEntry>,
+    /// Keys of the log.
+    keys: Vec<u8>,
     /// Bytes of the changed entries, keys included.
     bytes: u64,
 }
@@ -42,8 +64,8 @@ pub(crate) enum WrittenEntry<'a> {
 }
 
 impl<'a> WrittenEntry<'a> {
-    fn of(value: Option<&'a EntryValue>) -> Self {
-        match value {
+    fn of(entry: Option<&'a ChangedEntry>) -> Self {
+        match entry.map(|entry| &entry.value) {
             None => Self::Unchanged,
             Some(None) => Self::Removed,
             Some(Some(value)) => Self::Present(value),
@@ -71,30 +93,49 @@ impl WriteSet {
         WrittenEntry::of(self.trees.get(tree).and_then(|tree| tree.get(key)))
     }
 
-    /// Sets an entry, or removes it if there is no value.
-    pub(crate) fn set(&mut self, tree: usize, key: &[u8], value: Option<&[u8]>) {
+    /// Sets an entry, or removes it if there is no value. `read` is the number of the read that has
+    /// found its leaf, if this is the first change of the entry and reads are recorded.
+    pub(crate) fn set(
+        &mut self,
+        tree: usize,
+        key: &[u8],
+        value: Option<&[u8]>,
+        read: Option<usize>,
+    ) {
         if self.trees.len() <= tree {
             self.trees.resize_with(tree + 1, BTreeMap::new);
         }
-        let entries = self.entries_mut(tree);
-        let key: Box<[u8]> = key.into();
         let value = value.map(Box::from);
-        let added = entry_bytes(&key, &value);
-        let before = entries.insert(key.clone(), value);
+        let added = entry_bytes(key, &value);
+        let before = match self.entries_mut(tree).entry(key.into()) {
+            Entry::Vacant(entry) => {
+                entry.insert(ChangedEntry { value, read });
+                None
+            }
+            Entry::Occupied(mut entry) => {
+                Some(std::mem::replace(&mut entry.get_mut().value, value))
+            }
+        };
         self.bytes += added;
-        self.bytes -= before.as_ref().map_or(0, |before| entry_bytes(&key, before));
-        self.earlier.push(EarlierEntry { tree, key, before });
+        self.bytes -= before.as_ref().map_or(0, |before| entry_bytes(key, before));
+        let start = self.keys.len();
+        self.keys.extend_from_slice(key);
+        self.earlier.push(EarlierEntry { tree, key: start..self.keys.len(), before });
     }
 
     /// Takes the latest changes back until `mark` are left.
     pub(crate) fn take_back(&mut self, mark: usize) {
         while self.earlier.len() > mark {
-            let Some(EarlierEntry { tree, key, before }) = self.earlier.pop() else { return };
+            let Some(EarlierEntry { tree, key: at, before }) = self.earlier.pop() else { return };
+            let key = self.keys.split_off(at.start);
             let entries = self.entries_mut(tree);
             let restored = before.as_ref().map_or(0, |before| entry_bytes(&key, before));
             let taken = match before {
-                Some(value) => entries.insert(key.clone(), value),
-                None => entries.remove(&key),
+                Some(value) => {
+                    let entry = entries.get_mut(&*key);
+                    entry.map(|entry| std::mem::replace(&mut entry.value, value))
+                }
+                None => entries.remove(&*key).map(|entry| entry.value),
             };
             self.bytes += restored;
             self.bytes -= taken.as_ref().map_or(0, |taken| entry_bytes(&key, taken));
@@ -118,23 +159,35 @@ impl WriteSet {
     }
 
     /// All changed entries, tree by tree, in the order of their keys.
-    pub(crate) fn all(&self) -> impl Iterator<Item = (usize, &[u8], Option<&[u8]>)> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = DeferredChange<'_>> {
         let trees = self.trees.iter().enumerate();
         trees.flat_map(|(tree, entries)| {
-            entries.iter().map(move |(key, value)| (tree, &**key, value.as_deref()))
+            entries.iter().map(move |(key, ChangedEntry { value, read })| DeferredChange {
+                tree,
+                key,
+                value: value.as_deref(),
+                read: *read,
+            })
         })
     }
 
     /// The entries of a tree that was changed before.
     #[expect(clippy::expect_used, reason = "a lost change would break atomicity")]
-    fn entries_mut(&mut self, tree: usize) -> &mut BTreeMap<Box<[u8]>, EntryValue> {
+    fn entries_mut(&mut self, tree: usize) -> &mut BTreeMap<Box<[u8]>, ChangedEntry> {
         self.trees.get_mut(tree).expect("the write set has room for every tree it has changed")
     }
 
     pub(crate) fn clear(&mut self) {
         self.trees.iter_mut().for_each(BTreeMap::clear);
         self.earlier.clear();
+        self.keys.clear();
         self.bytes = 0;
+    }
+
+    /// Gives back memory of an empty set beyond so many bytes.
+    pub(crate) fn shrink_to(&mut self, bytes: usize) {
+        self.keys.shrink_to(bytes);
+        self.earlier.shrink_to(bytes / size_of::<EarlierEntry>());
     }
 }
 
@@ -150,16 +203,16 @@ mod tests {
     fn what_is_set_is_found_and_what_is_taken_back_is_not() {
         let mut writes = WriteSet::default();
         assert!(writes.is_tree_unchanged(1) && writes.get(1, b"a") == WrittenEntry::Unchanged);
-        writes.set(1, b"b", Some(b"1"));
-        writes.set(1, b"d", None);
+        writes.set(1, b"b", Some(b"1"), None);
+        writes.set(1, b"d", None, None);
         let mark = writes.len();
-        writes.set(1, b"b", Some(b"2"));
-        writes.set(1, b"c", Some(b"3"));
-        writes.set(1, b"d", Some(b"4"));
-        writes.set(0, b"c", None);
+        writes.set(1, b"b", Some(b"2"), None);
+        writes.set(1, b"c", Some(b"3"), None);
+        writes.set(1, b"d", Some(b"4"), None);
+        writes.set(0, b"c", None, None);
         assert_eq!(writes.get(1, b"b"), WrittenEntry::Present(b"2"));
         assert_eq!(writes.get(0, b"c"), WrittenEntry::Removed);
-        let all: Vec<_> = writes.all().map(|(tree, key, _)| (tree, key[0])).collect();
+        let all: Vec<_> = writes.all().map(|change| (change.tree, change.key[0])).collect();
         assert_eq!(all, [(0, b'c'), (1, b'b'), (1, b'c'), (1, b'd')]);
         assert_eq!(keys(&writes, b"c", None), [b"c", b"d"]);
         assert_eq!(keys(&writes, b"", Some(b"c")), [b"b"]);
@@ -176,5 +229,19 @@ mod tests {
         assert!(writes.is_tree_unchanged(0));
         writes.take_back(0);
         assert!(writes.is_tree_unchanged(1) && writes.all().next().is_none());
+    }
+
+    #[test]
+    fn the_read_that_found_an_entry_first_stays_with_it() {
+        let mut writes = WriteSet::default();
+        let read = |writes: &WriteSet| writes.all().next().map(|change| change.read);
+        writes.set(0, b"a", Some(b"1"), Some(7));
+        let mark = writes.len();
+        writes.set(0, b"a", Some(b"2"), None);
+        assert_eq!(read(&writes), Some(Some(7)));
+        writes.take_back(mark);
+        assert_eq!((read(&writes), writes.bytes()), (Some(Some(7)), 2));
+        writes.take_back(0);
+        assert_eq!((read(&writes), writes.bytes()), (None, 0));
     }
 }

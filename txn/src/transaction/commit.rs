@@ -26,7 +26,7 @@ use crate::error::{AbortCause, TxnError};
 use crate::protocol::choice::ReadRule;
 use crate::protocol::leaf_latch::LatchMode;
 use crate::protocol::undo_log::EntryChange;
-use crate::protocol::write_set::WriteSet;
+use crate::protocol::write_set::{DeferredChange, WriteSet};
 use crate::transaction::txn::{Txn, TxnPhase};
 
 impl<'db> Txn<'db> {
@@ -101,8 +101,8 @@ impl<'db> Txn<'db> {
             }
             _ => leaves,
         };
-        for ((_, key, value), (index, leaf)) in writes.all().zip(leaves) {
-            self.apply_one(index, leaf, key, value).await?;
+        for (change, (index, leaf)) in writes.all().zip(leaves) {
+            self.apply_one(index, leaf, change.key, change.value).await?;
         }
         self.order.stamp_writes(&mut self.work.locks)
     }
@@ -132,9 +132,13 @@ impl<'db> Txn<'db> {
         &mut self,
         writes: &WriteSet,
     ) -> Result<Vec<(&'db IndexInfo, usize)>, TxnError> {
-        let mut leaves = Vec::new();
-        for (tree, key, _) in writes.all() {
+        let mut leaves = Vec::with_capacity(writes.len());
+        for DeferredChange { tree, key, read, .. } in writes.all() {
             let index = self.db.directory.index_of_tree(tree)?;
+            if let Some(leaf) = self.latch_unchanged(index, read)? {
+                leaves.push((index, leaf));
+                continue;
+            }
             match self.find(index, key, LatchMode::Exclusive).await?.leaf {
                 LeafRef::Held(leaf) => leaves.push((index, leaf)),
                 LeafRef::LastRead => unreachable!("commit holds the leaves that it latches"),

@@ -33,7 +33,8 @@ use selkie_engine::{ActiveSnapshots, GAddr, ImageLink};
 
 use crate::catalogue::table_info::IndexInfo;
 use crate::error::TxnError;
-use crate::protocol::write_set::WriteSet;
+use crate::protocol::leaf_latch::LeafLatch;
+use crate::protocol::write_set::{DeferredChange, WriteSet};
 use crate::transaction::txn::Txn;
 
 /// Attempts to latch and validate: leaves split between two of them, or others were read.
@@ -56,8 +57,8 @@ impl<'db> Txn<'db> {
             match self.latch_and_validate(writes, attempt > 0).await {
                 Ok((leaves, stamp, active)) => {
                     self.stamp_leaves(stamp, &active)?;
-                    for ((_, key, value), (index, leaf)) in writes.all().zip(leaves) {
-                        self.apply_one(index, leaf, key, value).await?;
+                    for (change, (index, leaf)) in writes.all().zip(leaves) {
+                        self.apply_one(index, leaf, change.key, change.value).await?;
                     }
                     return Ok(());
                 }
@@ -98,6 +99,31 @@ impl<'db> Txn<'db> {
         Ok((leaves, stamp, active))
     }
 
+    /// Latches the leaf in which a read has found a key, exclusively, if it is at hand and unchanged
+    /// since: then the key, or its gap, is there still, and no descent is needed. Else `None`.
+    pub(super) fn latch_unchanged(
+        &mut self,
+        index: &IndexInfo,
+        read: Option<usize>,
+    ) -> Result<Option<usize>, TxnError> {
+        let Some(found) = read.and_then(|read| self.work.rows.get(read)) else { return Ok(None) };
+        let (addr, psn) = (found.leaf.addr, found.leaf.psn);
+        if psn.is_none() {
+            return Ok(None);
+        }
+        if let Some(held) = self.work.locks.position(addr) {
+            let latch = self.work.locks.latch(held);
+            let is_same = matches!(latch, LeafLatch::Exclusive(_)) && Some(latch.psn()) == psn;
+            return Ok(is_same.then_some(held));
+        }
+        // A page with the same sequence number has the same content, and is used for the same.
+        let guard = self.db.engine.exclusive_hit(addr).filter(|guard| Some(guard.psn()) == psn);
+        let Some(guard) = guard else { return Ok(None) };
+        let held = self.work.locks.add(index.number, addr, LeafLatch::Exclusive(guard));
+        self.fit_leaves()?;
+        Ok(Some(held))
+    }
+
     /// A stamp that is later than those of all leaves that are held.
     async fn draw_stamp(&mut self) -> Result<(Stamp, ActiveSnapshots), TxnError> {
         let engine = &self.db.engine;
@@ -125,7 +151,7 @@ impl<'db> Txn<'db> {
         let mut of_changes: Vec<(&'db IndexInfo, GAddr)> = Vec::with_capacity(writes.len());
         // The last leaf that was found, and where it ends.
         let mut last: Option<FoundLeaf> = None;
-        for (tree, key, _) in writes.all() {
+        for DeferredChange { tree, key, .. } in writes.all() {
             let index = self.db.directory.index_of_tree(tree)?;
             if let Some((of_tree, addr, end)) = &last
                 && *of_tree == tree
@@ -152,10 +178,10 @@ impl<'db> Txn<'db> {
         of_changes: &[(&'db IndexInfo, GAddr)],
     ) -> Result<ChangedLeaves<'db>, TxnError> {
         let mut positions = Vec::with_capacity(of_changes.len());
-        for ((_, key, _), (index, addr)) in writes.all().zip(of_changes) {
+        for (change, (index, addr)) in writes.all().zip(of_changes) {
             let held = self.work.locks.position(*addr).filter(|held| {
                 // It may have been split, or given back, before it was latched.
-                self.work.locks.locate(*held, key).is_some_and(|(at, _)| at == *held)
+                self.work.locks.locate(*held, change.key).is_some_and(|(at, _)| at == *held)
             });
             let moved = TxnError::Conflict { leaf: *addr, upgrade: false };
             positions.push((*index, held.ok_or(moved)?));

@@ -23,6 +23,8 @@ use crate::transaction::maintenance::MaintenanceTask;
 const POOLED_WORKSPACES: usize = 64;
 /// Bytes of undo that a workspace keeps for the next transaction.
 const KEPT_UNDO_BYTES: usize = 64 << 10;
+/// Bytes of the log of deferred changes that a workspace keeps.
+const KEPT_WRITE_BYTES: usize = 64 << 10;
 /// Bytes of the rows and ranges that were read that a workspace keeps.
 const KEPT_READ_BYTES: usize = 64 << 10;
 
@@ -84,6 +86,7 @@ impl<'db> Workspace<'db> {
         self.undo.clear();
         self.undo.shrink_to(KEPT_UNDO_BYTES);
         self.writes.clear();
+        self.writes.shrink_to(KEPT_WRITE_BYTES);
         self.reads.clear();
         self.rows.clear();
         self.rows.shrink_to(KEPT_READ_BYTES);

@@ -84,6 +84,12 @@ impl<'db> Txn<'db> {
             self.ensure(held, mode).await?;
             return Ok(KeyPosition { leaf: LeafRef::Held(held), slot });
         }
+        if self.records_rows()
+            && self.only_reads_leaves()
+            && let Some(found) = self.find_in_last(index, key)?
+        {
+            return Ok(found);
+        }
         let engine = &self.db.engine;
         for _ in 0..LOCATE_ATTEMPTS {
             // Pages named by a page read under the pin are not reused for other data meanwhile.
@@ -226,6 +232,7 @@ impl<'db> Txn<'db> {
             {
                 self.work.reads.rely_on(guard.lsn());
                 self.work.last_version = LeafVersion { addr, psn: Some(guard.psn()) };
+                self.work.last_tree = index.number;
                 self.work.last_read = Some(LeafImage::Latched(guard));
                 Ok(LeafRef::LastRead)
             }

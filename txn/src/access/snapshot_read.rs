@@ -7,15 +7,15 @@
 //! the image of the leaf, which covers all keys that the leaf has now: leaves split, and none is
 //! merged while a snapshot may want its image.
 
-use selkie_btree::{LeafView, Stamp, Stamps};
+use selkie_btree::{KeyLocation, LeafView, Stamp, Stamps};
 use selkie_engine::{GAddr, ImageLink, SharedGuard};
 
-use crate::access::leaf::{KeyPosition, LatchedLeaf};
+use crate::access::leaf::{KeyPosition, LatchedLeaf, LeafRef};
 use crate::catalogue::table_info::IndexInfo;
 use crate::error::TxnError;
 use crate::protocol::choice::ReadRule;
-use crate::protocol::leaf_latch::{LatchMode, LeafLatch};
-use crate::protocol::row_reads::Read;
+use crate::protocol::leaf_latch::{LatchMode, LeafImage, LeafLatch};
+use crate::protocol::row_reads::{LeafVersion, Read};
 use crate::protocol::view::View;
 use crate::transaction::txn::Txn;
 
@@ -55,6 +55,28 @@ impl<'db> Txn<'db> {
             self.raise_view(write);
         }
         Err(TxnError::Conflict { leaf: addr, upgrade: false })
+    }
+
+    /// Searches for `key` in the leaf of the tree that was read last, if that is at hand and
+    /// unchanged since: a page with the same sequence number is used for the same.
+    pub(super) fn find_in_last(
+        &mut self,
+        index: &IndexInfo,
+        key: &[u8],
+    ) -> Result<Option<KeyPosition>, TxnError> {
+        let LeafVersion { addr, psn } = self.work.last_version;
+        if psn.is_none() || self.work.last_tree != index.number {
+            return Ok(None);
+        }
+        let guard = self.db.engine.shared_hit(addr).filter(|guard| Some(guard.psn()) == psn);
+        let Some(guard) = guard else { return Ok(None) };
+        let KeyLocation::Here(slot) = LeafView::new(&guard)?.where_is(key)? else {
+            return Ok(None);
+        };
+        let Some(guard) = self.in_view(guard) else { return Ok(None) };
+        self.work.reads.rely_on(guard.lsn());
+        self.work.last_read = Some(LeafImage::Latched(guard));
+        Ok(Some(KeyPosition { leaf: LeafRef::LastRead, slot }))
     }
 
     /// Whether a leaf of this stamp can be read at once: it is not later than what was read, or

@@ -44,6 +44,8 @@ pub(crate) struct Workspace<'db> {
     pub(crate) last_read: Option<LeafImage<'db>>,
     /// Which version of its leaf that is, where rows are recorded.
     pub(crate) last_version: LeafVersion,
+    /// And of which tree, if it is no image.
+    pub(crate) last_tree: usize,
     pub(crate) maintenance: VecDeque<MaintenanceTask>,
     /// Leaves that may be held.
     pub(crate) leaf_room: usize,
@@ -69,6 +71,7 @@ impl Default for Workspace<'_> {
             rows: RowReads::default(),
             last_read: None,
             last_version: LeafVersion::NONE,
+            last_tree: 0,
             maintenance: VecDeque::new(),
             leaf_room: UNCOUNTED_LEAVES,
             log_room: LogReservation::default(),
@@ -99,6 +102,7 @@ impl<'db> Workspace<'db> {
             rows: self.rows,
             last_read: None,
             last_version: LeafVersion::NONE,
+            last_tree: 0,
             maintenance: self.maintenance,
             leaf_room: UNCOUNTED_LEAVES,
             log_room: LogReservation::default(),

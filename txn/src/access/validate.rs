@@ -166,12 +166,17 @@ impl<'db> Txn<'db> {
 
     /// Compares all that was read. Leaves that had changed are contended from then on.
     async fn validate_pass(&mut self) -> Result<(), TxnError> {
-        let mut at = 0;
-        while let Some(item) = self.work.rows.get(at) {
-            let now = psn_if_here(&self.db.engine, &self.work.locks, item.leaf.addr);
-            if now.is_none() || now != item.leaf.psn {
-                self.compare(at).await?;
-                self.yield_now_and_then().await;
+        let (mut at, mut unchanged) = (0, LeafVersion::NONE);
+        while let Some(leaf) = self.work.rows.leaf_of(at) {
+            // What was read one after the other is often in one leaf.
+            if leaf.psn.is_none() || leaf != unchanged {
+                let now = psn_if_here(&self.db.engine, &self.work.locks, leaf.addr);
+                if now.is_none() || now != leaf.psn {
+                    self.compare(at).await?;
+                    self.yield_now_and_then().await;
+                } else {
+                    unchanged = leaf;
+                }
             }
             at += 1;
         }

@@ -193,6 +193,11 @@ impl RowReads {
         Some(RowRead { tree: *tree, read, leaf: *leaf, digest: *digest })
     }
 
+    /// The leaf of the item of this number, if there are so many.
+    pub(crate) fn leaf_of(&self, at: usize) -> Option<LeafVersion> {
+        self.items.get(at).map(|item| item.leaf)
+    }
+
     /// The item of this number.
     ///
     /// # Panics

@@ -34,6 +34,7 @@ use selkie_engine::{ActiveSnapshots, GAddr, ImageLink};
 use crate::catalogue::table_info::IndexInfo;
 use crate::error::TxnError;
 use crate::protocol::leaf_latch::LeafLatch;
+use crate::protocol::row_reads::LeafVersion;
 use crate::protocol::write_set::{DeferredChange, WriteSet};
 use crate::transaction::txn::Txn;
 
@@ -106,11 +107,8 @@ impl<'db> Txn<'db> {
         index: &IndexInfo,
         read: Option<usize>,
     ) -> Result<Option<usize>, TxnError> {
-        let Some(found) = read.and_then(|read| self.work.rows.get(read)) else { return Ok(None) };
-        let (addr, psn) = (found.leaf.addr, found.leaf.psn);
-        if psn.is_none() {
-            return Ok(None);
-        }
+        let found = read.and_then(|read| self.work.rows.leaf_of(read));
+        let Some(LeafVersion { addr, psn: psn @ Some(_) }) = found else { return Ok(None) };
         if let Some(held) = self.work.locks.position(addr) {
             let latch = self.work.locks.latch(held);
             let is_same = matches!(latch, LeafLatch::Exclusive(_)) && Some(latch.psn()) == psn;

@@ -7,7 +7,8 @@
 //!  -> keep an image of each leaf that a snapshot may want, and stamp the leaf
 //!  -> change the leaves -> release them
 //! ```
-//! The first attempt waits for no leaf. If one is held by another transaction, the transaction lets
+//! The first attempt waits for no leaf, and looks for none that a read has found and that is
+//! unchanged since. If one is held by another transaction, the transaction lets
 //! all go, finds the addresses of its leaves, and latches them in the order of their addresses,
 //! waiting for each: so do all, hence no two wait for each other. It waits for no recovery from a
 //! node's death, which may need a leaf that it holds. Leaves that were only read and

@@ -87,7 +87,8 @@ impl Tree {
     /// The leaf that held `key` just now. Latches inner pages only, each briefly; check
     /// the leaf by [`LeafView::where_is`](crate::LeafView::where_is) once it is latched. The caller
     /// holds an epoch pin from before this call until it is done with the address, and no latch: it
-    /// waits for the end of a recovery that is in the way ([`Tree::locate_in_order`]). No heap allocation; no round trip when the inner pages are cached.
+    /// waits for the end of a recovery that is in the way ([`Tree::locate_in_order`]). No heap
+    /// allocation; no round trip when the inner pages are cached.
     ///
     /// # Errors
     /// [`TreeError::Engine`], [`TreeError::Corrupt`], [`TreeError::Contended`].

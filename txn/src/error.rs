@@ -1,11 +1,14 @@
 //! What can go wrong in a transaction, and what that says about trying again.
 
+use std::time::Duration;
+
 use selkie_btree::TreeError;
 use selkie_engine::{EngineError, GAddr};
 
 use crate::catalogue::error::CatalogueError;
 use crate::catalogue::schema::SchemaError;
 use crate::encoding::row_error::RowError;
+use crate::protocol::choice::Protocol;
 
 /// Why a transaction was rolled back: the key of the abort statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -95,7 +98,8 @@ impl AbortCause {
 ///
 /// [`Duplicate`](Self::Duplicate), [`NotFound`](Self::NotFound), [`Row`](Self::Row),
 /// [`Schema`](Self::Schema), [`KeyMismatch`](Self::KeyMismatch), [`ReadOnly`](Self::ReadOnly) and
-/// [`NoSavepoint`](Self::NoSavepoint) undo that one operation and leave the transaction usable.
+/// [`NoSavepoint`](Self::NoSavepoint) undo that one operation and leave the transaction usable; so do
+/// the three that a [`Session`](crate::Session) has of its own.
 /// Every other error has rolled the transaction back when it is returned: its latches are free, and
 /// all that is left to do is to drop it and, if [`is_retryable`](Self::is_retryable), to begin
 /// again.
@@ -222,6 +226,29 @@ pub enum TxnError {
         /// Why.
         cause: AbortCause,
     },
+    /// An operation, or the whole transaction, took longer than the session allows.
+    #[error("the {what} took longer than {limit:?}, which the session allows")]
+    DeadlineExceeded {
+        /// "operation" or "transaction".
+        what: &'static str,
+        /// How long it may take.
+        limit: Duration,
+    },
+    /// A session was to begin a transaction, and is in one.
+    #[error("there is a transaction in progress in this session")]
+    InTransaction,
+    /// A session was to use a transaction, and is in none.
+    #[error("there is no transaction in progress in this session")]
+    NoTransaction,
+    /// Transactions of this protocol hold latches between their operations.
+    #[error(
+        "there are no sessions under the protocol {protocol}: it keeps pages latched between \
+         operations; to, occ and snapshot do not"
+    )]
+    NoSessions {
+        /// The protocol of the handle.
+        protocol: Protocol,
+    },
     /// The transaction has committed, others may have seen it, and it is not known whether it will
     /// last: the log of its node could not be written in time, or the node may have been declared
     /// dead before. It is not to be run again.
@@ -275,6 +302,7 @@ impl TxnError {
                 AbortCause::TooLarge
             }
             Self::CacheFull { .. } => AbortCause::CacheFull,
+            Self::DeadlineExceeded { .. } => AbortCause::Interrupted,
             Self::Engine(error) if error.is_retryable() => AbortCause::Timeout,
             Self::Tree(error) if error.is_retryable() => AbortCause::Timeout,
             Self::NoStableLeaf { .. } => AbortCause::Timeout,
@@ -287,6 +315,9 @@ impl TxnError {
             | Self::NotFound { .. }
             | Self::ReadOnly
             | Self::NoSavepoint
+            | Self::InTransaction
+            | Self::NoTransaction
+            | Self::NoSessions { .. }
             | Self::Undetermined { .. }
             | Self::KeyMismatch { .. }
             | Self::Row(_)

@@ -13,7 +13,7 @@
 //! | `catalogue/` | schemas, the stored catalogue, resolved tables |
 //! | `encoding/` | rows and [keys](mod@key), byte by byte |
 //! | `protocol/` | [`Protocol`]s: lock set, read set, write set, undo log, timestamps |
-//! | `transaction/` | [`Database`], [`Txn`], commit, rollback, savepoints, [retry](retry()) |
+//! | `transaction/` | [`Database`], [`Session`], [`Txn`], commit, rollback, savepoints, [retry](retry()) |
 //! | `access/` | leaves, cursors, reads and changes of rows |
 //! | [`partition`] | partitions and two-phase commit, a baseline |
 //!
@@ -103,4 +103,6 @@ pub use error::{AbortCause, TxnError};
 pub use protocol::{Isolation, Protocol, UnknownProtocol};
 pub use selkie_btree::Direction;
 pub use stats::{AbortCounts, TxnStats};
-pub use transaction::{Database, RetryError, RetryPolicy, Retryable, Savepoint, Txn, retry};
+pub use transaction::{
+    Database, RetryError, RetryPolicy, Retryable, Savepoint, Session, SessionLimits, Txn, retry,
+};

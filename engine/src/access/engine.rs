@@ -306,9 +306,9 @@ impl Engine {
         }
     }
 
-    /// As [`Engine::shared`], for a caller that holds other latches, all taken in one order: it waits
-    /// for nodes that live, and not for the end of a recovery, which may need the pages that the
-    /// caller holds.
+    /// As [`Engine::shared`], for a caller that holds other latches, all taken in one order. It
+    /// waits for nodes that live, and not for the end of a recovery, which may need the pages that
+    /// the caller holds.
     ///
     /// # Errors
     /// `Busy` if a recovery is in the way; then the caller lets its latches go before it tries

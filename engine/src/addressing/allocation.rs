@@ -27,8 +27,8 @@ use crate::{EngineError, GAddr};
 const RIPENS_WITHIN: Duration = Duration::from_millis(250);
 /// As much longer, if the others were asked for lines: they answer with their next ticks.
 const ANSWERED_WITHIN: Duration = Duration::from_millis(500);
-/// Each takes at most such a part of the request timeout: others wait for the latches of the caller,
-/// and hold the pins that it waits for.
+/// Each takes at most such a part of the request timeout: others wait for the latches of the
+/// caller, and hold the pins that it waits for.
 const WAITS_PER_TIMEOUT: u32 = 4;
 
 impl Core {

@@ -200,7 +200,16 @@ fn a_node_comes_in_when_those_that_recovered_have_died_as_well() {
                     let (pool, fabric) = its;
                     let _ended = Engine::free_index(&pool, &fabric, &env, &config).await;
                 });
-                test.until(|state| state.compute_nodes.keys().any(|node| *node >= PLACES)).await;
+                // Unless the one before had recovered from all when it was killed.
+                let is_free = |state: &PoolState, node: u16| {
+                    let is_lost = state.lost.contains_key(&node) || state.dead.contains(&node);
+                    !is_lost && !state.compute_nodes.contains_key(&node)
+                };
+                test.until(|state| {
+                    let recovers = state.compute_nodes.keys().any(|node| *node >= PLACES);
+                    recovers || (0..PLACES).any(|node| is_free(state, node))
+                })
+                .await;
                 test.env.sleep(LEASE * number / 120).await;
                 let state = test.state().await;
                 let spare = state.compute_nodes.range(PLACES..).next().map(|(spare, _)| *spare);

@@ -100,7 +100,17 @@ pub(crate) struct TimestampOrder<'db> {
 
 impl<'db> TimestampOrder<'db> {
     pub(crate) fn new(engine: &'db Engine, clock: &'db Clock) -> Self {
-        Self { engine, clock, stamp: None }
+        Self::at(engine, clock, None)
+    }
+
+    /// Of a transaction that has drawn this stamp, if any.
+    pub(crate) fn at(engine: &'db Engine, clock: &'db Clock, stamp: Option<Stamp>) -> Self {
+        Self { engine, clock, stamp }
+    }
+
+    /// The transaction's stamp, if it has drawn one.
+    pub(crate) fn stamp(&self) -> Option<Stamp> {
+        self.stamp
     }
 
     /// The transaction's stamp. The first call draws it: one round trip.

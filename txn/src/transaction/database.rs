@@ -276,6 +276,10 @@ impl Database {
         self.begin_by(protocol, Isolation::Serializable).read_only()
     }
 
+    pub(super) fn state(&self) -> &DatabaseState {
+        &self.state
+    }
+
     /// Leaves that a two-phase locked transaction holds beyond which it keeps no more latches of
     /// leaves that it only reads: it validates these at commit, and so may end in
     /// [`TxnError::Stale`]. A quarter of the cache unless set.

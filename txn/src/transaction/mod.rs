@@ -4,7 +4,7 @@
 //! handle. A transaction ([`txn`]) has a [`workspace`] with the state of its protocol. [`commit`]
 //! ([`commit_rows`] that of snapshots) and [`rollback`] end it, [`savepoint`] marks points inside
 //! it, [`maintenance`] is the work on trees that it leaves behind, and [`retry`](mod@retry) runs a
-//! failed one again.
+//! failed one again. A [`session`] owns a client's transactions, [`parked`] between operations.
 //! [`leaf_budget`] and [`limits`] bound what one transaction may hold.
 
 mod commit;
@@ -14,13 +14,16 @@ pub(crate) mod database_state;
 pub(crate) mod leaf_budget;
 mod limits;
 pub(crate) mod maintenance;
+pub(crate) mod parked;
 pub(crate) mod retry;
 mod rollback;
 pub(crate) mod savepoint;
+pub(crate) mod session;
 pub(crate) mod txn;
 pub(crate) mod workspace;
 
 pub use database::Database;
 pub use retry::{RetryError, RetryPolicy, Retryable, retry};
 pub use savepoint::Savepoint;
+pub use session::{Session, SessionLimits};
 pub use txn::Txn;

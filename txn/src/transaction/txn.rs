@@ -63,9 +63,9 @@ const TASKS_AT_ONCE: usize = 32;
 /// A transaction. Dropping it without [`commit`](Self::commit) rolls it back.
 pub struct Txn<'db> {
     pub(crate) db: &'db DatabaseState,
-    rules: &'static dyn ProtocolRules,
-    isolation: Isolation,
-    read_only: bool,
+    pub(super) rules: &'static dyn ProtocolRules,
+    pub(super) isolation: Isolation,
+    pub(super) read_only: bool,
     /// Which shard of the statistics and of the workspaces it uses.
     pub(super) shard: usize,
     pub(super) phase: TxnPhase,
@@ -76,14 +76,14 @@ pub struct Txn<'db> {
     /// Leaves that others held while they were to be validated at commit, with their trees.
     pub(crate) contended: Vec<(usize, GAddr)>,
     /// Commit has begun to make the changes of the write set.
-    applies: bool,
+    pub(super) applies: bool,
     /// An operation that changes something has begun and not ended.
-    changing: bool,
+    pub(super) changing: bool,
     pub(super) savepoints: Savepoints,
     /// Its reads were validated for the last time.
     pub(super) is_validated: bool,
     /// Room in the log that the changes took which were rolled back.
-    log_need: u64,
+    pub(super) log_need: u64,
     /// Leaves looked at, to let other tasks run now and then.
     pub(crate) leaves_seen: u32,
     pub(crate) work: Workspace<'db>,
@@ -95,6 +95,8 @@ pub(super) enum TxnPhase {
     Active,
     Committed,
     RolledBack(AbortCause),
+    /// Its state is elsewhere: a [`ParkedTxn`](crate::transaction::parked::ParkedTxn).
+    Parked,
 }
 
 impl<'db> Txn<'db> {
@@ -134,6 +136,11 @@ impl<'db> Txn<'db> {
     /// Whether it refuses changes.
     pub(crate) fn is_read_only(&self) -> bool {
         self.read_only
+    }
+
+    /// Whether it has neither ended nor been rolled back.
+    pub(super) fn is_active(&self) -> bool {
+        self.phase == TxnPhase::Active
     }
 
     /// How many leaves are latched.
@@ -315,7 +322,9 @@ impl<'db> Txn<'db> {
         match self.phase {
             TxnPhase::Active => Ok(()),
             TxnPhase::RolledBack(cause) => Err(TxnError::RolledBack { cause }),
-            TxnPhase::Committed => Err(TxnError::RolledBack { cause: AbortCause::Requested }),
+            TxnPhase::Committed | TxnPhase::Parked => {
+                Err(TxnError::RolledBack { cause: AbortCause::Requested })
+            }
         }
     }
 
@@ -379,6 +388,9 @@ impl<'db> Txn<'db> {
 
 impl Drop for Txn<'_> {
     fn drop(&mut self) {
+        if self.phase == TxnPhase::Parked {
+            return;
+        }
         self.abort(self.rollback_cause());
         for task in self.work.maintenance.drain(..) {
             self.db.backlog.push(task);

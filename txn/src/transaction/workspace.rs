@@ -84,6 +84,27 @@ impl Default for Workspace<'_> {
 }
 
 impl<'db> Workspace<'db> {
+    /// The same without latches: all that was read and is deferred stays.
+    pub(super) fn unlatched<'other>(self) -> Workspace<'other> {
+        Workspace {
+            locks: self.locks.emptied(),
+            undo: self.undo,
+            writes: self.writes,
+            reads: self.reads,
+            rows: self.rows,
+            last_read: None,
+            last_version: self.last_version,
+            last_tree: self.last_tree,
+            maintenance: self.maintenance,
+            leaf_room: self.leaf_room,
+            log_room: self.log_room,
+            has_removed: self.has_removed,
+            row: self.row,
+            copied_row: self.copied_row,
+            entry: self.entry,
+        }
+    }
+
     /// The same memory with nothing in it.
     fn emptied<'other>(mut self) -> Workspace<'other> {
         self.undo.clear();
@@ -95,21 +116,12 @@ impl<'db> Workspace<'db> {
         self.rows.shrink_to(KEPT_READ_BYTES);
         self.maintenance.clear();
         Workspace {
-            locks: self.locks.emptied(),
-            undo: self.undo,
-            writes: self.writes,
-            reads: self.reads,
-            rows: self.rows,
-            last_read: None,
             last_version: LeafVersion::NONE,
             last_tree: 0,
-            maintenance: self.maintenance,
             leaf_room: UNCOUNTED_LEAVES,
             log_room: LogReservation::default(),
             has_removed: false,
-            row: self.row,
-            copied_row: self.copied_row,
-            entry: self.entry,
+            ..self.unlatched()
         }
     }
 

@@ -15,6 +15,7 @@ mod partition;
 mod reading;
 mod rollback;
 mod serializable;
+mod sessions;
 mod snapshot;
 mod timestamp;
 mod types;

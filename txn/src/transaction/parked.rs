@@ -1,0 +1,85 @@
+//! A transaction between two of its operations, without a borrow of its database.
+
+use std::mem;
+
+use selkie_btree::Stamp;
+use selkie_engine::GAddr;
+
+use crate::protocol::choice::{Isolation, ProtocolRules};
+use crate::protocol::timestamp_order::TimestampOrder;
+use crate::protocol::view::View;
+use crate::transaction::database_state::DatabaseState;
+use crate::transaction::savepoint::Savepoints;
+use crate::transaction::txn::{Txn, TxnPhase};
+use crate::transaction::workspace::Workspace;
+
+/// A transaction that defers its changes and has no leaf latched. It delays no other: what it has
+/// read and is to change is in memory of its own. Only its snapshot, if it has one, is known to
+/// others, who keep images of pages for it as long as they have room.
+pub(super) struct ParkedTxn {
+    rules: &'static dyn ProtocolRules,
+    isolation: Isolation,
+    read_only: bool,
+    shard: usize,
+    phase: TxnPhase,
+    stamp: Option<Stamp>,
+    view: View,
+    contended: Vec<(usize, GAddr)>,
+    changing: bool,
+    savepoints: Savepoints,
+    is_validated: bool,
+    log_need: u64,
+    leaves_seen: u32,
+    work: Workspace<'static>,
+}
+
+impl Txn<'_> {
+    /// Sets the transaction aside. What it has latched to read is let go.
+    ///
+    /// # Panics
+    /// If it does not defer its changes, or has begun to make them: then leaves are held for it.
+    pub(super) fn park(mut self) -> ParkedTxn {
+        assert!(self.only_reads_leaves(), "a transaction is parked that holds leaves");
+        let phase = mem::replace(&mut self.phase, TxnPhase::Parked);
+        ParkedTxn {
+            rules: self.rules,
+            isolation: self.isolation,
+            read_only: self.read_only,
+            shard: self.shard,
+            phase,
+            stamp: self.order.stamp(),
+            view: mem::replace(&mut self.view, View::read_only()),
+            contended: mem::take(&mut self.contended),
+            changing: self.changing,
+            savepoints: mem::take(&mut self.savepoints),
+            is_validated: self.is_validated,
+            log_need: self.log_need,
+            leaves_seen: self.leaves_seen,
+            work: mem::take(&mut self.work).unlatched(),
+        }
+    }
+}
+
+impl ParkedTxn {
+    /// Goes on with it.
+    pub(super) fn resume(self, db: &DatabaseState) -> Txn<'_> {
+        Txn {
+            db,
+            rules: self.rules,
+            isolation: self.isolation,
+            read_only: self.read_only,
+            shard: self.shard,
+            phase: self.phase,
+            order: TimestampOrder::at(&db.engine, &db.clock, self.stamp),
+            view: self.view,
+            contended: self.contended,
+            applies: false,
+            changing: self.changing,
+            savepoints: self.savepoints,
+            is_validated: self.is_validated,
+            log_need: self.log_need,
+            leaves_seen: self.leaves_seen,
+            work: self.work.unlatched(),
+        }
+    }
+}

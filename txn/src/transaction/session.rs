@@ -1,0 +1,226 @@
+//! Sessions: one client's transactions, one after the other, of any length.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use selkie_fabric::BoxFuture;
+use selkie_fabric::env::Env;
+
+use crate::error::{AbortCause, TxnError};
+use crate::protocol::choice::{Isolation, WriteRule};
+use crate::transaction::database::Database;
+use crate::transaction::parked::ParkedTxn;
+use crate::transaction::txn::Txn;
+
+/// How long what a session does may take; `None` for as long as it likes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct SessionLimits {
+    /// An operation: one call of [`Session::run`].
+    pub operation: Option<Duration>,
+    /// A transaction, from its beginning to the beginning of its commit, with the time for which it
+    /// idles.
+    pub transaction: Option<Duration>,
+}
+
+/// A client's way into a database, which owns all it needs: it may be kept in a connection, and
+/// moved between tasks and threads. At most one transaction is in progress in it.
+///
+/// Between two operations nothing is latched: a client that thinks for minutes in a transaction
+/// delays no other, no truncation of the log and no backup. So a session is of a protocol that
+/// defers changes to commit; under [`Protocol::Snapshot`](crate::Protocol::Snapshot) others
+/// conflict with it by rows and ranges only.
+///
+/// An error that rolls the transaction back leaves the session in it: each operation fails with
+/// [`TxnError::RolledBack`] until [`rollback`](Self::rollback) or [`commit`](Self::commit) ends it.
+/// A session that is dropped rolls its transaction back.
+///
+/// ```
+/// # use selkie_txn::{Database, Isolation, RowRef, Table, TxnError, key};
+/// # async fn example(db: &Database, table: Table) -> Result<(), TxnError> {
+/// let mut session = db.session()?;
+/// session.begin(Isolation::Serializable)?;
+/// let balance = session.run(|txn| Box::pin(async move {
+///     let row = txn.get(table, &key![1]).await?;
+///     Ok(row.map(|row| row.i64(2)).transpose()?)
+/// })).await?;
+/// // Minutes later.
+/// session.run(|txn| Box::pin(async move {
+///     txn.update(table, &key![1], |row| Ok(row.set_i64(2, 0)?)).await
+/// })).await?;
+/// session.commit().await?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct Session {
+    db: Database,
+    limits: SessionLimits,
+    txn: Option<ParkedTxn>,
+    /// When the transaction has to be over.
+    deadline: Option<Duration>,
+}
+
+/// A transaction for the time of one operation: set aside again however that ends.
+struct ResumedTxn<'s> {
+    /// `None` while it is being dropped.
+    txn: Option<Txn<'s>>,
+    place: &'s mut Option<ParkedTxn>,
+}
+
+impl Drop for ResumedTxn<'_> {
+    fn drop(&mut self) {
+        *self.place = self.txn.take().map(Txn::park);
+    }
+}
+
+impl Database {
+    /// A client's transactions, one after the other, which own all they need: they delay no other
+    /// while the client thinks. No round trip, no waiting.
+    ///
+    /// # Errors
+    /// [`TxnError::NoSessions`] under [`Protocol::TwoPhase`](crate::Protocol::TwoPhase), which keeps
+    /// leaves latched between operations.
+    pub fn session(&self) -> Result<Session, TxnError> {
+        let protocol = self.protocol();
+        if protocol.rules().writes() != WriteRule::Deferred {
+            return Err(TxnError::NoSessions { protocol });
+        }
+        let limits = SessionLimits::default();
+        Ok(Session { db: self.clone(), limits, txn: None, deadline: None })
+    }
+}
+
+impl Session {
+    /// The database.
+    #[must_use]
+    pub fn database(&self) -> &Database {
+        &self.db
+    }
+
+    /// What operations and transactions may take.
+    #[must_use]
+    pub fn limits(&self) -> SessionLimits {
+        self.limits
+    }
+
+    /// Sets what operations may take from now on, and transactions that begin from now on.
+    pub fn set_limits(&mut self, limits: SessionLimits) {
+        self.limits = limits;
+    }
+
+    /// Whether a transaction is in progress, be it one that was rolled back by an error.
+    #[must_use]
+    pub fn is_in_transaction(&self) -> bool {
+        self.txn.is_some()
+    }
+
+    /// Begins a transaction as [`Database::begin_with`] does. No round trip, no waiting.
+    ///
+    /// # Errors
+    /// [`TxnError::InTransaction`].
+    pub fn begin(&mut self, isolation: Isolation) -> Result<(), TxnError> {
+        let begun = self.db.begin_with(isolation).park();
+        self.take_up(begun)
+    }
+
+    /// Begins a transaction that only reads, as [`Database::begin_to_read`] does.
+    ///
+    /// # Errors
+    /// [`TxnError::InTransaction`].
+    pub fn begin_to_read(&mut self) -> Result<(), TxnError> {
+        let begun = self.db.begin_to_read().park();
+        self.take_up(begun)
+    }
+
+    fn take_up(&mut self, begun: ParkedTxn) -> Result<(), TxnError> {
+        if self.txn.is_some() {
+            drop(begun.resume(self.db.state()));
+            return Err(TxnError::InTransaction);
+        }
+        let now = self.db.engine().env().now();
+        self.deadline = self.limits.transaction.map(|limit| now.saturating_add(limit));
+        self.txn = Some(begun);
+        Ok(())
+    }
+
+    /// Does something in the transaction: any operations of [`Txn`]. If the future is dropped in
+    /// the middle of a change, the next operation finds the transaction rolled back.
+    ///
+    /// # Errors
+    /// Those of `operation`; [`TxnError::NoTransaction`]; [`TxnError::DeadlineExceeded`], which
+    /// rolls the transaction back.
+    pub async fn run<R, F>(&mut self, operation: F) -> Result<R, TxnError>
+    where
+        F: for<'t> FnOnce(&'t mut Txn<'_>) -> BoxFuture<'t, Result<R, TxnError>>,
+    {
+        let Self { db, limits, txn: place, deadline } = self;
+        let parked = place.take().ok_or(TxnError::NoTransaction)?;
+        let mut resumed = ResumedTxn { txn: Some(parked.resume(db.state())), place };
+        let Some(txn) = resumed.txn.as_mut() else { return Err(TxnError::NoTransaction) };
+        let env = db.engine().env();
+        let operation_ends = limits.operation.map(|limit| env.now().saturating_add(limit));
+        let (end, what) = match (operation_ends, *deadline) {
+            (Some(operation), Some(whole)) if whole < operation => (Some(whole), "transaction"),
+            (Some(operation), _) => (Some(operation), "operation"),
+            (None, whole) => (whole, "transaction"),
+        };
+        let outcome = match end {
+            None => Some(operation(txn).await),
+            Some(end) => before(env, end, operation(txn)).await,
+        };
+        outcome.unwrap_or_else(|| {
+            txn.abort(AbortCause::Interrupted);
+            let limit = if what == "operation" { limits.operation } else { limits.transaction };
+            Err(TxnError::DeadlineExceeded { what, limit: limit.unwrap_or_default() })
+        })
+    }
+
+    /// Commits as [`Txn::commit`] does. No transaction is in progress afterwards, whatever the
+    /// outcome, also if the future is dropped.
+    ///
+    /// # Errors
+    /// Those of [`Txn::commit`]; [`TxnError::NoTransaction`]; [`TxnError::DeadlineExceeded`] if the
+    /// transaction took too long before: it is rolled back. A commit that has begun is bounded by
+    /// the engine's request timeout.
+    pub async fn commit(&mut self) -> Result<(), TxnError> {
+        let parked = self.txn.take().ok_or(TxnError::NoTransaction)?;
+        let mut txn = parked.resume(self.db.state());
+        let is_late = self.deadline.is_some_and(|end| self.db.engine().env().now() >= end);
+        if is_late && txn.is_active() {
+            txn.abort(AbortCause::Interrupted);
+            let limit = self.limits.transaction.unwrap_or_default();
+            return Err(TxnError::DeadlineExceeded { what: "transaction", limit });
+        }
+        txn.commit().await
+    }
+
+    /// Rolls back as [`Txn::rollback`] does. No transaction is in progress afterwards.
+    ///
+    /// # Errors
+    /// [`TxnError::NoTransaction`].
+    pub async fn rollback(&mut self) -> Result<(), TxnError> {
+        let parked = self.txn.take().ok_or(TxnError::NoTransaction)?;
+        parked.resume(self.db.state()).rollback().await;
+        Ok(())
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if let Some(parked) = self.txn.take() {
+            drop(parked.resume(self.db.state()));
+        }
+    }
+}
+
+/// What a future gives, if it does so before the end.
+async fn before<T>(env: &Env, end: Duration, future: impl Future<Output = T>) -> Option<T> {
+    let mut future = pin!(future);
+    let mut timer = env.sleep(end.saturating_sub(env.now()));
+    poll_fn(move |cx| match future.as_mut().poll(cx) {
+        Poll::Ready(value) => Poll::Ready(Some(value)),
+        Poll::Pending => timer.as_mut().poll(cx).map(|()| None),
+    })
+    .await
+}

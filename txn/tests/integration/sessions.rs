@@ -1,0 +1,357 @@
+//! [`Session`](selkie_txn::Session): transactions that own what they need, and latch nothing while
+//! their client thinks.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
+
+use std::time::Duration;
+
+use selkie_engine::GAddr;
+use selkie_txn::{
+    AbortCause, Database, Isolation, KeyRange, Protocol, RowMut, Session, SessionLimits, Table,
+    TxnError, key,
+};
+
+use crate::common::{
+    ACCOUNTS, BALANCE, Cluster, NOTE, OPENING, account, add, balance, bank, check, failed_by,
+    insert, pay, poll_times,
+};
+
+const DEFERRED: [Protocol; 3] = [Protocol::Snapshot, Protocol::Optimistic, Protocol::Timestamp];
+
+/// Whether a session was rolled back for this cause, and is in that transaction still.
+fn is_rolled_back(session: &Session, error: &TxnError, cause: AbortCause) -> bool {
+    let is_it = matches!(error, TxnError::RolledBack { cause: own } if *own == cause);
+    is_it && session.is_in_transaction()
+}
+
+async fn balance_of(session: &mut Session, table: Table, id: i32) -> Result<i64, TxnError> {
+    session.run(|txn| Box::pin(async move { balance(txn, table, id).await })).await
+}
+
+async fn add_to(session: &mut Session, table: Table, id: i32, by: i64) -> Result<(), TxnError> {
+    session
+        .run(|txn| Box::pin(async move { txn.update(table, &key![id], add(by)).await.map(drop) }))
+        .await
+}
+
+async fn total(db: &Database, table: Table) -> i64 {
+    let (mut txn, mut total) = (db.begin_to_read(), 0);
+    txn.scan(table, &KeyRange::all(), selkie_txn::Direction::Forward, |row| {
+        total += row.i64(BALANCE)?;
+        Ok(std::ops::ControlFlow::Continue(()))
+    })
+    .await
+    .unwrap();
+    total
+}
+
+/// The leaves of a table: whoever latches one finds it free.
+async fn leaves(db: &Database, table: Table) -> Vec<GAddr> {
+    let tree = db.tree(table).unwrap();
+    let mut leaves = Vec::new();
+    for id in 0..ACCOUNTS {
+        let _pin = db.engine().pin();
+        leaves.push(tree.locate(db.engine(), &key![id]).await.unwrap());
+    }
+    leaves.dedup();
+    leaves
+}
+
+#[test]
+fn nothing_is_latched_while_a_client_thinks() {
+    for protocol in DEFERRED {
+        println!("{protocol}");
+        let (cluster, databases, table) = bank(protocol);
+        cluster.runtime.block_on(async {
+            let mut session = databases[0].session().unwrap();
+            session.begin(Isolation::Serializable).unwrap();
+            let found = balance_of(&mut session, table, 0).await.unwrap();
+            assert_eq!(found, OPENING);
+            add_to(&mut session, table, 1, 5).await.unwrap();
+            let new = account(5_000);
+            let db = databases[0].clone();
+            session
+                .run(|txn| Box::pin(async move { insert(&db, txn, table, 5_000, &new).await }))
+                .await
+                .unwrap();
+            // Another node latches every leaf at once, waiting for none.
+            for leaf in leaves(&databases[1], table).await {
+                for _ in 0..100 {
+                    match databases[1].engine().try_exclusive(leaf).await {
+                        Ok(_) => break,
+                        Err(error) => assert!(error.is_retryable(), "{error}"),
+                    }
+                    databases[1].engine().env().sleep(Duration::from_millis(1)).await;
+                }
+                drop(databases[1].engine().try_exclusive(leaf).await.unwrap());
+            }
+            assert_eq!(balance_of(&mut session, table, 1).await.unwrap(), OPENING + 5);
+            session.commit().await.unwrap();
+            assert!(!session.is_in_transaction());
+            let mut txn = databases[1].begin();
+            assert_eq!(balance(&mut txn, table, 1).await.unwrap(), OPENING + 5);
+            txn.commit().await.unwrap();
+            check(&databases[1]).await;
+        });
+        drop(databases);
+        cluster.close();
+    }
+}
+
+/// The row that it changes is one of a leaf in which another node changes its neighbours.
+#[test]
+fn a_client_that_thinks_conflicts_with_changes_of_its_rows_only() {
+    let (cluster, databases, table) = bank(Protocol::Snapshot);
+    cluster.runtime.block_on(async {
+        let mut session = databases[0].session().unwrap();
+        for (other, conflicts) in [(1, false), (0, true)] {
+            session.begin(Isolation::Serializable).unwrap();
+            add_to(&mut session, table, 0, 1).await.unwrap();
+            pay(&databases[1], table, other, 10).await;
+            let ended = session.commit().await;
+            assert_eq!(failed_by(ended, AbortCause::Stale), conflicts, "row {other}");
+            assert!(!session.is_in_transaction());
+        }
+        assert_eq!(total(&databases[1], table).await, i64::from(ACCOUNTS) * OPENING + 21);
+    });
+    drop(databases);
+    cluster.close();
+}
+
+#[test]
+fn a_snapshot_stays_while_a_client_thinks() {
+    let (cluster, databases, table) = bank(Protocol::Snapshot);
+    cluster.runtime.block_on(async {
+        let mut reading = databases[0].session().unwrap();
+        reading.begin_to_read().unwrap();
+        let mut repeatable = databases[0].session().unwrap();
+        repeatable.begin(Isolation::RepeatableRead).unwrap();
+        let mut committed = databases[0].session().unwrap();
+        committed.begin(Isolation::ReadCommitted).unwrap();
+        for session in [&mut reading, &mut repeatable, &mut committed] {
+            assert_eq!(balance_of(session, table, 3).await.unwrap(), OPENING);
+        }
+        for id in 0..ACCOUNTS {
+            pay(&databases[1], table, id, 7).await;
+        }
+        for id in [3, 20] {
+            assert_eq!(balance_of(&mut reading, table, id).await.unwrap(), OPENING);
+            assert_eq!(balance_of(&mut repeatable, table, id).await.unwrap(), OPENING);
+            assert_eq!(balance_of(&mut committed, table, id).await.unwrap(), OPENING + 7);
+        }
+        let refused = add_to(&mut reading, table, 3, 1).await.unwrap_err();
+        assert!(matches!(refused, TxnError::ReadOnly), "{refused}");
+        for session in [&mut reading, &mut repeatable, &mut committed] {
+            session.commit().await.unwrap();
+        }
+    });
+    drop(databases);
+    cluster.close();
+}
+
+#[test]
+fn savepoints_and_errors_of_the_caller_leave_the_session_in_its_transaction() {
+    for protocol in DEFERRED {
+        let (cluster, databases, table) = bank(protocol);
+        cluster.runtime.block_on(async {
+            let mut session = databases[0].session().unwrap();
+            session.begin(Isolation::Serializable).unwrap();
+            add_to(&mut session, table, 0, 1).await.unwrap();
+            let savepoint =
+                session.run(|txn| Box::pin(async move { txn.savepoint() })).await.unwrap();
+            add_to(&mut session, table, 0, 100).await.unwrap();
+            add_to(&mut session, table, 1, 100).await.unwrap();
+            let gone = session
+                .run(|txn| Box::pin(async move { txn.delete(table, &key![99_999]).await }))
+                .await
+                .unwrap_err();
+            assert!(matches!(gone, TxnError::NotFound { .. }), "{gone}");
+            session.run(|txn| Box::pin(async move { txn.rollback_to(savepoint) })).await.unwrap();
+            assert_eq!(balance_of(&mut session, table, 0).await.unwrap(), OPENING + 1);
+            session.commit().await.unwrap();
+            assert_eq!(total(&databases[0], table).await, i64::from(ACCOUNTS) * OPENING + 1);
+
+            // One transaction at a time, and none without one.
+            assert!(matches!(session.rollback().await, Err(TxnError::NoTransaction)));
+            assert!(matches!(session.commit().await, Err(TxnError::NoTransaction)));
+            let none = add_to(&mut session, table, 0, 1).await;
+            assert!(matches!(none, Err(TxnError::NoTransaction)));
+            session.begin(Isolation::Serializable).unwrap();
+            add_to(&mut session, table, 0, 1).await.unwrap();
+            for second in [session.begin(Isolation::Serializable), session.begin_to_read()] {
+                assert!(matches!(second, Err(TxnError::InTransaction)));
+            }
+            assert_eq!(balance_of(&mut session, table, 0).await.unwrap(), OPENING + 2);
+            session.rollback().await.unwrap();
+
+            // A session that is dropped in its transaction has changed nothing.
+            session.begin(Isolation::Serializable).unwrap();
+            add_to(&mut session, table, 0, 1).await.unwrap();
+            let before = databases[0].stats().aborts.total();
+            drop(session);
+            assert_eq!(databases[0].stats().aborts.total(), before + 1);
+            assert_eq!(total(&databases[0], table).await, i64::from(ACCOUNTS) * OPENING + 1);
+        });
+        drop(databases);
+        cluster.close();
+    }
+}
+
+/// Dropped at every await, of an operation and of the commit.
+#[test]
+fn a_session_survives_the_drop_of_its_futures() {
+    for protocol in DEFERRED {
+        println!("{protocol}");
+        let (cluster, databases, table) = bank(protocol);
+        cluster.runtime.block_on(async {
+            let mut session = databases[0].session().unwrap();
+            let (mut paid, mut was_dropped) = (0, [false; 2]);
+            for polls in 0..40 {
+                // The page is at the other node: the operation waits.
+                pay(&databases[1], table, 0, 1).await;
+                paid += 1;
+                session.begin(Isolation::Serializable).unwrap();
+                let operation = add_to(&mut session, table, 0, 10);
+                match poll_times(operation, polls).await {
+                    Some(done) => done.unwrap(),
+                    None if polls > 0 => {
+                        was_dropped[0] = true;
+                        let next = add_to(&mut session, table, 0, 10).await.unwrap_err();
+                        let interrupted = AbortCause::Interrupted;
+                        assert!(is_rolled_back(&session, &next, interrupted), "{next}");
+                        session.rollback().await.unwrap();
+                        continue;
+                    }
+                    None => {
+                        // It has not begun.
+                        session.rollback().await.unwrap();
+                        continue;
+                    }
+                }
+                let committed = poll_times(session.commit(), polls / 2).await;
+                was_dropped[1] |= committed.is_none();
+                assert!(!session.is_in_transaction() || polls < 2);
+                if session.is_in_transaction() {
+                    session.rollback().await.unwrap();
+                }
+                let expected = i64::from(ACCOUNTS) * OPENING + paid;
+                let now = total(&databases[0], table).await;
+                match committed {
+                    Some(done) => {
+                        done.unwrap();
+                        assert_eq!(now, expected + 10);
+                    }
+                    None => assert!(now == expected || now == expected + 10, "{now} {expected}"),
+                }
+                paid += now - expected;
+            }
+            assert!(was_dropped[0], "no operation was dropped half-way");
+            check(&databases[0]).await;
+        });
+        drop(databases);
+        cluster.close();
+    }
+}
+
+#[test]
+fn operations_and_transactions_end_at_their_deadlines() {
+    let (cluster, databases, table) = bank(Protocol::Snapshot);
+    cluster.runtime.block_on(async {
+        let env = databases[0].engine().env().clone();
+        let mut session = databases[0].session().unwrap();
+        let limit = Duration::from_millis(150);
+        session.set_limits(SessionLimits { operation: Some(limit), transaction: None });
+        session.begin(Isolation::Serializable).unwrap();
+        add_to(&mut session, table, 10, 1).await.unwrap();
+        // Another node holds the leaf for longer.
+        let leaf = leaves(&databases[1], table).await[0];
+        let held = databases[1].engine().exclusive(leaf).await.unwrap();
+        let started = env.now();
+        let late = balance_of(&mut session, table, 0).await.unwrap_err();
+        let is_operation =
+            |error: &TxnError| matches!(error, TxnError::DeadlineExceeded { what: "operation", .. });
+        assert!(is_operation(&late), "{late}");
+        assert!(env.now() - started >= limit);
+        drop(held);
+        let next = balance_of(&mut session, table, 0).await.unwrap_err();
+        assert!(is_rolled_back(&session, &next, AbortCause::Interrupted), "{next}");
+        session.rollback().await.unwrap();
+
+        // It idles for longer than the transaction may take.
+        let transaction = Some(limit);
+        session.set_limits(SessionLimits { operation: None, transaction });
+        for commits in [true, false] {
+            session.begin(Isolation::Serializable).unwrap();
+            add_to(&mut session, table, 10, 1).await.unwrap();
+            env.sleep(limit + Duration::from_millis(20)).await;
+            let late = match commits {
+                true => session.commit().await.unwrap_err(),
+                false => balance_of(&mut session, table, 10).await.unwrap_err(),
+            };
+            let is_transaction =
+                matches!(late, TxnError::DeadlineExceeded { what: "transaction", limit: own } if own == limit);
+            assert!(is_transaction, "{late}");
+            assert_eq!(session.is_in_transaction(), !commits);
+        }
+        session.rollback().await.unwrap();
+        session.begin(Isolation::Serializable).unwrap();
+        add_to(&mut session, table, 10, 1).await.unwrap();
+        session.commit().await.unwrap();
+        assert_eq!(total(&databases[0], table).await, i64::from(ACCOUNTS) * OPENING + 1);
+    });
+    drop(databases);
+    cluster.close();
+}
+
+/// A task of its own for each client, as a server has.
+#[test]
+fn many_sessions_move_between_tasks() {
+    let (cluster, databases, table) = bank(Protocol::Snapshot);
+    cluster.runtime.block_on(async {
+        let env = databases[0].engine().env().clone();
+        let mut idle = Vec::new();
+        for id in 0..ACCOUNTS {
+            let mut session = databases[(id % 2) as usize].session().unwrap();
+            session.begin(Isolation::Serializable).unwrap();
+            add_to(&mut session, table, id, 1).await.unwrap();
+            idle.push((id, session));
+        }
+        let long = |row: &mut RowMut<'_>| Ok(row.set_text(NOTE, &"n".repeat(60))?);
+        // All leaves split under them.
+        for id in 0..ACCOUNTS {
+            let mut txn = databases[0].begin();
+            insert(&databases[0], &mut txn, table, 10_000 - id, &account(10_000 - id))
+                .await
+                .unwrap();
+            txn.update(table, &key![10_000 - id], long).await.unwrap();
+            txn.commit().await.unwrap();
+        }
+        let tasks: Vec<_> = idle
+            .into_iter()
+            .map(|(id, mut session)| {
+                env.spawn("client", async move {
+                    assert_eq!(balance_of(&mut session, table, id).await.unwrap(), OPENING + 1);
+                    session.commit().await.unwrap();
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.join().await.unwrap();
+        }
+        assert_eq!(total(&databases[0], table).await, i64::from(ACCOUNTS) * (2 * OPENING + 1));
+        check(&databases[1]).await;
+    });
+    drop(databases);
+    cluster.close();
+}
+
+#[test]
+fn two_phase_locking_has_no_sessions() {
+    let cluster = Cluster::start(1, 512);
+    let databases = cluster.create(vec![crate::common::accounts()]);
+    let refused = databases[0].session().map(drop).unwrap_err();
+    assert!(matches!(refused, TxnError::NoSessions { protocol: Protocol::TwoPhase }), "{refused}");
+    let session = databases[0].clone().with_protocol(Protocol::Optimistic).unwrap().session();
+    drop(session.unwrap());
+    drop(databases);
+    cluster.close();
+}

@@ -118,7 +118,6 @@ fn seeds_of_the_wide_envelope_that_found_something_hold() {
         (Scenario::SlabEviction, 6287, "a grant at rest was not doubted when its grantor died"),
         (Scenario::Tree, 5873, "a split held a page that the recovery needed, and waited for it"),
         (Scenario::History, 8189, "the same, of a commit"),
-        (Scenario::MemnodeLoss, 236, "a request was dropped by a node that owed a write-back"),
         (Scenario::Crash, 3851, "the journal of one was not read whose own recovery was over"),
         (Scenario::Crash, 3409, "a client that met a full disk gave up in its wait for a page"),
     ] {
@@ -132,7 +131,10 @@ fn seeds_of_snapshots_that_found_something_hold() {
     for (seed, _found) in [
         (191, "a commit held a page that the recovery needed, and waited for it"),
         (2757, "an allocation waited for those who waited for its caller"),
-        (4746, "copies outlived their grantor, whose page had not got home"),
+        (
+            4746,
+            "a node was quiet that had not reached memory with a page of which others had copies",
+        ),
         (9598, "a node was refused that had left, as the control plane had not said so"),
     ] {
         let case = Case::of(Scenario::History, seed).protocolled(Protocol::Snapshot).unwrap();

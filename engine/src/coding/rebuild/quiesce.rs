@@ -164,10 +164,14 @@ impl Core {
     /// Quiesces all lines whose headers move, and waits for outstanding operations and messages.
     async fn quiesce(&self, rebuild: &Rebuild) -> Result<(), EngineError> {
         let tables = self.begin_to_quiesce(rebuild);
-        self.wait_until(|| {
-            !self.has_under_way(&tables) && self.memory.quiesced.unlatched.are_over()
-        })
-        .await?;
+        // A write-back that misses a memory node is over once it is known whether that is dead. If
+        // it lives, this node ends: others may have copies of pages that are not home, and their
+        // words are to be made anew as those of a node that died.
+        let is_over = || !self.has_under_way(&tables) && self.memory.quiesced.unlatched.are_over();
+        self.wait_until(|| is_over() || self.memory.quiesced.has_suspects()).await?;
+        if self.memory.quiesced.has_suspects() {
+            return Ok(());
+        }
         // Messages to nodes that have left the pool need not arrive.
         let takes_in = |to: usize| self.pool.is_member(ComputeIndex::new(to as u16));
         for mailbox in self.messenger.mailboxes() {

@@ -7,7 +7,8 @@
 //! Requests and all other answers are dropped: callers begin again.
 //!
 //! Every write-back that was posted has reached its splits by then, because an operation completes
-//! only after that. The splits at other memory nodes are not lost.
+//! only after that, and a node that does not reach memory that lives never says that it is quiet.
+//! The splits at other memory nodes are not lost.
 
 use super::line::Line;
 use super::message::Message;

@@ -14,8 +14,8 @@ use crate::protocol::choice::Protocol;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AbortCause {
-    /// Another transaction, here or on another node, holds a leaf that was needed, or may still read
-    /// a freed page that was.
+    /// Another transaction, here or on another node, holds a leaf that was needed, or may still
+    /// read a freed page that was.
     Conflict,
     /// A leaf already held shared was needed exclusively, and others hold it too.
     UpgradeConflict,
@@ -98,8 +98,8 @@ impl AbortCause {
 ///
 /// [`Duplicate`](Self::Duplicate), [`NotFound`](Self::NotFound), [`Row`](Self::Row),
 /// [`Schema`](Self::Schema), [`KeyMismatch`](Self::KeyMismatch), [`ReadOnly`](Self::ReadOnly) and
-/// [`NoSavepoint`](Self::NoSavepoint) undo that one operation and leave the transaction usable; so do
-/// the three that a [`Session`](crate::Session) has of its own.
+/// [`NoSavepoint`](Self::NoSavepoint) undo that one operation and leave the transaction usable; so
+/// do the three that a [`Session`](crate::Session) has of its own.
 /// Every other error has rolled the transaction back when it is returned: its latches are free, and
 /// all that is left to do is to drop it and, if [`is_retryable`](Self::is_retryable), to begin
 /// again.

@@ -13,7 +13,7 @@
 //! | `catalogue/` | schemas, the stored catalogue, resolved tables |
 //! | `encoding/` | rows and [keys](mod@key), byte by byte |
 //! | `protocol/` | [`Protocol`]s: lock set, read set, write set, undo log, timestamps |
-//! | `transaction/` | [`Database`], [`Session`], [`Txn`], commit, rollback, savepoints, [retry](retry()) |
+//! | `transaction/` | [`Database`], [`Session`], [`Txn`], commit, savepoints, [retry](retry()) |
 //! | `access/` | leaves, cursors, reads and changes of rows |
 //! | [`partition`] | partitions and two-phase commit, a baseline |
 //!

@@ -13,8 +13,8 @@ impl Engine {
     /// have latched pages for whose sake the log is kept, and then waits for itself.
     ///
     /// # Errors
-    /// `PoolFull`, `FreedInUse`; else as [`Engine::shared`]. On an error or a dropped future nothing is
-    /// leaked.
+    /// `PoolFull`, `FreedInUse`; else as [`Engine::shared`]. On an error or a dropped future
+    /// nothing is leaked.
     pub fn allocate(&self) -> BoxFuture<'_, Result<ExclusiveGuard<'_>, EngineError>> {
         Box::pin(async move {
             self.0.config.check_writes()?;

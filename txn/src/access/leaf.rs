@@ -119,8 +119,8 @@ impl<'db> Txn<'db> {
         Err(no_stable_leaf(index))
     }
 
-    /// The leaf that held `key` just now. With leaves latched it waits for no recovery from a node's
-    /// death, which may need one of them home: `Conflict`.
+    /// The leaf that held `key` just now. With leaves latched it waits for no recovery from a
+    /// node's death, which may need one of them home: `Conflict`.
     pub(crate) async fn locate(&self, index: &IndexInfo, key: &[u8]) -> Result<GAddr, TxnError> {
         let engine = &self.db.engine;
         Ok(match self.work.locks.len() {

@@ -11,9 +11,9 @@
 //! ([`Engine::begin_snapshot`](selkie_engine::Engine::begin_snapshot)). So a reader at a snapshot
 //! waits for no writer but while one holds the leaf to commit, and meets no conflict.
 //!
-//! *One leaf* is of one state whenever it is latched: a commit holds it until it has made all of its
-//! changes. So an operation that reads a snapshot of its own, and looks at one leaf only, takes the
-//! leaf as it is, and begins none.
+//! *One leaf* is of one state whenever it is latched: a commit holds it until it has made all of
+//! its changes. So an operation that reads a snapshot of its own, and looks at one leaf only, takes
+//! the leaf as it is, and begins none.
 //!
 //! *The current state* is what serializable transactions read that may write: what they have read
 //! has to be current when they commit, so older images are of no use to them. `seen` is a stamp

@@ -101,8 +101,9 @@ impl<'db> Txn<'db> {
         Ok((leaves, stamp, active))
     }
 
-    /// Latches the leaf in which a read has found a key, exclusively, if it is at hand and unchanged
-    /// since: then the key, or its gap, is there still, and no descent is needed. Else `None`.
+    /// Latches the leaf in which a read has found a key, exclusively, if it is at hand and
+    /// unchanged since: then the key, or its gap, is there still, and no descent is needed. Else
+    /// `None`.
     pub(super) fn latch_unchanged(
         &mut self,
         index: &IndexInfo,

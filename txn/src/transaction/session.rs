@@ -79,8 +79,8 @@ impl Database {
     /// while the client thinks. No round trip, no waiting.
     ///
     /// # Errors
-    /// [`TxnError::NoSessions`] under [`Protocol::TwoPhase`](crate::Protocol::TwoPhase), which keeps
-    /// leaves latched between operations.
+    /// [`TxnError::NoSessions`] under [`Protocol::TwoPhase`](crate::Protocol::TwoPhase), which
+    /// keeps leaves latched between operations.
     pub fn session(&self) -> Result<Session, TxnError> {
         let protocol = self.protocol();
         if protocol.rules().writes() != WriteRule::Deferred {

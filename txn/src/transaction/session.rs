@@ -214,10 +214,11 @@ impl Drop for Session {
     }
 }
 
-/// What a future gives, if it does so before the end.
+/// What a future gives, if it does so before the end. It is not begun after the end.
 async fn before<T>(env: &Env, end: Duration, future: impl Future<Output = T>) -> Option<T> {
     let mut future = pin!(future);
-    let mut timer = env.sleep(end.saturating_sub(env.now()));
+    let left = end.checked_sub(env.now()).filter(|left| !left.is_zero())?;
+    let mut timer = env.sleep(left);
     poll_fn(move |cx| match future.as_mut().poll(cx) {
         Poll::Ready(value) => Poll::Ready(Some(value)),
         Poll::Pending => timer.as_mut().poll(cx).map(|()| None),

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use selkie_engine::GAddr;
 use selkie_txn::{
-    AbortCause, Database, Isolation, KeyRange, Protocol, RowMut, Session, SessionLimits, Table,
-    TxnError, key,
+    AbortCause, Database, Isolation, KeyRange, Protocol, RetryPolicy, RowMut, Session,
+    SessionLimits, Table, TxnError, key, retry,
 };
 
 use crate::common::{
@@ -206,8 +206,16 @@ fn a_session_survives_the_drop_of_its_futures() {
             let mut session = databases[0].session().unwrap();
             let (mut paid, mut was_dropped) = (0, [false; 2]);
             for polls in 0..40 {
-                // The page is at the other node: the operation waits.
-                pay(&databases[1], table, 0, 1).await;
+                // The page is at the other node: the operation waits. A commit that was dropped may
+                // hold it a little longer.
+                let env = databases[1].engine().env();
+                let policy = RetryPolicy { attempts: 1000, ..RetryPolicy::default() };
+                let paying = async || {
+                    let mut txn = databases[1].begin();
+                    txn.update(table, &key![0], add(1)).await?;
+                    txn.commit().await
+                };
+                retry(env, &policy, paying).await.unwrap();
                 paid += 1;
                 session.begin(Isolation::Serializable).unwrap();
                 let operation = add_to(&mut session, table, 0, 10);

@@ -192,3 +192,23 @@ impl Waiters {
         signal
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recovery_refuses_callers_that_may_hold_latches() {
+        let policies = [WaitPolicy::NoWait, WaitPolicy::LivingHolders, WaitPolicy::AllHolders];
+        let is_refused = |refuse: fn(&mut Waiters)| {
+            let mut waiters = Waiters::default();
+            let queue = |policy| waiters.enqueue(None, true, policy, Duration::ZERO);
+            let tickets = policies.map(queue);
+            refuse(&mut waiters);
+            tickets.map(|ticket| matches!(waiters.poll(ticket, Waker::noop()), Signal::Refused))
+        };
+        assert_eq!(is_refused(Waiters::refuse_in_recovery), [true, true, false]);
+        assert_eq!(is_refused(Waiters::refuse_nowait), [true, false, false]);
+        assert_eq!(is_refused(|waiters| waiters.signal_all(false)), [false; 3]);
+    }
+}

@@ -166,6 +166,8 @@ impl Bulk {
         row.i64(-1).text("one more");
         txn.insert(table, row.finish().map_err(TxnError::from)?).await?;
         match txn.commit().await {
+            // Freed pages may not be reusable yet.
+            Err(TxnError::Engine(EngineError::FreedInUse)) => Ok(()),
             Err(error) if !is_pool_full(&error) => Err(error.into()),
             _ => Ok(()),
         }

@@ -369,9 +369,8 @@ impl<'r, 'db> Cursor<'r, 'db> {
 
     /// Continues with a copy of the leaf it stands on, if that is not latched to the end: the
     /// caller is about to wait for another leaf.
-    pub(crate) fn release_latch(&mut self, txn: &Txn<'db>) {
+    pub(crate) fn release_latch(&mut self) {
         if let Some(CursorLeaf::Image(image)) = &mut self.leaf_now
-            && txn.defers_writes()
             && let LeafImage::Latched(leaf) = image
         {
             *image = LeafImage::copy_of(leaf);
@@ -382,9 +381,8 @@ impl<'r, 'db> Cursor<'r, 'db> {
         if self.leaf_now.is_some() {
             self.passed = Some(LeafView::new(self.bytes(txn))?.low_fence().to_vec());
         }
-        if txn.defers_writes() {
-            self.leaf_now = None;
-        }
+        // The descent may wait for a recovery that needs the leaf.
+        self.leaf_now.take_if(|leaf| matches!(leaf, CursorLeaf::Image(_)));
         let passed = self.passed.take();
         let below = passed.as_deref().or(self.range.high());
         let landed = self.land_below(txn, below.map_or(Bound::Unbounded, Bound::Excluded)).await;

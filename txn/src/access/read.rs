@@ -224,7 +224,7 @@ impl<'db> Txn<'db> {
                 }));
             }
             cursor.record(self, &at)?;
-            cursor.release_latch(self);
+            cursor.release_latch();
             let mut entry = std::mem::take(&mut self.work.entry);
             let position = self.follow(info, index, &cursor, &at, &mut entry, mode).await;
             self.work.entry = entry;
@@ -256,7 +256,7 @@ impl<'db> Txn<'db> {
                 flow?
             } else {
                 cursor.record(self, &at)?;
-                cursor.release_latch(self);
+                cursor.release_latch();
                 let mode = LatchMode::Shared;
                 match self.follow(info, index, &cursor, &at, entry, mode).await? {
                     Some(position) => visit(self.row_at(info, position)?)?,

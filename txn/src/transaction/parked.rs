@@ -9,6 +9,7 @@ use crate::protocol::choice::{Isolation, ProtocolRules};
 use crate::protocol::timestamp_order::TimestampOrder;
 use crate::protocol::view::View;
 use crate::transaction::database_state::DatabaseState;
+use crate::transaction::leaf_budget::UNCOUNTED_LEAVES;
 use crate::transaction::savepoint::Savepoints;
 use crate::transaction::txn::{Txn, TxnPhase};
 use crate::transaction::workspace::Workspace;
@@ -40,6 +41,10 @@ impl Txn<'_> {
     /// If it does not defer its changes, or has begun to make them: then leaves are held for it.
     pub(super) fn park(mut self) -> ParkedTxn {
         assert!(self.only_reads_leaves(), "a transaction is parked that holds leaves");
+        // The next operation may read another snapshot, and nothing is latched.
+        self.view.open_operation();
+        let room = mem::replace(&mut self.work.leaf_room, UNCOUNTED_LEAVES);
+        self.db.leaf_budget.give_back(room);
         let phase = mem::replace(&mut self.phase, TxnPhase::Parked);
         ParkedTxn {
             rules: self.rules,

@@ -57,8 +57,8 @@ pub struct Session {
     db: Database,
     limits: SessionLimits,
     txn: Option<ParkedTxn>,
-    /// When the transaction has to be over.
-    deadline: Option<Duration>,
+    /// When the transaction has to be over, and how long it may take.
+    deadline: Option<(Duration, Duration)>,
 }
 
 /// A transaction for the time of one operation: set aside again however that ends.
@@ -120,8 +120,9 @@ impl Session {
     /// # Errors
     /// [`TxnError::InTransaction`].
     pub fn begin(&mut self, isolation: Isolation) -> Result<(), TxnError> {
-        let begun = self.db.begin_with(isolation).park();
-        self.take_up(begun)
+        self.check_idle()?;
+        self.take_up(self.db.begin_with(isolation).park());
+        Ok(())
     }
 
     /// Begins a transaction that only reads, as [`Database::begin_to_read`] does.
@@ -129,19 +130,19 @@ impl Session {
     /// # Errors
     /// [`TxnError::InTransaction`].
     pub fn begin_to_read(&mut self) -> Result<(), TxnError> {
-        let begun = self.db.begin_to_read().park();
-        self.take_up(begun)
+        self.check_idle()?;
+        self.take_up(self.db.begin_to_read().park());
+        Ok(())
     }
 
-    fn take_up(&mut self, begun: ParkedTxn) -> Result<(), TxnError> {
-        if self.txn.is_some() {
-            drop(begun.resume(self.db.state()));
-            return Err(TxnError::InTransaction);
-        }
+    fn check_idle(&self) -> Result<(), TxnError> {
+        if self.txn.is_some() { Err(TxnError::InTransaction) } else { Ok(()) }
+    }
+
+    fn take_up(&mut self, begun: ParkedTxn) {
         let now = self.db.engine().env().now();
-        self.deadline = self.limits.transaction.map(|limit| now.saturating_add(limit));
+        self.deadline = self.limits.transaction.map(|limit| (now.saturating_add(limit), limit));
         self.txn = Some(begun);
-        Ok(())
     }
 
     /// Does something in the transaction: any operations of [`Txn`]. If the future is dropped in
@@ -159,43 +160,45 @@ impl Session {
         let mut resumed = ResumedTxn { txn: Some(parked.resume(db.state())), place };
         let Some(txn) = resumed.txn.as_mut() else { return Err(TxnError::NoTransaction) };
         let env = db.engine().env();
-        let operation_ends = limits.operation.map(|limit| env.now().saturating_add(limit));
-        let (end, what) = match (operation_ends, *deadline) {
-            (Some(operation), Some(whole)) if whole < operation => (Some(whole), "transaction"),
+        let operation_ends = limits.operation.map(|limit| (env.now().saturating_add(limit), limit));
+        let (ends, what) = match (operation_ends, *deadline) {
+            (Some(operation), Some(whole)) if whole.0 < operation.0 => (Some(whole), "transaction"),
             (Some(operation), _) => (Some(operation), "operation"),
             (None, whole) => (whole, "transaction"),
         };
-        let outcome = match end {
-            None => Some(operation(txn).await),
-            Some(end) => before(env, end, operation(txn)).await,
+        // One that was rolled back says why.
+        let Some((end, limit)) = ends.filter(|_| txn.is_active()) else {
+            return operation(txn).await;
         };
+        let outcome = before(env, end, operation(txn)).await;
         outcome.unwrap_or_else(|| {
             txn.abort(AbortCause::Interrupted);
-            let limit = if what == "operation" { limits.operation } else { limits.transaction };
-            Err(TxnError::DeadlineExceeded { what, limit: limit.unwrap_or_default() })
+            Err(TxnError::DeadlineExceeded { what, limit })
         })
     }
 
     /// Commits as [`Txn::commit`] does. No transaction is in progress afterwards, whatever the
-    /// outcome, also if the future is dropped.
+    /// outcome, also if the future is dropped once it was polled.
     ///
     /// # Errors
     /// Those of [`Txn::commit`]; [`TxnError::NoTransaction`]; [`TxnError::DeadlineExceeded`] if the
-    /// transaction took too long before: it is rolled back. A commit that has begun is bounded by
-    /// the engine's request timeout.
+    /// transaction took too long before: it is rolled back. A commit that has begun has no
+    /// deadline; the engine's request timeout bounds each of its waits.
     pub async fn commit(&mut self) -> Result<(), TxnError> {
         let parked = self.txn.take().ok_or(TxnError::NoTransaction)?;
         let mut txn = parked.resume(self.db.state());
-        let is_late = self.deadline.is_some_and(|end| self.db.engine().env().now() >= end);
-        if is_late && txn.is_active() {
+        let now = self.db.engine().env().now();
+        if let Some((_, limit)) = self.deadline.filter(|(end, _)| now >= *end)
+            && txn.is_active()
+        {
             txn.abort(AbortCause::Interrupted);
-            let limit = self.limits.transaction.unwrap_or_default();
             return Err(TxnError::DeadlineExceeded { what: "transaction", limit });
         }
         txn.commit().await
     }
 
-    /// Rolls back as [`Txn::rollback`] does. No transaction is in progress afterwards.
+    /// Rolls back as [`Txn::rollback`] does. No transaction is in progress afterwards, as after
+    /// [`commit`](Self::commit).
     ///
     /// # Errors
     /// [`TxnError::NoTransaction`].

@@ -177,9 +177,11 @@ fn savepoints_and_errors_of_the_caller_leave_the_session_in_its_transaction() {
             assert!(matches!(none, Err(TxnError::NoTransaction)));
             session.begin(Isolation::Serializable).unwrap();
             add_to(&mut session, table, 0, 1).await.unwrap();
+            let before = databases[0].stats().aborts.total();
             for second in [session.begin(Isolation::Serializable), session.begin_to_read()] {
                 assert!(matches!(second, Err(TxnError::InTransaction)));
             }
+            assert_eq!(databases[0].stats().aborts.total(), before, "none was begun");
             assert_eq!(balance_of(&mut session, table, 0).await.unwrap(), OPENING + 2);
             session.rollback().await.unwrap();
 
@@ -252,7 +254,7 @@ fn a_session_survives_the_drop_of_its_futures() {
                 }
                 paid += now - expected;
             }
-            assert!(was_dropped[0], "no operation was dropped half-way");
+            assert_eq!(was_dropped, [true; 2], "an operation and a commit were dropped half-way");
             check(&databases[0]).await;
         });
         drop(databases);
@@ -300,6 +302,11 @@ fn operations_and_transactions_end_at_their_deadlines() {
             assert!(is_transaction, "{late}");
             assert_eq!(session.is_in_transaction(), !commits);
         }
+        // Once it is rolled back, that is what it says, whatever the limits are by then.
+        session.set_limits(SessionLimits { operation: Some(Duration::ZERO), transaction: None });
+        let next = balance_of(&mut session, table, 10).await.unwrap_err();
+        assert!(is_rolled_back(&session, &next, AbortCause::Interrupted), "{next}");
+        session.set_limits(SessionLimits { operation: None, transaction });
         session.rollback().await.unwrap();
         session.begin(Isolation::Serializable).unwrap();
         add_to(&mut session, table, 10, 1).await.unwrap();

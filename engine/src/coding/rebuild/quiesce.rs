@@ -153,7 +153,10 @@ impl Core {
                 }
                 // This node cannot write back pages that others rely on. A node that recovers from
                 // its death can.
-                Some(_) => self.end_unreachable(peer),
+                Some(_) => {
+                    self.end_unreachable(peer);
+                    return self.lifecycle.check_failed();
+                }
                 None => {}
             }
             self.memory.quiesced.suspects.lock().remove(&memory);
@@ -178,6 +181,7 @@ impl Core {
             let mark = mailbox.mark();
             self.wait_until(|| mailbox.is_through(&mark, takes_in)).await?;
         }
+        self.lifecycle.check_failed()?;
         self.pool.note_quiet(rebuild.number, self.index()).await?;
         let memory = rebuild.memory;
         tracing::info!(node = %self.endpoint.id(), memory, tables = tables.len(), "rebuild: quiet");

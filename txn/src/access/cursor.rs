@@ -322,7 +322,9 @@ impl<'r, 'db> Cursor<'r, 'db> {
 
     async fn move_right(&mut self, txn: &mut Txn<'db>) -> Result<(), TxnError> {
         let mut cached_next = None;
-        if self.leaf_now.is_some() && txn.defers_writes() {
+        // A copy has an old right link: the next leaf may have been given back since.
+        let is_copy = matches!(self.leaf_now, Some(CursorLeaf::Image(LeafImage::Copied(_))));
+        if is_copy || self.leaf_now.is_some() && txn.defers_writes() {
             self.passed = LeafView::new(self.bytes(txn))?.high_fence().map(<[u8]>::to_vec);
             cached_next = self.cached_right(txn)?;
             self.leaf_now = None;

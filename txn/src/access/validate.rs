@@ -91,6 +91,8 @@ impl<'db> Txn<'db> {
                 Ok(()) => {}
                 Err(error @ TxnError::Conflict { .. }) => {
                     conflict = error;
+                    // Whatever the conflict was: the next attempt latches them again.
+                    self.work.locks.release();
                     continue;
                 }
                 Err(error) => return Err(error),

@@ -6,11 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use selkie_btree::LeafView;
+use selkie_engine::GAddr;
 use selkie_txn::{
-    Direction, Isolation, KeyRange, Protocol, RetryPolicy, Table, Txn, TxnError, key, retry,
+    Database, Direction, Isolation, KeyRange, Protocol, RetryPolicy, Table, Txn, TxnError, key,
+    retry,
 };
 
-use crate::common::{ACCOUNTS, BALANCE, OPENING, account, add, bank, check, insert, transfer};
+use crate::common::{
+    ACCOUNTS, Account, BALANCE, Cluster, OPENING, account, accounts, add, bank, check, insert,
+    transfer,
+};
 
 async fn sum(txn: &mut Txn<'_>, table: Table) -> Result<(i32, i64), TxnError> {
     let (mut rows, mut sum) = (0, 0);
@@ -191,4 +197,76 @@ fn a_read_committed_index_scan_shows_rows_that_match_and_skips_those_that_are_go
         });
         cluster.close();
     }
+}
+
+fn id_of(row: selkie_txn::RowRef<'_>) -> Result<i32, TxnError> {
+    Ok(row.i32(0)?)
+}
+
+/// Deletes rows of which a leaf of an index has all entries, and uses its page for something else.
+async fn use_page_again(db: &Database, table: Table, ids: &[i32], leaf: GAddr) {
+    let (engine, env) = (db.engine(), db.engine().env());
+    let policy = RetryPolicy { attempts: 100, ..RetryPolicy::default() };
+    let deleting = async || {
+        let mut txn = db.begin();
+        for id in ids {
+            txn.delete(table, &key![*id]).await?;
+        }
+        txn.commit().await
+    };
+    retry(env, &policy, deleting).await.unwrap();
+    let until = env.now() + Duration::from_secs(10);
+    loop {
+        let mut page = engine.allocate().await.unwrap();
+        if page.addr() == leaf {
+            let bytes = page.len();
+            return page.bytes_mut(0..bytes).fill(0xa5);
+        }
+        assert!(env.now() < until, "the leaf is not used again");
+        env.sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// The right link of a leaf that is not latched any more may lead to a page of something else.
+#[test]
+fn a_scan_of_an_index_finds_its_way_although_the_next_leaf_was_given_back() {
+    let cluster = Cluster::start(2, 512);
+    let databases = cluster.create(vec![accounts().max_rows_per_page(3)]);
+    let [reading, writing] = &databases[..] else { panic!("two nodes") };
+    let (runtime, table) = (&cluster.runtime, reading.table("account").unwrap());
+    let by_owner = reading.index("account", "by_owner").unwrap();
+    // Rows of the first leaf of the index, and the next one.
+    let (first, next) = runtime.block_on(async {
+        let mut txn = reading.begin();
+        for id in 0..ACCOUNTS {
+            // The index has the order of the table.
+            let owner = format!("{id:02}");
+            insert(reading, &mut txn, table, id, &Account { owner, ..account(id) }).await.unwrap();
+        }
+        txn.commit().await.unwrap();
+        let (engine, tree) = (reading.engine(), reading.tree(by_owner).unwrap());
+        let first = engine.shared(tree.locate(engine, &[]).await.unwrap()).await.unwrap();
+        let first = LeafView::new(&first).map(|leaf| (leaf.len(), leaf.right())).unwrap();
+        let next = engine.shared(first.1).await.unwrap();
+        (first.0, (LeafView::new(&next).unwrap().len(), first.1))
+    });
+    let mut left: Vec<i32> = (0..ACCOUNTS).collect();
+    let rows: Vec<i32> = left.drain(first..first + next.0).collect();
+    let mut seen = Vec::new();
+    runtime.block_on(async {
+        let mut txn = reading.begin_with(Isolation::ReadCommitted);
+        let visit = |row: selkie_txn::RowRef<'_>| {
+            if seen.is_empty() {
+                let other = || runtime.block_on(use_page_again(writing, table, &rows, next.1));
+                std::thread::scope(|threads| threads.spawn(other).join().unwrap());
+            }
+            seen.push(id_of(row)?);
+            Ok(ControlFlow::Continue(()))
+        };
+        txn.scan(by_owner, &KeyRange::all(), Direction::Forward, visit).await.unwrap();
+        txn.commit().await.unwrap();
+    });
+    assert_eq!(seen, left);
+    drop(databases);
+    cluster.close();
 }

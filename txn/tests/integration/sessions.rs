@@ -44,7 +44,7 @@ async fn total(db: &Database, table: Table) -> i64 {
     total
 }
 
-/// The leaves of a table: whoever latches one finds it free.
+/// The addresses of a table's leaves.
 async fn leaves(db: &Database, table: Table) -> Vec<GAddr> {
     let tree = db.tree(table).unwrap();
     let mut leaves = Vec::new();

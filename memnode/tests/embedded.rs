@@ -161,9 +161,9 @@ fn registry_refuses_duplicates_and_indexes_beyond_the_limit() {
     let runtime = RealRuntime::new(1).unwrap();
     let env = runtime.env();
     let register = |node, mailboxes| runtime.block_on(pool.register_compute(&env, node, mailboxes));
-    let leave = |node| runtime.block_on(pool.leave(&env, node));
+    let leave = |node: (ComputeIndex, u32)| runtime.block_on(pool.leave(&env, node.0, node.1));
     let (one, three) = (ComputeIndex::new(1), ComputeIndex::new(3));
-    register(one, vec![mailbox(1, pool), mailbox(9, pool)]).unwrap();
+    let first = (one, register(one, vec![mailbox(1, pool), mailbox(9, pool)]).unwrap());
     register(three, vec![mailbox(3, pool)]).unwrap();
     assert_eq!(pool.mailbox_of(one, 0), Some(mailbox(1, pool)));
     assert_eq!(pool.mailbox_of(one, 3), Some(mailbox(9, pool)), "each sender has its mailbox");
@@ -177,9 +177,9 @@ fn registry_refuses_duplicates_and_indexes_beyond_the_limit() {
     assert_eq!(pool.mailbox_of(one, 0), Some(mailbox(1, pool)), "the first stays");
     let beyond = register(ComputeIndex::new(4), vec![mailbox(4, pool)]);
     assert!(matches!(beyond, Err(PoolError::UnknownCompute { limit: 4, .. })));
-    leave(one).unwrap();
-    assert!(matches!(leave(one), Err(PoolError::NotRegistered { .. })));
-    let unknown = leave(ComputeIndex::new(4));
+    leave(first).unwrap();
+    assert!(matches!(leave(first), Err(PoolError::NotRegistered { .. })));
+    let unknown = leave((ComputeIndex::new(4), 1));
     assert!(matches!(unknown, Err(PoolError::UnknownCompute { .. })));
     register(one, vec![mailbox(2, pool)]).unwrap();
     assert_eq!(pool.mailbox_of(one, 1), Some(mailbox(2, pool)));

@@ -381,16 +381,21 @@ fn a_node_is_in_once_the_nodes_of_other_processes_know_it() {
         assert_eq!(there.members(), [one], "it is not in");
 
         here.follow(&env);
-        there.register_compute(&env, two, vec![mailbox(2)]).await.unwrap();
+        let second = there.register_compute(&env, two, vec![mailbox(2)]).await.unwrap();
         assert_eq!(here.mailbox_of(two, 1), Some(mailbox(2)), "known before it is in");
         assert_eq!(there.mailbox_of(one, 2), Some(mailbox(1)));
         let taken = there.register_compute(&env, one, vec![mailbox(1)]).await;
         assert!(matches!(taken, Err(PoolError::DuplicateCompute { node }) if node == one));
 
-        there.leave(&env, two).await.unwrap();
+        there.leave(&env, two, second).await.unwrap();
         assert!(!here.is_member(two), "known before it has left");
-        let again = there.leave(&env, two).await;
+        let again = there.leave(&env, two, second).await;
         assert!(matches!(again, Err(PoolError::NotRegistered { node }) if node == two));
+
+        there.register_compute(&env, two, vec![mailbox(2)]).await.unwrap();
+        let late = there.leave(&env, two, second).await;
+        assert!(matches!(late, Err(PoolError::NotRegistered { node }) if node == two));
+        assert_eq!(here.mailbox_of(two, 1), Some(mailbox(2)), "the next one stays");
     });
 }
 
@@ -474,9 +479,9 @@ fn a_node_that_only_recovers_comes_in_behind_the_limit_and_only_if_it_has_to() {
         there.declare_dead(spare).await.unwrap();
         let next = there.spare_index(3).await.unwrap();
         assert_eq!(next, index(8), "it is to be recovered from");
-        there.register_compute(&env, next, vec![mailbox(8)]).await.unwrap();
-        there.leave(&env, next).await.unwrap();
-        let again = there.leave(&env, next).await;
+        let eighth = there.register_compute(&env, next, vec![mailbox(8)]).await.unwrap();
+        there.leave(&env, next, eighth).await.unwrap();
+        let again = there.leave(&env, next, eighth).await;
         assert!(matches!(again, Err(PoolError::UnknownCompute { .. })), "{again:?}");
         let now = plane.load().await.unwrap();
         let mut state = PoolState::clone(&now.state);

@@ -75,18 +75,17 @@ impl Core {
 
 impl Core {
     /// Takes this node out of the pool. The control plane may have done so although it did not
-    /// answer: it is asked before it is told again, as the index may have a new node by then.
+    /// answer: then it says that the node is gone when it is told again.
     async fn leave_pool(&self) -> Result<(), PoolError> {
         let (node, started) = (ComputeIndex::new(self.me.index() as u16), self.env.now());
-        let mut left = self.pool.leave(&self.env, node).await;
+        let mut left = self.pool.leave(&self.env, node, self.own_incarnation()).await;
         while left.as_ref().is_err_and(PoolError::is_retryable)
             && self.env.now() - started <= self.config.request_timeout
         {
             self.env.sleep(self.config.tick).await;
-            left = match self.pool.renew(node, self.own_incarnation()).await {
-                Ok(true) => self.pool.leave(&self.env, node).await,
-                Ok(false) => Ok(()),
-                Err(error) => Err(error),
+            left = match self.pool.leave(&self.env, node, self.own_incarnation()).await {
+                Err(PoolError::NotRegistered { .. } | PoolError::UnknownCompute { .. }) => Ok(()),
+                again => again,
             };
         }
         left

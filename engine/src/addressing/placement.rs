@@ -143,6 +143,12 @@ impl PlacementMap {
         let Ranges::Coded { map, .. } = &self.ranges else { return true };
         // Before the map that names them.
         self.note_regions(state.memory_nodes.iter().flatten().map(|member| &member.descriptor));
+        let slabs = state.ranges.iter().flat_map(|range| &range.slabs);
+        let members = slabs.filter(|slab| state.memory_node(slab.node).is_some());
+        for slab in members {
+            let region = self.regions.get(usize::from(slab.node)).and_then(OnceLock::get);
+            assert!(region.is_some(), "memory node {} has slabs and no known region", slab.node);
+        }
         map.replace(Map::of(state))
     }
 
@@ -348,7 +354,9 @@ impl PlacementMap {
         words.unwrap_or_default()
     }
 
-    /// The header tables in use of a memory node.
+    /// The header tables in use of a memory node; none of one whose region this node never learned.
+    /// The map is never ahead of the regions, so such a memory node was gone before this node came:
+    /// there is nothing to be read, and its positions are rebuilt elsewhere.
     pub(crate) fn header_tables(&self, node: usize) -> Vec<HeaderTable> {
         let table = |slab: u32, range: u32, position: usize, table: usize| {
             let at = self.at(node as u16, self.geometry.table_offset(slab, table))?;

@@ -304,29 +304,42 @@ impl Pool {
         self.membership.change(declare).await.map(drop)
     }
 
-    /// Takes a compute node out. Returns once all other nodes know that it is gone, so that what
-    /// they sent to it before is in its mailboxes; a node that hangs is not waited for for ever.
+    /// Takes this incarnation of a compute node out. Returns once all other nodes know that it is
+    /// gone, so that what they sent to it before is in its mailboxes; a node that hangs is not
+    /// waited for for ever. May be repeated when the control plane has not answered: the index may
+    /// have another node by then, which stays.
     ///
     /// # Errors
-    /// [`PoolError::NotRegistered`], [`PoolError::UnknownCompute`], [`PoolError::Control`].
-    pub async fn leave(&self, env: &Env, node: ComputeIndex) -> Result<(), PoolError> {
+    /// [`PoolError::NotRegistered`], known to all, if it is gone already;
+    /// [`PoolError::UnknownCompute`], [`PoolError::Control`].
+    pub async fn leave(
+        &self,
+        env: &Env,
+        node: ComputeIndex,
+        incarnation: u32,
+    ) -> Result<(), PoolError> {
         let limit = self.descriptor.max_compute_nodes;
         let leave = |state: &mut PoolState| {
-            if node.as_usize() >= limit && !state.compute_nodes.contains_key(&node.get()) {
+            let member = state.compute_nodes.get(&node.get());
+            if node.as_usize() >= limit && member.is_none() {
                 return Err(PoolError::UnknownCompute { node, limit });
             }
+            if member.is_none_or(|member| member.incarnation != incarnation) {
+                return Ok(false);
+            }
+            state.compute_nodes.remove(&node.get());
             state.cards.remove(&PeerId::compute(node.get()).to_raw());
-            let gone = state.compute_nodes.remove(&node.get());
             state.repairer.take_if(|repairer| *repairer == node.get());
             state.forget_in_rebuilds(node.get());
             state.end_barrier_of(node.get());
-            gone.map(drop).ok_or(PoolError::NotRegistered { node })
+            Ok(true)
         };
-        let (version, ()) = self.membership.change(leave).await?;
+        let (version, was_in) = self.membership.change(leave).await?;
         match self.membership.until_noticed(env, version).await {
-            Err(PoolError::Unresponsive { .. }) => Ok(()),
-            noticed => noticed,
+            Ok(()) | Err(PoolError::Unresponsive { .. }) => {}
+            Err(error) => return Err(error),
         }
+        if was_in { Ok(()) } else { Err(PoolError::NotRegistered { node }) }
     }
 
     /// Continues the incarnations of compute nodes from those of another pool, whose pages this one

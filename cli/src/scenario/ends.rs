@@ -121,7 +121,8 @@ impl Plan {
         ExpectedEnd::Open(match sure {
             None => OpenEnd { error, well: !is_sure, killed: fenced },
             Some(ExpectedEnd::Error(sure) | ExpectedEnd::ErrorOrKilled(sure)) => {
-                let error = ExpectedError { by: error.by.max(sure.by), ..error };
+                let (from, by) = (error.from.min(sure.from), error.by.max(sure.by));
+                let error = ExpectedError { from, by, ..error };
                 OpenEnd { error, well: false, killed: fenced }
             }
             Some(_) => OpenEnd { error, well: false, killed: true },

@@ -448,6 +448,15 @@ mod tests {
         let short = [("10s", "stop", "memory-2"), ("10900ms", "continue", "memory-2")];
         assert_eq!(plan(NETS, &short).unwrap().end_of(0, 0), ExpectedEnd::Well);
 
+        // It was dead for sure before anything happened to the memory node.
+        let faults = [
+            ("10s", "stop", "late"),
+            ("15s", "continue", "late"),
+            ("20s", "stop", "memory-2"),
+            ("25s", "continue", "memory-2"),
+        ];
+        assert_eq!(plan(NETS, &faults).unwrap().end_of(1, 0), open(fault(15, 31), false, false));
+
         let pair =
             [("10s", "cut", "late from memory-1, x"), ("14s", "heal", "late from memory-1, x")];
         let pair = plan(NETS, &pair).unwrap();

@@ -217,6 +217,8 @@ impl Engine {
             let (now, one) = self.flush_round();
             if now < remain {
                 moved = core.env.now();
+                // Only a wait without any progress is one that something does not answer.
+                notice = WaitNotice::new(moved);
             }
             (remain, last) = (now, one);
         }

@@ -38,7 +38,7 @@ pub(crate) struct LogWatch {
     /// When there may be a line of a wait again.
     next: Duration,
     /// Up to when moments were counted, and how often the log had been full by then.
-    counted: (Duration, u64),
+    counted: Option<(Duration, u64)>,
     /// They were told of once.
     has_told: bool,
 }
@@ -83,14 +83,14 @@ impl LogWatch {
     /// How often the log was full since that was last told, and in which time, if that is to be
     /// told now.
     fn moments(&mut self, times: u64, now: Duration) -> Option<(u64, Duration)> {
-        let (since, before) = self.counted;
+        let (since, before) = *self.counted.get_or_insert((now, times));
         let (more, passed) = (times.saturating_sub(before), now.saturating_sub(since));
         let is_often = more >= passed.as_millis() as u64 * u64::from(OFTEN) / 1_000;
         let is_first = !self.has_told && is_often && passed >= MOMENTS_FIRST;
         if passed < MOMENTS_EVERY && !is_first {
             return None;
         }
-        self.counted = (now, times);
+        self.counted = Some((now, times));
         self.has_told |= is_often;
         is_often.then_some((more, passed))
     }

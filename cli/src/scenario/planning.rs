@@ -448,6 +448,21 @@ mod tests {
         let short = [("10s", "stop", "memory-2"), ("10900ms", "continue", "memory-2")];
         assert_eq!(plan(NETS, &short).unwrap().end_of(0, 0), ExpectedEnd::Well);
 
+        // With redundancy, too, compute nodes wait four leases for one that lives and is cut off.
+        let head = format!("{NETS}\n[pool]\ncoding = \"2+1\"");
+        let cut = |over| {
+            let mut text = String::from("name = \"x\"\nduration = \"60s\"\n");
+            text += &format!("{head}\n[memory]\nnodes = 4\nsize = \"1G\"\n[[driver]]\n");
+            text += "[expect]\nrecovers = 0\n";
+            for (at, action) in [("10s", "cut"), (over, "heal")] {
+                text += &format!("[[fault]]\nat = \"{at}\"\ndo = \"{action}\"\n");
+                text += "target = \"memory-2\"\n";
+            }
+            Plan::of(ScenarioFile::parse("f", &text).unwrap(), None).unwrap()
+        };
+        assert_eq!(cut("18s").end_of(0, 0), open(fault(10, 24), true, false));
+        assert_eq!(cut("16s").end_of(0, 0), ExpectedEnd::Well);
+
         // It was dead for sure before anything happened to the memory node.
         let faults = [
             ("10s", "stop", "late"),

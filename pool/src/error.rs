@@ -33,8 +33,9 @@ pub enum PoolError {
     Used,
     /// The host has less memory than a memory node is to lend.
     #[error(
-        "memory node {node}: {} MiB of memory are to be lent, and {} MiB are free on this host", bytes.div_ceil(1 << 20),
-        free >> 20
+        "memory node {node}: {} of memory are to be lent, and {} are free on this host: lend less",
+        gib(*.bytes),
+        gib(*.free)
     )]
     HostMemory {
         /// Index of the memory node.
@@ -216,12 +217,13 @@ pub enum PoolError {
     },
     /// Compute nodes are in the pool, or died and have left something in it.
     #[error(
-        "compute nodes {nodes:?} are in the pool, or pages are lost with them: a repair needs it for itself (end them, or \
-         give up what is lost: `selkie pool forgive`)"
+        "compute nodes {} are in the pool, or pages are lost with them: a repair needs it for itself (end them, or \
+         give up what is lost: `selkie pool forgive`)",
+        names(.nodes)
     )]
     InUse {
         /// Their indexes.
-        nodes: Vec<u16>,
+        nodes: Vec<ComputeIndex>,
     },
     /// No compute node of this index is registered.
     #[error("compute node {node} is not registered")]
@@ -229,6 +231,16 @@ pub enum PoolError {
         /// The index asked for.
         node: ComputeIndex,
     },
+}
+
+/// The names of compute nodes.
+fn names(nodes: &[ComputeIndex]) -> String {
+    nodes.iter().map(|node| format!("cn{node}")).collect::<Vec<_>>().join(", ")
+}
+
+/// Bytes of memory for a person, in GiB.
+fn gib(bytes: u64) -> String {
+    format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30))
 }
 
 impl PoolError {

@@ -241,14 +241,18 @@ impl Pool {
     ///
     /// # Errors
     /// [`PoolError::InUse`] if others are in it, or are still to be recovered from;
-    /// [`PoolError::Control`].
+    /// [`PoolError::Rebuilding`]; [`PoolError::Control`].
     pub async fn begin_repair(&self, node: ComputeIndex) -> Result<(), PoolError> {
         let begin = |state: &mut PoolState| {
             let others = state.compute_nodes.keys().filter(|other| **other != node.get());
             let others = others.chain(state.lost.keys()).chain(&state.dead);
             let nodes: Vec<u16> = others.copied().collect();
-            if !nodes.is_empty() || !state.rebuilds.is_empty() {
+            if !nodes.is_empty() {
+                let nodes = nodes.into_iter().map(ComputeIndex::new).collect();
                 return Err(PoolError::InUse { nodes });
+            }
+            if let Some(rebuild) = state.rebuilds.first() {
+                return Err(PoolError::Rebuilding { memory: rebuild.memory });
             }
             state.repairer = Some(node.get());
             Ok(())

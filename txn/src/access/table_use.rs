@@ -71,6 +71,8 @@ impl<'db> Txn<'db> {
             return Ok(&changing.at(used.position).info);
         }
         let found = Box::pin(self.look_table_up(table)).await;
+        // The operation may wait for other pages.
+        self.work.last_read = None;
         self.close_read(found).await
     }
 
@@ -244,10 +246,12 @@ impl<'db> Txn<'db> {
 
     /// The definition of a table that the current operation sees, to be changed, and its version.
     pub(crate) async fn definition(&mut self, table: Table) -> Result<TableDefinition, TxnError> {
-        match self.read_table_row(table).await? {
-            Some(row) => self.definition_of(table, row.pieces).await,
-            None => Err(self.error_of_valid_reads(no_such_table(table)).await),
-        }
+        let Some(row) = self.read_table_row(table).await? else {
+            return Err(self.error_of_valid_reads(no_such_table(table)).await);
+        };
+        let definition = self.definition_of(table, row.pieces).await;
+        self.work.last_read = None;
+        definition
     }
 
     /// All tables that may change, in the state that this transaction sees.

@@ -32,6 +32,7 @@ impl Txn<'_> {
             return Err(self.error_of_valid_reads(missing.into()).await);
         };
         let number = RowRef::new(&names.layout, self.row_bytes(names, &at)?).i64(1)?;
+        self.work.last_read = None;
         let missing = || SchemaError::NoSuchTable { name: name.to_owned() };
         Ok(Table::of_number(usize::try_from(number).map_err(|_| missing())?))
     }

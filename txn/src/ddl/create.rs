@@ -67,17 +67,21 @@ impl<'db> Txn<'db> {
         let tables = self.system_table(TABLES);
         let mut row = Vec::new();
         let key = KeyBuf::new().i64(COUNTER);
-        self.update_row(tables, &key, &mut row, |row| {
+        let number = self.update_row(tables, &key, &mut row, |row| {
             let number = row.i64(VERSION_COLUMN)?;
             row.set_i64(VERSION_COLUMN, number + 1)?;
             Ok(number)
-        })
-        .await
+        });
+        let number = number.await;
+        self.work.last_read = None;
+        number
     }
 
     /// Creates an empty tree that is given back if the transaction takes the change back.
     pub(super) async fn create_tree(&mut self, limit: u16, stamp: Stamp) -> Result<u64, TxnError> {
         let engine = &self.db.engine;
+        // A page that is allocated, and one that is latched, may be waited for.
+        self.work.last_read = None;
         let tree = Tree::create(engine, limit).await?;
         let mark = self.mark();
         self.work.created.push(CreatedTree { tree, mark });

@@ -186,6 +186,7 @@ async fn dropped_trees(db: &DatabaseState) -> Result<VecDeque<DroppedTree>, TxnE
     let scan = txn.scan_rows(dropped, &dropped.primary, &range, forward, &mut take, &mut entry);
     let scanned = scan.await;
     txn.close_read(scanned).await?;
+    txn.work.last_read = None;
     let seen_at = txn.snapshot().await?;
     txn.commit().await?;
     Ok(roots.into_iter().map(|root| DroppedTree { root, seen_at }).collect())
@@ -243,6 +244,8 @@ async fn advance(txn: &mut Txn<'_>, root: i64) -> Result<Step, TxnError> {
         Err(TxnError::NotFound { .. }) => return Ok(Step::Leave),
         found => found?,
     };
+    // The pages of the tree are waited for.
+    txn.work.last_read = None;
     let row = RowRef::new(&dropped.layout, &buffer);
     let (owner, level, next) = (row.i64(OWNER)?, row.i16(LEVEL)?, row.i64(NEXT)?);
     if is_of_another(db, owner) {

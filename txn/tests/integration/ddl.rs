@@ -182,6 +182,15 @@ fn pages_come_back(isolation: Isolation) {
             let mut txn = there.begin();
             txn.drop_table(table).await.unwrap();
             txn.commit().await.unwrap();
+            if isolation == Isolation::RepeatableRead {
+                // Its state has the table, whatever happens to pages meanwhile.
+                assert!(there.reclaim_dropped().await.unwrap() > 0, "{round}");
+                let other = create_notes(there, "other", 500).await;
+                assert_eq!(count(&mut reader, table).await.unwrap(), 12_000, "{round}");
+                let mut txn = there.begin();
+                txn.drop_table(other).await.unwrap();
+                txn.commit().await.unwrap();
+            }
             drop(reader);
             let until = there.engine().env().now() + Duration::from_secs(60);
             while there.reclaim_dropped().await.unwrap() > 0 {

@@ -82,8 +82,7 @@ impl<'db> Txn<'db> {
         let info = self.table_info(source.table()).await?;
         let index = info.source(source)?;
         let mut entry = std::mem::take(&mut self.work.entry);
-        let result =
-            self.scan_rows(info, index, range, direction, &mut visit, &mut entry).await;
+        let result = self.scan_rows(info, index, range, direction, &mut visit, &mut entry).await;
         self.work.entry = entry;
         self.close_read(result).await
     }
@@ -106,8 +105,7 @@ impl<'db> Txn<'db> {
         let info = self.table_info(index.table()).await?;
         let index = info.source(index.into())?;
         let mut entry = std::mem::take(&mut self.work.entry);
-        let result =
-            self.scan_index(info, index, range, direction, &mut visit, &mut entry).await;
+        let result = self.scan_index(info, index, range, direction, &mut visit, &mut entry).await;
         self.work.entry = entry;
         self.close_read(result).await
     }
@@ -341,7 +339,11 @@ impl<'db> Txn<'db> {
     }
 
     /// The bytes of the row at a position that the current operation has found.
-    pub(crate) fn row_bytes(&self, info: &TableInfo, position: &RowPosition) -> Result<&[u8], TxnError> {
+    pub(crate) fn row_bytes(
+        &self,
+        info: &TableInfo,
+        position: &RowPosition,
+    ) -> Result<&[u8], TxnError> {
         match position {
             RowPosition::Leaf(leaf, slot) => {
                 Ok(LeafView::new(self.leaf_bytes(*leaf))?.value(*slot)?)

@@ -83,7 +83,11 @@ impl Txn<'_> {
         self.close_change(mark, result).await
     }
 
-    pub(crate) async fn insert_row(&mut self, info: &TableInfo, row: RowRef<'_>) -> Result<(), TxnError> {
+    pub(crate) async fn insert_row(
+        &mut self,
+        info: &TableInfo,
+        row: RowRef<'_>,
+    ) -> Result<(), TxnError> {
         let mut primary = KeyBuf::new();
         info.primary.encode(row, &mut primary)?;
         self.add(info, &info.primary, &primary, row.as_bytes()).await?;

@@ -35,7 +35,9 @@ pub enum CatalogueError {
     #[error("the tables of this database never change: create it for the protocol snapshot")]
     FixedTables,
     /// A table's definition is not whole.
-    #[error("the catalogue is damaged: {found} pieces of the definition of table {table} are there (expected: {expected})")]
+    #[error(
+        "the catalogue is damaged: {found} pieces of the definition of table {table} are there (expected: {expected})"
+    )]
     Pieces {
         /// The number of the table.
         table: usize,

@@ -18,11 +18,11 @@ use selkie_btree::Tree;
 use selkie_engine::{Engine, ExclusiveGuard, GAddr};
 use serde::{Deserialize, Serialize};
 
-use crate::catalogue::error::{
-    CATALOGUE_VERSION, CatalogueError, MAX_CATALOGUE_BYTES, OLDEST_CATALOGUE_VERSION,
-};
 use crate::catalogue::definition::{
     COUNTER, FIRST_TABLE, TABLES, TableDefinition, system_tables, version_row,
+};
+use crate::catalogue::error::{
+    CATALOGUE_VERSION, CatalogueError, MAX_CATALOGUE_BYTES, OLDEST_CATALOGUE_VERSION,
 };
 use crate::catalogue::handles::Table;
 use crate::catalogue::schema::{DatabaseSchema, TableSchema};

@@ -76,7 +76,8 @@ impl TableInfo {
         let number = table.primary_tree();
         let primary = IndexInfo::resolve(&schema, &primary_schema, tree, (number, true));
         let mut resolved = Vec::with_capacity(indexes.len());
-        for ((index, root), (number, is_complete)) in schema.indexes.iter().zip(indexes).zip(numbers)
+        for ((index, root), (number, is_complete)) in
+            schema.indexes.iter().zip(indexes).zip(numbers)
         {
             let tree = Tree::open(GAddr::from_u64(root), u16::MAX);
             let number = table.index(number).tree();

@@ -59,10 +59,8 @@ impl Txn<'_> {
         self.open_read()?;
         let info = self.table_info(table).await?;
         let found = info.indexes.iter().find(|index| index.is_complete && index.name == name);
-        let missing = || SchemaError::NoSuchIndex {
-            table: info.schema.name.clone(),
-            name: name.to_owned(),
-        };
+        let missing =
+            || SchemaError::NoSuchIndex { table: info.schema.name.clone(), name: name.to_owned() };
         Ok(table.index_of_tree(found.ok_or_else(missing)?.number))
     }
 
@@ -137,10 +135,8 @@ impl Txn<'_> {
     async fn drop_index_named(&mut self, table: Table, name: &str) -> Result<(), TxnError> {
         let before = self.definition(table).await?;
         let schema = &before.stored.schema;
-        let missing = || SchemaError::NoSuchIndex {
-            table: schema.name.clone(),
-            name: name.to_owned(),
-        };
+        let missing =
+            || SchemaError::NoSuchIndex { table: schema.name.clone(), name: name.to_owned() };
         let at = schema.indexes.iter().position(|index| index.name == name);
         let at = at.ok_or_else(missing)?;
         let mut after = before.clone();

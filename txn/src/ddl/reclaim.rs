@@ -201,8 +201,7 @@ fn owner_here(db: &DatabaseState) -> i64 {
 fn is_of_another(db: &DatabaseState, owner: i64) -> bool {
     let (owner, here) = (owner.cast_unsigned(), owner_here(db));
     let node = (owner >> 32).checked_sub(1).and_then(|node| ComputeId::new(node as usize));
-    owner.cast_signed() != here
-        && node.is_some_and(|node| db.engine.is_member(node, owner as u32))
+    owner.cast_signed() != here && node.is_some_and(|node| db.engine.is_member(node, owner as u32))
 }
 
 /// What is to be done with a tree.

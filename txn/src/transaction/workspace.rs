@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 
 use parking_lot::Mutex;
 use selkie_btree::{LeafView, Tree};
-use selkie_engine::{Engine, EpochPin};
 use selkie_engine::log::{LogReservation, Lsn};
+use selkie_engine::{Engine, EpochPin};
 
 use crate::access::table_use::TableInUse;
 use crate::ddl::create::CreatedTree;

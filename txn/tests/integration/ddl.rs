@@ -231,7 +231,8 @@ async fn change_rows(db: &Database, table: Table, stop: &AtomicBool) -> u64 {
                 1 => txn.update(table, &key![id], add(1)).await?,
                 _ => {
                     let owner = format!("{}", env.random_u64() % 100);
-                    let change = |row: &mut selkie_txn::RowMut<'_>| Ok(row.set_text(OWNER, &owner)?);
+                    let change =
+                        |row: &mut selkie_txn::RowMut<'_>| Ok(row.set_text(OWNER, &owner)?);
                     txn.update(table, &key![id], change).await?;
                 }
             }
@@ -335,11 +336,17 @@ fn sessions_see_tables_that_others_create() {
         assert_eq!(seen.unwrap(), table);
         let rows = session.run(|txn| Box::pin(async move { count(txn, table).await })).await;
         assert_eq!(rows.unwrap(), 3);
-        session.run(|txn| Box::pin(async move { txn.delete(table, &key![1]).await })).await.unwrap();
+        session
+            .run(|txn| Box::pin(async move { txn.delete(table, &key![1]).await }))
+            .await
+            .unwrap();
         session.commit().await.unwrap();
         // One that sits in a transaction keeps nobody from a change of the table, and is told.
         session.begin(Isolation::Serializable).unwrap();
-        session.run(|txn| Box::pin(async move { txn.delete(table, &key![2]).await })).await.unwrap();
+        session
+            .run(|txn| Box::pin(async move { txn.delete(table, &key![2]).await }))
+            .await
+            .unwrap();
         let mut txn = here.begin();
         txn.truncate(table).await.unwrap();
         txn.commit().await.unwrap();

@@ -216,7 +216,9 @@ impl<'db> Txn<'db> {
     /// For a failure while a tree was read: that the table was changed or dropped meanwhile, if it
     /// was, whose pages may be something else by now.
     pub(super) async fn error_if_in_force(&mut self, error: TxnError) -> TxnError {
-        if self.work.tables.is_empty() || error.abort_cause() != Some(AbortCause::Failure) {
+        let is_failure = matches!(error, TxnError::NoStableLeaf { .. } | TxnError::Tree(_))
+            || error.abort_cause() == Some(AbortCause::Failure);
+        if self.work.tables.is_empty() || !is_failure {
             return error;
         }
         self.error_of_valid_reads(error).await

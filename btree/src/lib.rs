@@ -98,6 +98,7 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod give_back;
 mod latch;
 mod leaf;
 mod ops;

@@ -239,3 +239,9 @@ fn a_link_that_forgets_what_waits_for_it_is_found_within_100_seeds() {
         println!("{scenario}, seed {seed}: {report}");
     }
 }
+
+#[test]
+fn a_definition_that_is_not_in_force_any_more_is_found_within_200_seeds() {
+    let (seed, report) = finds_by(Planted::StaleCatalogue, Protocol::Snapshot, 200);
+    println!("seed {seed}: {report}");
+}

@@ -15,6 +15,7 @@
 //! | `protocol/` | [`Protocol`]s: lock set, read set, write set, undo log, timestamps |
 //! | `transaction/` | [`Database`], [`Session`], [`Txn`], commit, savepoints, [retry](retry()) |
 //! | `access/` | leaves, cursors, reads and changes of rows |
+//! | `ddl/` | changes of tables: create, drop, alter, indexes |
 //! | [`partition`] | partitions and two-phase commit, a baseline |
 //!
 //! Each folder may use the folders above it, and all may use `error.rs` and `stats.rs`.
@@ -84,6 +85,7 @@
 
 mod access;
 mod catalogue;
+mod ddl;
 mod encoding;
 mod error;
 pub mod partition;

@@ -11,6 +11,8 @@ use selkie_wal::PSN_BYTES;
 use super::acquire::Access;
 use super::guard::{ExclusiveGuard, SharedGuard};
 use super::waiters::WaitPolicy;
+use selkie_pool::ComputeIndex;
+
 use crate::addressing::epochs::EpochPin;
 use crate::addressing::leaked::LineCensus;
 use crate::addressing::locations::Counter;
@@ -33,6 +35,18 @@ const EVICTED_WITHIN: Duration = Duration::from_nanos(20);
 pub struct Engine(pub(crate) Arc<Core>);
 
 impl Engine {
+    /// Which incarnation of its index this node is: no two nodes of a pool ever have both the same.
+    #[must_use]
+    pub fn incarnation(&self) -> u32 {
+        self.0.own_incarnation()
+    }
+
+    /// Whether this incarnation of a node is in the pool, as far as this node knows.
+    #[must_use]
+    pub fn is_member(&self, node: ComputeId, incarnation: u32) -> bool {
+        self.0.pool.is_incarnation(ComputeIndex::new(node.index() as u16), incarnation)
+    }
+
     /// Size of a global cache line in bytes: a page and its sequence number.
     pub fn gcl_bytes(&self) -> usize {
         self.0.cache.gcl_bytes()

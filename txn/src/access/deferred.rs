@@ -60,6 +60,44 @@ impl Txn<'_> {
         })
     }
 
+    /// The value of an entry as this transaction sees it, if it is there, and the number of the read
+    /// as for [`copy_row`](Self::copy_row).
+    async fn value_of(
+        &mut self,
+        index: &IndexInfo,
+        key: &[u8],
+    ) -> Result<(Option<Vec<u8>>, Option<usize>), TxnError> {
+        Ok(match self.work.writes.get(index.number, key) {
+            WrittenEntry::Present(value) => (Some(value.to_vec()), None),
+            WrittenEntry::Removed => (None, None),
+            WrittenEntry::Unchanged => {
+                let found = self.find(index, key, LatchMode::Exclusive).await?;
+                let read = self.record_point(index, key, &found, LatchMode::Exclusive)?;
+                let leaf = LeafView::new(self.leaf_bytes(found.leaf))?;
+                let value = found.slot.ok().map(|slot| leaf.value(slot)).transpose()?;
+                (value.map(<[u8]>::to_vec), read)
+            }
+        })
+    }
+
+    /// Adds an entry of a row to an index that is being built, unless it has it already.
+    pub(crate) async fn add_unless_entered(
+        &mut self,
+        info: &TableInfo,
+        index: &IndexInfo,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<(), TxnError> {
+        match self.value_of(index, key).await? {
+            (Some(entered), _) if entered == value => {}
+            (Some(_), _) => {
+                return Err(self.error_of_valid_reads(info.duplicate(index)).await);
+            }
+            (None, read) => self.work.writes.set(index.number, key, Some(value), read),
+        }
+        Ok(())
+    }
+
     /// Adds an entry to the write set, unless the key is there.
     pub(crate) async fn defer_add(
         &mut self,
@@ -84,6 +122,10 @@ impl Txn<'_> {
         key: &[u8],
     ) -> Result<(), TxnError> {
         let (is_there, read) = self.is_there(index, key).await?;
+        if !is_there && !index.is_complete {
+            // The row was not entered yet.
+            return Ok(());
+        }
         if !is_there {
             return Err(self.error_of_valid_reads(info.inconsistent(index)).await);
         }

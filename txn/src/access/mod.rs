@@ -11,5 +11,6 @@ pub(crate) mod leaf;
 pub(crate) mod leaf_write;
 pub(crate) mod read;
 pub(crate) mod snapshot_read;
+pub(crate) mod table_use;
 pub(crate) mod validate;
 pub(crate) mod write;

@@ -19,7 +19,7 @@ use crate::transaction::txn::Txn;
 type Flow = Result<ControlFlow<()>, TxnError>;
 
 /// Where a row is; valid until the next operation of the transaction.
-enum RowPosition {
+pub(crate) enum RowPosition {
     /// In a slot of a leaf.
     Leaf(LeafRef, usize),
     /// In the write set, under this key.
@@ -79,8 +79,10 @@ impl<'db> Txn<'db> {
     {
         let source = source.into();
         self.open_read()?;
+        let info = self.table_info(source.table()).await?;
+        let index = info.source(source)?;
         let mut entry = std::mem::take(&mut self.work.entry);
-        let result = self.scan_rows(source, range, direction, &mut visit, &mut entry).await;
+        let result = self.scan_rows(info, index, range, direction, &mut visit, &mut entry).await;
         self.work.entry = entry;
         self.close_read(result).await
     }
@@ -100,8 +102,10 @@ impl<'db> Txn<'db> {
         F: FnMut(&[u8]) -> Result<ControlFlow<()>, TxnError> + Send,
     {
         self.open_read()?;
+        let info = self.table_info(index.table()).await?;
+        let index = info.source(index.into())?;
         let mut entry = std::mem::take(&mut self.work.entry);
-        let result = self.scan_index(index, range, direction, &mut visit, &mut entry).await;
+        let result = self.scan_index(info, index, range, direction, &mut visit, &mut entry).await;
         self.work.entry = entry;
         self.close_read(result).await
     }
@@ -160,8 +164,8 @@ impl<'db> Txn<'db> {
         key: &[u8],
         mode: LatchMode,
     ) -> Result<Option<RowRef<'_>>, TxnError> {
-        let info = self.db.directory.table(table)?;
         self.open_read_for(mode)?;
+        let info = self.table_info(table).await?;
         info.check_key(&info.primary, key)?;
         self.view.narrow_to_one_leaf();
         let found = self.find_row_position(info, key, mode).await;
@@ -170,7 +174,7 @@ impl<'db> Txn<'db> {
     }
 
     /// Where the row with this primary key is.
-    async fn find_row_position(
+    pub(crate) async fn find_row_position(
         &mut self,
         info: &TableInfo,
         key: &[u8],
@@ -195,8 +199,9 @@ impl<'db> Txn<'db> {
         direction: Direction,
         mode: LatchMode,
     ) -> Result<Option<RowRef<'_>>, TxnError> {
-        let (info, index) = self.db.directory.source(source)?;
         self.open_read_for(mode)?;
+        let info = self.table_info(source.table()).await?;
+        let index = info.source(source)?;
         let found = self.find_edge(info, index, range, direction, mode).await;
         let position = self.close_read(found).await?;
         self.row_if_found(info, position)
@@ -235,15 +240,15 @@ impl<'db> Txn<'db> {
         Ok(None)
     }
 
-    async fn scan_rows(
+    pub(crate) async fn scan_rows(
         &mut self,
-        source: Source,
+        info: &'db TableInfo,
+        index: &'db IndexInfo,
         range: &KeyRange,
         direction: Direction,
         visit: &mut (dyn FnMut(RowRef<'_>) -> Flow + Send),
         entry: &mut Vec<u8>,
     ) -> Result<(), TxnError> {
-        let (info, index) = self.db.directory.source(source)?;
         info.check_prefix(index, range.low())?;
         let is_table = index.number == info.primary.number;
         let mut cursor = Cursor::new(index, range, direction, LatchMode::Shared);
@@ -272,13 +277,13 @@ impl<'db> Txn<'db> {
 
     async fn scan_index(
         &mut self,
-        index: Index,
+        info: &TableInfo,
+        index: &IndexInfo,
         range: &KeyRange,
         direction: Direction,
         visit: &mut (dyn FnMut(&[u8]) -> Flow + Send),
         entry: &mut Vec<u8>,
     ) -> Result<(), TxnError> {
-        let (info, index) = self.db.directory.source(index.into())?;
         info.check_prefix(index, range.low())?;
         let mut cursor = Cursor::new(index, range, direction, LatchMode::Shared);
         while let Some(at) = cursor.next(self).await? {
@@ -334,7 +339,11 @@ impl<'db> Txn<'db> {
     }
 
     /// The bytes of the row at a position that the current operation has found.
-    fn row_bytes(&self, info: &TableInfo, position: &RowPosition) -> Result<&[u8], TxnError> {
+    pub(crate) fn row_bytes(
+        &self,
+        info: &TableInfo,
+        position: &RowPosition,
+    ) -> Result<&[u8], TxnError> {
         match position {
             RowPosition::Leaf(leaf, slot) => {
                 Ok(LeafView::new(self.leaf_bytes(*leaf))?.value(*slot)?)

@@ -129,7 +129,7 @@ impl<'db> Txn<'db> {
     }
 
     /// The stamp of the snapshot. The first access begins it: one round trip.
-    async fn snapshot(&mut self) -> Result<Stamp, TxnError> {
+    pub(crate) async fn snapshot(&mut self) -> Result<Stamp, TxnError> {
         if let Some(stamp) = self.view.stamp() {
             return Ok(stamp);
         }

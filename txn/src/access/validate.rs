@@ -193,7 +193,7 @@ impl<'db> Txn<'db> {
             return Ok(());
         }
         let item = self.work.rows.of_number(at);
-        let index = self.db.directory.index_of_tree(tree)?;
+        let index = self.index_of_tree(tree)?;
         #[cfg(feature = "planted")]
         if self.db.engine.planted() == selkie_engine::Planted::UncheckedRanges
             && matches!(item.read, Read::Keys(..))

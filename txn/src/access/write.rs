@@ -35,11 +35,12 @@ impl Txn<'_> {
     /// which; nothing is inserted then. [`TxnError::ReadOnly`]; [`TxnError::Conflict`] and the
     /// other errors that roll back.
     pub async fn insert(&mut self, table: Table, row: RowRef<'_>) -> Result<(), TxnError> {
-        let info = self.db.directory.table(table)?;
+        self.open_read_for(LatchMode::Exclusive)?;
+        let info = self.table_info(table).await?;
         if !std::ptr::eq(row.layout(), &raw const info.layout) && *row.layout() != info.layout {
             return Err(TxnError::ForeignRow { table: info.schema.name.clone() });
         }
-        let mark = self.open_change()?;
+        let mark = self.begin_change();
         let result = self.insert_row(info, row).await;
         self.close_change(mark, result).await
     }
@@ -56,9 +57,10 @@ impl Txn<'_> {
         F: FnOnce(&mut RowMut<'_>) -> Result<R, TxnError> + Send,
         R: Send,
     {
-        let info = self.db.directory.table(table)?;
+        self.open_read_for(LatchMode::Exclusive)?;
+        let info = self.table_info(table).await?;
         info.check_key(&info.primary, key)?;
-        let mark = self.open_change()?;
+        let mark = self.begin_change();
         let mut row = std::mem::take(&mut self.work.row);
         let result = self.update_row(info, key, &mut row, change).await;
         self.work.row = row;
@@ -71,16 +73,21 @@ impl Txn<'_> {
     /// [`TxnError::NotFound`]; [`TxnError::ReadOnly`]; [`TxnError::Conflict`] and the other errors
     /// that roll back.
     pub async fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), TxnError> {
-        let info = self.db.directory.table(table)?;
+        self.open_read_for(LatchMode::Exclusive)?;
+        let info = self.table_info(table).await?;
         info.check_key(&info.primary, key)?;
-        let mark = self.open_change()?;
+        let mark = self.begin_change();
         let mut row = std::mem::take(&mut self.work.row);
         let result = self.delete_row(info, key, &mut row).await;
         self.work.row = row;
         self.close_change(mark, result).await
     }
 
-    async fn insert_row(&mut self, info: &TableInfo, row: RowRef<'_>) -> Result<(), TxnError> {
+    pub(crate) async fn insert_row(
+        &mut self,
+        info: &TableInfo,
+        row: RowRef<'_>,
+    ) -> Result<(), TxnError> {
         let mut primary = KeyBuf::new();
         info.primary.encode(row, &mut primary)?;
         self.add(info, &info.primary, &primary, row.as_bytes()).await?;
@@ -91,7 +98,7 @@ impl Txn<'_> {
         Ok(())
     }
 
-    async fn update_row<R, F>(
+    pub(crate) async fn update_row<R, F>(
         &mut self,
         info: &TableInfo,
         key: &[u8],
@@ -154,7 +161,7 @@ impl Txn<'_> {
         }
     }
 
-    async fn delete_row(
+    pub(crate) async fn delete_row(
         &mut self,
         info: &TableInfo,
         key: &[u8],

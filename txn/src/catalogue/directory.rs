@@ -2,6 +2,7 @@
 
 use selkie_btree::Tree;
 
+use crate::catalogue::changing::ChangingTables;
 use crate::catalogue::handles::{Index, Source, Table};
 use crate::catalogue::schema::SchemaError;
 use crate::catalogue::store::Catalogue;
@@ -10,84 +11,93 @@ use crate::error::TxnError;
 
 /// Every table of one database, with its trees.
 pub(crate) struct TableDirectory {
-    tables: Vec<TableInfo>,
-    /// Every tree by its number.
-    trees: Vec<Tree>,
+    /// The tables that never change, by their numbers: all of them, or those of the catalogue.
+    fixed: Vec<TableInfo>,
+    /// The other tables, if there may be any.
+    changing: Option<ChangingTables>,
 }
 
 impl TableDirectory {
-    /// Every tree, of tables and of indexes.
-    pub(crate) fn trees(&self) -> &[Tree] {
-        &self.trees
-    }
-
-    /// Resolves a stored catalogue. Trees are numbered table by table, the primary index first.
+    /// Resolves what the superblock has of a catalogue.
     pub(crate) fn resolve(catalogue: Catalogue) -> Result<Self, TxnError> {
-        let mut tables = Vec::with_capacity(catalogue.tables.len());
-        let mut trees = Vec::new();
-        for stored in catalogue.tables {
-            let table = TableInfo::resolve(stored, trees.len())?;
-            trees.push(table.primary.tree);
-            trees.extend(table.indexes.iter().map(|index| index.tree));
-            tables.push(table);
+        let tables = catalogue.tables.into_iter().enumerate();
+        let fixed = tables.map(|(at, stored)| TableInfo::resolve(Table::of_number(at), stored));
+        Ok(Self {
+            fixed: fixed.collect::<Result<_, _>>()?,
+            changing: catalogue.has_changing_tables.then(ChangingTables::default),
+        })
+    }
+
+    /// A table that never changes.
+    #[inline]
+    pub(crate) fn fixed(&self, table: Table) -> Option<&TableInfo> {
+        self.fixed.get(table.number())
+    }
+
+    /// The tables that may change, if there may be any.
+    pub(crate) fn changing(&self) -> Option<&ChangingTables> {
+        self.changing.as_ref()
+    }
+
+    /// Every tree, also of the catalogue, as this node knows them.
+    pub(crate) fn trees(&self) -> Vec<Tree> {
+        let changing = self.changing.iter().flat_map(ChangingTables::all_current);
+        let all = self.fixed.iter().chain(changing.map(|known| &known.info));
+        all.flat_map(TableInfo::all_indexes).map(|index| index.tree).collect()
+    }
+
+    /// Notes that these are all tables that may change.
+    pub(crate) fn forget_others(&self, tables: &[Table]) {
+        let Some(changing) = &self.changing else { return };
+        let gone = changing.tables().into_iter().filter(|table| !tables.contains(table));
+        gone.for_each(|table| changing.forget(table));
+    }
+
+    /// All tables of the user, as this node knows them: in the order of the schema, or in the order
+    /// in which they were created.
+    pub(crate) fn handles(&self) -> Vec<Table> {
+        match &self.changing {
+            Some(changing) => changing.tables(),
+            None => (0..self.fixed.len()).map(Table::of_number).collect(),
         }
-        Ok(Self { tables, trees })
     }
 
-    /// All tables, in the order of the schema.
-    pub(crate) fn handles(&self) -> impl Iterator<Item = Table> + use<> {
-        (0..self.tables.len()).map(Table)
-    }
-
-    /// The table of that name.
+    /// The table of that name, as this node knows it.
     pub(crate) fn table_named(&self, name: &str) -> Result<Table, TxnError> {
-        let found = self.tables.iter().position(|table| table.schema.name == name);
-        let missing = || SchemaError::NoSuchTable { name: name.to_owned() };
-        Ok(Table(found.ok_or_else(missing)?))
+        let is_named = |info: &TableInfo| info.schema.name == name;
+        let found = match &self.changing {
+            Some(changing) => {
+                let mut all = changing.all_current().into_iter();
+                all.find(|known| is_named(&known.info)).map(|known| known.table)
+            }
+            None => self.fixed.iter().position(is_named).map(Table::of_number),
+        };
+        Ok(found.ok_or_else(|| SchemaError::NoSuchTable { name: name.to_owned() })?)
     }
 
-    /// The index of that name.
+    /// The index of that name, as this node knows it.
     pub(crate) fn index_named(&self, table: &str, name: &str) -> Result<Index, TxnError> {
-        let Table(number) = self.table_named(table)?;
-        let indexes = self.tables.get(number).map(|table| &table.indexes);
-        let found = indexes.and_then(|all| all.iter().position(|index| index.name == name));
+        let handle = self.table_named(table)?;
+        let mut indexes = self.table(handle)?.indexes.iter();
+        let found = indexes.find(|index| index.is_complete && index.name == name);
         let (table, name) = (table.to_owned(), name.to_owned());
         let index = found.ok_or(SchemaError::NoSuchIndex { table, name })?;
-        Ok(Index { table: number, index })
+        Ok(handle.index_of_tree(index.number))
     }
 
-    /// The table behind a handle.
+    /// The table behind a handle, as this node knows it.
     pub(crate) fn table(&self, table: Table) -> Result<&TableInfo, TxnError> {
-        let missing = || SchemaError::NoSuchTable { name: format!("number {}", table.0) };
-        Ok(self.tables.get(table.0).ok_or_else(missing)?)
+        let changing = || {
+            let changing = self.changing.as_ref()?;
+            Some(&changing.at(changing.current(table)?).info)
+        };
+        let missing = || SchemaError::NoSuchTable { name: format!("number {}", table.number()) };
+        Ok(self.fixed(table).or_else(changing).ok_or_else(missing)?)
     }
 
-    /// The table and the index behind a source.
+    /// The table and the index behind a source, as this node knows them.
     pub(crate) fn source(&self, source: Source) -> Result<(&TableInfo, &IndexInfo), TxnError> {
-        match source {
-            Source::Table(table) => self.table(table).map(|info| (info, &info.primary)),
-            Source::Index(index) => {
-                let info = self.table(Table(index.table))?;
-                let missing = || SchemaError::NoSuchIndex {
-                    table: info.schema.name.clone(),
-                    name: format!("number {}", index.index),
-                };
-                Ok((info, info.indexes.get(index.index).ok_or_else(missing)?))
-            }
-        }
-    }
-
-    /// The index whose tree has this number.
-    pub(crate) fn index_of_tree(&self, tree: usize) -> Result<&IndexInfo, TxnError> {
-        let all =
-            self.tables.iter().flat_map(|table| [&table.primary].into_iter().chain(&table.indexes));
-        let missing = || SchemaError::NoSuchTable { name: format!("tree {tree}") };
-        Ok(all.into_iter().nth(tree).ok_or_else(missing)?)
-    }
-
-    /// The tree of that number, which [`resolve`](Self::resolve) gave.
-    #[expect(clippy::expect_used, reason = "tree numbers come from this directory")]
-    pub(crate) fn tree(&self, number: usize) -> Tree {
-        *self.trees.get(number).expect("a tree number of another database")
+        let info = self.table(source.table())?;
+        Ok((info, info.source(source)?))
     }
 }

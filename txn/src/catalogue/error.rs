@@ -4,9 +4,9 @@ use selkie_engine::GAddr;
 
 use crate::protocol::choice::Protocol;
 
-/// The version of the stored format. A program that reads it knows the orders of keys and what
-/// NULLs do in unique indexes.
-pub(crate) const CATALOGUE_VERSION: u32 = 4;
+/// The version of the stored format. A program that reads it knows the orders of keys, what NULLs
+/// do in unique indexes, and that the tables may be those of a catalogue.
+pub(crate) const CATALOGUE_VERSION: u32 = 5;
 /// The oldest version that reads as this one: its keys are ascending with NULLs first, and in its
 /// unique indexes NULL is a value like any other.
 pub(crate) const OLDEST_CATALOGUE_VERSION: u32 = 2;
@@ -30,6 +30,21 @@ pub enum CatalogueError {
         page: GAddr,
         /// What is wrong with it.
         reason: &'static str,
+    },
+    /// Tables were to be created or changed in a database whose tables never change.
+    #[error("the tables of this database never change: create it for the protocol snapshot")]
+    FixedTables,
+    /// A table's definition is not whole.
+    #[error(
+        "the catalogue is damaged: {found} pieces of the definition of table {table} are there (expected: {expected})"
+    )]
+    Pieces {
+        /// The number of the table.
+        table: usize,
+        /// Pieces that are there.
+        found: i16,
+        /// Pieces that its row says.
+        expected: i16,
     },
     /// The catalogue was written by another version.
     #[error(

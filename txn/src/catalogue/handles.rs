@@ -1,7 +1,11 @@
 //! Handles of tables and indexes: plain numbers, valid on every node that opened the database.
 
+/// Bits of the number of a tree that say which tree of its table it is.
+const TREE_BITS: u32 = 16;
+
 /// A table of a [`Database`](crate::Database). A plain number: resolve it once, use it in every
-/// transaction, on any node that opened the same database.
+/// transaction, on any node that opened the same database. No number is used again once its table
+/// was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Table(pub(super) usize);
 
@@ -12,11 +16,52 @@ pub struct Index {
     pub(super) index: usize,
 }
 
+impl Table {
+    /// The table of this number.
+    pub(crate) const fn of_number(number: usize) -> Self {
+        Self(number)
+    }
+
+    pub(crate) fn number(self) -> usize {
+        self.0
+    }
+
+    /// The number of its primary index among all trees of the database.
+    pub(crate) fn primary_tree(self) -> usize {
+        self.0 << TREE_BITS
+    }
+
+    /// The table that the tree of this number belongs to.
+    pub(crate) fn of_tree(tree: usize) -> Self {
+        Self(tree >> TREE_BITS)
+    }
+
+    /// Its index whose tree has this number.
+    pub(crate) fn index_of_tree(self, tree: usize) -> Index {
+        Index { table: self.0, index: tree - self.primary_tree() - 1 }
+    }
+
+    /// Its index of this number.
+    pub(crate) fn index(self, number: u16) -> Index {
+        Index { table: self.0, index: usize::from(number) }
+    }
+}
+
 impl Index {
     /// The table it belongs to.
     #[must_use]
     pub fn table(self) -> Table {
         Table(self.table)
+    }
+
+    /// Its number among the indexes of its table.
+    pub(crate) fn number(self) -> usize {
+        self.index
+    }
+
+    /// The number of its tree among all trees of the database.
+    pub(crate) fn tree(self) -> usize {
+        self.table().primary_tree() + 1 + self.index
     }
 }
 
@@ -27,6 +72,25 @@ pub enum Source {
     Table(Table),
     /// The rows in the order of an index.
     Index(Index),
+}
+
+impl Source {
+    /// The table, or that of the index.
+    #[must_use]
+    pub fn table(self) -> Table {
+        match self {
+            Self::Table(table) => table,
+            Self::Index(index) => index.table(),
+        }
+    }
+
+    /// The number of its tree among all trees of the database.
+    pub(crate) fn tree(self) -> usize {
+        match self {
+            Self::Table(table) => table.primary_tree(),
+            Self::Index(index) => index.tree(),
+        }
+    }
 }
 
 impl From<Table> for Source {

@@ -4,9 +4,12 @@
 //! A caller describes tables by a [`schema`] of columns of a [type](column_type). [`store`] writes
 //! schemas and tree roots to the pages of the catalogue when a database is created, and every node
 //! that opens the database reads them back. [`table_info`] resolves names to positions once;
-//! [`directory`] finds a resolved table by its name or its [handle](handles).
+//! [`directory`] finds a resolved table by its name or its [handle](handles). Where tables may
+//! change, [`definition`] says how they are stored, and [`changing`] has those that were read.
 
+pub(crate) mod changing;
 pub(crate) mod column_type;
+pub(crate) mod definition;
 pub(crate) mod directory;
 pub(crate) mod error;
 pub(crate) mod handles;

@@ -418,6 +418,34 @@ pub enum SchemaError {
         /// How many there would be.
         trees: usize,
     },
+    /// A table is called as another is.
+    #[error("there is a table {name} already")]
+    TableExists {
+        /// The name.
+        name: String,
+    },
+    /// The name of a table is empty or too long.
+    #[error("the name {name} takes {} bytes (allowed: 1 to {allowed} at this page size)", .name.len())]
+    NameBytes {
+        /// The name.
+        name: String,
+        /// Most bytes.
+        allowed: usize,
+    },
+    /// All numbers of indexes of a table are used up.
+    #[error("table {table} has had {} indexes, and can have no more", u16::MAX - 1)]
+    IndexNumbers {
+        /// The table.
+        table: String,
+    },
+    /// There is no such column.
+    #[error("table {table} has no column {name}")]
+    NoSuchColumn {
+        /// The table.
+        table: String,
+        /// The name asked for.
+        name: String,
+    },
     /// There is no such table.
     #[error("there is no table {name}")]
     NoSuchTable {

@@ -18,10 +18,17 @@ use selkie_btree::Tree;
 use selkie_engine::{Engine, ExclusiveGuard, GAddr};
 use serde::{Deserialize, Serialize};
 
+use crate::catalogue::definition::{
+    COUNTER, FIRST_TABLE, TABLES, TableDefinition, system_tables, version_row,
+};
 use crate::catalogue::error::{
     CATALOGUE_VERSION, CatalogueError, MAX_CATALOGUE_BYTES, OLDEST_CATALOGUE_VERSION,
 };
+use crate::catalogue::handles::Table;
 use crate::catalogue::schema::{DatabaseSchema, TableSchema};
+use crate::catalogue::table_info::TableInfo;
+use crate::encoding::key::KeyBuf;
+use crate::encoding::row_ref::RowRef;
 use crate::error::TxnError;
 use crate::protocol::choice::Protocol;
 
@@ -39,6 +46,9 @@ pub(crate) struct Catalogue {
     /// Whether all transactions keep images of leaves for snapshots. Not with the former.
     #[serde(default)]
     pub(crate) has_snapshots: bool,
+    /// Whether these tables are those of the catalogue, which have the definitions of the others.
+    #[serde(default)]
+    pub(crate) has_changing_tables: bool,
 }
 
 impl Catalogue {
@@ -91,6 +101,24 @@ pub(crate) async fn create(
         return Err(CatalogueError::Exists.into());
     }
     let DatabaseSchema { tables: schemas, protocol } = schema;
+    let has_timestamps = protocol == Protocol::Timestamp;
+    let has_snapshots = protocol == Protocol::Snapshot;
+    let stored = create_tables(engine, schemas).await?;
+    let tables = match has_snapshots {
+        true => define(engine, stored).await?,
+        false => stored,
+    };
+    let has_changing_tables = has_snapshots;
+    let catalogue = Catalogue { tables, has_timestamps, has_snapshots, has_changing_tables };
+    write(engine, superblock, &catalogue).await?;
+    Ok(catalogue)
+}
+
+/// Creates the trees of tables.
+async fn create_tables(
+    engine: &Engine,
+    schemas: Vec<TableSchema>,
+) -> Result<Vec<StoredTable>, TxnError> {
     let mut tables = Vec::with_capacity(schemas.len());
     for schema in schemas {
         let limit = schema.max_rows_per_page.unwrap_or(u16::MAX);
@@ -101,11 +129,38 @@ pub(crate) async fn create(
         }
         tables.push(StoredTable { schema, primary, indexes });
     }
-    let has_timestamps = protocol == Protocol::Timestamp;
-    let has_snapshots = protocol == Protocol::Snapshot;
-    let catalogue = Catalogue { tables, has_timestamps, has_snapshots };
-    write(engine, superblock, &catalogue).await?;
-    Ok(catalogue)
+    Ok(tables)
+}
+
+/// Creates the tables of the catalogue, with the definitions of these tables.
+async fn define(engine: &Engine, stored: Vec<StoredTable>) -> Result<Vec<StoredTable>, TxnError> {
+    let system = create_tables(engine, system_tables(engine.page_bytes())).await?;
+    let mut infos = Vec::with_capacity(system.len());
+    for (number, table) in system.iter().enumerate() {
+        infos.push(TableInfo::resolve(Table::of_number(number), table.clone())?);
+    }
+    let mut next = FIRST_TABLE;
+    for table in stored {
+        let version = engine.env().random_u64() as i64;
+        let definition = TableDefinition::new(table);
+        let system: Vec<&TableInfo> = infos.iter().collect();
+        for (table, row) in definition.rows(next, version, &system, engine.page_bytes())? {
+            insert(engine, table, &row).await?;
+        }
+        next += 1;
+    }
+    if let Some(tables) = infos.get(TABLES.number()) {
+        insert(engine, tables, &version_row(tables, COUNTER, next, 0)?).await?;
+    }
+    Ok(system)
+}
+
+/// Inserts a row into a table that no other node knows yet.
+async fn insert(engine: &Engine, table: &TableInfo, row: &[u8]) -> Result<(), TxnError> {
+    let mut key = KeyBuf::new();
+    table.primary.encode(RowRef::new(&table.layout, row), &mut key)?;
+    table.primary.tree.insert(engine, &key, row).await?;
+    Ok(())
 }
 
 async fn write(
@@ -288,7 +343,7 @@ mod tests {
         assert_eq!(read.tables[0].schema, expected);
         let mut page = vec![0; HEADER_BYTES + OLD.len()];
         put_page(&mut page, OLD.as_bytes(), OLD.len() as u64, GAddr::NULL);
-        for (version, is_read) in [(1u32, false), (2, true), (3, true), (4, true), (5, false)] {
+        for (version, is_read) in [(1u32, false), (2, true), (4, true), (5, true), (6, false)] {
             page[8..12].copy_from_slice(&version.to_le_bytes());
             let checksum = fnv(&[&page[..CHECKSUM_AT], OLD.as_bytes()]);
             page[32..40].copy_from_slice(&checksum.to_le_bytes());

@@ -3,6 +3,7 @@
 use selkie_btree::{Tree, max_entry, max_key};
 use selkie_engine::GAddr;
 
+use crate::catalogue::handles::{Source, Table};
 use crate::catalogue::schema::{IndexSchema, SchemaError, TableSchema};
 use crate::catalogue::store::StoredTable;
 use crate::encoding::key::KeyBuf;
@@ -21,8 +22,11 @@ pub(crate) const PRIMARY: &str = "primary key";
 pub(crate) struct IndexInfo {
     /// Its name in errors.
     pub(crate) name: String,
-    /// Its position among all trees of the database.
+    /// The number of its tree among all trees of the database.
     pub(crate) number: usize,
+    /// Whether it has an entry for each row. If not, it is being built: changes of rows are entered
+    /// in it, and nothing is read from it.
+    pub(crate) is_complete: bool,
     pub(crate) tree: Tree,
     /// Its columns as a set, one bit a column.
     pub(crate) mask: u64,
@@ -51,20 +55,60 @@ pub(crate) struct TableInfo {
 }
 
 impl TableInfo {
-    /// Resolves a stored table whose trees begin at number `first_tree`.
-    pub(crate) fn resolve(stored: StoredTable, first_tree: usize) -> Result<Self, SchemaError> {
+    /// Resolves a stored table that never changes.
+    pub(crate) fn resolve(table: Table, stored: StoredTable) -> Result<Self, SchemaError> {
+        let indexes = stored.indexes.len() as u16;
+        Self::resolve_with(table, stored, (0..indexes).map(|number| (number, true)))
+    }
+
+    /// Resolves a stored table. `indexes` are for each index of the schema its number, and whether
+    /// it is complete.
+    pub(crate) fn resolve_with(
+        table: Table,
+        stored: StoredTable,
+        numbers: impl Iterator<Item = (u16, bool)>,
+    ) -> Result<Self, SchemaError> {
         let StoredTable { schema, primary, indexes } = stored;
         schema.validate()?;
         let limit = schema.max_rows_per_page.unwrap_or(u16::MAX);
         let tree = Tree::open(GAddr::from_u64(primary), limit);
         let primary_schema = primary_schema(&schema);
-        let primary = IndexInfo::resolve(&schema, &primary_schema, tree, first_tree);
+        let number = table.primary_tree();
+        let primary = IndexInfo::resolve(&schema, &primary_schema, tree, (number, true));
         let mut resolved = Vec::with_capacity(indexes.len());
-        for (at, (index, root)) in schema.indexes.iter().zip(indexes).enumerate() {
+        for ((index, root), (number, is_complete)) in
+            schema.indexes.iter().zip(indexes).zip(numbers)
+        {
             let tree = Tree::open(GAddr::from_u64(root), u16::MAX);
-            resolved.push(IndexInfo::resolve(&schema, index, tree, first_tree + 1 + at));
+            let number = table.index(number).tree();
+            resolved.push(IndexInfo::resolve(&schema, index, tree, (number, is_complete)));
         }
         Ok(Self { layout: RowLayout::of(&schema), schema, primary, indexes: resolved })
+    }
+
+    /// All trees.
+    pub(crate) fn all_indexes(&self) -> impl Iterator<Item = &IndexInfo> {
+        std::iter::once(&self.primary).chain(&self.indexes)
+    }
+
+    /// The index whose tree has this number.
+    pub(crate) fn index_of_tree(&self, tree: usize) -> Option<&IndexInfo> {
+        self.all_indexes().find(|index| index.number == tree)
+    }
+
+    /// What a scan of this table reads.
+    ///
+    /// # Errors
+    /// [`SchemaError::NoSuchIndex`], also of one that is being built.
+    pub(crate) fn source(&self, source: Source) -> Result<&IndexInfo, SchemaError> {
+        let found = self.index_of_tree(source.tree()).filter(|index| index.is_complete);
+        found.ok_or_else(|| SchemaError::NoSuchIndex {
+            table: self.schema.name.clone(),
+            name: match source {
+                Source::Table(_) => PRIMARY.to_owned(),
+                Source::Index(index) => format!("number {}", index.number()),
+            },
+        })
     }
 
     /// The error for a second row with one key.
@@ -119,10 +163,16 @@ impl TableInfo {
 }
 
 impl IndexInfo {
-    fn resolve(table: &TableSchema, index: &IndexSchema, tree: Tree, number: usize) -> Self {
+    fn resolve(
+        table: &TableSchema,
+        index: &IndexSchema,
+        tree: Tree,
+        (number, is_complete): (usize, bool),
+    ) -> Self {
         Self {
             name: index.name.clone(),
             number,
+            is_complete,
             tree,
             mask: index.columns.iter().fold(0, |mask, &column| mask | 1 << column),
             parts: parts(table, index),
@@ -256,7 +306,7 @@ mod tests {
             .primary_key_order([KeyOrder::DESCENDING])
             .with_index(index);
         let stored = StoredTable { schema, primary: 0, indexes: vec![0] };
-        TableInfo::resolve(stored, 0).unwrap()
+        TableInfo::resolve(Table::of_number(0), stored).unwrap()
     }
 
     /// Key and value of the row (1, 2, `text`).

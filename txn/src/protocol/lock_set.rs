@@ -15,6 +15,7 @@ use selkie_engine::log::Lsn;
 use selkie_engine::{EngineError, ExclusiveGuard, GAddr, SharedGuard, change_together};
 
 use crate::protocol::leaf_latch::LeafLatch;
+use crate::protocol::per_tree::PerTree;
 
 /// Up to so many leaves are searched one by one; beyond, the set keeps an index by address.
 const LINEAR_SEARCH_LEAVES: usize = 16;
@@ -58,7 +59,7 @@ impl Default for TreeLeaves {
 #[derive(Default)]
 pub(crate) struct LockSet<'db> {
     leaves: Vec<HeldLeaf<'db>>,
-    trees: Vec<TreeLeaves>,
+    trees: PerTree<TreeLeaves>,
     by_addr: HashMap<u64, usize, BuildHasherDefault<AddrHasher>>,
     /// Bytes that all changes take in the log.
     change_bytes: u64,
@@ -146,12 +147,8 @@ impl<'db> LockSet<'db> {
     /// Adds a leaf and returns its position.
     pub(crate) fn add(&mut self, tree: usize, addr: GAddr, latch: LeafLatch<'db>) -> usize {
         let position = self.leaves.len();
-        if self.trees.len() <= tree {
-            self.trees.resize_with(tree + 1, TreeLeaves::default);
-        }
-        let of_tree = self.trees.get_mut(tree);
-        let earlier =
-            of_tree.map_or(NO_LEAF, |of_tree| std::mem::replace(&mut of_tree.latest, position));
+        let of_tree = self.trees.or_default(tree);
+        let earlier = std::mem::replace(&mut of_tree.latest, position);
         self.leaves.push(HeldLeaf {
             addr,
             tree,
@@ -315,11 +312,12 @@ impl<'db> LockSet<'db> {
 
     /// Releases every latch.
     pub(crate) fn release(&mut self) {
-        for leaf in self.leaves.drain(..) {
-            if let Some(of_tree) = self.trees.get_mut(leaf.tree) {
+        if !self.leaves.is_empty() {
+            self.leaves.clear();
+            self.trees.clear(|of_tree| {
                 of_tree.latest = NO_LEAF;
                 of_tree.made.clear();
-            }
+            });
         }
         self.by_addr.clear();
         (self.change_bytes, self.vacant, self.beyond_cache, self.next_out) = (0, 0, 0, 0);

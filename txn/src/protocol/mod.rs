@@ -20,6 +20,7 @@ pub(crate) mod choice;
 pub(crate) mod clock;
 pub(crate) mod leaf_latch;
 pub(crate) mod lock_set;
+pub(crate) mod per_tree;
 pub(crate) mod read_set;
 pub(crate) mod row_reads;
 pub(crate) mod timestamp_order;

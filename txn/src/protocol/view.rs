@@ -59,6 +59,11 @@ impl View {
         matches!(self, Self::At { .. } | Self::OneLeaf)
     }
 
+    /// Whether each operation has a view of its own.
+    pub(crate) fn is_of_operation(&self) -> bool {
+        matches!(self, Self::At { each_operation: true, .. } | Self::OneLeaf)
+    }
+
     /// Begins an operation: it may see a later state than the one before.
     pub(crate) fn open_operation(&mut self) {
         if let Self::At { each_operation: true, .. } | Self::OneLeaf = self {

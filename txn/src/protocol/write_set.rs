@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::{Bound, Range};
 
+use crate::protocol::per_tree::PerTree;
+
 /// The value of an entry; `None` for an entry that was removed.
 type EntryValue = Option<Box<[u8]>>;
 
@@ -40,7 +42,7 @@ pub(crate) struct DeferredChange<'a> {
 /// Changed entries, by tree and key, with the log of what was before each change.
 #[derive(Default)]
 pub(crate) struct WriteSet {
-    trees: Vec<BTreeMap<Box<[u8]>, ChangedEntry>>,
+    trees: PerTree<BTreeMap<Box<[u8]>, ChangedEntry>>,
     earlier: Vec<EarlierEntry>,
     /// Keys of the log.
     keys: Vec<u8>,
@@ -102,12 +104,9 @@ impl WriteSet {
         value: Option<&[u8]>,
         read: Option<usize>,
     ) {
-        if self.trees.len() <= tree {
-            self.trees.resize_with(tree + 1, BTreeMap::new);
-        }
         let value = value.map(Box::from);
         let added = entry_bytes(key, &value);
-        let before = match self.entries_mut(tree).entry(key.into()) {
+        let before = match self.trees.or_default(tree).entry(key.into()) {
             Entry::Vacant(entry) => {
                 entry.insert(ChangedEntry { value, read });
                 None
@@ -124,11 +123,12 @@ impl WriteSet {
     }
 
     /// Takes the latest changes back until `mark` are left.
+    #[expect(clippy::expect_used, reason = "a lost change would break atomicity")]
     pub(crate) fn take_back(&mut self, mark: usize) {
         while self.earlier.len() > mark {
             let Some(EarlierEntry { tree, key: at, before }) = self.earlier.pop() else { return };
             let key = self.keys.split_off(at.start);
-            let entries = self.entries_mut(tree);
+            let entries = self.trees.get_mut(tree).expect("what is taken back was changed");
             let restored = before.as_ref().map_or(0, |before| entry_bytes(&key, before));
             let taken = match before {
                 Some(value) => {
@@ -160,8 +160,7 @@ impl WriteSet {
 
     /// All changed entries, tree by tree, in the order of their keys.
     pub(crate) fn all(&self) -> impl Iterator<Item = DeferredChange<'_>> {
-        let trees = self.trees.iter().enumerate();
-        trees.flat_map(|(tree, entries)| {
+        self.trees.iter().flat_map(|(tree, entries)| {
             entries.iter().map(move |(key, ChangedEntry { value, read })| DeferredChange {
                 tree,
                 key,
@@ -171,14 +170,8 @@ impl WriteSet {
         })
     }
 
-    /// The entries of a tree that was changed before.
-    #[expect(clippy::expect_used, reason = "a lost change would break atomicity")]
-    fn entries_mut(&mut self, tree: usize) -> &mut BTreeMap<Box<[u8]>, ChangedEntry> {
-        self.trees.get_mut(tree).expect("the write set has room for every tree it has changed")
-    }
-
     pub(crate) fn clear(&mut self) {
-        self.trees.iter_mut().for_each(BTreeMap::clear);
+        self.trees.clear(BTreeMap::clear);
         self.earlier.clear();
         self.keys.clear();
         self.bytes = 0;
@@ -213,7 +206,7 @@ mod tests {
         assert_eq!(writes.get(1, b"b"), WrittenEntry::Present(b"2"));
         assert_eq!(writes.get(0, b"c"), WrittenEntry::Removed);
         let all: Vec<_> = writes.all().map(|change| (change.tree, change.key[0])).collect();
-        assert_eq!(all, [(0, b'c'), (1, b'b'), (1, b'c'), (1, b'd')]);
+        assert_eq!(all, [(1, b'b'), (1, b'c'), (1, b'd'), (0, b'c')]);
         assert_eq!(keys(&writes, b"c", None), [b"c", b"d"]);
         assert_eq!(keys(&writes, b"", Some(b"c")), [b"b"]);
         assert!(

@@ -57,13 +57,18 @@ impl<'db> Txn<'db> {
             false => self.validate_to_commit().await,
         };
         if let Err(error) = is_valid {
+            let error = self.error_if_in_force(error).await;
             // An error of the caller's, which would leave the transaction usable, cannot come here.
             self.abort(error.abort_cause().unwrap_or(AbortCause::Failure));
             self.maintain().await;
             return Err(self.wait_if_log_full(error).await);
         }
         self.phase = TxnPhase::Committed;
-        self.work.queue_maintenance(&self.db.directory);
+        self.queue_maintenance();
+        self.work.created.clear();
+        if self.work.drops_trees {
+            self.db.dropped.look();
+        }
         let has_changed = self.work.locks.change_bytes() > 0;
         let lsn = self.release_all();
         let durable = self.db.engine.until_durable(lsn).await;
@@ -139,7 +144,7 @@ impl<'db> Txn<'db> {
     ) -> Result<Vec<(&'db IndexInfo, usize)>, TxnError> {
         let mut leaves = Vec::with_capacity(writes.len());
         for DeferredChange { tree, key, read, .. } in writes.all() {
-            let index = self.db.directory.index_of_tree(tree)?;
+            let index = self.index_of_tree(tree)?;
             if let Some(leaf) = self.latch_unchanged(index, read)? {
                 leaves.push((index, leaf));
                 continue;

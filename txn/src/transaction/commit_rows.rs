@@ -152,7 +152,7 @@ impl<'db> Txn<'db> {
         // The last leaf that was found, and where it ends.
         let mut last: Option<FoundLeaf> = None;
         for DeferredChange { tree, key, .. } in writes.all() {
-            let index = self.db.directory.index_of_tree(tree)?;
+            let index = self.index_of_tree(tree)?;
             if let Some((of_tree, addr, end)) = &last
                 && *of_tree == tree
                 && end.as_deref().is_none_or(|end| key < end)

@@ -79,7 +79,7 @@ impl Database {
                 return Err(SchemaError::TooManyTrees { trees }.into());
             }
             let catalogue = store::create(engine, schema, existing).await?;
-            Self::resolve(engine, catalogue, protocol)
+            Self::resolve(engine, catalogue, protocol).await
         })
     }
 
@@ -93,11 +93,11 @@ impl Database {
         Box::pin(async move {
             let catalogue = store::read(engine).await?;
             let protocol = catalogue.protocol();
-            Self::resolve(engine, catalogue, protocol)
+            Self::resolve(engine, catalogue, protocol).await
         })
     }
 
-    fn resolve(
+    async fn resolve(
         engine: &Engine,
         catalogue: Catalogue,
         protocol: Protocol,
@@ -105,7 +105,31 @@ impl Database {
         let directory = TableDirectory::resolve(catalogue)?;
         let has_snapshots = protocol == Protocol::Snapshot;
         let state = Arc::new(DatabaseState::new(engine, directory, has_snapshots));
-        Ok(Self { state, protocol })
+        let database = Self { state, protocol };
+        database.refresh().await?;
+        Ok(database)
+    }
+
+    /// Learns which tables there are, and their definitions. Where tables may change
+    /// ([`Protocol::Snapshot`]), [`table`](Self::table) and the other methods that do not wait know
+    /// what this node has read last; transactions look at the definitions that are in force by
+    /// themselves. One round trip, and one for each page of the catalogue that is not cached.
+    ///
+    /// # Errors
+    /// What the engine reports; [`CatalogueError`](crate::CatalogueError) if the catalogue is
+    /// damaged.
+    pub async fn refresh(&self) -> Result<(), TxnError> {
+        if self.state.directory.changing().is_none() {
+            return Ok(());
+        }
+        let mut txn = self.begin_to_read();
+        let tables = txn.all_tables().await?;
+        self.state.directory.forget_others(&tables);
+        for table in tables {
+            txn.open_read()?;
+            txn.table_info(table).await?;
+        }
+        txn.commit().await
     }
 
     /// All pages of the database: nothing leads to a page of the pool that is not among them. No
@@ -119,6 +143,7 @@ impl Database {
         engine: &'a Engine,
     ) -> BoxFuture<'a, Result<HashSet<GAddr>, TxnError>> {
         Box::pin(async move {
+            self.refresh().await?;
             let mut pages: HashSet<GAddr> = store::pages(engine).await?.into_iter().collect();
             for tree in self.state.directory.trees() {
                 pages.extend(tree.pages(engine).await?);
@@ -153,7 +178,7 @@ impl Database {
 
     /// All tables.
     pub fn tables(&self) -> impl Iterator<Item = Table> + use<> {
-        self.state.directory.handles()
+        self.state.directory.handles().into_iter()
     }
 
     /// An empty row of a table, to be filled and inserted.
@@ -276,7 +301,7 @@ impl Database {
         self.begin_by(protocol, Isolation::Serializable).read_only()
     }
 
-    pub(super) fn state(&self) -> &DatabaseState {
+    pub(crate) fn state(&self) -> &DatabaseState {
         &self.state
     }
 

@@ -6,6 +6,7 @@ use selkie_btree::{Stamp, StampRule};
 use selkie_engine::{Engine, EngineError, Snapshot};
 
 use crate::catalogue::directory::TableDirectory;
+use crate::ddl::reclaim::DroppedTrees;
 use crate::protocol::clock::Clock;
 use crate::protocol::row_reads::Digester;
 use crate::stats::StatsShards;
@@ -27,6 +28,8 @@ pub(crate) struct DatabaseState {
     pub(crate) stats: StatsShards,
     pub(crate) workspaces: WorkspacePool,
     pub(crate) backlog: MaintenanceBacklog,
+    /// Trees of dropped tables, whose pages are to be given back.
+    pub(crate) dropped: DroppedTrees,
     pub(crate) leaf_budget: LeafBudget,
     /// The number of the next savepoint: no transaction takes one for another's. Handles of other
     /// nodes begin elsewhere.
@@ -46,6 +49,7 @@ impl DatabaseState {
             stats: StatsShards::default(),
             workspaces: WorkspacePool::default(),
             backlog: MaintenanceBacklog::default(),
+            dropped: DroppedTrees::default(),
             leaf_budget: LeafBudget::new(engine),
             next_savepoint: AtomicU64::new(first_savepoint),
         }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use selkie_btree::{LeafView, PendingPost, Reclaimed, StampRule, Swept, Tree};
+use selkie_btree::{LeafView, PendingPost, Reclaimed, StampRule, Swept, Tree, TreeError};
 use selkie_engine::{Engine, GAddr};
 
 /// Most single tasks kept for later.
@@ -39,6 +39,9 @@ pub(crate) enum MaintenanceTask {
     PostSeparator(Tree, PendingPost),
     /// Give the empty leaf with this low fence back.
     ReclaimLeaf(Tree, GAddr, Box<[u8]>),
+    /// Give the pages of a tree back that no other transaction has ever seen: these, once they are
+    /// known.
+    GiveBack(Tree, Option<Vec<GAddr>>),
     /// Post every missing separator of a range, and give its empty leaves back.
     Sweep(Sweep),
 }
@@ -78,6 +81,7 @@ impl MaintenanceTask {
             Self::PostSeparator(tree, post) => (tree, post.separator()),
             Self::ReclaimLeaf(tree, _, low) => (tree, &**low),
             Self::Sweep(sweep) => (&sweep.tree, &*sweep.from),
+            Self::GiveBack(tree, _) => (tree, &[][..]),
         };
         (tree.root().to_u64(), key)
     }
@@ -102,6 +106,9 @@ impl MaintenanceTask {
                     Reclaimed::Freed | Reclaimed::Stays => TaskEnd::Done,
                 })
             }
+            Self::GiveBack(tree, pages) => {
+                give_back(engine, *tree, pages).await.map(|()| TaskEnd::Done)
+            }
             Self::Sweep(Sweep { tree, from, to }) => {
                 tree.sweep(engine, from, to, SWEPT_AT_ONCE, rule).await.map(|swept| {
                     let (next, end) = match swept {
@@ -122,6 +129,32 @@ impl MaintenanceTask {
             TaskEnd::Done
         })
     }
+}
+
+/// Gives all pages of a tree back that no other transaction has ever seen.
+async fn give_back(
+    engine: &Engine,
+    tree: Tree,
+    pages: &mut Option<Vec<GAddr>>,
+) -> Result<(), TreeError> {
+    if pages.is_none() {
+        let (mut all, mut level) = (Vec::new(), 0);
+        while let Some(first) = tree.first_page(engine, level).await? {
+            let mut next = Some(first);
+            while let Some(first) = next {
+                let (some, more) = Tree::pages_from(engine, first, SWEPT_AT_ONCE).await?;
+                all.extend(some);
+                next = more;
+            }
+            level += 1;
+        }
+        *pages = Some(all);
+    }
+    // One that was given back is not looked at again: it may be of something else.
+    while let Some(page) = pages.as_mut().and_then(Vec::pop) {
+        Tree::give_back(engine, page).await?;
+    }
+    Ok(())
 }
 
 impl Sweep {
@@ -168,6 +201,7 @@ impl Postponed {
     fn push(&mut self, task: PostponedTask) {
         match task.task {
             MaintenanceTask::Sweep(sweep) if task.attempts == 0 => self.push_sweep(sweep),
+            MaintenanceTask::GiveBack(..) => self.tasks.push_back(task),
             _ if self.tasks.len() < BACKLOG_TASKS => self.tasks.push_back(task),
             MaintenanceTask::Sweep(sweep) => self.push_sweep(sweep),
             MaintenanceTask::PostSeparator(tree, post) => {

@@ -42,6 +42,7 @@ use selkie_engine::GAddr;
 use selkie_engine::log::Lsn;
 use selkie_fabric::env::yield_now;
 
+use crate::ddl::reclaim::reclaim_dropped;
 use crate::error::{AbortCause, TxnError};
 use crate::protocol::choice::{Isolation, Protocol, ProtocolRules, WriteRule};
 use crate::protocol::leaf_latch::{LatchMode, LeafImage};
@@ -49,7 +50,7 @@ use crate::protocol::timestamp_order::TimestampOrder;
 use crate::protocol::view::View;
 use crate::transaction::database_state::DatabaseState;
 use crate::transaction::leaf_budget::UNCOUNTED_LEAVES;
-use crate::transaction::maintenance::{RanTask, TaskEnd};
+use crate::transaction::maintenance::{MaintenanceTask, RanTask, TaskEnd};
 use crate::transaction::savepoint::Savepoints;
 use crate::transaction::workspace::Workspace;
 
@@ -100,7 +101,7 @@ pub(super) enum TxnPhase {
 }
 
 impl<'db> Txn<'db> {
-    pub(super) fn new(
+    pub(crate) fn new(
         db: &'db DatabaseState,
         protocol: Protocol,
         isolation: Isolation,
@@ -127,7 +128,7 @@ impl<'db> Txn<'db> {
     }
 
     /// The same transaction, refusing changes.
-    pub(super) fn read_only(mut self) -> Self {
+    pub(crate) fn read_only(mut self) -> Self {
         self.read_only = true;
         self.view = View::read_only();
         self
@@ -212,6 +213,26 @@ impl<'db> Txn<'db> {
         self.db.engine.until_durable(0).await.err().map_or(error, TxnError::from)
     }
 
+    /// For a failure while a tree was read: that the table was changed or dropped meanwhile, if it
+    /// was, whose pages may be something else by now.
+    pub(super) async fn error_if_in_force(&mut self, error: TxnError) -> TxnError {
+        let is_failure = matches!(error, TxnError::NoStableLeaf { .. } | TxnError::Tree(_))
+            || error.abort_cause() == Some(AbortCause::Failure);
+        if self.work.tables.is_empty() || !is_failure {
+            return error;
+        }
+        self.error_of_valid_reads(error).await
+    }
+
+    /// Queues what the trees need once the leaves of this transaction are released.
+    pub(super) fn queue_maintenance(&mut self) {
+        let mut work = std::mem::take(&mut self.work);
+        std::mem::swap(&mut work.tables, &mut self.work.tables);
+        work.queue_maintenance(|tree| self.index_of_tree(tree).ok().map(|index| index.tree));
+        std::mem::swap(&mut work.tables, &mut self.work.tables);
+        self.work = work;
+    }
+
     /// How many changes there were: a mark to roll back to.
     pub(crate) fn mark(&self) -> usize {
         if self.defers_writes() { self.work.writes.len() } else { self.work.undo.len() }
@@ -219,6 +240,12 @@ impl<'db> Txn<'db> {
 
     /// Takes back the latest changes until `mark` are left.
     pub(super) fn take_back(&mut self, mark: usize) {
+        if !self.work.created.is_empty() {
+            self.give_created_back(mark);
+        }
+        if self.work.changes_tables {
+            self.forget_definitions();
+        }
         if self.defers_writes() {
             self.work.writes.take_back(mark);
         } else {
@@ -226,10 +253,22 @@ impl<'db> Txn<'db> {
         }
     }
 
+    /// Gives the trees back that were created after so many changes, which no other transaction
+    /// knows.
+    fn give_created_back(&mut self, mark: usize) {
+        let Workspace { created, maintenance, .. } = &mut self.work;
+        let later = created.extract_if(.., |created| created.mark >= mark);
+        maintenance.extend(later.map(|created| MaintenanceTask::GiveBack(created.tree, None)));
+    }
+
     /// Begins an operation that reads.
     pub(crate) fn open_read(&mut self) -> Result<(), TxnError> {
         self.check_active()?;
         self.work.last_read = None;
+        self.work.pin = None;
+        if self.view.is_of_operation() {
+            self.forget_definitions();
+        }
         self.view.open_operation();
         if self.only_reads_leaves() && self.work.locks.len() > 0 {
             // A validation was dropped that had latched some.
@@ -246,6 +285,7 @@ impl<'db> Txn<'db> {
         match result {
             Ok(found) => Ok(found),
             Err(error) => {
+                let error = self.error_if_in_force(error).await;
                 if let Some(cause) = error.abort_cause() {
                     self.abort(cause);
                 }
@@ -263,11 +303,10 @@ impl<'db> Txn<'db> {
         Ok(())
     }
 
-    /// Begins an operation that changes; returns the mark to undo to if it fails.
-    pub(crate) fn open_change(&mut self) -> Result<usize, TxnError> {
-        self.open_read_for(LatchMode::Exclusive)?;
+    /// The current operation begins to change something; returns the mark to undo to if it fails.
+    pub(crate) fn begin_change(&mut self) -> usize {
         self.changing = true;
-        Ok(self.mark())
+        self.mark()
     }
 
     /// Ends an operation that changed: a failure leaves nothing of it behind.
@@ -282,6 +321,7 @@ impl<'db> Txn<'db> {
         match result.and_then(fits) {
             Ok(changed) => Ok(changed),
             Err(error) => {
+                let error = self.error_if_in_force(error).await;
                 match error.abort_cause() {
                     Some(cause) => self.abort(cause),
                     None => self.take_back(mark),
@@ -340,6 +380,7 @@ impl<'db> Txn<'db> {
             return;
         }
         self.phase = TxnPhase::RolledBack(cause);
+        self.give_created_back(0);
         self.log_need = self.log_need();
         self.work.undo_to(&self.db.engine, 0);
         // A rollback promises nothing that would have to be durable.
@@ -381,6 +422,9 @@ impl<'db> Txn<'db> {
             if self.db.backlog.run_one(engine, self.db.stamp_rule()).await != RanTask::Single {
                 break;
             }
+        }
+        if self.db.dropped.is_due(engine.env().now()) {
+            reclaim_dropped(self.db).await;
         }
         yield_now().await;
     }

@@ -4,11 +4,12 @@
 use std::collections::VecDeque;
 
 use parking_lot::Mutex;
-use selkie_btree::LeafView;
-use selkie_engine::Engine;
+use selkie_btree::{LeafView, Tree};
 use selkie_engine::log::{LogReservation, Lsn};
+use selkie_engine::{Engine, EpochPin};
 
-use crate::catalogue::directory::TableDirectory;
+use crate::access::table_use::TableInUse;
+use crate::ddl::create::CreatedTree;
 use crate::protocol::leaf_latch::LeafImage;
 use crate::protocol::lock_set::LockSet;
 use crate::protocol::read_set::ReadSet;
@@ -53,6 +54,16 @@ pub(crate) struct Workspace<'db> {
     pub(crate) log_room: LogReservation,
     /// Entries were removed, so a held leaf may be empty.
     pub(crate) has_removed: bool,
+    /// Tables that were used and may change.
+    pub(crate) tables: Vec<TableInUse>,
+    /// The transaction has changed definitions of tables.
+    pub(crate) changes_tables: bool,
+    /// Trees that it has created.
+    pub(crate) created: Vec<CreatedTree>,
+    /// It has noted trees in the catalogue whose pages are to be given back.
+    pub(crate) drops_trees: bool,
+    /// Keeps pages that are given back from being used again, until the next operation.
+    pub(crate) pin: Option<EpochPin<'db>>,
     /// Buffer for the row that an update changes.
     pub(crate) row: Vec<u8>,
     /// Buffer for the row that was read last, where no latch is kept for it.
@@ -76,6 +87,11 @@ impl Default for Workspace<'_> {
             leaf_room: UNCOUNTED_LEAVES,
             log_room: LogReservation::default(),
             has_removed: false,
+            tables: Vec::new(),
+            changes_tables: false,
+            created: Vec::new(),
+            drops_trees: false,
+            pin: None,
             row: Vec::new(),
             copied_row: Vec::new(),
             entry: Vec::new(),
@@ -99,6 +115,11 @@ impl<'db> Workspace<'db> {
             leaf_room: self.leaf_room,
             log_room: self.log_room,
             has_removed: self.has_removed,
+            tables: self.tables,
+            changes_tables: self.changes_tables,
+            created: self.created,
+            drops_trees: self.drops_trees,
+            pin: None,
             row: self.row,
             copied_row: self.copied_row,
             entry: self.entry,
@@ -115,12 +136,16 @@ impl<'db> Workspace<'db> {
         self.rows.clear();
         self.rows.shrink_to(KEPT_READ_BYTES);
         self.maintenance.clear();
+        self.tables.clear();
+        self.created.clear();
         Workspace {
             last_version: LeafVersion::NONE,
             last_tree: 0,
             leaf_room: UNCOUNTED_LEAVES,
             log_room: LogReservation::default(),
             has_removed: false,
+            changes_tables: false,
+            drops_trees: false,
             ..self.unlatched()
         }
     }
@@ -131,8 +156,8 @@ impl<'db> Workspace<'db> {
     }
 
     /// Queues what the trees need once the leaves of a transaction that commits are released:
-    /// separators of splits, then held leaves without entries.
-    pub(crate) fn queue_maintenance(&mut self, directory: &TableDirectory) {
+    /// separators of splits, then held leaves without entries. `tree_of` has the tree of a number.
+    pub(crate) fn queue_maintenance(&mut self, tree_of: impl Fn(usize) -> Option<Tree>) {
         let splits = self.undo.take_splits().map(|split| split.post);
         let posts = splits.map(|(tree, post)| MaintenanceTask::PostSeparator(tree, post));
         self.maintenance.extend(posts);
@@ -144,8 +169,9 @@ impl<'db> Workspace<'db> {
         for (tree, guard) in self.locks.exclusive() {
             if let Ok(leaf) = LeafView::new(guard)
                 && leaf.is_empty()
+                && let Some(tree) = tree_of(tree)
             {
-                let task = MaintenanceTask::reclaim(directory.tree(tree), guard.addr(), &leaf);
+                let task = MaintenanceTask::reclaim(tree, guard.addr(), &leaf);
                 self.maintenance.push_back(task);
             }
         }
@@ -157,6 +183,7 @@ impl<'db> Workspace<'db> {
         let lsn = self.locks.seal().max(self.reads.lsn());
         self.locks.release();
         self.last_read = None;
+        self.pin = None;
         self.undo.clear();
         self.writes.clear();
         self.reads.clear();

@@ -4,6 +4,7 @@ mod beyond_cache;
 mod cancel;
 mod catalogue;
 mod common;
+mod ddl;
 mod deferred_writes;
 mod hermitage;
 mod large;

@@ -16,6 +16,8 @@
 //! transactions validate while they hold all pages that they change, a timestamp is later than all
 //! timestamps before it, and a snapshot has every commit that ended before it began.
 //!
+//! *Tables change* in every other run with snapshots (`schema_changes.rs`).
+//!
 //! *Nodes may die*, in one plan of eight. A survivor reads what was committed, or gets an error. So
 //! the history up to that error is judged as well. A transaction that was committing at a dead node
 //! has an unknown outcome.
@@ -26,6 +28,7 @@ mod lists;
 mod load;
 mod registers;
 mod run;
+mod schema_changes;
 mod session;
 
 pub use self::run::{RecordedHistory, history};

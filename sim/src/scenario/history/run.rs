@@ -10,6 +10,7 @@ use selkie_txn::{Database, DatabaseSchema, Protocol};
 use super::journal::Journal;
 use super::load::HistoryLoad;
 use super::registers::{Registers, check_trees};
+use super::schema_changes::SchemaChanges;
 use super::session::Session;
 use super::{lists, registers};
 use crate::check::serial::{Level, Transaction, serializable};
@@ -28,6 +29,8 @@ use crate::scenario::start::{Tune, start};
 const SESSIONS: usize = 3;
 /// Stream of the seed that draws how many latches of what they read transactions keep.
 const LATCHES_STREAM: u64 = 45;
+/// Stream of the seed that draws whether tables change, and where.
+const TABLES_STREAM: u64 = 46;
 /// How long a session waits for a page: longer than any trouble but the loss of a node.
 const PATIENCE: Duration = Duration::from_millis(50);
 pub(in crate::scenario) fn run(
@@ -98,6 +101,13 @@ fn keeps_few_latches(seed: u64) -> bool {
     SplitMix::of_stream(seed, LATCHES_STREAM).below(2) == 0
 }
 
+/// Where tables change, if they do: in every other run with snapshots.
+fn changes_tables(case: Case, databases: &[Arc<Database>]) -> Option<&Arc<Database>> {
+    let random = SplitMix::of_stream(case.seed, TABLES_STREAM);
+    let has_changing = protocol_of(case, 0) == Protocol::Snapshot && random.below(2) == 0;
+    databases.get(random.below(databases.len() as u64) as usize).filter(|_| has_changing)
+}
+
 /// A cluster on which the sessions ran.
 struct HistoryRun {
     cluster: SimCluster,
@@ -141,6 +151,17 @@ impl HistoryRun {
             for number in node * SESSIONS..(node + 1) * SESSIONS {
                 clients.spawn(node, "session", session(&cluster, database, number)?.run());
             }
+        }
+        if let Some(database) = changes_tables(case, &databases) {
+            let node = database.engine().node().index();
+            let changes = SchemaChanges {
+                db: Database::clone(database),
+                env: cluster.env_of(node),
+                clock: cluster.world.env(),
+                until,
+                random: client_random(case.seed, reader_number + 1),
+            };
+            clients.spawn(node, "schema", changes.run());
         }
         let mut tally = excuses.finish(clients);
         let mut living = None;

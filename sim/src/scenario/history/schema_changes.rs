@@ -1,0 +1,166 @@
+//! A client that changes tables while the sessions work with them: it builds indexes of the
+//! registers and drops them, renames a column, and creates, fills and drops another table.
+//!
+//! What the sessions read and write is the same in every definition, so their history is judged as
+//! without it. A session that used an old definition must be run again. What shows if one is not:
+//! an index that was built meanwhile lacks an entry, or has one too many.
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use selkie_fabric::env::{Env, SplitMix};
+use selkie_txn::{
+    AbortCause, ColumnType, Database, Direction, Index, IndexSchema, KeyRange, Source, Table,
+    TableSchema, Txn, TxnError,
+};
+
+use crate::error::{SimError, ensure};
+
+/// Changes that are made at least.
+const CHANGES: usize = 6;
+/// Longest pause before one, nanoseconds.
+const PAUSE_NS: u64 = 300_000;
+/// Attempts of one change.
+const ATTEMPTS: usize = 200;
+/// Rows of the other table.
+const ROWS: i64 = 40;
+/// The index that comes and goes, and the table.
+const INDEX: &str = "extra";
+const OTHER: &str = "other";
+/// Columns of a register.
+const VERSION: usize = 2;
+const NOTE: usize = 3;
+
+pub(super) struct SchemaChanges {
+    pub(super) db: Database,
+    pub(super) env: Env,
+    /// By which it ends, if it has made its changes.
+    pub(super) clock: Env,
+    pub(super) until: Duration,
+    pub(super) random: SplitMix,
+}
+
+/// One change, which is a transaction, or several.
+#[derive(Clone, Copy)]
+enum SchemaChange {
+    BuildIndex,
+    DropIndex,
+    /// Count what an index has.
+    Compare(Index),
+    RenameColumn,
+    CreateTable,
+    DropTable,
+}
+
+impl SchemaChanges {
+    /// Changes tables until the sessions end; returns how many changes were committed.
+    ///
+    /// # Errors
+    /// Those of a session; [`SimError::Broken`] if an index disagrees with its table.
+    pub(super) async fn run(self) -> Result<u64, SimError> {
+        let registers = self.db.table("register")?;
+        let (mut done, mut made) = (0, 0);
+        while made < CHANGES || self.clock.now() < self.until {
+            made += 1;
+            self.pause(PAUSE_NS).await;
+            let change = match self.random.below(8) {
+                0..=2 => SchemaChange::BuildIndex,
+                3 => SchemaChange::DropIndex,
+                4 | 5 => SchemaChange::RenameColumn,
+                6 => SchemaChange::CreateTable,
+                _ => SchemaChange::DropTable,
+            };
+            done += u64::from(self.again(registers, change).await?);
+        }
+        Ok(done)
+    }
+
+    /// Makes a change, again after a conflict; whether it was made.
+    async fn again(&self, registers: Table, change: SchemaChange) -> Result<bool, SimError> {
+        for _ in 0..ATTEMPTS {
+            match self.attempt(registers, change).await {
+                Ok(()) => return Ok(true),
+                // There is such a table or index already, or none.
+                Err(SimError::Txn(TxnError::Schema(_))) => return Ok(false),
+                Err(SimError::Txn(error)) if error.is_retryable() => {
+                    // As for sessions.
+                    if error.abort_cause() == Some(AbortCause::Timeout) {
+                        return Err(SimError::NoProgress(error.to_string()));
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+            self.pause(PAUSE_NS / 10).await;
+        }
+        Ok(false)
+    }
+
+    async fn attempt(&self, registers: Table, change: SchemaChange) -> Result<(), SimError> {
+        let db = &self.db;
+        match change {
+            SchemaChange::BuildIndex => {
+                let schema = match self.random.below(2) {
+                    0 => IndexSchema::new(INDEX, [VERSION]).unique(),
+                    _ => IndexSchema::new(INDEX, [NOTE, VERSION]),
+                };
+                let index = db.create_index(registers, schema).await?;
+                return Box::pin(self.attempt(registers, SchemaChange::Compare(index))).await;
+            }
+            SchemaChange::Compare(index) => {
+                let mut txn = db.begin_to_read();
+                let rows = count(&mut txn, registers.into()).await?;
+                let entries = count(&mut txn, index.into()).await?;
+                txn.commit().await?;
+                return ensure(rows == entries, || {
+                    format!("an index has {entries} entries of {rows} rows")
+                });
+            }
+            _ => {}
+        }
+        let mut txn = db.begin();
+        match change {
+            SchemaChange::DropIndex => txn.drop_index(registers, INDEX).await?,
+            SchemaChange::RenameColumn => {
+                let schema = txn.schema(registers).await?;
+                let name = format!("note_{}", self.random.below(1_000_000));
+                if let Some(column) = schema.columns.get(NOTE) {
+                    txn.rename_column(registers, &column.name, &name).await?;
+                }
+            }
+            SchemaChange::CreateTable => {
+                let schema = TableSchema::new(OTHER)
+                    .column("id", ColumnType::I64)
+                    .primary_key([0])
+                    .max_rows_per_page(3);
+                let other = txn.create_table(schema).await?;
+                txn.commit().await?;
+                db.refresh().await?;
+                txn = db.begin();
+                for id in 0..ROWS {
+                    let mut row = db.row(other)?;
+                    txn.insert(other, row.i64(id).finish().map_err(TxnError::from)?).await?;
+                }
+            }
+            SchemaChange::DropTable => {
+                let other = txn.table(OTHER).await?;
+                txn.drop_table(other).await?;
+            }
+            SchemaChange::BuildIndex | SchemaChange::Compare(_) => {}
+        }
+        Ok(txn.commit().await?)
+    }
+
+    async fn pause(&self, longest: u64) {
+        self.env.sleep(Duration::from_nanos(self.random.below(longest))).await;
+    }
+}
+
+async fn count(txn: &mut Txn<'_>, source: Source) -> Result<usize, TxnError> {
+    let mut rows = 0;
+    txn.scan(source, &KeyRange::all(), Direction::Forward, |_| {
+        rows += 1;
+        Ok(ControlFlow::Continue(()))
+    })
+    .await?;
+    Ok(rows)
+}

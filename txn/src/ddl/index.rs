@@ -1,0 +1,201 @@
+//! Building an index while others change the table.
+//!
+//! ```text
+//! a transaction adds the index to the definition, not complete: who changes rows keeps it up
+//!  -> transactions enter the rows that were there, some hundred at a time
+//!  -> a transaction makes it complete: it may be read
+//! ```
+//! A transaction that used the definition without the index cannot commit once the first of these
+//! has, so from then on each row that changes has its entry. The later ones are serializable with
+//! all that change rows, so they enter a row as it is, or not at all. There is no stage in which
+//! the index takes removals only, as there would be if a transaction could commit under the last
+//! definition but one.
+
+use std::ops::ControlFlow;
+
+use selkie_btree::Direction;
+use selkie_fabric::BoxFuture;
+
+use crate::catalogue::definition::IndexDefinition;
+use crate::catalogue::handles::{Index, Table};
+use crate::catalogue::schema::{IndexSchema, SchemaError};
+use crate::catalogue::table_info::{IndexInfo, TableInfo};
+use crate::encoding::key::KeyBuf;
+use crate::encoding::key_range::KeyRange;
+use crate::encoding::row_ref::RowRef;
+use crate::error::TxnError;
+use crate::transaction::database::Database;
+use crate::transaction::retry::{RetryError, RetryPolicy, retry};
+use crate::transaction::txn::Txn;
+
+/// Rows that one transaction enters.
+const ROWS_AT_ONCE: usize = 256;
+
+/// Others change the same rows at most as often as this before a batch is entered.
+const ATTEMPTS: u32 = 1000;
+
+impl Database {
+    /// Builds an index of a table while others change the table, in several transactions of its
+    /// own. If it fails, or the future is dropped, an index may be left that is not complete, which
+    /// nothing reads and changes of rows keep up: [`Txn::drop_index`] removes it.
+    ///
+    /// # Errors
+    /// [`TxnError::Duplicate`] if it is unique and two rows have the same key: it is dropped then.
+    /// [`TxnError::Schema`] if it cannot work, or there is one of that name;
+    /// [`CatalogueError::FixedTables`](crate::CatalogueError::FixedTables) where tables do not
+    /// change; what the engine reports.
+    pub fn create_index(
+        &self,
+        table: Table,
+        schema: IndexSchema,
+    ) -> BoxFuture<'_, Result<Index, TxnError>> {
+        Box::pin(async move {
+            let name = schema.name.clone();
+            let begun = || async {
+                let mut txn = self.begin();
+                let index = txn.begin_index(table, schema.clone()).await?;
+                txn.commit().await.map(|()| index)
+            };
+            let index = self.again(begun).await?;
+            let built = self.enter_rows(table, index).await;
+            if let Err(error) = built {
+                if error.abort_cause().is_none() {
+                    let dropped = || async {
+                        let mut txn = self.begin();
+                        txn.drop_index(table, &name).await?;
+                        txn.commit().await
+                    };
+                    self.again(dropped).await?;
+                }
+                return Err(error);
+            }
+            let completed = || async {
+                let mut txn = self.begin();
+                txn.complete_index(table, index).await?;
+                txn.commit().await
+            };
+            self.again(completed).await?;
+            Ok(index)
+        })
+    }
+
+    /// Enters all rows that are in the table.
+    async fn enter_rows(&self, table: Table, index: Index) -> Result<(), TxnError> {
+        let mut from = Vec::new();
+        loop {
+            let entered = || async {
+                let mut txn = self.begin();
+                let next = txn.enter_some(table, index, &from).await?;
+                txn.commit().await.map(|()| next)
+            };
+            match self.again(entered).await? {
+                Some(next) => from = next,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    async fn again<T, F, Fut>(&self, attempt: F) -> Result<T, TxnError>
+    where
+        F: FnMut() -> Fut,
+        Fut: Future<Output = Result<T, TxnError>>,
+    {
+        let policy = RetryPolicy { attempts: ATTEMPTS, ..RetryPolicy::default() };
+        retry(self.engine().env(), &policy, attempt).await.map_err(RetryError::into_inner)
+    }
+}
+
+impl<'db> Txn<'db> {
+    /// Adds an index to the definition of a table, which is not complete.
+    async fn begin_index(&mut self, table: Table, schema: IndexSchema) -> Result<Index, TxnError> {
+        self.open_definitions()?;
+        let mark = self.begin_change();
+        let begun = Box::pin(self.add_index(table, schema)).await;
+        self.close_change(mark, begun).await
+    }
+
+    async fn add_index(&mut self, table: Table, schema: IndexSchema) -> Result<Index, TxnError> {
+        let before = self.definition(table).await?;
+        let mut after = before.clone();
+        after.stored.schema.indexes.push(schema);
+        after.stored.schema.validate()?;
+        self.check_table(&after.stored.schema)?;
+        let number = after.next_index;
+        let name = &after.stored.schema.name;
+        let next = number.checked_add(1).filter(|next| *next < u16::MAX);
+        let too_many = || SchemaError::IndexNumbers { table: name.clone() };
+        after.next_index = next.ok_or_else(too_many)?;
+        after.indexes.push(IndexDefinition { number, is_complete: false });
+        let stamp = self.stamp_of_new_trees().await?;
+        after.stored.indexes.push(self.create_tree(u16::MAX, stamp).await?);
+        self.redefine(table, &before, &after).await?;
+        Ok(table.index(number))
+    }
+
+    /// Makes an index complete that has an entry for each row.
+    async fn complete_index(&mut self, table: Table, index: Index) -> Result<(), TxnError> {
+        self.open_definitions()?;
+        let mark = self.begin_change();
+        let completed = Box::pin(self.set_complete(table, index)).await;
+        self.close_change(mark, completed).await
+    }
+
+    async fn set_complete(&mut self, table: Table, index: Index) -> Result<(), TxnError> {
+        let before = self.definition(table).await?;
+        let mut after = before.clone();
+        let at = after.position(index);
+        let definition = at.and_then(|at| after.indexes.get_mut(at));
+        let gone = || SchemaError::NoSuchIndex {
+            table: before.stored.schema.name.clone(),
+            name: format!("number {}", index.number()),
+        };
+        definition.ok_or_else(gone)?.is_complete = true;
+        self.redefine(table, &before, &after).await
+    }
+
+    /// Enters some rows of a table from a key on in an index that is not complete. Returns the key
+    /// to continue from, if there are more.
+    async fn enter_some(
+        &mut self,
+        table: Table,
+        index: Index,
+        from: &[u8],
+    ) -> Result<Option<Vec<u8>>, TxnError> {
+        self.open_definitions()?;
+        let info = self.table_info(table).await?;
+        let gone = || SchemaError::NoSuchIndex {
+            table: info.schema.name.clone(),
+            name: format!("number {}", index.number()),
+        };
+        let index = info.index_of_tree(index.tree()).ok_or_else(gone)?;
+        let mark = self.begin_change();
+        let entered = Box::pin(self.enter_all(info, index, from)).await;
+        self.close_change(mark, entered).await
+    }
+
+    async fn enter_all(
+        &mut self,
+        info: &'db TableInfo,
+        index: &'db IndexInfo,
+        from: &[u8],
+    ) -> Result<Option<Vec<u8>>, TxnError> {
+        let mut rows: Vec<(Vec<u8>, Vec<u8>)> = Vec::with_capacity(ROWS_AT_ONCE);
+        let mut take = |row: RowRef<'_>| {
+            let mut key = KeyBuf::new();
+            info.primary.encode(row, &mut key)?;
+            rows.push((key.to_vec(), row.as_bytes().to_vec()));
+            let is_enough = rows.len() > ROWS_AT_ONCE;
+            Ok(if is_enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        };
+        let (range, mut entry) = (KeyRange::from(from), Vec::new());
+        let forward = Direction::Forward;
+        self.scan_rows(info, &info.primary, &range, forward, &mut take, &mut entry).await?;
+        let next = rows.get(ROWS_AT_ONCE).map(|(key, _)| key.clone());
+        rows.truncate(ROWS_AT_ONCE);
+        for (primary, row) in rows {
+            let entry = index.entry(RowRef::new(&info.layout, &row), &primary)?;
+            self.add_unless_entered(info, index, &entry.key, entry.value).await?;
+        }
+        Ok(next)
+    }
+}

@@ -1,0 +1,282 @@
+//! Giving the pages of dropped trees back to the pool.
+//!
+//! The transaction that drops a tree enters it in the table `dropped`. A node that sees the entry
+//! at a snapshot knows that the drop is no later than that; once no older snapshot is active, no
+//! transaction needs the tree
+//! ([`table_use`](crate::access::table_use)). The node claims the entry, and gives the pages back,
+//! some at a time: first it notes in the entry with which page it will continue. If it ends in
+//! between, some pages stay allocated, and another node continues.
+//!
+//! That is done by transactions that end, a part each, as other work on trees is
+//! ([`maintenance`](crate::transaction::maintenance)), or by [`Database::reclaim_dropped`].
+
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use selkie_btree::{Direction, Stamp, Tree};
+use selkie_engine::{ComputeId, GAddr};
+use selkie_fabric::BoxFuture;
+
+use crate::catalogue::definition::DROPPED;
+use crate::encoding::key::KeyBuf;
+use crate::encoding::key_range::KeyRange;
+use crate::encoding::row_ref::RowRef;
+use crate::error::TxnError;
+use crate::protocol::choice::{Isolation, Protocol};
+use crate::stats::shard_here;
+use crate::transaction::database::Database;
+use crate::transaction::database_state::DatabaseState;
+use crate::transaction::txn::Txn;
+
+/// Pages given back at a time.
+const PAGES_AT_ONCE: usize = 64;
+
+/// Time between two looks at a tree that older snapshots need, or another transaction has touched.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Columns of `dropped`.
+const OWNER: usize = 1;
+const LEVEL: usize = 2;
+const NEXT: usize = 3;
+
+/// A dropped tree, and a stamp no earlier than that of its drop.
+#[derive(Clone, Copy, Debug)]
+struct DroppedTree {
+    root: i64,
+    seen_at: Stamp,
+}
+
+/// What a node knows of dropped trees.
+#[derive(Default)]
+pub(crate) struct DroppedTrees {
+    /// There is something to do.
+    is_pending: AtomicBool,
+    /// When it may be tried again, in nanoseconds.
+    due: AtomicU64,
+    /// `None` while a transaction works on them.
+    trees: Mutex<Trees>,
+}
+
+#[derive(Default)]
+struct Trees {
+    is_busy: bool,
+    /// The table is to be read again.
+    look: bool,
+    known: VecDeque<DroppedTree>,
+}
+
+/// The right to work on dropped trees, which one transaction of a node has at a time.
+struct Turn<'d>(&'d DroppedTrees);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.trees.lock().is_busy = false;
+    }
+}
+
+impl DroppedTrees {
+    /// Notes that there may be trees in the table.
+    pub(crate) fn look(&self) {
+        self.trees.lock().look = true;
+        self.is_pending.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether there is something to do by now.
+    #[inline]
+    pub(crate) fn is_due(&self, now: Duration) -> bool {
+        // Relaxed: a later transaction sees it.
+        self.is_pending.load(Ordering::Relaxed)
+            && u128::from(self.due.load(Ordering::Relaxed)) <= now.as_nanos()
+    }
+
+    fn take_turn(&self) -> Option<Turn<'_>> {
+        let mut trees = self.trees.lock();
+        let is_free = !std::mem::replace(&mut trees.is_busy, true);
+        is_free.then(|| Turn(self))
+    }
+
+    fn pause(&self, now: Duration) {
+        let due = (now + PAUSE).as_nanos();
+        self.due.store(u64::try_from(due).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    fn settle(&self) {
+        let trees = self.trees.lock();
+        let is_pending = trees.look || !trees.known.is_empty();
+        self.is_pending.store(is_pending, Ordering::Relaxed);
+    }
+}
+
+impl Database {
+    /// Gives the pages of dropped tables and indexes back, as far as no snapshot needs them.
+    /// Transactions do so by and by when they end. Returns how many trees are left. A round trip
+    /// for each page, and a small transaction for each 64.
+    ///
+    /// # Errors
+    /// What the engine and the tree report.
+    pub async fn reclaim_dropped(&self) -> Result<usize, TxnError> {
+        let state = self.state();
+        if state.directory.changing().is_none() {
+            return Ok(0);
+        }
+        state.dropped.look();
+        while reclaim_some(state).await? {}
+        Ok(state.dropped.trees.lock().known.len())
+    }
+}
+
+/// Gives some pages back, if there are any to be given back. Failures are left to a later call.
+pub(crate) fn reclaim_dropped(db: &DatabaseState) -> BoxFuture<'_, ()> {
+    Box::pin(async move {
+        if let Err(error) = reclaim_some(db).await {
+            if !error.is_retryable() {
+                tracing::warn!(%error, "pages of a dropped table were not given back");
+            }
+            db.dropped.pause(db.engine.env().now());
+        }
+    })
+}
+
+/// Gives some pages back. Returns whether another call may go on at once.
+async fn reclaim_some(db: &DatabaseState) -> Result<bool, TxnError> {
+    let Some(_turn) = db.dropped.take_turn() else { return Ok(false) };
+    let look = std::mem::take(&mut db.dropped.trees.lock().look);
+    if look {
+        match dropped_trees(db).await {
+            Ok(known) => db.dropped.trees.lock().known = known,
+            Err(error) => {
+                db.dropped.look();
+                return Err(error);
+            }
+        }
+    }
+    let first = db.dropped.trees.lock().known.front().copied();
+    db.dropped.settle();
+    let Some(tree) = first else { return Ok(false) };
+    if db.engine.snapshot_horizon() < tree.seen_at {
+        db.dropped.pause(db.engine.env().now());
+        return Ok(false);
+    }
+    if give_some_back(db, tree.root).await? {
+        db.dropped.trees.lock().known.pop_front();
+        db.dropped.settle();
+    }
+    Ok(true)
+}
+
+fn begin(db: &DatabaseState) -> Txn<'_> {
+    Txn::new(db, Protocol::Snapshot, Isolation::Serializable, shard_here())
+}
+
+/// The trees that no other living node gives back.
+async fn dropped_trees(db: &DatabaseState) -> Result<VecDeque<DroppedTree>, TxnError> {
+    let mut txn = begin(db).read_only();
+    txn.open_read()?;
+    let (dropped, mut roots) = (txn.system_table(DROPPED), Vec::new());
+    let mut take = |row: RowRef<'_>| {
+        if !is_of_another(db, row.i64(OWNER)?) {
+            roots.push(row.i64(0)?);
+        }
+        Ok(ControlFlow::Continue(()))
+    };
+    let (range, forward, mut entry) = (KeyRange::all(), Direction::Forward, Vec::new());
+    let scan = txn.scan_rows(dropped, &dropped.primary, &range, forward, &mut take, &mut entry);
+    let scanned = scan.await;
+    txn.close_read(scanned).await?;
+    txn.work.last_read = None;
+    let seen_at = txn.snapshot().await?;
+    txn.commit().await?;
+    Ok(roots.into_iter().map(|root| DroppedTree { root, seen_at }).collect())
+}
+
+/// Who gives a tree back, as it stands in the table; nobody is 0.
+fn owner_here(db: &DatabaseState) -> i64 {
+    let (node, incarnation) = (db.engine.node().index() as u64, db.engine.incarnation());
+    ((node + 1) << 32 | u64::from(incarnation)).cast_signed()
+}
+
+fn is_of_another(db: &DatabaseState, owner: i64) -> bool {
+    let (owner, here) = (owner.cast_unsigned(), owner_here(db));
+    let node = (owner >> 32).checked_sub(1).and_then(|node| ComputeId::new(node as usize));
+    owner.cast_signed() != here && node.is_some_and(|node| db.engine.is_member(node, owner as u32))
+}
+
+/// What is to be done with a tree.
+enum Step {
+    /// Another node gives it back, or has.
+    Leave,
+    /// Give these pages back.
+    GiveBack(Vec<GAddr>),
+    /// The pages of all levels are given back.
+    End,
+}
+
+/// Gives some pages of a tree back. Returns whether there are no more for this node.
+async fn give_some_back(db: &DatabaseState, root: i64) -> Result<bool, TxnError> {
+    let mut txn = begin(db);
+    let mark = {
+        txn.open_read()?;
+        txn.begin_change()
+    };
+    let step = advance(&mut txn, root).await;
+    let step = txn.close_change(mark, step).await?;
+    txn.commit().await?;
+    match step {
+        Step::Leave | Step::End => Ok(true),
+        Step::GiveBack(pages) => {
+            for page in pages {
+                Tree::give_back(&db.engine, page).await?;
+            }
+            Ok(false)
+        }
+    }
+}
+
+/// Notes how far the tree will be given back.
+async fn advance(txn: &mut Txn<'_>, root: i64) -> Result<Step, TxnError> {
+    let (db, dropped) = (txn.db, txn.system_table(DROPPED));
+    let (engine, key, mut buffer) = (&db.engine, KeyBuf::new().i64(root), Vec::new());
+    match txn.copy_row(dropped, &key, &mut buffer).await {
+        Err(TxnError::NotFound { .. }) => return Ok(Step::Leave),
+        found => found?,
+    };
+    // The pages of the tree are waited for.
+    txn.work.last_read = None;
+    let row = RowRef::new(&dropped.layout, &buffer);
+    let (owner, level, next) = (row.i64(OWNER)?, row.i16(LEVEL)?, row.i64(NEXT)?);
+    if is_of_another(db, owner) {
+        return Ok(Step::Leave);
+    }
+    let tree = Tree::open(GAddr::from_u64(root.cast_unsigned()), u16::MAX);
+    // The null page is none of a tree: the level has not been begun.
+    let first = match next {
+        0 => tree.first_page(engine, level as u8).await?,
+        next => Some(GAddr::from_u64(next.cast_unsigned())),
+    };
+    let Some(first) = first else {
+        txn.delete_row(dropped, &key, &mut buffer).await?;
+        return Ok(Step::End);
+    };
+    let (pages, next) = Tree::pages_from(engine, first, PAGES_AT_ONCE).await?;
+    let is_root = pages.contains(&tree.root());
+    if is_root {
+        // The last of all: the level above would be looked for from there.
+        txn.delete_row(dropped, &key, &mut buffer).await?;
+        return Ok(Step::GiveBack(pages));
+    }
+    let (level, next) = match next {
+        Some(next) => (level, next.to_u64().cast_signed()),
+        None => (level + 1, 0),
+    };
+    let here = owner_here(db);
+    txn.update_row(dropped, &key, &mut buffer, |row| {
+        row.set_i64(OWNER, here)?;
+        row.set_i16(LEVEL, level)?;
+        Ok(row.set_i64(NEXT, next)?)
+    })
+    .await?;
+    Ok(Step::GiveBack(pages))
+}

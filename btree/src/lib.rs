@@ -23,7 +23,7 @@
 //! # Latches, and why there is no deadlock
 //!
 //! An operation that holds an inner page waits for no latch: posting and reclaiming hold one inner
-//! page and only *try* leaves, and no other node knows the pages that they allocate. So an
+//! page and only *try* the pages below it, and no other node knows the pages that they allocate. So an
 //! operation that holds leaves may wait for inner pages, but must only *try* further leaves. The
 //! stand-alone operations hold at most one leaf while they wait for another page, and that page is
 //! an inner one.
@@ -31,14 +31,14 @@
 //! # Where things are
 //!
 //! `page/` is the page format as functions over bytes; `tree` descends; `leaf`, `split`, `post` and
-//! `reclaim` are the building blocks, each with its argument; `ops`, `scan` and `verify` stand on
-//! them.
+//! `reclaim` (with `merge`, one level of it) are the building blocks, each with its argument; `ops`,
+//! `scan` and `verify` stand on them.
 //!
 //! # Not done
 //!
-//! The first leaf under each parent is never unlinked, so inner pages are never freed. Leaves that
-//! are merely underfull are not merged. Inner pages are read under shared latches, not
-//! optimistically.
+//! Pages that are no longer underfull stay as they are, however full their neighbours: only two
+//! that fit one page, with room to spare, are merged. Inner pages are read under shared latches,
+//! not optimistically.
 //!
 //! # Example
 //!
@@ -100,6 +100,7 @@
 mod error;
 mod latch;
 mod leaf;
+mod merge;
 mod ops;
 mod page;
 mod post;
@@ -117,6 +118,6 @@ pub use reclaim::{Reclaimed, StampRule};
 pub use scan::Direction;
 pub use selkie_engine::Stamp;
 pub use split::PendingPost;
-pub use sweep::Swept;
+pub use sweep::{SweepRange, Swept};
 pub use tree::Tree;
 pub use verify::TreeStats;

@@ -3,4 +3,5 @@
 mod building_blocks;
 mod common;
 mod many_nodes;
+mod merging;
 mod one_node;

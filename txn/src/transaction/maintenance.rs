@@ -1,9 +1,9 @@
 //! Work on trees that a transaction leaves behind, done once it holds no latch.
 //!
-//! Splits leave separators to be posted to parents, removals leave empty leaves. Neither is needed
-//! for correctness: a tree with missing separators and empty leaves is valid, only slower. Posting
-//! waits for latches, so it is done after the transaction has ended; what cannot be done then is
-//! kept for a later transaction of this database. Single tasks beyond a bound become one sweep of a
+//! Splits leave separators to be posted to parents, removals leave leaves that are empty or
+//! underfull. Neither is needed for correctness: a tree with missing separators and few rows a leaf
+//! is valid, only slower. Posting waits for latches, so it is done after the transaction has ended;
+//! what cannot be done then is kept for a later transaction of this database. Single tasks beyond a bound become one sweep of a
 //! few ranges of each tree. A search that meets leaves without separators
 //! adds a sweep too: they may come from a node that is gone.
 
@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use selkie_btree::{LeafView, PendingPost, Reclaimed, StampRule, Swept, Tree};
-use selkie_engine::{Engine, GAddr};
+use selkie_btree::{LeafView, PendingPost, Reclaimed, StampRule, SweepRange, Swept, Tree};
+use selkie_engine::Engine;
 
 /// Most single tasks kept for later.
 const BACKLOG_TASKS: usize = 1024;
@@ -37,18 +37,16 @@ const SWEPT_AT_ONCE: usize = 64;
 pub(crate) enum MaintenanceTask {
     /// Post the separator of a split to the parent.
     PostSeparator(Tree, PendingPost),
-    /// Give the empty leaf with this low fence back.
-    ReclaimLeaf(Tree, GAddr, Box<[u8]>),
-    /// Post every missing separator of a range, and give its empty leaves back.
+    /// Merge the leaf with this low fence with a sibling, or give it back if it is empty.
+    ReclaimLeaf(Tree, Box<[u8]>),
+    /// Post every missing separator of a range, and reclaim its leaves.
     Sweep(Sweep),
 }
 
 /// A range of a tree to be swept.
 pub(crate) struct Sweep {
     tree: Tree,
-    from: Box<[u8]>,
-    /// The last leaf is that of this key.
-    to: Box<[u8]>,
+    range: SweepRange,
 }
 
 /// How a run of a task ended.
@@ -59,6 +57,8 @@ pub(crate) enum TaskEnd {
     More,
     /// A page was in use: another attempt may succeed.
     InUse,
+    /// There is more to do, not soon.
+    Later,
 }
 
 impl MaintenanceTask {
@@ -67,17 +67,17 @@ impl MaintenanceTask {
         Self::Sweep(Sweep::of_key(tree, key))
     }
 
-    /// Giving back a leaf that is latched and has no entries.
-    pub(crate) fn reclaim(tree: Tree, leaf: GAddr, view: &LeafView<'_>) -> Self {
-        Self::ReclaimLeaf(tree, leaf, view.low_fence().into())
+    /// Merging a leaf that is latched now.
+    pub(crate) fn reclaim(tree: Tree, leaf: &LeafView<'_>) -> Self {
+        Self::ReclaimLeaf(tree, leaf.low_fence().into())
     }
 
     /// The tree, and the key of the page that the task is about.
     fn key(&self) -> (u64, &[u8]) {
         let (tree, key) = match self {
             Self::PostSeparator(tree, post) => (tree, post.separator()),
-            Self::ReclaimLeaf(tree, _, low) => (tree, &**low),
-            Self::Sweep(sweep) => (&sweep.tree, &*sweep.from),
+            Self::ReclaimLeaf(tree, low) => (tree, &**low),
+            Self::Sweep(sweep) => (&sweep.tree, sweep.range.from()),
         };
         (tree.root().to_u64(), key)
     }
@@ -96,21 +96,18 @@ impl MaintenanceTask {
             Self::PostSeparator(tree, post) => {
                 tree.post(engine, post.clone()).await.map(|()| TaskEnd::Done)
             }
-            Self::ReclaimLeaf(tree, leaf, _) => {
-                tree.reclaim(engine, *leaf, rule).await.map(|reclaimed| match reclaimed {
+            Self::ReclaimLeaf(tree, low) => {
+                tree.reclaim(engine, low, rule).await.map(|reclaimed| match reclaimed {
                     Reclaimed::InUse | Reclaimed::Postponed => TaskEnd::InUse,
                     Reclaimed::Freed | Reclaimed::Stays => TaskEnd::Done,
                 })
             }
-            Self::Sweep(Sweep { tree, from, to }) => {
-                tree.sweep(engine, from, to, SWEPT_AT_ONCE, rule).await.map(|swept| {
-                    let (next, end) = match swept {
-                        Swept::Done => return TaskEnd::Done,
-                        Swept::More(next) => (next, TaskEnd::More),
-                        Swept::InUse(next) => (next, TaskEnd::InUse),
-                    };
-                    *from = next.into();
-                    end
+            Self::Sweep(Sweep { tree, range }) => {
+                tree.sweep(engine, range, SWEPT_AT_ONCE, rule).await.map(|swept| match swept {
+                    Swept::Done => TaskEnd::Done,
+                    Swept::More => TaskEnd::More,
+                    Swept::InUse => TaskEnd::InUse,
+                    Swept::Postponed => TaskEnd::Later,
                 })
             }
         };
@@ -127,22 +124,19 @@ impl MaintenanceTask {
 impl Sweep {
     /// A sweep of what a single task is about.
     fn of_key(tree: Tree, key: &[u8]) -> Self {
-        Self { tree, from: key.into(), to: key.into() }
+        Self { tree, range: SweepRange::new(key, key) }
     }
 
     /// Whether a range of the same tree has leaves in common with this one.
     fn meets(&self, other: &Self) -> bool {
-        self.tree == other.tree && self.from <= other.to && other.from <= self.to
+        let (one, other_range) = (&self.range, &other.range);
+        self.tree == other.tree && one.from() <= other_range.to() && other_range.from() <= one.to()
     }
 
     /// Extends the range to another of the same tree.
-    fn extend(&mut self, from: &[u8], to: &[u8]) {
-        if from < &*self.from {
-            self.from = from.into();
-        }
-        if to > &*self.to {
-            self.to = to.into();
-        }
+    fn extend(&mut self, other: &SweepRange) {
+        let from = self.range.from().min(other.from());
+        self.range = SweepRange::new(from, self.range.to().max(other.to()));
     }
 }
 
@@ -173,7 +167,7 @@ impl Postponed {
             MaintenanceTask::PostSeparator(tree, post) => {
                 self.push_sweep(Sweep::of_key(tree, post.separator()));
             }
-            MaintenanceTask::ReclaimLeaf(tree, _, low) => {
+            MaintenanceTask::ReclaimLeaf(tree, low) => {
                 self.push_sweep(Sweep::of_key(tree, &low));
             }
         }
@@ -188,7 +182,7 @@ impl Postponed {
             .position(|other| other.meets(&sweep) || joins_any && other.tree == sweep.tree)
         {
             let Some(other) = self.sweeps.remove(at) else { return };
-            sweep.extend(&other.from, &other.to);
+            sweep.extend(&other.range);
             joins_any = false;
         }
         self.sweeps.push_back(sweep);
@@ -261,6 +255,10 @@ impl MaintenanceBacklog {
                 let pause = FIRST_PAUSE.saturating_mul(1 << task.attempts.min(20));
                 task.attempts += 1;
                 task.due = engine.env().now() + pause.min(LONGEST_PAUSE);
+            }
+            TaskEnd::Later => {
+                task.attempts += 1;
+                task.due = engine.env().now() + LONGEST_PAUSE;
             }
         }
         ran

@@ -51,8 +51,8 @@ pub(crate) struct Workspace<'db> {
     pub(crate) leaf_room: usize,
     /// Room in the log for the changes.
     pub(crate) log_room: LogReservation,
-    /// Entries were removed, so a held leaf may be empty.
-    pub(crate) has_removed: bool,
+    /// A held leaf has become emptier, and may be merged.
+    pub(crate) has_emptied: bool,
     /// Buffer for the row that an update changes.
     pub(crate) row: Vec<u8>,
     /// Buffer for the row that was read last, where no latch is kept for it.
@@ -75,7 +75,7 @@ impl Default for Workspace<'_> {
             maintenance: VecDeque::new(),
             leaf_room: UNCOUNTED_LEAVES,
             log_room: LogReservation::default(),
-            has_removed: false,
+            has_emptied: false,
             row: Vec::new(),
             copied_row: Vec::new(),
             entry: Vec::new(),
@@ -98,7 +98,7 @@ impl<'db> Workspace<'db> {
             maintenance: self.maintenance,
             leaf_room: self.leaf_room,
             log_room: self.log_room,
-            has_removed: self.has_removed,
+            has_emptied: self.has_emptied,
             row: self.row,
             copied_row: self.copied_row,
             entry: self.entry,
@@ -120,7 +120,7 @@ impl<'db> Workspace<'db> {
             last_tree: 0,
             leaf_room: UNCOUNTED_LEAVES,
             log_room: LogReservation::default(),
-            has_removed: false,
+            has_emptied: false,
             ..self.unlatched()
         }
     }
@@ -131,21 +131,21 @@ impl<'db> Workspace<'db> {
     }
 
     /// Queues what the trees need once the leaves of a transaction that commits are released:
-    /// separators of splits, then held leaves without entries.
+    /// separators of splits, then leaves to be merged.
     pub(crate) fn queue_maintenance(&mut self, directory: &TableDirectory) {
         let splits = self.undo.take_splits().map(|split| split.post);
         let posts = splits.map(|(tree, post)| MaintenanceTask::PostSeparator(tree, post));
         self.maintenance.extend(posts);
         // By their keys, so that each leaf lies next to one that its parent knows already.
         self.maintenance.make_contiguous().sort_by(MaintenanceTask::compare_keys);
-        if !std::mem::take(&mut self.has_removed) {
+        if !std::mem::take(&mut self.has_emptied) {
             return;
         }
-        for (tree, guard) in self.locks.exclusive() {
+        for (tree, guard) in self.locks.shrunk() {
             if let Ok(leaf) = LeafView::new(guard)
-                && leaf.is_empty()
+                && leaf.underfill() > 0
             {
-                let task = MaintenanceTask::reclaim(directory.tree(tree), guard.addr(), &leaf);
+                let task = MaintenanceTask::reclaim(directory.tree(tree), &leaf);
                 self.maintenance.push_back(task);
             }
         }

@@ -8,7 +8,7 @@
 //! [`Tree::locate_before`]), latch it through the engine, read it ([`LeafView`]), change it
 //! ([`leaf_insert`], [`leaf_replace`], [`leaf_remove`]), [stamp](leaf_stamp) it, split it while it
 //! is latched ([`Tree::split_leaf`]), and maintain the tree once no latch is held ([`Tree::post`],
-//! [`Tree::reclaim`]).
+//! [`Tree::reclaim`]). An empty tree is loaded from sorted rows bottom-up ([`Tree::bulk_load`]).
 //!
 //! # Why many nodes can share it
 //!
@@ -32,7 +32,7 @@
 //!
 //! `page/` is the page format as functions over bytes; `tree` descends; `leaf`, `split`, `post` and
 //! `reclaim` (with `merge`, one level of it) are the building blocks, each with its argument; `ops`,
-//! `scan` and `verify` stand on them.
+//! `scan`, `verify` and `bulk` stand on them.
 //!
 //! # Not done
 //!
@@ -97,6 +97,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod bulk;
 mod error;
 mod latch;
 mod leaf;
@@ -111,6 +112,7 @@ mod sweep;
 mod tree;
 mod verify;
 
+pub use bulk::{BuiltTree, BulkLoad, DEFAULT_FILL};
 pub use error::{NoRoom, TreeError};
 pub use leaf::{KeyLocation, LeafView, leaf_insert, leaf_remove, leaf_replace, leaf_stamp};
 pub use page::{HEADER as LEAF_HEADER_BYTES, Stamps, max_entry, max_key};

@@ -209,7 +209,7 @@ fn tidied(result: Result<(), TreeError>) -> Result<(), TreeError> {
 }
 
 /// Refuses rows that no page takes.
-fn check_size(engine: &Engine, key: &[u8], value: &[u8]) -> Result<(), TreeError> {
+pub(crate) fn check_size(engine: &Engine, key: &[u8], value: &[u8]) -> Result<(), TreeError> {
     let page = engine.page_bytes();
     let (bytes, max) = (key.len() + value.len(), max_entry(page));
     if key.len() > max_key(page) {

@@ -58,9 +58,8 @@ impl Tree {
             }
         };
         let all = |level, extra| PageSpec { level, extra, ..PageSpec::default() };
-        let rows = if max_leaf_rows == u16::MAX { u32::MAX } else { u32::from(max_leaf_rows) };
         let addr = leaf.addr();
-        page::format(leaf.bytes_mut(0..bytes), &all(0, rows), [])
+        page::format(leaf.bytes_mut(0..bytes), &all(0, rows_of_page(max_leaf_rows)), [])
             .map_err(TreeError::damaged(addr))?;
         let child = addr.to_u64().to_le_bytes();
         let addr = root.addr();
@@ -82,6 +81,11 @@ impl Tree {
     /// The most rows a leaf holds; `u16::MAX` means as many as fit.
     pub fn max_leaf_rows(&self) -> u16 {
         self.max_leaf_rows
+    }
+
+    /// As a leaf stores it.
+    pub(crate) fn most_rows(&self) -> u32 {
+        rows_of_page(self.max_leaf_rows)
     }
 
     /// The leaf that held `key` just now. Latches inner pages only, each briefly; check
@@ -273,4 +277,9 @@ impl Tree {
         }
         Err(TreeError::Contended { attempts: RESTARTS })
     }
+}
+
+/// The most rows of a leaf as the page stores them.
+fn rows_of_page(max_leaf_rows: u16) -> u32 {
+    if max_leaf_rows == u16::MAX { u32::MAX } else { u32::from(max_leaf_rows) }
 }

@@ -59,7 +59,7 @@ pub use layout::{HEADER, max_entry, max_key};
 pub use stamps::Stamps;
 
 pub(crate) use edit::{NoRoomOr, bump_removals, insert, mark_dead, remove, replace, stamp};
-pub(crate) use layout::{Damage, MAX_PAGE, MIN_PAGE};
+pub(crate) use layout::{Damage, MAX_PAGE, MIN_PAGE, entry_bytes};
 pub(crate) use merge::{Joint, absorb, has_room_instead, joint, share, underfill};
 pub(crate) use rebuild::{PageSpec, choose_cut, format, split, split_into};
 pub(crate) use view::{PageView, Placement, Target};

@@ -382,21 +382,44 @@ fn a_sweep_posts_what_is_missing_and_frees_what_is_empty() {
         assert_eq!(sweep(&mut SweepRange::new(&[], &within), 64).await, Swept::Done);
         drop(guard);
         assert_eq!(sweep(&mut SweepRange::new(&low, &end), 5_000).await, Swept::Done);
+    });
+    cluster.stop();
+}
 
-        // One that cannot be merged yet does not stop it: it is looked at again later.
-        let addr = tree.locate(engine, &low).await.unwrap();
-        let mut guard = engine.exclusive(addr).await.unwrap();
-        while !LeafView::new(&guard).unwrap().is_empty() {
-            leaf_remove(&mut guard, 0).unwrap();
+/// It does not stop the sweep, which looks at it again later.
+#[test]
+fn a_sweep_comes_back_to_what_cannot_be_merged_yet() {
+    let cluster = Cluster::start(1, 512, FRAMES);
+    let engine = &cluster.engines[0];
+    cluster.runtime.block_on(async {
+        let tree = Tree::create(engine, 4).await.unwrap();
+        for number in 0..400_u32 {
+            tree.insert(engine, &number.to_be_bytes(), b"row").await.unwrap();
         }
-        drop(guard);
-        let beside = LeafView::new(&engine.shared(addr).await.unwrap()).unwrap().right();
-        let readers = (engine.shared(last).await.unwrap(), engine.shared(beside).await.unwrap());
-        let mut range = SweepRange::new(&[], &end);
-        assert_eq!((sweep(&mut range, 5_000).await, range.from()), (Swept::Postponed, &*low));
-        drop(readers);
-        assert_eq!(sweep(&mut range, 5_000).await, Swept::Done);
-        assert_eq!(tree.verify(engine).await.unwrap().leaves, after.leaves - 1);
+        let before = tree.verify(engine).await.unwrap();
+        let mut leaves = Vec::new();
+        for number in [100_u32, 200, 300] {
+            let addr = tree.locate(engine, &number.to_be_bytes()).await.unwrap();
+            let mut guard = engine.exclusive(addr).await.unwrap();
+            while !LeafView::new(&guard).unwrap().is_empty() {
+                leaf_remove(&mut guard, 0).unwrap();
+            }
+            leaves.push((addr, LeafView::new(&guard).unwrap().low_fence().to_vec()));
+        }
+        // Readers keep the second one, and its neighbours.
+        let (addr, low) = leaves.swap_remove(1);
+        let guard = engine.shared(addr).await.unwrap();
+        let right = LeafView::new(&guard).unwrap().right();
+        let left = tree.locate_before(engine, Bound::Excluded(&low)).await.unwrap();
+        let beside = (engine.shared(left).await.unwrap(), engine.shared(right).await.unwrap());
+        let mut range = SweepRange::new(&[], &[255; 4]);
+        let swept = tree.sweep(engine, &mut range, 5_000, StampRule::Latest).await.unwrap();
+        assert_eq!((swept, range.from()), (Swept::Postponed, &*low));
+        assert_eq!(tree.verify(engine).await.unwrap().leaves, before.leaves - 2);
+        drop((guard, beside));
+        let swept = tree.sweep(engine, &mut range, 5_000, StampRule::Latest).await.unwrap();
+        assert_eq!(swept, Swept::Done);
+        assert_eq!(tree.verify(engine).await.unwrap().leaves, before.leaves - 3);
     });
     cluster.stop();
 }

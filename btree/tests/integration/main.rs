@@ -1,6 +1,7 @@
 //! Trees on one node, and on several at once.
 
 mod building_blocks;
+mod bulk;
 mod common;
 mod many_nodes;
 mod merging;

@@ -30,6 +30,17 @@ pub enum TreeError {
     /// `insert` found a row with the same key.
     #[error("the key is already in the tree")]
     Duplicate,
+    /// A row of a bulk load has a key that is not above that of the row before.
+    #[error(
+        "row {position} of the load, counted from 0, is out of order, or has the key before it"
+    )]
+    OutOfOrder {
+        /// How many rows came before it.
+        position: u64,
+    },
+    /// A tree that is to be loaded has rows, or others change it.
+    #[error("the tree is not empty")]
+    NotEmpty,
     /// Key plus value exceed [`max_entry`](crate::max_entry).
     #[error("entry of {bytes} bytes, at most {max} fit a page")]
     EntryTooLarge {

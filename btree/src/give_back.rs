@@ -46,12 +46,16 @@ impl Tree {
         Ok((pages, Some(next).filter(|next| !next.is_null())))
     }
 
-    /// Gives a page of a tree back that no node uses any more.
+    /// Gives a page of a tree back that no node uses any more, unless that was done: two pages may
+    /// have been merged. The caller holds an epoch pin from before the page was found in the tree.
     ///
     /// # Errors
     /// [`TreeError::Engine`], [`TreeError::Corrupt`].
     pub async fn give_back(engine: &Engine, page: GAddr) -> Result<(), TreeError> {
         let mut guard = engine.exclusive(page).await?;
+        if PageView::parse(&guard).map_err(TreeError::damaged(page))?.is_dead() {
+            return Ok(());
+        }
         page::mark_dead(&mut guard).map_err(TreeError::damaged(page))?;
         engine.free(guard);
         Ok(())

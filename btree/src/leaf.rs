@@ -79,9 +79,17 @@ impl<'a> LeafView<'a> {
         self.page.len()
     }
 
-    /// Whether the leaf has no rows: time to call [`Tree::reclaim`](crate::Tree::reclaim).
+    /// Whether the leaf has no rows.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// How much less than underfull the leaf is, in a few steps: 0 if it is not, the most if it has
+    /// no rows. A change after which it is greater than before is one after which to call
+    /// [`Tree::reclaim`](crate::Tree::reclaim). Constant time.
+    #[inline]
+    pub fn underfill(&self) -> u8 {
+        page::underfill(&self.page)
     }
 
     /// Replaces the contents of `key` by the whole key in `slot`.
@@ -187,7 +195,7 @@ pub fn leaf_replace(
     page::replace(leaf, slot, value).map_err(|_| NoRoom)
 }
 
-/// Removes the row in `slot`. When the leaf is empty afterwards, call
+/// Removes the row in `slot`. When the leaf is [emptier](LeafView::underfill) afterwards, call
 /// [`Tree::reclaim`](crate::Tree::reclaim) once no latch is held.
 ///
 /// # Errors

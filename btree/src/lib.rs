@@ -8,7 +8,7 @@
 //! [`Tree::locate_before`]), latch it through the engine, read it ([`LeafView`]), change it
 //! ([`leaf_insert`], [`leaf_replace`], [`leaf_remove`]), [stamp](leaf_stamp) it, split it while it
 //! is latched ([`Tree::split_leaf`]), and maintain the tree once no latch is held ([`Tree::post`],
-//! [`Tree::reclaim`]).
+//! [`Tree::reclaim`]). An empty tree is loaded from sorted rows bottom-up ([`Tree::bulk_load`]).
 //!
 //! # Why many nodes can share it
 //!
@@ -23,7 +23,7 @@
 //! # Latches, and why there is no deadlock
 //!
 //! An operation that holds an inner page waits for no latch: posting and reclaiming hold one inner
-//! page and only *try* leaves, and no other node knows the pages that they allocate. So an
+//! page and only *try* the pages below it, and no other node knows the pages that they allocate. So an
 //! operation that holds leaves may wait for inner pages, but must only *try* further leaves. The
 //! stand-alone operations hold at most one leaf while they wait for another page, and that page is
 //! an inner one.
@@ -31,14 +31,14 @@
 //! # Where things are
 //!
 //! `page/` is the page format as functions over bytes; `tree` descends; `leaf`, `split`, `post` and
-//! `reclaim` are the building blocks, each with its argument; `ops`, `scan` and `verify` stand on
-//! them.
+//! `reclaim` (with `merge`, one level of it) are the building blocks, each with its argument; `ops`,
+//! `scan`, `verify` and `bulk` stand on them.
 //!
 //! # Not done
 //!
-//! The first leaf under each parent is never unlinked, so inner pages are never freed. Leaves that
-//! are merely underfull are not merged. Inner pages are read under shared latches, not
-//! optimistically.
+//! Pages that are no longer underfull stay as they are, however full their neighbours: only two
+//! that fit one page, with room to spare, are merged. Inner pages are read under shared latches,
+//! not optimistically.
 //!
 //! # Example
 //!
@@ -97,10 +97,12 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod bulk;
 mod error;
 mod give_back;
 mod latch;
 mod leaf;
+mod merge;
 mod ops;
 mod page;
 mod post;
@@ -111,6 +113,7 @@ mod sweep;
 mod tree;
 mod verify;
 
+pub use bulk::{BuiltTree, BulkLoad, DEFAULT_FILL};
 pub use error::{NoRoom, TreeError};
 pub use leaf::{KeyLocation, LeafView, leaf_insert, leaf_remove, leaf_replace, leaf_stamp};
 pub use page::{HEADER as LEAF_HEADER_BYTES, Stamps, max_entry, max_key};
@@ -118,6 +121,6 @@ pub use reclaim::{Reclaimed, StampRule};
 pub use scan::Direction;
 pub use selkie_engine::Stamp;
 pub use split::PendingPost;
-pub use sweep::Swept;
+pub use sweep::{SweepRange, Swept};
 pub use tree::Tree;
 pub use verify::TreeStats;

@@ -12,7 +12,7 @@ use selkie_engine::{Engine, ExclusiveGuard, change_together};
 use crate::error::TreeError;
 use crate::latch::{ExclusiveLatch, SharedLatch};
 use crate::leaf::{leaf_insert, leaf_remove, leaf_replace};
-use crate::page::{PageView, Placement, Target, max_entry, max_key};
+use crate::page::{self, PageView, Placement, Target, max_entry, max_key};
 use crate::reclaim::StampRule;
 use crate::split::PendingPost;
 use crate::tree::Tree;
@@ -88,7 +88,8 @@ impl Tree {
         self.write(engine, key, value, WritePolicy { insert: false, replace: true }).await
     }
 
-    /// Removes a row; `false` if there is none. Reclaims the leaf if it is empty then.
+    /// Removes a row; `false` if there is none. Merges the leaf with a sibling if it has become
+    /// empty or underfull.
     ///
     /// # Errors
     /// As [`Tree::locate`].
@@ -96,15 +97,12 @@ impl Tree {
         let _pin = engine.pin();
         let (mut leaf, addr, _) =
             self.find_leaf::<ExclusiveLatch>(engine, Target::At(key), None).await?;
-        let (found, rows) = PageView::parse(&leaf)
-            .and_then(|view| Ok((view.search(key)?, view.len())))
+        let (found, before) = PageView::parse(&leaf)
+            .and_then(|view| Ok((view.search(key)?, page::underfill(&view))))
             .map_err(TreeError::damaged(addr))?;
         let Ok(slot) = found else { return Ok(false) };
         leaf_remove(&mut leaf, slot)?;
-        drop(leaf);
-        if rows == 1 {
-            tidied(self.reclaim(engine, addr, StampRule::Latest).await.map(drop))?;
-        }
+        self.release_shrunk(engine, leaf, before, key).await?;
         Ok(true)
     }
 
@@ -121,8 +119,9 @@ impl Tree {
         let (mut leaf, _, strayed) =
             self.find_leaf::<ExclusiveLatch>(engine, Target::At(key), None).await?;
         let mut posts = Vec::new();
+        let view = PageView::parse(&leaf).map_err(TreeError::damaged(leaf.addr()))?;
+        let before = page::underfill(&view);
         if strayed {
-            let view = PageView::parse(&leaf).map_err(TreeError::damaged(leaf.addr()))?;
             posts.push(PendingPost::found_missing(view.low()));
         }
         let written = loop {
@@ -150,9 +149,32 @@ impl Tree {
                 }
             }
         };
-        drop(leaf);
+        let was_split = !posts.is_empty();
+        if was_split {
+            drop(leaf);
+        } else {
+            self.release_shrunk(engine, leaf, before, key).await?;
+        }
         self.post_all(engine, posts).await?;
         Ok(written)
+    }
+
+    /// Releases the leaf of `key`, and merges it with a sibling if it has become emptier than it
+    /// was `before`.
+    async fn release_shrunk(
+        &self,
+        engine: &Engine,
+        leaf: ExclusiveGuard<'_>,
+        before: u8,
+        key: &[u8],
+    ) -> Result<(), TreeError> {
+        let view = PageView::parse(&leaf).map_err(TreeError::damaged(leaf.addr()))?;
+        let is_emptier = page::underfill(&view) > before;
+        drop(leaf);
+        if is_emptier {
+            tidied(self.reclaim(engine, key, StampRule::Latest).await.map(drop))?;
+        }
+        Ok(())
     }
 
     /// Posts what an operation left for the parents.
@@ -187,7 +209,7 @@ fn tidied(result: Result<(), TreeError>) -> Result<(), TreeError> {
 }
 
 /// Refuses rows that no page takes.
-fn check_size(engine: &Engine, key: &[u8], value: &[u8]) -> Result<(), TreeError> {
+pub(crate) fn check_size(engine: &Engine, key: &[u8], value: &[u8]) -> Result<(), TreeError> {
     let page = engine.page_bytes();
     let (bytes, max) = (key.len() + value.len(), max_entry(page));
     if key.len() > max_key(page) {

@@ -5,29 +5,32 @@
 //! pages that others can reach: pages it splits off are new, and the root is split by copying both
 //! halves down into two new pages, so that the root's address stays.
 //!
-//! # Why a separator never points to a dead leaf
+//! # Why a separator never points to a dead page
 //!
 //! A leaf can be reclaimed between its split and a post: a writer that reached it by a right link
 //! may have posted its separator, and reclaim may have removed it again ([`crate::reclaim`]). A
-//! post must notice without latching leaf and parent together. Three facts make that possible:
+//! post must notice without latching leaf and parent together. Every inner page has a count
+//! (`extra`). Take the count of the page right above the leaves that covers a key:
 //!
-//! 1. Reclaim removes a leaf only together with its separator, under the exclusive latch of the
-//!    inner page that covers the separator, and counts the removal in that page (`extra`).
-//! 2. Inner pages are never removed, and the range of an inner page only shrinks, at the right end.
-//!    A page that covers a separator twice covered it all the time in between. (The root turns
-//!    into a page of a higher level when it is split; the level is compared.)
-//! 3. A split copies the count to the new page, but the address differs.
+//! 1. Reclaim removes a leaf, or gives it another low fence, only together with its separator, under
+//!    the exclusive latch of the inner page that covers the separator, and counts up in that page.
+//! 2. Whatever page covers a key later has at least that count: both halves of a split page have
+//!    its count, a page that takes over keys of a neighbour counts up from the later count of the
+//!    two, and a root that becomes the only page of a level has the count of that page.
 //!
-//! So a post knows (page, count) for its separator, read *before* a point in time at which the
-//! child was alive: [`Tree::split_leaf`] reads them just before it makes the child; otherwise the
-//! child is looked up by its low fence after reading them. If under the exclusive latch the same
-//! page still covers the separator with the same count, no separator was removed from it since, so
-//! the child is still alive, and it stays so while the latch is held. If anything differs, the
-//! child is looked up again, through the parent and the right links: either a live leaf has that
-//! low fence, which is then the one to post, or the range was absorbed and there is nothing to do.
-//! Posting twice is harmless: the second post finds the separator.
+//! So a key's count never decreases, whatever becomes of pages and their addresses, and it grows
+//! when a separator is removed there. A post knows the count for its separator, read *before* a
+//! point in time at which the child was alive: [`Tree::split_leaf`] reads it just before it makes
+//! the child; otherwise the child is looked up by its low fence after reading it. If the page that
+//! covers the separator, latched exclusively, has the same count, the child is still alive, and it
+//! stays so while the latch is held. If not, the child is looked up again, through the parent and
+//! the right links: either a live leaf has that low fence, which is then the one to post, or the
+//! range was absorbed and there is nothing to do. Posting twice is harmless: the second post finds
+//! the separator. (The count has 32 bits: a post that waits for exactly 2^32 removals is not met.)
 //!
-//! Inner pages do not die: their separators are posted without this check.
+//! An inner page is removed only once its parent knows it, and only the post of its own split makes
+//! the parent know it. So it is alive when its separator is posted, once, without this check; and
+//! its level stays, because a root takes over only the last page of a level.
 //!
 //! What is not done: an inner split whose post fails or is cancelled stays unposted (its right
 //! link serves); [`TreeStats::unposted`](crate::TreeStats) counts such pages.
@@ -35,8 +38,8 @@
 use selkie_engine::{Engine, ExclusiveGuard, GAddr, change_together};
 
 use crate::error::TreeError;
-use crate::latch::{ExclusiveLatch, SharedLatch, latch, pause};
-use crate::page::{self, Damage, NoRoomOr, PageSpec, PageView, Placement, Target};
+use crate::latch::{SharedLatch, pause};
+use crate::page::{self, Damage, NoRoomOr, PageSpec, PageView, Target};
 use crate::split::PendingPost;
 use crate::tree::{RESTARTS, Tree};
 
@@ -72,21 +75,25 @@ impl Tree {
                     None => return Ok(None),
                 }
             }
-            let parent = match pending.seen.take() {
-                Some(seen) => still_covers(engine, &pending, seen).await?,
-                None => {
-                    Some(self.descend_exclusive(engine, &pending.separator, pending.level).await?)
-                }
+            let parent = self.descend_exclusive(engine, &pending.separator, pending.level).await?;
+            let Some(mut parent) = parent else {
+                let what = "no level for the separator of a page that was split";
+                return Err(TreeError::Corrupt { addr: self.root(), what });
             };
-            let Some(mut parent) = parent else { continue };
+            let damaged = TreeError::damaged(parent.addr());
+            let removals = PageView::parse(&parent).map_err(damaged)?.header().extra;
+            if pending.level == 1 && pending.seen.take() != Some(removals) {
+                continue;
+            }
             if insert_separator(&mut parent, &pending)? {
                 return Ok(None);
             }
             if parent.addr() != self.root() {
                 return self.split_inner(engine, parent, &pending).await.map(Some);
             }
-            // The root's latch is held throughout, so what was known about it holds for the halves.
-            pending.seen = Some(self.grow_root(engine, parent, &pending.separator).await?);
+            self.grow_root(engine, parent, &pending.separator).await?;
+            // What was known about the root holds for the halves, which have its count.
+            pending.seen = Some(removals);
         }
         Err(TreeError::Contended { attempts: RESTARTS })
     }
@@ -108,7 +115,7 @@ impl Tree {
                 Ok(Some((view.header().extra, view.child(view.child_slot(target)?)?)))
             });
             match known.map_err(damaged)? {
-                Some((removals, child)) => ((parent.addr(), removals), GAddr::from_u64(child)),
+                Some((removals, child)) => (removals, GAddr::from_u64(child)),
                 None => return Ok(None),
             }
         };
@@ -154,19 +161,18 @@ impl Tree {
         Ok(PendingPost { level, separator: cut.separator, child, seen: None })
     }
 
-    /// Moves both halves of the full root into new pages, a level below the root. Returns the page
-    /// that covers `separator` now, and its removal count.
+    /// Moves both halves of the full root into new pages, a level below the root.
     async fn grow_root(
         &self,
         engine: &Engine,
         mut root: ExclusiveGuard<'_>,
         separator: &[u8],
-    ) -> Result<(GAddr, u32), TreeError> {
+    ) -> Result<(), TreeError> {
         let damaged = TreeError::damaged(root.addr());
         let source = root.to_vec();
         let planned = PageView::parse(&source)
-            .and_then(|view| Ok((page::choose_cut(&view, separator)?, *view.header())));
-        let (cut, header) = match planned {
+            .and_then(|view| Ok((page::choose_cut(&view, separator)?, view.level())));
+        let (cut, level) = match planned {
             Ok(planned) => planned,
             Err(damage) => return Err(damaged(damage)),
         };
@@ -188,7 +194,7 @@ impl Tree {
             right_addr.to_u64(),
         )
         .and_then(|()| {
-            let level = header.level.checked_add(1).ok_or(Damage("too many levels"))?;
+            let level = level.checked_add(1).ok_or(Damage("too many levels"))?;
             let spec = PageSpec { level, ..PageSpec::default() };
             let children = [left_addr.to_u64().to_le_bytes(), right_addr.to_u64().to_le_bytes()];
             let keys = [&[][..], &cut.separator];
@@ -202,25 +208,8 @@ impl Tree {
         }
         root.bytes_mut(0..source.len()).copy_from_slice(&bytes);
         change_together([&mut root, &mut left, &mut right]);
-        let half = if separator < cut.separator.as_slice() { left_addr } else { right_addr };
-        Ok((half, header.extra))
+        Ok(())
     }
-}
-
-/// Latches the page `seen` exclusively if it is still the parent for `pending` and nothing was
-/// removed from it.
-async fn still_covers<'e>(
-    engine: &'e Engine,
-    pending: &PendingPost,
-    seen: (GAddr, u32),
-) -> Result<Option<ExclusiveGuard<'e>>, TreeError> {
-    let (addr, removals) = seen;
-    let parent = latch::<ExclusiveLatch>(engine, addr).await?;
-    let view = PageView::parse(&parent).map_err(TreeError::damaged(addr))?;
-    let same = view.level() == pending.level
-        && view.header().extra == removals
-        && view.place(Target::At(&pending.separator)) == Placement::Here;
-    Ok(same.then_some(parent))
 }
 
 /// Inserts the separator if it is not there. `false`: no room.

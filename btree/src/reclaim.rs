@@ -1,29 +1,52 @@
-//! Unlinking and freeing leaves that have become empty.
+//! Giving back pages that deletes have left empty or underfull: merging them with a sibling.
+//!
+//! [`Tree::reclaim`] begins at the leaf of a key and climbs while the page above has become
+//! underfull as well. On each level a first look, with shared latches that are only tried, says
+//! whether the page and a sibling below the same parent fit one page; only then are the three
+//! latched exclusively ([`crate::merge`]). At last, a root with a single inner page below takes its
+//! place: the tree is a level lower, and the root's address stays.
+//!
+//! A leaf without rows goes wherever its range fits, also the first below its parent. The only leaf
+//! below a parent gets siblings first: its parent, with one child, is merged with a neighbour, or
+//! takes half of that one's children.
+//!
+//! # What happens in one step
 //!
 //! Three pages change together: the parent loses a separator, the left of two siblings takes over
-//! the range, the right link and the rows of the right one, and that one is marked dead. The empty
-//! leaf is the right one, or, if it is the first under its parent, the left one. The parent's latch
-//! is waited for while nothing else is held; the two leaves are only *tried*, because a transaction
-//! that holds a leaf may be waiting for an inner page. If either is in use, reclaim gives up: an
-//! empty leaf is harmless, and the caller may try again later.
+//! the range, the right link and the entries of the right one, and that one is marked dead. All
+//! three are one change of the log, so a recovery finds all of it or nothing. The parent's latch is
+//! waited for while nothing else is held; the two siblings are only *tried*: a transaction that
+//! holds a leaf may be waiting for an inner page, and an operation that holds an inner page waits
+//! for nothing. If one is in use, reclaim gives up: an underfull page is harmless, and the caller
+//! may try again later.
 //!
-//! Readers on their way to the dead leaf hold an epoch pin from before it was unlinked, so its page
-//! is not reused before they have seen the mark and started again at the root.
+//! # Why others do not notice
+//!
+//! A page that is looked for is found by its range. Readers on their way to the dead page hold an
+//! epoch pin from before it was unlinked, so its address is not used for another page before they
+//! have seen the mark and started again at the root; so do those who come to a page that begins
+//! behind their key. No row is in two pages or in none for somebody who latches one page at a time:
+//! both change under their latches, and whoever has read the left one before continues from its old
+//! high fence, wherever that lies now. Whoever holds a leaf relies on its range, and keeps it from
+//! being merged. Why no separator is posted for a page that is gone: [`crate::post`].
 //!
 //! What the stamps of leaves mean is the transaction layer's concern, so it says whether two leaves
 //! may become one: [`StampRule`].
 //!
-//! What stays: the only leaf under a parent, hence every inner page; a leaf whose separator is not
-//! posted yet; a leaf whose sibling cannot be merged with it because the common prefix would get
-//! shorter and the rows too long for the page.
+//! What stays: a page whose siblings are too full; one beside a page that its parent does not know,
+//! as the separator of an inner page was lost; one that fits no sibling, as the common prefix would
+//! get shorter, where the parent has no room for another separator either.
 
-use selkie_engine::{Engine, GAddr, Stamp, change_together};
+use selkie_engine::{Engine, Stamp};
 
 use crate::error::TreeError;
-use crate::latch::try_exclusive;
-use crate::leaf::leaf_stamp;
-use crate::page::{self, PageView, Stamps, Target};
-use crate::tree::Tree;
+use crate::merge::{MergeStep, Obstacle};
+use crate::page::Stamps;
+use crate::split::PendingPost;
+use crate::tree::{MAX_HEIGHT, Tree};
+
+/// Most changes of one call, each of which frees a page, or divides the entries of two.
+const CHANGES: u32 = 4 * MAX_HEIGHT as u32;
 
 /// Whether two leaves may become one, and the stamps that one gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +64,7 @@ pub enum StampRule {
 
 impl StampRule {
     /// The stamps of two leaves that become one, if they may.
-    fn join(self, left: Stamps, right: Stamps) -> Option<Stamps> {
+    pub(crate) fn join(self, left: Stamps, right: Stamps) -> Option<Stamps> {
         let latest = left.latest(right);
         match self {
             Self::Latest => Some(latest),
@@ -52,107 +75,99 @@ impl StampRule {
     }
 }
 
-/// What became of an empty leaf.
+/// What became of the pages on the way to a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reclaimed {
-    /// A page was freed.
+    /// Pages were freed, and no more can be now.
     Freed,
-    /// It or its sibling is latched: another attempt may free it.
+    /// A page or its sibling is latched: another attempt may free one.
     InUse,
-    /// The stamps of the two forbid it for now: another attempt may free it.
+    /// The stamps of two leaves forbid it for now: another attempt may free one.
     Postponed,
-    /// It is not empty, not in the tree, or cannot be merged with a sibling.
+    /// No page can be freed, or needs to be.
     Stays,
 }
 
 impl Tree {
-    /// Merges `leaf` with a sibling if it is empty and neither of them is latched. The caller holds
-    /// no latch. An address that has become stale does no harm.
+    /// Merges the leaf of `key` with siblings if it is empty or
+    /// [underfull](crate::LeafView::underfill), and then the pages above. The caller holds no
+    /// latch. Where nothing can be merged it latches a few pages shared, and waits for inner ones
+    /// only.
     ///
     /// # Errors
-    /// As [`Tree::locate`]; never for a leaf in use. The tree is valid after every error.
+    /// As [`Tree::locate`]; never for a page in use. The tree is valid after every error.
     pub async fn reclaim(
-        &self,
-        engine: &Engine,
-        leaf: GAddr,
-        rule: StampRule,
-    ) -> Result<Reclaimed, TreeError> {
-        let _pin = engine.pin();
-        // The address may name another page by now, of any kind: then the low fence read here is
-        // only a key, and what it leads to is checked again under the latches.
-        let key = match engine.try_shared(leaf).await {
-            Ok(page) => match PageView::parse(&page) {
-                Ok(view) if view.level() == 0 && view.len() == 0 && !view.is_dead() => {
-                    view.low().to_vec()
-                }
-                _ => return Ok(Reclaimed::Stays),
-            },
-            Err(error) if error.is_retryable() => return Ok(Reclaimed::InUse),
-            Err(error) => return Err(error.into()),
-        };
-        self.unlink(engine, &key, rule).await
-    }
-
-    /// Merges the leaf of `key` with a sibling if one of the two is empty, and frees the right one.
-    async fn unlink(
         &self,
         engine: &Engine,
         key: &[u8],
         rule: StampRule,
     ) -> Result<Reclaimed, TreeError> {
-        let mut parent = self.descend_exclusive(engine, key, 1).await?;
-        let parent_addr = parent.addr();
-        let mut separator = Vec::new();
-        let siblings = PageView::parse(&parent).and_then(|view| {
-            // The right one of the two.
-            let slot = view.child_slot(Target::At(key))?.max(1);
-            if slot >= view.len() {
-                return Ok(None);
+        let _pin = engine.pin();
+        let (mut has_freed, mut obstacle) = (false, None);
+        // Again from the leaf after a page that was alone below its parent got siblings.
+        for _ in 0..MAX_HEIGHT {
+            let climbed = self.climb(engine, key, rule).await?;
+            has_freed |= climbed.has_changed;
+            obstacle = climbed.obstacle;
+            if !climbed.was_alone || !climbed.has_changed {
+                break;
             }
-            view.key_into(slot, &mut separator)?;
-            Ok(Some((slot, view.child(slot - 1)?, view.child(slot)?)))
-        });
-        let Some((slot, left_addr, right_addr)) =
-            siblings.map_err(TreeError::damaged(parent_addr))?
-        else {
-            return Ok(Reclaimed::Stays);
-        };
-        let (left_addr, right_addr) = (GAddr::from_u64(left_addr), GAddr::from_u64(right_addr));
-        let Some(mut left) = try_exclusive(engine, left_addr).await? else {
-            return Ok(Reclaimed::InUse);
-        };
-        let Some(mut right) = try_exclusive(engine, right_addr).await? else {
-            return Ok(Reclaimed::InUse);
-        };
-        let stamps;
-        let absorbed = {
-            let behind = PageView::parse(&right).map_err(TreeError::damaged(right_addr))?;
-            let before = PageView::parse(&left).map_err(TreeError::damaged(left_addr))?;
-            let are_leaves = before.level() == 0 && behind.level() == 0;
-            let are_neighbours = before.header().right == right_addr.to_u64()
-                && before.high() == separator
-                && behind.low() == separator;
-            let is_any_empty = before.len() == 0 || behind.len() == 0;
-            let is_any_dead = before.is_dead() || behind.is_dead();
-            if !are_leaves || !are_neighbours || !is_any_empty || is_any_dead {
-                return Ok(Reclaimed::Stays);
-            }
-            let Some(joined) = rule.join(before.header().stamps, behind.header().stamps) else {
-                return Ok(Reclaimed::Postponed);
-            };
-            stamps = joined;
-            page::absorb(&mut left, &behind)
-        };
-        if absorbed.is_err() {
-            return Ok(Reclaimed::Stays);
         }
-        leaf_stamp(&mut left, stamps);
-        page::remove(&mut parent, slot)
-            .and_then(|()| page::bump_removals(&mut parent))
-            .map_err(TreeError::damaged(parent_addr))?;
-        page::mark_dead(&mut right).map_err(TreeError::damaged(right_addr))?;
-        change_together([&mut parent, &mut left, &mut right]);
-        engine.free(right);
-        Ok(Reclaimed::Freed)
+        for _ in 0..MAX_HEIGHT {
+            match self.shrink_root(engine).await? {
+                MergeStep::Changed => has_freed = true,
+                MergeStep::Blocked(blocked) => obstacle = obstacle.or(Some(blocked)),
+                _ => break,
+            }
+        }
+        Ok(match obstacle {
+            Some(Obstacle::InUse) => Reclaimed::InUse,
+            Some(Obstacle::Stamps) => Reclaimed::Postponed,
+            None if has_freed => Reclaimed::Freed,
+            None => Reclaimed::Stays,
+        })
     }
+
+    /// Merges from the leaf of `key` upwards.
+    async fn climb(
+        &self,
+        engine: &Engine,
+        key: &[u8],
+        rule: StampRule,
+    ) -> Result<Climbed, TreeError> {
+        let mut climbed = Climbed::default();
+        let mut level = 1;
+        for _ in 0..CHANGES {
+            let looked = self.merge_below(engine, key, level, rule).await?;
+            match looked.step {
+                MergeStep::Changed => {
+                    climbed.has_changed = true;
+                    continue;
+                }
+                MergeStep::Unposted(separator) => {
+                    self.post(engine, PendingPost::found_missing(&separator)).await?;
+                    continue;
+                }
+                MergeStep::Blocked(obstacle) => {
+                    climbed.obstacle = climbed.obstacle.or(Some(obstacle));
+                }
+                MergeStep::Alone => climbed.was_alone = true,
+                MergeStep::Nothing => {}
+            }
+            if !looked.is_parent_underfull {
+                break;
+            }
+            level += 1;
+        }
+        Ok(climbed)
+    }
+}
+
+/// What a climb has come to.
+#[derive(Default)]
+struct Climbed {
+    has_changed: bool,
+    /// A page was alone below its parent.
+    was_alone: bool,
+    obstacle: Option<Obstacle>,
 }

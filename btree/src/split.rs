@@ -23,9 +23,9 @@ pub struct PendingPost {
     pub(crate) separator: Vec<u8>,
     /// The child; null where it is found again by its low fence (level 1 without `seen`).
     pub(crate) child: GAddr,
-    /// The parent that covered the separator and its removal count, read when the child was alive
-    /// or not yet born. `None` at level 1: it is found when it is posted.
-    pub(crate) seen: Option<(GAddr, u32)>,
+    /// At level 1 the removal count of the parent that covered the separator, read when the child
+    /// was alive or not yet born. `None` there: the child is found when it is posted.
+    pub(crate) seen: Option<u32>,
 }
 
 impl PendingPost {
@@ -73,14 +73,18 @@ impl Tree {
             page::choose_cut(&view, key).map_err(TreeError::damaged(left_addr))?
         };
         let target = Target::At(&cut.separator);
-        let seen = match self.descend_by::<SharedInOrderLatch>(engine, target, 1).await {
-            Ok(parent) => {
-                let view = PageView::parse(&parent).map_err(TreeError::damaged(parent.addr()))?;
-                Some((parent.addr(), view.header().extra))
+        let seen = {
+            // Not for longer: the allocation may wait for pages that pins hold back.
+            let _pin = engine.pin();
+            match self.descend_by::<SharedInOrderLatch>(engine, target, 1).await {
+                Ok(parent) => {
+                    let damaged = TreeError::damaged(parent.addr());
+                    Some(PageView::parse(&parent).map_err(damaged)?.header().extra)
+                }
+                // A recovery is in the way that may need the leaf: the post looks for the child.
+                Err(TreeError::Engine(EngineError::Busy { .. })) => None,
+                Err(error) => return Err(error),
             }
-            // A recovery is in the way that may need the leaf: the post looks for the parent.
-            Err(TreeError::Engine(EngineError::Busy { .. })) => None,
-            Err(error) => return Err(error),
         };
         let mut right = engine.allocate().await?;
         let (bytes, child) = (left.len(), right.addr());

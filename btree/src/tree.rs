@@ -22,7 +22,7 @@ use crate::page::{self, MAX_PAGE, MIN_PAGE, PageSpec, PageView, Placement, Targe
 /// operation completed a structure change in between.
 pub(crate) const RESTARTS: u32 = 256;
 /// No tree is higher: every level has at least twice the pages of the one above.
-const MAX_HEIGHT: u8 = 64;
+pub(crate) const MAX_HEIGHT: u8 = 64;
 /// No way along right links is longer, unless damage made it a circle.
 const MAX_STEPS: usize = 1 << 20;
 
@@ -58,9 +58,8 @@ impl Tree {
             }
         };
         let all = |level, extra| PageSpec { level, extra, ..PageSpec::default() };
-        let rows = if max_leaf_rows == u16::MAX { u32::MAX } else { u32::from(max_leaf_rows) };
         let addr = leaf.addr();
-        page::format(leaf.bytes_mut(0..bytes), &all(0, rows), [])
+        page::format(leaf.bytes_mut(0..bytes), &all(0, rows_of_page(max_leaf_rows)), [])
             .map_err(TreeError::damaged(addr))?;
         let child = addr.to_u64().to_le_bytes();
         let addr = root.addr();
@@ -82,6 +81,11 @@ impl Tree {
     /// The most rows a leaf holds; `u16::MAX` means as many as fit.
     pub fn max_leaf_rows(&self) -> u16 {
         self.max_leaf_rows
+    }
+
+    /// As a leaf stores it.
+    pub(crate) fn most_rows(&self) -> u32 {
+        rows_of_page(self.max_leaf_rows)
     }
 
     /// The leaf that held `key` just now. Latches inner pages only, each briefly; check
@@ -145,7 +149,8 @@ impl Tree {
         Ok(GAddr::from_u64(child))
     }
 
-    /// Latches the page of `level` (1 or more) that covers `target`, shared.
+    /// Latches the page of `level` (1 or more) that covers `target`, shared; the root, if the tree
+    /// has no such level. The caller holds an epoch pin, as inner pages may be freed.
     pub(crate) async fn descend<'e>(
         &self,
         engine: &'e Engine,
@@ -179,12 +184,14 @@ impl Tree {
                     Ok(view) => view,
                     Err(damage) => return Err(damaged(damage)),
                 };
-                if view.level() >= above || view.level() < level {
+                // The root alone may be below the level: the tree may have become lower.
+                let least = if addr == self.root { 1 } else { level };
+                if view.level() >= above || view.level() < least {
                     let what = "wrong level below its parent";
                     return Err(TreeError::Corrupt { addr, what });
                 }
                 match view.place(target) {
-                    Placement::Here if view.level() == level => return Ok(guard),
+                    Placement::Here if view.level() <= level => return Ok(guard),
                     Placement::Here => {
                         above = view.level();
                         let child = view.child_slot(target).and_then(|slot| view.child(slot));
@@ -198,28 +205,35 @@ impl Tree {
         Err(TreeError::Contended { attempts: RESTARTS })
     }
 
-    /// Latches the page of `level` (1 or more) that covers `key`, exclusively. Waits for it holding
-    /// no other inner latch.
+    /// Latches the page of `level` (1 or more) that covers `key`, exclusively; `None` if the tree
+    /// has no such level. Waits for it holding no other inner latch. The caller holds an epoch pin.
     pub(crate) async fn descend_exclusive<'e>(
         &self,
         engine: &'e Engine,
         key: &[u8],
         level: u8,
-    ) -> Result<ExclusiveGuard<'e>, TreeError> {
+    ) -> Result<Option<ExclusiveGuard<'e>>, TreeError> {
         for attempt in 0..RESTARTS {
             if attempt > 0 {
                 pause(engine, attempt).await;
             }
-            let mut addr = self.descend(engine, Target::At(key), level).await?.addr();
+            let mut addr = {
+                let page = self.descend(engine, Target::At(key), level).await?;
+                let found = PageView::parse(&page).map_err(TreeError::damaged(page.addr()))?;
+                if found.level() < level {
+                    return Ok(None);
+                }
+                page.addr()
+            };
             loop {
                 let guard = latch::<ExclusiveLatch>(engine, addr).await?;
                 let view = PageView::parse(&guard).map_err(TreeError::damaged(addr))?;
-                // The root may have grown a level since.
+                // The root may have grown a level since, or lost one.
                 if view.level() != level {
                     break;
                 }
                 match view.place(Target::At(key)) {
-                    Placement::Here => return Ok(guard),
+                    Placement::Here => return Ok(Some(guard)),
                     Placement::Right => addr = GAddr::from_u64(view.header().right),
                     Placement::Elsewhere => break,
                 }
@@ -263,4 +277,9 @@ impl Tree {
         }
         Err(TreeError::Contended { attempts: RESTARTS })
     }
+}
+
+/// The most rows of a leaf as the page stores them.
+fn rows_of_page(max_leaf_rows: u16) -> u32 {
+    if max_leaf_rows == u16::MAX { u32::MAX } else { u32::from(max_leaf_rows) }
 }

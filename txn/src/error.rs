@@ -94,6 +94,44 @@ impl AbortCause {
     }
 }
 
+/// A load of a table failed ([`BulkLoad`](crate::BulkLoad)). The table is as it was.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BulkLoadError {
+    /// The primary key of a row is not above that of the row before.
+    #[error(
+        "table {table}: the primary key of row {position} of the load, counted from 0, is not above \
+         that of the row before"
+    )]
+    OutOfOrder {
+        /// The table.
+        table: String,
+        /// How many rows came before it.
+        position: u64,
+    },
+    /// The table had rows, others have inserted some meanwhile, or its leaves were emptied so
+    /// lately that they were not given back.
+    #[error("table {table} cannot be loaded: it is not empty")]
+    NotEmpty {
+        /// The table.
+        table: String,
+    },
+    /// The entries of the table's indexes take more memory than the load may use.
+    #[error("table {table}: the entries of its indexes take more than the {limit} bytes allowed")]
+    IndexTooLarge {
+        /// The table.
+        table: String,
+        /// [`BulkLoadOptions::index_bytes`](crate::BulkLoadOptions::index_bytes).
+        limit: usize,
+    },
+    /// An earlier row of the load has failed.
+    #[error("table {table}: the load has failed before")]
+    Failed {
+        /// The table.
+        table: String,
+    },
+}
+
 /// An operation of a transaction failed.
 ///
 /// [`Duplicate`](Self::Duplicate), [`NotFound`](Self::NotFound), [`Row`](Self::Row),
@@ -265,6 +303,9 @@ pub enum TxnError {
         /// The bound that was reached.
         attempts: u32,
     },
+    /// A load of a table failed, and has left nothing behind.
+    #[error(transparent)]
+    BulkLoad(#[from] BulkLoadError),
     /// The engine failed.
     #[error(transparent)]
     Engine(EngineError),
@@ -322,6 +363,7 @@ impl TxnError {
             | Self::KeyMismatch { .. }
             | Self::Row(_)
             | Self::ForeignRow { .. }
+            | Self::BulkLoad(_)
             | Self::Schema(_) => return None,
         })
     }

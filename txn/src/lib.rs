@@ -101,10 +101,11 @@ pub use encoding::{
     Decimal, DecimalError, DecimalRef, Interval, KeyBuf, KeyPart, KeyRange, MAX_TIME_US,
     RowBuilder, RowError, RowMut, RowRef, Value, key,
 };
-pub use error::{AbortCause, TxnError};
+pub use error::{AbortCause, BulkLoadError, TxnError};
 pub use protocol::{Isolation, Protocol, UnknownProtocol};
 pub use selkie_btree::Direction;
 pub use stats::{AbortCounts, TxnStats};
 pub use transaction::{
-    Database, RetryError, RetryPolicy, Retryable, Savepoint, Session, SessionLimits, Txn, retry,
+    BulkLoad, BulkLoadOptions, Database, RetryError, RetryPolicy, Retryable, Savepoint, Session,
+    SessionLimits, Txn, retry,
 };

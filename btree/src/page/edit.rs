@@ -129,7 +129,7 @@ fn compact(page: &mut impl PageMut) -> Result<(), Damage> {
     rebuild(page, &spec, None)
 }
 
-/// Marks an empty page as unlinked.
+/// Marks a page as unlinked.
 pub(crate) fn mark_dead(page: &mut impl PageMut) -> Result<(), Damage> {
     let header = Header::load(page)?;
     Header { flags: header.flags | DEAD, ..header }.store(change(page, 0..HEADER)?);

@@ -33,8 +33,8 @@
 //! * `head`: the first four bytes of the suffix as a big-endian integer, padded with zeros. They
 //!   are not repeated in the cell. Heads order most keys without touching a cell.
 //! * `right`: address of the right neighbour, 0 exactly when the high fence is infinite.
-//! * `extra`: in a leaf, the most rows it may hold; in an inner page, how many separators reclaim
-//!   has removed from it (see [`crate::post`]).
+//! * `extra`: in a leaf, the most rows it may hold; in an inner page, a count that grows whenever a
+//!   separator is removed from its range (see [`crate::post`]).
 //! * `read`, `write`: in a leaf, two timestamps of the transaction layer (see [`Stamps`]); in an
 //!   inner page 0.
 //!
@@ -45,6 +45,7 @@
 
 mod edit;
 mod layout;
+mod merge;
 mod order;
 mod rebuild;
 mod stamps;
@@ -58,8 +59,9 @@ pub use layout::{HEADER, max_entry, max_key};
 pub use stamps::Stamps;
 
 pub(crate) use edit::{NoRoomOr, bump_removals, insert, mark_dead, remove, replace, stamp};
-pub(crate) use layout::{Damage, MAX_PAGE, MIN_PAGE};
-pub(crate) use rebuild::{PageSpec, absorb, choose_cut, format, split, split_into};
+pub(crate) use layout::{Damage, MAX_PAGE, MIN_PAGE, entry_bytes};
+pub(crate) use merge::{Joint, absorb, has_room_instead, joint, share, underfill};
+pub(crate) use rebuild::{PageSpec, choose_cut, format, split, split_into};
 pub(crate) use view::{PageView, Placement, Target};
 #[cfg(test)]
 pub(crate) use write::PageMut;

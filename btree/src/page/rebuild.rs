@@ -1,4 +1,4 @@
-//! Writing a page anew from entries: fresh pages, compaction, splits, absorbing a neighbour.
+//! Writing a page anew from entries: fresh pages, compaction, splits.
 //!
 //! Fences decide the prefix, and the prefix decides how every key is stored, so whatever moves a
 //! fence re-encodes the page. The new image is built aside and copied over at the end: an error
@@ -39,13 +39,13 @@ impl PageSpec {
 }
 
 /// Writes entries in key order into an empty page.
-struct Builder<'p> {
+pub(super) struct Builder<'p> {
     page: &'p mut [u8],
     header: Header,
 }
 
 impl<'p> Builder<'p> {
-    fn new(page: &'p mut [u8], spec: &PageSpec) -> Result<Self, Damage> {
+    pub(super) fn new(page: &'p mut [u8], spec: &PageSpec) -> Result<Self, Damage> {
         let too_long = |_| Damage("fence too long");
         let prefix = spec.low.iter().zip(&spec.high).take_while(|(a, b)| a == b).count();
         let heap = page
@@ -97,7 +97,26 @@ impl<'p> Builder<'p> {
         Ok(())
     }
 
-    fn finish(self) {
+    /// Appends some entries of another page; `substitute` replaces the value of one slot.
+    pub(super) fn push_all(
+        &mut self,
+        source: &PageView<'_>,
+        slots: Range<usize>,
+        substitute: Option<(usize, &[u8])>,
+    ) -> Result<(), Damage> {
+        let mut key = Vec::with_capacity(64);
+        for slot in slots {
+            source.key_into(slot, &mut key)?;
+            let value = match substitute {
+                Some((changed, value)) if changed == slot => value,
+                _ => source.cell(slot)?.value,
+            };
+            self.push(&key, value)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn finish(self) {
         self.header.store(self.page);
     }
 }
@@ -125,15 +144,7 @@ fn copy_entries(
     substitute: Option<(usize, &[u8])>,
 ) -> Result<(), Damage> {
     let mut builder = Builder::new(target, spec)?;
-    let mut key = Vec::with_capacity(64);
-    for slot in slots {
-        source.key_into(slot, &mut key)?;
-        let value = match substitute {
-            Some((changed, value)) if changed == slot => value,
-            _ => source.cell(slot)?.value,
-        };
-        builder.push(&key, value)?;
-    }
+    builder.push_all(source, slots, substitute)?;
     builder.finish();
     Ok(())
 }
@@ -204,6 +215,20 @@ pub(crate) fn choose_cut(view: &PageView<'_>, key: &[u8]) -> Result<SplitPoint, 
     let left_last = if cut == new + 1 { key.to_vec() } else { key_at(view, at - 1)? };
     let right_first = if cut == new { key.to_vec() } else { key_at(view, at)? };
     leaf_cut(view, at, &left_last, right_first)
+}
+
+/// The cut that makes the two sides as equal in bytes as they can be, for no new entry.
+pub(super) fn middle_cut(view: &PageView<'_>) -> Result<SplitPoint, Damage> {
+    let mut bytes = Vec::with_capacity(view.len());
+    for slot in 0..view.len() {
+        bytes.push(SLOT + view.cell(slot)?.heap_bytes());
+    }
+    let at = balanced(&bytes).ok_or(Damage("fewer than two entries to be divided"))?;
+    let right_first = key_at(view, at)?;
+    match view.level() {
+        0 => leaf_cut(view, at, &key_at(view, at - 1)?, right_first),
+        _ => Ok(SplitPoint { at, separator: right_first }),
+    }
 }
 
 /// The cut for a key that goes at the end of a leaf: as far right as the left page, which gets the
@@ -286,25 +311,5 @@ pub(crate) fn split(
     let mut image = vec![0; left.len()];
     split_into(left, &mut image, right, cut, right_addr)?;
     left.copy_from_slice(&image);
-    Ok(())
-}
-
-/// Extends a page over the range of its right neighbour, of which one is empty: the entries of the
-/// other are those of the page then. Its prefix may shrink, so it is re-encoded; [`Damage`] also
-/// when that does not fit. On an error the page is unchanged.
-pub(crate) fn absorb(page: &mut impl PageMut, neighbour: &PageView<'_>) -> Result<(), Damage> {
-    let view = PageView::parse(page)?;
-    let whole = PageSpec::of(&view);
-    let source = match (view.len(), neighbour.len()) {
-        (_, 0) => &view,
-        (0, _) => neighbour,
-        _ => return Err(Damage("two pages with entries")),
-    };
-    let Header { right, stamps, .. } = *neighbour.header();
-    let (high, stamps) = (neighbour.high().to_vec(), whole.stamps.latest(stamps));
-    let mut image = vec![0; page.len()];
-    let spec = PageSpec { high, right, stamps, ..whole };
-    copy_entries(&mut image, &spec, source, 0..source.len(), None)?;
-    page.change(0..image.len()).copy_from_slice(&image);
     Ok(())
 }

@@ -1,7 +1,9 @@
 //! One tree, many nodes: see [`super::Scenario::Tree`].
 //!
 //! Each key belongs to one client, the only one to change it, which therefore knows what must be
-//! there; every client reads all keys.
+//! there; every client reads all keys. In some runs the tree only grows. In the others all clients
+//! add rows for a while, and remove most of them for a while, so that leaves and inner pages are
+//! merged while others read, split and merge their neighbours.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, ControlFlow};
@@ -19,7 +21,7 @@ use super::clients::Clients;
 use super::excuses::Excuses;
 use super::outcome::RunOutcome;
 use super::outcome::done;
-use super::random::client_random;
+use super::random::{client_random, drawn};
 use super::start::Tune;
 use super::start::start;
 use crate::error::{SimError, ensure};
@@ -30,6 +32,11 @@ const STEPS: u64 = 120;
 /// Longest pause of a client that has made its steps and goes on.
 const LINGER_NS: u64 = 800_000;
 const KEYS: u64 = 400;
+/// Steps of a client in which rows come, or go, one after the other.
+const WAVE_STEPS: u64 = 30;
+/// Most rows that come in one step of a wave, and most that go.
+const COMING: u64 = 4;
+const GOING: u64 = 8;
 const MAX_VALUE: u64 = 60;
 /// What ends in an error that goes away by itself is repeated so often,
 const PATIENCE: u32 = 50;
@@ -37,6 +44,23 @@ const PATIENCE: u32 = 50;
 /// another node does not give up by then it never does, as one that died while a fence waits for
 /// a memory node.
 const PATIENT_FOR: Duration = Duration::from_secs(1);
+
+/// The stream that draws what becomes of the rows.
+const COURSE_STREAM: u64 = 60;
+
+/// What becomes of the rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Course {
+    Growth,
+    /// On smaller pages, so that there are inner pages to be merged.
+    Waves,
+}
+
+impl Course {
+    fn of(seed: u64) -> Self {
+        *drawn(seed, COURSE_STREAM, &[Self::Growth, Self::Waves, Self::Waves])
+    }
+}
 
 type Oracle = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -46,9 +70,12 @@ pub(super) fn run(
     tune: &Tune<'_>,
     log: Option<TraceSink>,
 ) -> Result<RunOutcome, SimError> {
+    let course = Course::of(case.seed);
     let mut cluster = start(case, plan, tune, log, |shape| {
-        shape.gcl_bytes = 1024;
-        shape.engine.cache_bytes *= 2;
+        if course == Course::Growth {
+            shape.gcl_bytes = 1024;
+            shape.engine.cache_bytes *= 2;
+        }
     })?;
     let nodes = cluster.engines.len();
     let tree = Arc::new(cluster.run(Tree::create(cluster.engine(0)?, u16::MAX))??);
@@ -68,6 +95,7 @@ pub(super) fn run(
                 env: cluster.env_of(node),
                 tree: Arc::clone(&tree),
                 random: client_random(case.seed, client),
+                course,
                 own: Oracle::new(),
                 clock: cluster.world.env(),
                 until: excuses.load_until(&cluster),
@@ -133,6 +161,7 @@ struct Gardener {
     env: Env,
     tree: Arc<Tree>,
     random: SplitMix,
+    course: Course,
     /// What its own keys must hold.
     own: Oracle,
     clock: Env,
@@ -147,8 +176,15 @@ impl Gardener {
             if step >= STEPS {
                 self.env.sleep(Duration::from_nanos(self.random.below(LINGER_NS))).await;
             }
+            let is_ebb = self.course == Course::Waves && step / WAVE_STEPS % 2 == 1;
             step += 1;
             match self.random.below(10) {
+                0..=5 if is_ebb => self.clear().await?,
+                0..=5 if self.course == Course::Waves => {
+                    for _ in 0..=self.random.below(COMING) {
+                        self.change().await?;
+                    }
+                }
                 0..=5 => self.change().await?,
                 6..=7 => self.look().await?,
                 _ => self.scan().await?,
@@ -173,23 +209,46 @@ impl Gardener {
 
     async fn change(&mut self) -> Result<(), SimError> {
         let (key, value) = (self.own_key(), self.value());
+        let goes = self.own.contains_key(&key) && value.len().is_multiple_of(3);
+        self.set(key, (!goes).then_some(value)).await
+    }
+
+    /// Removes some of its keys that lie side by side, upwards or downwards.
+    async fn clear(&mut self) -> Result<(), SimError> {
+        let most = 1 + self.random.below(GOING) as usize;
+        let from = self.own_key();
+        let mut keys: Vec<Vec<u8>> =
+            self.own.range(from..).take(most).map(|(key, _)| key.clone()).collect();
+        if keys.is_empty() {
+            keys.extend(self.own.keys().take(most).cloned());
+        }
+        if self.random.below(2) == 0 {
+            keys.reverse();
+        }
+        for key in keys {
+            self.set(key, None).await?;
+        }
+        Ok(())
+    }
+
+    /// Gives a key of its own a value, or removes one that is there.
+    async fn set(&mut self, key: Vec<u8>, value: Option<Vec<u8>>) -> Result<(), SimError> {
         let there = self.own.contains_key(&key);
         let started = self.clock.now();
         for attempt in 0..PATIENCE {
-            let result = if there && value.len().is_multiple_of(3) {
-                self.tree.delete(&self.engine, &key).await.map(|gone| (gone, None))
-            } else if there {
-                self.tree.update(&self.engine, &key, &value).await.map(|was| (was, Some(&value)))
-            } else {
-                self.tree.insert(&self.engine, &key, &value).await.map(|()| (true, Some(&value)))
+            let (tree, engine) = (&self.tree, &self.engine);
+            let result = match &value {
+                None => tree.delete(engine, &key).await,
+                Some(value) if there => tree.update(engine, &key, value).await,
+                Some(value) => tree.insert(engine, &key, value).await.map(|()| true),
             };
             match result {
-                Ok((changed, now)) => {
+                Ok(changed) => {
                     ensure(changed, || {
                         format!("key {key:?} was gone before its owner deleted it")
                     })?;
-                    match now {
-                        Some(value) => self.own.insert(key, value.clone()),
+                    match value {
+                        Some(value) => self.own.insert(key, value),
                         None => self.own.remove(&key),
                     };
                     return Ok(());

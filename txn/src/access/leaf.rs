@@ -158,7 +158,7 @@ impl<'db> Txn<'db> {
     ) -> Result<(), TxnError> {
         way.hops += 1;
         if way.hops == MISSING_SEPARATORS {
-            self.db.backlog.push(MaintenanceTask::sweep_before(index.tree, key));
+            self.db.backlog.push(MaintenanceTask::sweep_before(index.known, key));
         }
         if way.hops == RIGHT_HOPS {
             return Err(no_stable_leaf(index));

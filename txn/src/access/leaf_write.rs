@@ -72,9 +72,12 @@ impl Txn<'_> {
     ) -> Result<bool, TxnError> {
         let work = &mut self.work;
         let guard = work.locks.exclusive_mut(leaf);
-        work.undo.push(EntryChange::Replaced, leaf, key, LeafView::new(guard)?.value(slot)?);
+        let view = LeafView::new(guard)?;
+        let before = view.underfill();
+        work.undo.push(EntryChange::Replaced, leaf, key, view.value(slot)?);
         let is_replaced = leaf_replace(guard, slot, row).is_ok();
         if is_replaced {
+            work.has_emptied |= LeafView::new(guard)?.underfill() > before;
             work.locks.note_shrinking_change(leaf);
         } else {
             work.undo.pop();
@@ -110,10 +113,12 @@ impl Txn<'_> {
         self.admit_change()?;
         let work = &mut self.work;
         let guard = work.locks.exclusive_mut(leaf);
-        work.undo.push(EntryChange::Removed, leaf, key, LeafView::new(guard)?.value(slot)?);
+        let view = LeafView::new(guard)?;
+        let before = view.underfill();
+        work.undo.push(EntryChange::Removed, leaf, key, view.value(slot)?);
         leaf_remove(guard, slot)?;
+        work.has_emptied |= LeafView::new(guard)?.underfill() > before;
         work.locks.note_shrinking_change(leaf);
-        work.has_removed = true;
         Ok(())
     }
 
@@ -131,7 +136,7 @@ impl Txn<'_> {
         // Between the split and its undo record there is no suspension point.
         let (right, post) = index.tree.split_leaf(engine, guard, key).await?;
         let right = self.work.locks.add_made(index.number, right)?;
-        self.work.undo.push_split(leaf, right, &image, (index.tree, post));
+        self.work.undo.push_split(leaf, right, &image, (index.known, post));
         self.work.locks.note_change(leaf);
         self.work.locks.note_change(right);
         self.count_split();

@@ -52,6 +52,8 @@ const MAX_NAME_BYTES: usize = 63;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TableDefinition {
     pub(crate) stored: StoredTable,
+    /// Of its own tree: a random number, which no other tree has.
+    pub(crate) identity: i64,
     /// Of each index of the schema.
     pub(crate) indexes: Vec<IndexDefinition>,
     /// The number of the next index.
@@ -64,21 +66,21 @@ pub(crate) struct IndexDefinition {
     pub(crate) number: u16,
     /// Whether it has an entry for each row.
     pub(crate) is_complete: bool,
+    /// Of its tree, as that of the table.
+    pub(crate) identity: i64,
 }
 
 impl TableDefinition {
-    /// Of a new table with these trees.
-    pub(crate) fn new(stored: StoredTable) -> Self {
-        let numbers = 0..stored.indexes.len() as u16;
-        let indexes = numbers.map(|number| IndexDefinition { number, is_complete: true });
+    /// Of a new table with these trees. `identity` makes identities.
+    pub(crate) fn new(stored: StoredTable, identity: impl Fn() -> i64) -> Self {
+        let index = |number| IndexDefinition { number, is_complete: true, identity: identity() };
         let next_index = stored.indexes.len() as u16;
-        Self { indexes: indexes.collect(), stored, next_index }
+        let indexes = (0..next_index).map(index).collect();
+        Self { identity: identity(), indexes, stored, next_index }
     }
 
     pub(crate) fn resolve(self, table: Table) -> Result<TableInfo, SchemaError> {
-        let indexes = self.indexes.into_iter();
-        let numbers = indexes.map(|index| (index.number, index.is_complete));
-        TableInfo::resolve_with(table, self.stored, numbers)
+        TableInfo::resolve_with(table, self.stored, self.identity, self.indexes.into_iter())
     }
 
     /// The rows by which the catalogue, whose tables are `system`, says this of the table of that

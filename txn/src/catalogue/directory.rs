@@ -2,7 +2,7 @@
 
 use selkie_btree::Tree;
 
-use crate::catalogue::changing::ChangingTables;
+use crate::catalogue::changing::{ChangingTables, KnownTable};
 use crate::catalogue::handles::{Index, Source, Table};
 use crate::catalogue::schema::SchemaError;
 use crate::catalogue::store::Catalogue;
@@ -85,12 +85,15 @@ impl TableDirectory {
         Ok(handle.index_of_tree(index.number))
     }
 
+    /// The definition of a table that may change, as this node knows it.
+    pub(crate) fn known(&self, table: Table) -> Option<&KnownTable> {
+        let changing = self.changing.as_ref()?;
+        Some(changing.at(changing.current(table)?))
+    }
+
     /// The table behind a handle, as this node knows it.
     pub(crate) fn table(&self, table: Table) -> Result<&TableInfo, TxnError> {
-        let changing = || {
-            let changing = self.changing.as_ref()?;
-            Some(&changing.at(changing.current(table)?).info)
-        };
+        let changing = || self.known(table).map(|known| &known.info);
         let missing = || SchemaError::NoSuchTable { name: format!("number {}", table.number()) };
         Ok(self.fixed(table).or_else(changing).ok_or_else(missing)?)
     }

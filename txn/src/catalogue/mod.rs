@@ -13,6 +13,7 @@ pub(crate) mod definition;
 pub(crate) mod directory;
 pub(crate) mod error;
 pub(crate) mod handles;
+pub(crate) mod known_tree;
 pub(crate) mod schema;
 pub(crate) mod store;
 pub(crate) mod table_info;

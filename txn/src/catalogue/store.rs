@@ -141,8 +141,9 @@ async fn define(engine: &Engine, stored: Vec<StoredTable>) -> Result<Vec<StoredT
     }
     let mut next = FIRST_TABLE;
     for table in stored {
-        let version = engine.env().random_u64() as i64;
-        let definition = TableDefinition::new(table);
+        let random = || engine.env().random_u64().cast_signed() | 1;
+        let version = random();
+        let definition = TableDefinition::new(table, random);
         let system: Vec<&TableInfo> = infos.iter().collect();
         for (table, row) in definition.rows(next, version, &system, engine.page_bytes())? {
             insert(engine, table, &row).await?;

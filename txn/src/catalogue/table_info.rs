@@ -3,7 +3,9 @@
 use selkie_btree::{Tree, max_entry, max_key};
 use selkie_engine::GAddr;
 
+use crate::catalogue::definition::IndexDefinition;
 use crate::catalogue::handles::{Source, Table};
+use crate::catalogue::known_tree::KnownTree;
 use crate::catalogue::schema::{IndexSchema, SchemaError, TableSchema};
 use crate::catalogue::store::StoredTable;
 use crate::encoding::key::KeyBuf;
@@ -28,6 +30,8 @@ pub(crate) struct IndexInfo {
     /// in it, and nothing is read from it.
     pub(crate) is_complete: bool,
     pub(crate) tree: Tree,
+    /// The same, to be worked on later.
+    pub(crate) known: KnownTree,
     /// Its columns as a set, one bit a column.
     pub(crate) mask: u64,
     /// Its columns, and how they are encoded.
@@ -58,30 +62,31 @@ impl TableInfo {
     /// Resolves a stored table that never changes.
     pub(crate) fn resolve(table: Table, stored: StoredTable) -> Result<Self, SchemaError> {
         let indexes = stored.indexes.len() as u16;
-        Self::resolve_with(table, stored, (0..indexes).map(|number| (number, true)))
+        let index = |number| IndexDefinition { number, is_complete: true, identity: 0 };
+        Self::resolve_with(table, stored, 0, (0..indexes).map(index))
     }
 
-    /// Resolves a stored table. `indexes` are for each index of the schema its number, and whether
-    /// it is complete.
+    /// Resolves a stored table, with the identity of its own tree, and with its indexes.
     pub(crate) fn resolve_with(
         table: Table,
         stored: StoredTable,
-        numbers: impl Iterator<Item = (u16, bool)>,
+        identity: i64,
+        definitions: impl Iterator<Item = IndexDefinition>,
     ) -> Result<Self, SchemaError> {
         let StoredTable { schema, primary, indexes } = stored;
         schema.validate()?;
         let limit = schema.max_rows_per_page.unwrap_or(u16::MAX);
         let tree = Tree::open(GAddr::from_u64(primary), limit);
         let primary_schema = primary_schema(&schema);
-        let number = table.primary_tree();
-        let primary = IndexInfo::resolve(&schema, &primary_schema, tree, (number, true));
+        let tree = KnownTree::new(tree, table.primary_tree(), identity);
+        let primary = IndexInfo::resolve(&schema, &primary_schema, tree, true);
         let mut resolved = Vec::with_capacity(indexes.len());
-        for ((index, root), (number, is_complete)) in
-            schema.indexes.iter().zip(indexes).zip(numbers)
-        {
+        let indexes = schema.indexes.iter().zip(indexes).zip(definitions);
+        for ((index, root), definition) in indexes {
+            let IndexDefinition { number, is_complete, identity } = definition;
             let tree = Tree::open(GAddr::from_u64(root), u16::MAX);
-            let number = table.index(number).tree();
-            resolved.push(IndexInfo::resolve(&schema, index, tree, (number, is_complete)));
+            let tree = KnownTree::new(tree, table.index(number).tree(), identity);
+            resolved.push(IndexInfo::resolve(&schema, index, tree, is_complete));
         }
         Ok(Self { layout: RowLayout::of(&schema), schema, primary, indexes: resolved })
     }
@@ -166,14 +171,15 @@ impl IndexInfo {
     fn resolve(
         table: &TableSchema,
         index: &IndexSchema,
-        tree: Tree,
-        (number, is_complete): (usize, bool),
+        known: KnownTree,
+        is_complete: bool,
     ) -> Self {
         Self {
             name: index.name.clone(),
-            number,
+            number: known.number(),
             is_complete,
-            tree,
+            tree: *known,
+            known,
             mask: index.columns.iter().fold(0, |mask, &column| mask | 1 << column),
             parts: parts(table, index),
             unique: index.unique,

@@ -50,7 +50,8 @@ impl<'db> Txn<'db> {
         for _ in &schema.indexes {
             indexes.push(self.create_tree(u16::MAX, stamp).await?);
         }
-        let definition = TableDefinition::new(StoredTable { schema, primary, indexes });
+        let stored = StoredTable { schema, primary, indexes };
+        let definition = TableDefinition::new(stored, || self.new_version());
         let version = self.new_version();
         let page_bytes = self.db.engine.page_bytes();
         for (table, row) in definition.rows(number, version, &self.system_tables(), page_bytes)? {
@@ -128,8 +129,9 @@ impl<'db> Txn<'db> {
         [TABLES, NAMES, DEFINITIONS].map(|table| self.system_table(table))
     }
 
+    /// A random number for a version or an identity, which is not 0.
     pub(super) fn new_version(&self) -> i64 {
-        self.db.engine.env().random_u64().cast_signed()
+        self.db.engine.env().random_u64().cast_signed() | 1
     }
 
     /// The definitions of tables are others from now on, for this transaction.

@@ -56,8 +56,10 @@ impl Txn<'_> {
         let stamp = self.stamp_of_new_trees().await?;
         let limit = after.stored.schema.max_rows_per_page.unwrap_or(u16::MAX);
         after.stored.primary = self.create_tree(limit, stamp).await?;
-        for root in &mut after.stored.indexes {
+        after.identity = self.new_version();
+        for (root, index) in after.stored.indexes.iter_mut().zip(&mut after.indexes) {
             *root = self.create_tree(u16::MAX, stamp).await?;
+            index.identity = self.new_version();
         }
         for root in before.roots() {
             self.drop_tree(root).await?;

@@ -125,7 +125,8 @@ impl<'db> Txn<'db> {
         let next = number.checked_add(1).filter(|next| *next < u16::MAX);
         let too_many = || SchemaError::IndexNumbers { table: name.clone() };
         after.next_index = next.ok_or_else(too_many)?;
-        after.indexes.push(IndexDefinition { number, is_complete: false });
+        let identity = self.new_version();
+        after.indexes.push(IndexDefinition { number, is_complete: false, identity });
         let stamp = self.stamp_of_new_trees().await?;
         after.stored.indexes.push(self.create_tree(u16::MAX, stamp).await?);
         self.redefine(table, &before, &after).await?;

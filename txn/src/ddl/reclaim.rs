@@ -216,6 +216,8 @@ enum Step {
 
 /// Gives some pages of a tree back. Returns whether there are no more for this node.
 async fn give_some_back(db: &DatabaseState, root: i64) -> Result<bool, TxnError> {
+    // A page that a merge gives back meanwhile is not used again before it is found dead here.
+    let _pin = db.engine.pin();
     let mut txn = begin(db);
     let mark = {
         txn.open_read()?;

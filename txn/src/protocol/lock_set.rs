@@ -284,6 +284,16 @@ impl<'db> LockSet<'db> {
         })
     }
 
+    /// Those of them with changes whose undo needs room: entries may have gone, or become shorter.
+    pub(crate) fn shrunk(&self) -> impl Iterator<Item = (usize, &ExclusiveGuard<'db>)> + '_ {
+        self.leaves.iter().filter_map(|leaf| match &leaf.latch {
+            Some(LeafLatch::Exclusive(guard)) if leaf.is_rebuilt_by_undo => {
+                Some((leaf.tree, guard))
+            }
+            _ => None,
+        })
+    }
+
     /// Every leaf held exclusively, to be changed.
     pub(crate) fn exclusive_mut_all(
         &mut self,

@@ -34,7 +34,7 @@
 //! has ended is later ([`Clock`]): the equivalent serial order is the order in which things
 //! happened.
 //!
-//! A key moves from one leaf to another by a split, and where an empty leaf is given back. The tree
+//! A key moves from one leaf to another by a split, and where two leaves are merged. The tree
 //! copies the stamps to both halves, and takes the later stamps of both, under the latches by which
 //! it makes the change: a key's stamps do not go back. The leaf that a transaction changes may be
 //! another than the one it has read, and has at least the stamps of that one. A transaction's own

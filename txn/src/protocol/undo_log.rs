@@ -12,11 +12,10 @@
 
 use std::ops::Range;
 
-use selkie_btree::{
-    KeyLocation, LeafView, PendingPost, Tree, leaf_insert, leaf_remove, leaf_replace,
-};
+use selkie_btree::{KeyLocation, LeafView, PendingPost, leaf_insert, leaf_remove, leaf_replace};
 use selkie_engine::Engine;
 
+use crate::catalogue::known_tree::KnownTree;
 use crate::protocol::lock_set::LockSet;
 
 /// What an operation did to an entry, and what undo does about it.
@@ -43,7 +42,7 @@ pub(crate) struct MadeSplit {
     /// Position of the right half in the lock set.
     right: usize,
     /// What is to be posted when the transaction commits, and the tree.
-    pub(crate) post: (Tree, PendingPost),
+    pub(crate) post: (KnownTree, PendingPost),
 }
 
 #[derive(Clone, Debug)]
@@ -91,7 +90,7 @@ impl UndoLog {
         left: usize,
         right: usize,
         image: &[u8],
-        post: (Tree, PendingPost),
+        post: (KnownTree, PendingPost),
     ) {
         self.push(EntryChange::Split, left, &[], image);
         self.splits.push(MadeSplit { right, post });

@@ -1,11 +1,14 @@
 //! Work on trees that a transaction leaves behind, done once it holds no latch.
 //!
-//! Splits leave separators to be posted to parents, removals leave empty leaves. Neither is needed
-//! for correctness: a tree with missing separators and empty leaves is valid, only slower. Posting
-//! waits for latches, so it is done after the transaction has ended; what cannot be done then is
-//! kept for a later transaction of this database. Single tasks beyond a bound become one sweep of a
-//! few ranges of each tree. A search that meets leaves without separators
-//! adds a sweep too: they may come from a node that is gone.
+//! Splits leave separators to be posted to parents, removals leave leaves that are empty or
+//! underfull. Neither is needed for correctness: a tree with missing separators and few rows a leaf
+//! is valid, only slower. Posting waits for latches, so it is done after the transaction has ended;
+//! what cannot be done then is kept for a later transaction of this database. Single tasks beyond a
+//! bound become one sweep of a few ranges of each tree. A search that meets leaves without
+//! separators adds a sweep too: they may come from a node that is gone.
+//!
+//! A tree may have been dropped meanwhile, and its pages be something else. So a task looks whether
+//! the tree is there, under a pin that keeps its pages from being used again if it is.
 
 use std::cmp::Ordering as Order;
 use std::collections::VecDeque;
@@ -13,8 +16,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use selkie_btree::{LeafView, PendingPost, Reclaimed, StampRule, Swept, Tree, TreeError};
+use selkie_btree::{LeafView, PendingPost, Reclaimed, SweepRange, Swept, Tree, TreeError};
 use selkie_engine::{Engine, GAddr};
+
+use crate::catalogue::known_tree::KnownTree;
+use crate::transaction::database_state::DatabaseState;
 
 /// Most single tasks kept for later.
 const BACKLOG_TASKS: usize = 1024;
@@ -36,22 +42,20 @@ const SWEPT_AT_ONCE: usize = 64;
 /// One task on a tree.
 pub(crate) enum MaintenanceTask {
     /// Post the separator of a split to the parent.
-    PostSeparator(Tree, PendingPost),
-    /// Give the empty leaf with this low fence back.
-    ReclaimLeaf(Tree, GAddr, Box<[u8]>),
+    PostSeparator(KnownTree, PendingPost),
+    /// Merge the leaf with this low fence with a sibling, or give it back if it is empty.
+    ReclaimLeaf(KnownTree, Box<[u8]>),
     /// Give the pages of a tree back that no other transaction has ever seen: these, once they are
     /// known.
     GiveBack(Tree, Option<Vec<GAddr>>),
-    /// Post every missing separator of a range, and give its empty leaves back.
+    /// Post every missing separator of a range, and reclaim its leaves.
     Sweep(Sweep),
 }
 
 /// A range of a tree to be swept.
 pub(crate) struct Sweep {
-    tree: Tree,
-    from: Box<[u8]>,
-    /// The last leaf is that of this key.
-    to: Box<[u8]>,
+    tree: KnownTree,
+    range: SweepRange,
 }
 
 /// How a run of a task ended.
@@ -62,28 +66,39 @@ pub(crate) enum TaskEnd {
     More,
     /// A page was in use: another attempt may succeed.
     InUse,
+    /// There is more to do, not soon.
+    Later,
 }
 
 impl MaintenanceTask {
     /// A sweep of the leaves between the one that the parent knows for `key` and the leaf of `key`.
-    pub(crate) fn sweep_before(tree: Tree, key: &[u8]) -> Self {
+    pub(crate) fn sweep_before(tree: KnownTree, key: &[u8]) -> Self {
         Self::Sweep(Sweep::of_key(tree, key))
     }
 
-    /// Giving back a leaf that is latched and has no entries.
-    pub(crate) fn reclaim(tree: Tree, leaf: GAddr, view: &LeafView<'_>) -> Self {
-        Self::ReclaimLeaf(tree, leaf, view.low_fence().into())
+    /// Merging a leaf that is latched now.
+    pub(crate) fn reclaim(tree: KnownTree, leaf: &LeafView<'_>) -> Self {
+        Self::ReclaimLeaf(tree, leaf.low_fence().into())
     }
 
     /// The tree, and the key of the page that the task is about.
     fn key(&self) -> (u64, &[u8]) {
         let (tree, key) = match self {
-            Self::PostSeparator(tree, post) => (tree, post.separator()),
-            Self::ReclaimLeaf(tree, _, low) => (tree, &**low),
-            Self::Sweep(sweep) => (&sweep.tree, &*sweep.from),
+            Self::PostSeparator(tree, post) => (&**tree, post.separator()),
+            Self::ReclaimLeaf(tree, low) => (&**tree, &**low),
+            Self::Sweep(sweep) => (&*sweep.tree, sweep.range.from()),
             Self::GiveBack(tree, _) => (tree, &[][..]),
         };
         (tree.root().to_u64(), key)
+    }
+
+    /// The tree, unless none but this task knows it.
+    fn tree(&self) -> Option<&KnownTree> {
+        match self {
+            Self::PostSeparator(tree, _) | Self::ReclaimLeaf(tree, _) => Some(tree),
+            Self::Sweep(sweep) => Some(&sweep.tree),
+            Self::GiveBack(..) => None,
+        }
     }
 
     pub(crate) fn compare_keys(&self, other: &Self) -> Order {
@@ -95,29 +110,36 @@ impl MaintenanceTask {
     ///
     /// Failures are left to later traversals: the transaction that the task comes from has ended,
     /// and the tree is valid.
-    pub(crate) async fn run(&mut self, engine: &Engine, rule: StampRule) -> TaskEnd {
+    pub(crate) async fn run(&mut self, db: &DatabaseState) -> TaskEnd {
+        let (engine, rule) = (&db.engine, db.stamp_rule());
+        // The pages of the tree are not used again meanwhile, if it is there.
+        let _pin = engine.pin();
+        if let Some(tree) = self.tree() {
+            match db.is_tree_there(tree).await {
+                Ok(true) => {}
+                Err(error) if error.is_retryable() => return TaskEnd::InUse,
+                Ok(false) | Err(_) => return TaskEnd::Done,
+            }
+        }
         let end = match self {
+            Self::GiveBack(tree, pages) => {
+                give_back(engine, *tree, pages).await.map(|()| TaskEnd::Done)
+            }
             Self::PostSeparator(tree, post) => {
                 tree.post(engine, post.clone()).await.map(|()| TaskEnd::Done)
             }
-            Self::ReclaimLeaf(tree, leaf, _) => {
-                tree.reclaim(engine, *leaf, rule).await.map(|reclaimed| match reclaimed {
+            Self::ReclaimLeaf(tree, low) => {
+                tree.reclaim(engine, low, rule).await.map(|reclaimed| match reclaimed {
                     Reclaimed::InUse | Reclaimed::Postponed => TaskEnd::InUse,
                     Reclaimed::Freed | Reclaimed::Stays => TaskEnd::Done,
                 })
             }
-            Self::GiveBack(tree, pages) => {
-                give_back(engine, *tree, pages).await.map(|()| TaskEnd::Done)
-            }
-            Self::Sweep(Sweep { tree, from, to }) => {
-                tree.sweep(engine, from, to, SWEPT_AT_ONCE, rule).await.map(|swept| {
-                    let (next, end) = match swept {
-                        Swept::Done => return TaskEnd::Done,
-                        Swept::More(next) => (next, TaskEnd::More),
-                        Swept::InUse(next) => (next, TaskEnd::InUse),
-                    };
-                    *from = next.into();
-                    end
+            Self::Sweep(Sweep { tree, range }) => {
+                tree.sweep(engine, range, SWEPT_AT_ONCE, rule).await.map(|swept| match swept {
+                    Swept::Done => TaskEnd::Done,
+                    Swept::More => TaskEnd::More,
+                    Swept::InUse => TaskEnd::InUse,
+                    Swept::Postponed => TaskEnd::Later,
                 })
             }
         };
@@ -159,23 +181,20 @@ async fn give_back(
 
 impl Sweep {
     /// A sweep of what a single task is about.
-    fn of_key(tree: Tree, key: &[u8]) -> Self {
-        Self { tree, from: key.into(), to: key.into() }
+    fn of_key(tree: KnownTree, key: &[u8]) -> Self {
+        Self { tree, range: SweepRange::new(key, key) }
     }
 
     /// Whether a range of the same tree has leaves in common with this one.
     fn meets(&self, other: &Self) -> bool {
-        self.tree == other.tree && self.from <= other.to && other.from <= self.to
+        let (one, other_range) = (&self.range, &other.range);
+        self.tree == other.tree && one.from() <= other_range.to() && other_range.from() <= one.to()
     }
 
     /// Extends the range to another of the same tree.
-    fn extend(&mut self, from: &[u8], to: &[u8]) {
-        if from < &*self.from {
-            self.from = from.into();
-        }
-        if to > &*self.to {
-            self.to = to.into();
-        }
+    fn extend(&mut self, other: &SweepRange) {
+        let from = self.range.from().min(other.from());
+        self.range = SweepRange::new(from, self.range.to().max(other.to()));
     }
 }
 
@@ -207,7 +226,7 @@ impl Postponed {
             MaintenanceTask::PostSeparator(tree, post) => {
                 self.push_sweep(Sweep::of_key(tree, post.separator()));
             }
-            MaintenanceTask::ReclaimLeaf(tree, _, low) => {
+            MaintenanceTask::ReclaimLeaf(tree, low) => {
                 self.push_sweep(Sweep::of_key(tree, &low));
             }
         }
@@ -222,7 +241,7 @@ impl Postponed {
             .position(|other| other.meets(&sweep) || joins_any && other.tree == sweep.tree)
         {
             let Some(other) = self.sweeps.remove(at) else { return };
-            sweep.extend(&other.from, &other.to);
+            sweep.extend(&other.range);
             joins_any = false;
         }
         self.sweeps.push_back(sweep);
@@ -269,11 +288,12 @@ impl MaintenanceBacklog {
     }
 
     /// Runs the first task that may be tried. If the future is dropped the task is kept.
-    pub(crate) async fn run_one(&self, engine: &Engine, rule: StampRule) -> RanTask {
+    pub(crate) async fn run_one(&self, db: &DatabaseState) -> RanTask {
         if self.len() == 0 {
             return RanTask::None;
         }
-        let now = engine.env().now();
+        let env = db.engine.env();
+        let now = env.now();
         let taken = {
             let mut postponed = self.postponed.lock();
             let taken = postponed.pop(now);
@@ -287,14 +307,18 @@ impl MaintenanceBacklog {
             MaintenanceTask::Sweep(_) => RanTask::Sweep,
             _ => RanTask::Single,
         };
-        let end = task.task.run(engine, rule).await;
+        let end = task.task.run(db).await;
         match end {
             TaskEnd::Done => held.task = None,
             TaskEnd::More => task.attempts = 0,
             TaskEnd::InUse => {
                 let pause = FIRST_PAUSE.saturating_mul(1 << task.attempts.min(20));
                 task.attempts += 1;
-                task.due = engine.env().now() + pause.min(LONGEST_PAUSE);
+                task.due = env.now() + pause.min(LONGEST_PAUSE);
+            }
+            TaskEnd::Later => {
+                task.attempts += 1;
+                task.due = env.now() + LONGEST_PAUSE;
             }
         }
         ran

@@ -5,8 +5,11 @@
 //! ([`commit_rows`] that of snapshots) and [`rollback`] end it, [`savepoint`] marks points inside
 //! it, [`maintenance`] is the work on trees that it leaves behind, and [`retry`](mod@retry) runs a
 //! failed one again. A [`session`] owns a client's transactions, [`parked`] between operations.
-//! [`leaf_budget`] and [`limits`] bound what one transaction may hold.
+//! [`leaf_budget`] and [`limits`] bound what one transaction may hold. [`bulk_load`] fills an empty
+//! table without transactions, and [`attach`] makes what it has built the table's.
 
+mod attach;
+mod bulk_load;
 mod commit;
 mod commit_rows;
 pub(crate) mod database;
@@ -22,6 +25,7 @@ pub(crate) mod session;
 pub(crate) mod txn;
 pub(crate) mod workspace;
 
+pub use bulk_load::{BulkLoad, BulkLoadOptions};
 pub use database::Database;
 pub use retry::{RetryError, RetryPolicy, Retryable, retry};
 pub use savepoint::Savepoint;

@@ -228,7 +228,7 @@ impl<'db> Txn<'db> {
     pub(super) fn queue_maintenance(&mut self) {
         let mut work = std::mem::take(&mut self.work);
         std::mem::swap(&mut work.tables, &mut self.work.tables);
-        work.queue_maintenance(|tree| self.index_of_tree(tree).ok().map(|index| index.tree));
+        work.queue_maintenance(|tree| self.index_of_tree(tree).ok().map(|index| index.known));
         std::mem::swap(&mut work.tables, &mut self.work.tables);
         self.work = work;
     }
@@ -407,7 +407,7 @@ impl<'db> Txn<'db> {
         let mut ran = 0;
         while let Some(task) = self.work.maintenance.front_mut() {
             // In the queue while it runs, which is kept if this future is dropped.
-            let end = task.run(engine, self.db.stamp_rule()).await;
+            let end = task.run(self.db).await;
             let task = self.work.maintenance.pop_front();
             if let Some(task) = task.filter(|_| end != TaskEnd::Done) {
                 self.db.backlog.push(task);
@@ -419,7 +419,7 @@ impl<'db> Txn<'db> {
         }
         for _ in 0..(self.db.backlog.len() / 16).clamp(POSTPONED_AT_ONCE, TASKS_AT_ONCE) {
             // A part of a sweep is enough for one transaction.
-            if self.db.backlog.run_one(engine, self.db.stamp_rule()).await != RanTask::Single {
+            if self.db.backlog.run_one(self.db).await != RanTask::Single {
                 break;
             }
         }

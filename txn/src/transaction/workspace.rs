@@ -4,11 +4,12 @@
 use std::collections::VecDeque;
 
 use parking_lot::Mutex;
-use selkie_btree::{LeafView, Tree};
+use selkie_btree::LeafView;
 use selkie_engine::log::{LogReservation, Lsn};
 use selkie_engine::{Engine, EpochPin};
 
 use crate::access::table_use::TableInUse;
+use crate::catalogue::known_tree::KnownTree;
 use crate::ddl::create::CreatedTree;
 use crate::protocol::leaf_latch::LeafImage;
 use crate::protocol::lock_set::LockSet;
@@ -52,8 +53,8 @@ pub(crate) struct Workspace<'db> {
     pub(crate) leaf_room: usize,
     /// Room in the log for the changes.
     pub(crate) log_room: LogReservation,
-    /// Entries were removed, so a held leaf may be empty.
-    pub(crate) has_removed: bool,
+    /// A held leaf has become emptier, and may be merged.
+    pub(crate) has_emptied: bool,
     /// Tables that were used and may change.
     pub(crate) tables: Vec<TableInUse>,
     /// The transaction has changed definitions of tables.
@@ -86,7 +87,7 @@ impl Default for Workspace<'_> {
             maintenance: VecDeque::new(),
             leaf_room: UNCOUNTED_LEAVES,
             log_room: LogReservation::default(),
-            has_removed: false,
+            has_emptied: false,
             tables: Vec::new(),
             changes_tables: false,
             created: Vec::new(),
@@ -114,7 +115,7 @@ impl<'db> Workspace<'db> {
             maintenance: self.maintenance,
             leaf_room: self.leaf_room,
             log_room: self.log_room,
-            has_removed: self.has_removed,
+            has_emptied: self.has_emptied,
             tables: self.tables,
             changes_tables: self.changes_tables,
             created: self.created,
@@ -143,7 +144,7 @@ impl<'db> Workspace<'db> {
             last_tree: 0,
             leaf_room: UNCOUNTED_LEAVES,
             log_room: LogReservation::default(),
-            has_removed: false,
+            has_emptied: false,
             changes_tables: false,
             drops_trees: false,
             ..self.unlatched()
@@ -156,22 +157,22 @@ impl<'db> Workspace<'db> {
     }
 
     /// Queues what the trees need once the leaves of a transaction that commits are released:
-    /// separators of splits, then held leaves without entries. `tree_of` has the tree of a number.
-    pub(crate) fn queue_maintenance(&mut self, tree_of: impl Fn(usize) -> Option<Tree>) {
+    /// separators of splits, then leaves to be merged. `tree_of` has the tree of a number.
+    pub(crate) fn queue_maintenance(&mut self, tree_of: impl Fn(usize) -> Option<KnownTree>) {
         let splits = self.undo.take_splits().map(|split| split.post);
         let posts = splits.map(|(tree, post)| MaintenanceTask::PostSeparator(tree, post));
         self.maintenance.extend(posts);
         // By their keys, so that each leaf lies next to one that its parent knows already.
         self.maintenance.make_contiguous().sort_by(MaintenanceTask::compare_keys);
-        if !std::mem::take(&mut self.has_removed) {
+        if !std::mem::take(&mut self.has_emptied) {
             return;
         }
-        for (tree, guard) in self.locks.exclusive() {
+        for (tree, guard) in self.locks.shrunk() {
             if let Ok(leaf) = LeafView::new(guard)
-                && leaf.is_empty()
+                && leaf.underfill() > 0
                 && let Some(tree) = tree_of(tree)
             {
-                let task = MaintenanceTask::reclaim(tree, guard.addr(), &leaf);
+                let task = MaintenanceTask::reclaim(tree, &leaf);
                 self.maintenance.push_back(task);
             }
         }

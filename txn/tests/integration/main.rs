@@ -1,6 +1,7 @@
 //! Transactions on small clusters in one process.
 
 mod beyond_cache;
+mod bulk_load;
 mod cancel;
 mod catalogue;
 mod common;

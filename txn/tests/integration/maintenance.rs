@@ -1,19 +1,29 @@
-//! What transactions leave to trees: posted separators, reclaimed leaves, what is done later.
+//! What transactions leave to trees: posted separators, merged leaves, what is done later.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
 
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use selkie_btree::{LeafView, TreeStats};
-use selkie_txn::{Database, Source, Table, key};
+use selkie_txn::{
+    ColumnType, Database, DatabaseSchema, Direction, KeyRange, Protocol, RowRef, Source, Table,
+    TableSchema, key,
+};
 
 use crate::common::{Account, Cluster, accounts, check, insert, with_each_protocol};
 
 const ROWS: i32 = 200;
+/// Of the tests that merge leaves.
+const MANY_ROWS: i32 = 900;
 
 async fn insert_all(db: &Database, txn: &mut selkie_txn::Txn<'_>, table: Table) {
-    for id in 0..ROWS {
+    insert_some(db, txn, table, ROWS).await;
+}
+
+async fn insert_some(db: &Database, txn: &mut selkie_txn::Txn<'_>, table: Table, rows: i32) {
+    for id in 0..rows {
         // Not ascending, so that leaves split in the middle as well.
-        let id = (id * 77) % ROWS;
+        let id = (id * 77) % rows;
         let account = Account { tag: id, owner: format!("{id}"), balance: 0, note: None };
         insert(db, txn, table, id, &account).await.unwrap();
     }
@@ -70,6 +80,160 @@ fn commits_post_their_splits_and_give_empty_leaves_back() {
     });
 }
 
+/// Runs transactions that do nothing until what was left to be done is done.
+async fn until(db: &Database, is_done: impl Fn(&[TreeStats]) -> bool) -> Vec<TreeStats> {
+    let end = db.engine().env().now() + Duration::from_secs(20);
+    loop {
+        let shapes = shapes(db).await;
+        if is_done(&shapes) || db.engine().env().now() > end {
+            return shapes;
+        }
+        db.begin().commit().await.unwrap();
+        db.engine().env().sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// The tables at most so full, and no larger than four times what their rows would fill.
+fn is_small(shapes: &[TreeStats], full: &[TreeStats], rows: usize) -> bool {
+    shapes.iter().zip(full).all(|(now, full)| {
+        let share = full.leaves * rows / MANY_ROWS as usize;
+        now.leaves <= 4 * share + 1 && now.inner_pages <= now.leaves / 4 + 1
+    })
+}
+
+/// Nine of ten rows, a few in each transaction, up, down and in no order; then the rest.
+#[test]
+fn a_table_shrinks_to_what_is_left() {
+    with_each_protocol(2, async |protocol, databases, table| {
+        let db = &databases[0];
+        for order in 0..3 {
+            let mut txn = db.begin();
+            insert_some(db, &mut txn, table, MANY_ROWS).await;
+            txn.commit().await.unwrap();
+            let full = shapes(db).await;
+            assert!(full.iter().all(|shape| shape.leaves > 20), "{protocol}: {full:?}");
+            let is_kept = |id: i32| id % 10 == 3;
+            let ids = (0..MANY_ROWS).map(|at| match order {
+                0 => at,
+                1 => MANY_ROWS - 1 - at,
+                _ => at * 77 % MANY_ROWS,
+            });
+            let ids: Vec<i32> = ids.filter(|id| !is_kept(*id)).collect();
+            for some in ids.chunks(7) {
+                let mut txn = db.begin();
+                for id in some {
+                    txn.delete(table, &key![*id]).await.unwrap();
+                }
+                txn.commit().await.unwrap();
+            }
+            let rows = MANY_ROWS as usize / 10;
+            let few = until(db, |shapes| is_small(shapes, &full, rows)).await;
+            assert!(is_small(&few, &full, rows), "{protocol} {order}: {full:?} {few:?}");
+            for db in databases {
+                check(db).await;
+            }
+            let mut txn = databases[1].begin();
+            for id in (0..MANY_ROWS).filter(|id| is_kept(*id)) {
+                txn.delete(table, &key![id]).await.unwrap();
+            }
+            txn.commit().await.unwrap();
+            let is_least = |shapes: &[TreeStats]| {
+                shapes.iter().all(|shape| (shape.leaves, shape.inner_pages) == (1, 1))
+            };
+            let least = until(&databases[1], is_least).await;
+            assert!(is_least(&least), "{protocol} {order}: {least:?}");
+        }
+    });
+}
+
+/// Rows that become shorter make room as those that go.
+#[test]
+fn rows_that_become_shorter_are_brought_together() {
+    for protocol in Protocol::ALL {
+        let cluster = Cluster::start(1, 512);
+        let notes = TableSchema::new("note")
+            .column("id", ColumnType::I32)
+            .nullable_column("text", ColumnType::Text(90))
+            .primary_key([0]);
+        let db = &cluster.create(DatabaseSchema::from(vec![notes]).protocol(protocol))[0];
+        let (table, engine) = (db.table("note").unwrap(), db.engine());
+        let tree = db.tree(table).unwrap();
+        cluster.runtime.block_on(async {
+            let mut txn = db.begin();
+            for id in 0..ROWS {
+                let mut row = db.row(table).unwrap();
+                row.i32(id).text(&"n".repeat(90));
+                txn.insert(table, row.finish().unwrap()).await.unwrap();
+            }
+            txn.commit().await.unwrap();
+            let full = tree.verify(engine).await.unwrap();
+            for id in (0..ROWS).map(|id| id * 77 % ROWS) {
+                let mut txn = db.begin();
+                txn.update(table, &key![id], |row| Ok(row.set_null(1)?)).await.unwrap();
+                txn.commit().await.unwrap();
+            }
+            let mut less = tree.verify(engine).await.unwrap();
+            for _ in 0..5_000 {
+                if less.leaves * 2 < full.leaves {
+                    break;
+                }
+                db.begin().commit().await.unwrap();
+                engine.env().sleep(Duration::from_millis(1)).await;
+                less = tree.verify(engine).await.unwrap();
+            }
+            assert!(less.leaves * 2 < full.leaves, "{protocol}: {full:?} {less:?}");
+            assert_eq!(less.entries, ROWS as usize);
+            check(db).await;
+        });
+        cluster.close();
+    }
+}
+
+/// Leaves that a snapshot may want to see as they were are not merged before it ends.
+#[test]
+fn a_snapshot_sees_all_rows_of_leaves_that_are_to_be_merged() {
+    let cluster = Cluster::start(2, 512);
+    let databases =
+        cluster.create(DatabaseSchema::from(vec![accounts()]).protocol(Protocol::Snapshot));
+    let db = &databases[0];
+    let table = db.table("account").unwrap();
+    cluster.runtime.block_on(async {
+        let mut txn = db.begin();
+        insert_some(db, &mut txn, table, MANY_ROWS).await;
+        txn.commit().await.unwrap();
+        let full = shapes(db).await;
+        let mut reader = databases[1].begin_to_read();
+        assert!(reader.get(table, &key![5]).await.unwrap().is_some());
+        for id in (0..MANY_ROWS).filter(|id| id % 10 != 5) {
+            let mut txn = db.begin();
+            txn.delete(table, &key![id]).await.unwrap();
+            txn.commit().await.unwrap();
+        }
+        for _ in 0..1_500 {
+            db.begin().commit().await.unwrap();
+            db.engine().env().sleep(Duration::from_millis(1)).await;
+        }
+        for direction in [Direction::Forward, Direction::Reverse] {
+            let mut ids = Vec::new();
+            let collect = |row: RowRef<'_>| {
+                ids.push(row.i32(0)?);
+                Ok(ControlFlow::Continue(()))
+            };
+            reader.scan(table, &KeyRange::all(), direction, collect).await.unwrap();
+            ids.sort_unstable();
+            assert!(ids.into_iter().eq(0..MANY_ROWS), "{direction:?}");
+        }
+        let held = shapes(db).await;
+        assert!(held[0].leaves * 10 > full[0].leaves * 9, "{full:?} {held:?}");
+        reader.commit().await.unwrap();
+        let rows = MANY_ROWS as usize / 10;
+        let few = until(db, |shapes| is_small(shapes, &full, rows)).await;
+        assert!(is_small(&few, &full, rows), "{full:?} {few:?}");
+        check(db).await;
+    });
+    cluster.close();
+}
+
 /// An empty leaf whose neighbour was in use stayed for good.
 #[test]
 fn a_leaf_in_use_is_given_back_by_a_later_transaction() {
@@ -105,7 +269,7 @@ fn a_leaf_in_use_is_given_back_by_a_later_transaction() {
         assert!(leaves(&held) <= leaves(&full), "{held:?}");
         assert!(leaves(&after) < leaves(&held), "{held:?} {after:?}");
         let empty = count_empty_leaves(db, table).await;
-        assert!(empty <= 1, "{empty} of {}", leaves(&after));
+        assert!(empty == 0, "{empty} of {}", leaves(&after));
         check(db).await;
     });
     cluster.close();

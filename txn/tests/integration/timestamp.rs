@@ -234,7 +234,7 @@ fn a_walk_meets_each_row_once_though_leaves_are_given_back_on_the_way() {
             // The entries of indexes are still there.
             let own = Account { tag: 5000 + first, owner: "own".into(), ..account(first) };
             insert(db, &mut walker, table, first, &own).await.unwrap();
-            let mut met = Vec::new();
+            let (mut met, key) = (Vec::new(), key![first]);
             let visit = |row: selkie_txn::RowRef<'_>| {
                 let id = row.i32(0)?;
                 met.push(id);
@@ -244,7 +244,7 @@ fn a_walk_meets_each_row_once_though_leaves_are_given_back_on_the_way() {
                         let reclaim = || {
                             cluster.runtime.block_on(tree.reclaim(
                                 db.engine(),
-                                empty,
+                                &key,
                                 StampRule::Latest,
                             ))
                         };

@@ -3,4 +3,5 @@
 mod common;
 mod damage;
 mod edits;
+mod merging;
 mod splits;

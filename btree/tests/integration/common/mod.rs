@@ -113,3 +113,40 @@ impl Dice {
         ((z ^ (z >> 31)) % bound as u64) as usize
     }
 }
+
+/// Runs `task(engine, task number)` `per_node` times on every node, and passes a panic on.
+pub(crate) fn on_every_node<F>(
+    cluster: &Cluster,
+    per_node: usize,
+    task: impl Fn(Engine, usize) -> F,
+) where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let env = cluster.runtime.env();
+    let mut running = Vec::new();
+    for (node, engine) in cluster.engines.iter().enumerate() {
+        for number in 0..per_node {
+            let work = task(engine.clone(), node * per_node + number);
+            running.push(env.spawn("stress", work));
+        }
+    }
+    cluster.runtime.block_on(async {
+        for handle in running {
+            handle.join().await.unwrap();
+        }
+    });
+}
+
+/// Repeats an operation that was refused only because others were in the way.
+macro_rules! insist {
+    ($operation:expr) => {{
+        let mut tries = 0;
+        loop {
+            match $operation.await {
+                Err(error) if error.is_retryable() && tries < 100 => tries += 1,
+                result => break result.unwrap(),
+            }
+        }
+    }};
+}
+pub(crate) use insist;

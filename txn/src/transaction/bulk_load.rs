@@ -1,0 +1,222 @@
+//! Loading an empty table from rows in the order of their primary keys.
+//!
+//! Each tree of the table is built bottom-up beside the empty one ([`selkie_btree::BulkLoad`]): the
+//! table's own as the rows come, those of indexes at the end, from entries that were gathered and
+//! sorted in memory. At last all become the table in one change of the log
+//! ([`attach`](crate::transaction::attach)).
+
+use selkie_btree::TreeError;
+use selkie_fabric::env::yield_now;
+
+use crate::catalogue::changing::KnownTable;
+use crate::catalogue::handles::Table;
+use crate::catalogue::table_info::{IndexInfo, TableInfo};
+use crate::encoding::key::KeyBuf;
+use crate::encoding::row_ref::RowRef;
+use crate::error::{BulkLoadError, TxnError};
+use crate::protocol::choice::ReadRule;
+use crate::transaction::attach::attach;
+use crate::transaction::database_state::DatabaseState;
+
+/// Entries after which other tasks get their turn.
+const YIELD_ENTRIES: usize = 4096;
+
+/// How a table is loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BulkLoadOptions {
+    /// How full pages are made, in percent, 20 to 100. 90 unless set, so that some later inserts
+    /// between the rows find room; 100 for a table that grows at the end only.
+    pub fill: u8,
+    /// Bytes of memory for the entries of all indexes of the table, which are sorted before they
+    /// are written. 256 MiB unless set.
+    pub index_bytes: usize,
+}
+
+impl Default for BulkLoadOptions {
+    fn default() -> Self {
+        Self { fill: selkie_btree::DEFAULT_FILL, index_bytes: 256 << 20 }
+    }
+}
+
+/// Entries of one index, to be sorted.
+#[derive(Default)]
+struct IndexEntries {
+    bytes: Vec<u8>,
+    /// Where an entry begins, and the lengths of its key and value.
+    entries: Vec<(usize, u32, u32)>,
+}
+
+impl IndexEntries {
+    fn push(&mut self, key: &[u8], value: &[u8]) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(value);
+        // Keys and values fit pages.
+        self.entries.push((start, key.len() as u32, value.len() as u32));
+    }
+
+    /// Bytes of memory for so many more bytes.
+    fn bytes_with(&self, more: usize) -> usize {
+        self.bytes.len() + more + (self.entries.len() + 1) * size_of::<(usize, u32, u32)>()
+    }
+
+    fn entry(&self, (start, key, value): (usize, u32, u32)) -> (&[u8], &[u8]) {
+        let end = start + key as usize + value as usize;
+        let entry = self.bytes.get(start..end).unwrap_or_default();
+        entry.split_at_checked(key as usize).unwrap_or_default()
+    }
+
+    fn sort(&mut self) {
+        let mut entries = std::mem::take(&mut self.entries);
+        entries.sort_unstable_by(|a, b| self.entry(*a).0.cmp(self.entry(*b).0));
+        self.entries = entries;
+    }
+}
+
+/// A load of an empty table. Rows are [pushed](Self::push) in the order of their primary keys, and
+/// become those of the table all at once when it [finishes](Self::finish). Dropped before that, it
+/// leaves nothing behind.
+///
+/// The table may be used meanwhile: everybody finds it empty. If another transaction inserts a row,
+/// the load fails at its end, and the table has that row.
+#[must_use = "a load that is not finished leaves nothing behind"]
+pub struct BulkLoad<'db> {
+    db: &'db DatabaseState,
+    reads: ReadRule,
+    info: &'db TableInfo,
+    /// Its definition, if that may change.
+    known: Option<&'db KnownTable>,
+    options: BulkLoadOptions,
+    rows: selkie_btree::BulkLoad<'db>,
+    indexes: Vec<IndexEntries>,
+    has_failed: bool,
+}
+
+impl<'db> BulkLoad<'db> {
+    pub(super) async fn begin(
+        db: &'db DatabaseState,
+        reads: ReadRule,
+        table: Table,
+        options: BulkLoadOptions,
+    ) -> Result<Self, TxnError> {
+        let info = db.directory.table(table)?;
+        let known = db.directory.known(table);
+        let begun = info.primary.tree.bulk_load(&db.engine, options.fill, db.stamp_rule()).await;
+        let rows = begun.map_err(|error| of_tree(info, error))?;
+        let indexes = info.indexes.iter().map(|_| IndexEntries::default()).collect();
+        Ok(Self { db, reads, info, known, options, rows, indexes, has_failed: false })
+    }
+
+    /// Adds a row, made by [`Database::row`](crate::Database::row) for this table. Its primary key
+    /// is above that of the row before. Waits only when a page is full.
+    ///
+    /// # Errors
+    /// [`BulkLoadError::OutOfOrder`], [`BulkLoadError::IndexTooLarge`]; [`TxnError::ForeignRow`],
+    /// [`TxnError::Row`]; what the engine reports, a full pool for one. The load has failed then:
+    /// the table stays empty.
+    pub async fn push(&mut self, row: RowRef<'_>) -> Result<(), TxnError> {
+        self.check()?;
+        // Until it has succeeded; also if it is dropped.
+        self.has_failed = true;
+        self.add(row).await?;
+        self.has_failed = false;
+        Ok(())
+    }
+
+    async fn add(&mut self, row: RowRef<'_>) -> Result<(), TxnError> {
+        let info = self.info;
+        if !std::ptr::eq(row.layout(), &raw const info.layout) && *row.layout() != info.layout {
+            return Err(TxnError::ForeignRow { table: info.schema.name.clone() });
+        }
+        let mut primary = KeyBuf::new();
+        info.primary.encode(row, &mut primary)?;
+        for (index, entries) in info.indexes.iter().zip(&mut self.indexes) {
+            let entry = index.entry(row, &primary)?;
+            entries.push(&entry.key, entry.value);
+        }
+        let need: usize = self.indexes.iter().map(|entries| entries.bytes_with(0)).sum();
+        if !self.indexes.is_empty() && need > self.options.index_bytes {
+            let (table, limit) = (info.schema.name.clone(), self.options.index_bytes);
+            return Err(BulkLoadError::IndexTooLarge { table, limit }.into());
+        }
+        let pushed = self.rows.push(&primary, row.as_bytes()).await;
+        pushed.map_err(|error| of_tree(info, error))
+    }
+
+    /// Rows so far.
+    #[must_use]
+    pub fn rows(&self) -> u64 {
+        self.rows.rows()
+    }
+
+    /// Writes what is left, builds the indexes, and makes the rows those of the table, for all
+    /// transactions at once, as a commit does. Returns how many there are.
+    ///
+    /// # Errors
+    /// [`TxnError::Duplicate`] if two rows have the same key in a unique index;
+    /// [`BulkLoadError::NotEmpty`] if others have inserted rows; [`TxnError::Stale`] if the table was
+    /// changed or dropped; [`BulkLoadError::Failed`] after an
+    /// error of [`push`](Self::push); [`TxnError::Conflict`] if other transactions keep the table
+    /// latched; `ChangeTooLarge` where leaves have stamps (timestamp ordering, snapshots), if those
+    /// of all new leaves do not fit the log; what the engine reports. The table is as it was then.
+    /// [`TxnError::Undetermined`] as for [`Txn::commit`](crate::Txn::commit).
+    pub async fn finish(mut self) -> Result<u64, TxnError> {
+        self.check()?;
+        let (db, info, rows) = (self.db, self.info, self.rows.rows());
+        let mut built = Vec::with_capacity(1 + self.indexes.len());
+        if rows > 0 {
+            built.push(self.rows.build().await.map_err(|error| of_tree(info, error))?);
+            for (index, entries) in info.indexes.iter().zip(&mut self.indexes) {
+                let entries = std::mem::take(entries);
+                built.push(build_index(db, info, index, self.options, entries).await?);
+            }
+        }
+        attach(db, self.reads, self.known, built).await.map_err(|error| match error {
+            TxnError::Tree(error) => of_tree(info, error),
+            other => other,
+        })?;
+        Ok(rows)
+    }
+
+    fn check(&self) -> Result<(), TxnError> {
+        match self.has_failed {
+            true => Err(BulkLoadError::Failed { table: self.info.schema.name.clone() }.into()),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Builds the tree of an index.
+async fn build_index(
+    db: &DatabaseState,
+    info: &TableInfo,
+    index: &IndexInfo,
+    options: BulkLoadOptions,
+    mut entries: IndexEntries,
+) -> Result<selkie_btree::BuiltTree, TxnError> {
+    entries.sort();
+    let failed = |error| match error {
+        TreeError::OutOfOrder { .. } => info.duplicate(index),
+        error => of_tree(info, error),
+    };
+    let begun = index.tree.bulk_load(&db.engine, options.fill, db.stamp_rule()).await;
+    let mut load = begun.map_err(failed)?;
+    for (at, entry) in entries.entries.iter().enumerate() {
+        let (key, value) = entries.entry(*entry);
+        load.push(key, value).await.map_err(failed)?;
+        if at % YIELD_ENTRIES == YIELD_ENTRIES - 1 {
+            yield_now().await;
+        }
+    }
+    load.build().await.map_err(failed)
+}
+
+/// The error of a load of this table.
+fn of_tree(info: &TableInfo, error: TreeError) -> TxnError {
+    let table = info.schema.name.clone();
+    match error {
+        TreeError::OutOfOrder { position } => BulkLoadError::OutOfOrder { table, position }.into(),
+        TreeError::NotEmpty => BulkLoadError::NotEmpty { table }.into(),
+        error => error.into(),
+    }
+}

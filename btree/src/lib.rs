@@ -23,16 +23,16 @@
 //! # Latches, and why there is no deadlock
 //!
 //! An operation that holds an inner page waits for no latch: posting and reclaiming hold one inner
-//! page and only *try* the pages below it, and no other node knows the pages that they allocate. So an
-//! operation that holds leaves may wait for inner pages, but must only *try* further leaves. The
+//! page and only *try* the pages below it, and no other node knows the pages that they allocate. So
+//! an operation that holds leaves may wait for inner pages, but must only *try* further leaves. The
 //! stand-alone operations hold at most one leaf while they wait for another page, and that page is
 //! an inner one.
 //!
 //! # Where things are
 //!
 //! `page/` is the page format as functions over bytes; `tree` descends; `leaf`, `split`, `post` and
-//! `reclaim` (with `merge`, one level of it) are the building blocks, each with its argument; `ops`,
-//! `scan`, `verify` and `bulk` stand on them.
+//! `reclaim` (with `merge`, one level of it) are the building blocks, each with its argument;
+//! `ops`, `scan`, `verify` and `bulk` stand on them.
 //!
 //! # Not done
 //!

@@ -12,8 +12,8 @@
 //! post must notice without latching leaf and parent together. Every inner page has a count
 //! (`extra`). Take the count of the page right above the leaves that covers a key:
 //!
-//! 1. Reclaim removes a leaf, or gives it another low fence, only together with its separator, under
-//!    the exclusive latch of the inner page that covers the separator, and counts up in that page.
+//! 1. Reclaim removes a leaf, or gives it another low fence, only together with its separator,
+//!    under the exclusive latch of the inner page that covers it, and counts up in that page.
 //! 2. Whatever page covers a key later has at least that count: both halves of a split page have
 //!    its count, a page that takes over keys of a neighbour counts up from the later count of the
 //!    two, and a root that becomes the only page of a level has the count of that page.

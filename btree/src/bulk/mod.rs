@@ -20,8 +20,8 @@
 //! leaf, or has its address, finds it there, and rows further right by its right link. The leaf's
 //! latch is the lock of all keys of an empty tree: to attach is a change of that leaf to others.
 //!
-//! Until then nobody notices, so nothing is locked. Rows that others insert meanwhile make attaching
-//! fail ([`TreeError::NotEmpty`]).
+//! Until then nobody notices, so nothing is locked. Rows that others insert meanwhile make
+//! attaching fail ([`TreeError::NotEmpty`]).
 //!
 //! A load that is dropped or fails frees its pages in the background. Those of a node that dies in
 //! a load are leaked, as pages of an unfinished split are: `selkie pool repair` finds them.

@@ -60,8 +60,8 @@ impl Txn<'_> {
         })
     }
 
-    /// The value of an entry as this transaction sees it, if it is there, and the number of the read
-    /// as for [`copy_row`](Self::copy_row).
+    /// The value of an entry as this transaction sees it, if it is there, and the number of the
+    /// read as for [`copy_row`](Self::copy_row).
     async fn value_of(
         &mut self,
         index: &IndexInfo,

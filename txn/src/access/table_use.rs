@@ -36,16 +36,7 @@ use crate::protocol::leaf_latch::LatchMode;
 use crate::protocol::row_reads::{Digest, LeafVersion, Read};
 use crate::protocol::view::View;
 use crate::transaction::txn::Txn;
-
-/// A table that a transaction has used.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct TableInUse {
-    table: Table,
-    /// Where its definition is.
-    position: usize,
-    /// Whether it is the one that the current operation sees.
-    is_checked: bool,
-}
+use crate::transaction::workspace::TableInUse;
 
 /// What the row of a table in the catalogue says.
 struct TableRow {

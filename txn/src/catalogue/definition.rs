@@ -8,7 +8,7 @@
 //! | `tables` | number of the table | version of its definition, and in how many pieces it is |
 //! | `names` | name | number of the table |
 //! | `definitions` | number of the table, piece | a piece of the definition, a JSON document |
-//! | `dropped` | root of a tree whose pages are to be given back | who does that, and how far it is |
+//! | `dropped` | root of a tree that is to be given back | who does that, and how far it is |
 //!
 //! Row 0 of `tables` has the next number of a table as its version. A version is a random number,
 //! so two definitions never have the same. Whoever uses a table reads its row of `tables`, so a
@@ -21,7 +21,7 @@ use crate::catalogue::column_type::ColumnType;
 use crate::catalogue::error::CatalogueError;
 use crate::catalogue::handles::{Index, Table};
 use crate::catalogue::schema::{SchemaError, TableSchema};
-use crate::catalogue::store::StoredTable;
+use crate::catalogue::stored_table::{IndexDefinition, StoredTable};
 use crate::catalogue::table_info::TableInfo;
 use crate::encoding::row_builder::RowBuilder;
 use crate::encoding::row_error::RowError;
@@ -58,16 +58,6 @@ pub(crate) struct TableDefinition {
     pub(crate) indexes: Vec<IndexDefinition>,
     /// The number of the next index.
     pub(crate) next_index: u16,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct IndexDefinition {
-    /// No number is used again.
-    pub(crate) number: u16,
-    /// Whether it has an entry for each row.
-    pub(crate) is_complete: bool,
-    /// Of its tree, as that of the table.
-    pub(crate) identity: i64,
 }
 
 impl TableDefinition {

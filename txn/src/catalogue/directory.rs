@@ -1,12 +1,17 @@
 //! The tables of an open database, found by name, by handle, or by the number of a tree.
 
 use selkie_btree::Tree;
+use selkie_engine::Engine;
 
 use crate::catalogue::changing::{ChangingTables, KnownTable};
+use crate::catalogue::definition::{TABLES, VERSION_COLUMN};
 use crate::catalogue::handles::{Index, Source, Table};
+use crate::catalogue::known_tree::KnownTree;
 use crate::catalogue::schema::SchemaError;
 use crate::catalogue::store::Catalogue;
 use crate::catalogue::table_info::{IndexInfo, TableInfo};
+use crate::encoding::key::KeyBuf;
+use crate::encoding::row_ref::RowRef;
 use crate::error::TxnError;
 
 /// Every table of one database, with its trees.
@@ -37,6 +42,31 @@ impl TableDirectory {
     /// The tables that may change, if there may be any.
     pub(crate) fn changing(&self) -> Option<&ChangingTables> {
         self.changing.as_ref()
+    }
+
+    /// Whether a tree is one of the definition in force. Else, and if this node does not know that
+    /// definition yet, what the tree was to be used for is left undone. At most a few round trips.
+    ///
+    /// # Errors
+    /// What the engine and the tree of the catalogue report.
+    pub(crate) async fn is_there(
+        &self,
+        engine: &Engine,
+        tree: &KnownTree,
+    ) -> Result<bool, TxnError> {
+        if tree.is_fixed() {
+            return Ok(true);
+        }
+        let table = tree.table();
+        let (Some(changing), Some(tables)) = (&self.changing, self.fixed(TABLES)) else {
+            return Ok(false);
+        };
+        let key = KeyBuf::new().i64(i64::try_from(table.number()).unwrap_or(i64::MAX));
+        let Some(row) = tables.primary.tree.get(engine, &key).await? else { return Ok(false) };
+        let version = RowRef::new(&tables.layout, &row).i64(VERSION_COLUMN)?;
+        let known = changing.position(table, version).map(|position| changing.at(position));
+        let index = known.and_then(|known| known.info.index_of_tree(tree.number()));
+        Ok(index.is_some_and(|index| index.known == *tree))
     }
 
     /// Every tree, also of the catalogue, as this node knows them.

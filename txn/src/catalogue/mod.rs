@@ -16,6 +16,7 @@ pub(crate) mod handles;
 pub(crate) mod known_tree;
 pub(crate) mod schema;
 pub(crate) mod store;
+pub(crate) mod stored_table;
 pub(crate) mod table_info;
 
 pub use column_type::{ColumnType, MAX_COLUMN_BYTES, MAX_DECIMAL_DIGITS};

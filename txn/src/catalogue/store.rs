@@ -26,6 +26,7 @@ use crate::catalogue::error::{
 };
 use crate::catalogue::handles::Table;
 use crate::catalogue::schema::{DatabaseSchema, TableSchema};
+use crate::catalogue::stored_table::StoredTable;
 use crate::catalogue::table_info::TableInfo;
 use crate::encoding::key::KeyBuf;
 use crate::encoding::row_ref::RowRef;
@@ -60,16 +61,6 @@ impl Catalogue {
             (false, false) => Protocol::TwoPhase,
         }
     }
-}
-
-/// One table: its schema and the roots of its trees.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct StoredTable {
-    pub(crate) schema: TableSchema,
-    /// Root of the primary index.
-    pub(crate) primary: u64,
-    /// Roots of the secondary indexes, in the schema's order.
-    pub(crate) indexes: Vec<u64>,
 }
 
 /// What creation does when the pool already holds a database.

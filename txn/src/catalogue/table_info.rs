@@ -3,11 +3,10 @@
 use selkie_btree::{Tree, max_entry, max_key};
 use selkie_engine::GAddr;
 
-use crate::catalogue::definition::IndexDefinition;
 use crate::catalogue::handles::{Source, Table};
 use crate::catalogue::known_tree::KnownTree;
 use crate::catalogue::schema::{IndexSchema, SchemaError, TableSchema};
-use crate::catalogue::store::StoredTable;
+use crate::catalogue::stored_table::{IndexDefinition, StoredTable};
 use crate::encoding::key::KeyBuf;
 use crate::encoding::key_column::{KeyColumn, split_parts};
 use crate::encoding::row_error::RowError;

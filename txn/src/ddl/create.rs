@@ -9,7 +9,7 @@ use crate::catalogue::definition::{
 use crate::catalogue::error::CatalogueError;
 use crate::catalogue::handles::Table;
 use crate::catalogue::schema::{SchemaError, TableSchema};
-use crate::catalogue::store::StoredTable;
+use crate::catalogue::stored_table::StoredTable;
 use crate::catalogue::table_info::{TableInfo, check_sizes};
 use crate::encoding::key::KeyBuf;
 use crate::encoding::row_ref::RowRef;
@@ -17,12 +17,7 @@ use crate::error::TxnError;
 use crate::protocol::leaf_latch::LatchMode;
 use crate::protocol::view::View;
 use crate::transaction::txn::Txn;
-
-/// A tree that a transaction has created, and how many changes there were before.
-pub(crate) struct CreatedTree {
-    pub(crate) tree: Tree,
-    pub(crate) mark: usize,
-}
+use crate::transaction::workspace::CreatedTree;
 
 impl<'db> Txn<'db> {
     /// Creates a table with its indexes. Others see it once the transaction has committed.

@@ -16,9 +16,9 @@ use std::ops::ControlFlow;
 use selkie_btree::Direction;
 use selkie_fabric::BoxFuture;
 
-use crate::catalogue::definition::IndexDefinition;
 use crate::catalogue::handles::{Index, Table};
 use crate::catalogue::schema::{IndexSchema, SchemaError};
+use crate::catalogue::stored_table::IndexDefinition;
 use crate::catalogue::table_info::{IndexInfo, TableInfo};
 use crate::encoding::key::KeyBuf;
 use crate::encoding::key_range::KeyRange;

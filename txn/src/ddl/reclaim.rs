@@ -12,11 +12,8 @@
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
-use parking_lot::Mutex;
-use selkie_btree::{Direction, Stamp, Tree};
+use selkie_btree::{Direction, Tree};
 use selkie_engine::{ComputeId, GAddr};
 use selkie_fabric::BoxFuture;
 
@@ -29,86 +26,16 @@ use crate::protocol::choice::{Isolation, Protocol};
 use crate::stats::shard_here;
 use crate::transaction::database::Database;
 use crate::transaction::database_state::DatabaseState;
+use crate::transaction::dropped_trees::DroppedTree;
 use crate::transaction::txn::Txn;
 
 /// Pages given back at a time.
 const PAGES_AT_ONCE: usize = 64;
 
-/// Time between two looks at a tree that older snapshots need, or another transaction has touched.
-const PAUSE: Duration = Duration::from_millis(20);
-
 /// Columns of `dropped`.
 const OWNER: usize = 1;
 const LEVEL: usize = 2;
 const NEXT: usize = 3;
-
-/// A dropped tree, and a stamp no earlier than that of its drop.
-#[derive(Clone, Copy, Debug)]
-struct DroppedTree {
-    root: i64,
-    seen_at: Stamp,
-}
-
-/// What a node knows of dropped trees.
-#[derive(Default)]
-pub(crate) struct DroppedTrees {
-    /// There is something to do.
-    is_pending: AtomicBool,
-    /// When it may be tried again, in nanoseconds.
-    due: AtomicU64,
-    /// `None` while a transaction works on them.
-    trees: Mutex<Trees>,
-}
-
-#[derive(Default)]
-struct Trees {
-    is_busy: bool,
-    /// The table is to be read again.
-    look: bool,
-    known: VecDeque<DroppedTree>,
-}
-
-/// The right to work on dropped trees, which one transaction of a node has at a time.
-struct Turn<'d>(&'d DroppedTrees);
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        self.0.trees.lock().is_busy = false;
-    }
-}
-
-impl DroppedTrees {
-    /// Notes that there may be trees in the table.
-    pub(crate) fn look(&self) {
-        self.trees.lock().look = true;
-        self.is_pending.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether there is something to do by now.
-    #[inline]
-    pub(crate) fn is_due(&self, now: Duration) -> bool {
-        // Relaxed: a later transaction sees it.
-        self.is_pending.load(Ordering::Relaxed)
-            && u128::from(self.due.load(Ordering::Relaxed)) <= now.as_nanos()
-    }
-
-    fn take_turn(&self) -> Option<Turn<'_>> {
-        let mut trees = self.trees.lock();
-        let is_free = !std::mem::replace(&mut trees.is_busy, true);
-        is_free.then(|| Turn(self))
-    }
-
-    fn pause(&self, now: Duration) {
-        let due = (now + PAUSE).as_nanos();
-        self.due.store(u64::try_from(due).unwrap_or(u64::MAX), Ordering::Relaxed);
-    }
-
-    fn settle(&self) {
-        let trees = self.trees.lock();
-        let is_pending = trees.look || !trees.known.is_empty();
-        self.is_pending.store(is_pending, Ordering::Relaxed);
-    }
-}
 
 impl Database {
     /// Gives the pages of dropped tables and indexes back, as far as no snapshot needs them.

@@ -50,7 +50,7 @@ impl<T: Default> PerTree<T> {
         self.numbers.iter().copied().zip(&self.values)
     }
 
-    /// Empties each value. Keeps those of some trees, so that a next transaction need not make them.
+    /// Empties each value. Keeps those of some trees: a next transaction need not make them.
     pub(crate) fn clear(&mut self, empty: impl FnMut(&mut T)) {
         self.numbers.truncate(KEPT_TREES);
         self.values.truncate(KEPT_TREES);

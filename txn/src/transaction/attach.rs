@@ -24,8 +24,8 @@
 //! catalogue that has its row is latched, too, and the row compared: as with a commit, what is
 //! loaded is what the definition in force says.
 //!
-//! *No deadlock.* Two callers latch leaves in the same order, and transactions that hold leaves wait
-//! for others in that order or not at all. Roots are only tried, and let go with all others when
+//! *No deadlock.* Two callers latch leaves in the same order, and transactions that hold leaves
+//! wait for others in that order or not at all. Roots are only tried, and let go with all others when
 //! one is in use.
 
 use std::time::Duration;

@@ -23,6 +23,7 @@ use selkie_btree::LeafView;
 
 use crate::access::leaf::{LeafRef, no_stable_leaf};
 use crate::catalogue::table_info::IndexInfo;
+use crate::ddl::reclaim::reclaim_dropped;
 use crate::error::{AbortCause, TxnError};
 #[cfg(feature = "planted")]
 use crate::protocol::choice::ReadRule;
@@ -76,6 +77,9 @@ impl<'db> Txn<'db> {
             self.db.stats.committed(self.shard);
         }
         self.maintain().await;
+        if self.db.dropped.is_due(self.db.engine.env().now()) {
+            reclaim_dropped(self.db).await;
+        }
         durable.map_err(|source| match has_changed {
             true => TxnError::Undetermined { source },
             false => TxnError::Engine(source),

@@ -5,18 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use selkie_btree::{Stamp, StampRule};
 use selkie_engine::{Engine, EngineError, Snapshot};
 
-use crate::catalogue::definition::{TABLES, VERSION_COLUMN};
 use crate::catalogue::directory::TableDirectory;
-use crate::catalogue::known_tree::KnownTree;
-use crate::ddl::reclaim::DroppedTrees;
-use crate::encoding::key::KeyBuf;
-use crate::encoding::row_ref::RowRef;
-use crate::error::TxnError;
 use crate::protocol::clock::Clock;
 use crate::protocol::row_reads::Digester;
 use crate::stats::StatsShards;
+use crate::transaction::dropped_trees::DroppedTrees;
 use crate::transaction::leaf_budget::LeafBudget;
-use crate::transaction::maintenance::MaintenanceBacklog;
+use crate::transaction::maintenance::{MaintenanceBacklog, TreeSite};
 use crate::transaction::workspace::WorkspacePool;
 
 pub(crate) struct DatabaseState {
@@ -82,32 +77,14 @@ impl DatabaseState {
         }
     }
 
+    /// What work on trees that was left for later is done with.
+    pub(crate) fn tree_site(&self) -> TreeSite<'_> {
+        TreeSite { engine: &self.engine, directory: &self.directory, rule: self.stamp_rule() }
+    }
+
     /// Begins a snapshot. One round trip.
     pub(crate) async fn begin_snapshot(&self) -> Result<Snapshot, EngineError> {
         self.engine.begin_snapshot().await
-    }
-
-    /// Whether a tree is one of the definition in force. Else, and if this node does not know that
-    /// definition yet, what the tree was to be used for is left undone. At most a few round trips.
-    ///
-    /// # Errors
-    /// What the engine and the tree of the catalogue report.
-    pub(crate) async fn is_tree_there(&self, tree: &KnownTree) -> Result<bool, TxnError> {
-        if tree.is_fixed() {
-            return Ok(true);
-        }
-        let (table, directory) = (tree.table(), &self.directory);
-        let (Some(changing), Some(tables)) = (directory.changing(), directory.fixed(TABLES)) else {
-            return Ok(false);
-        };
-        let key = KeyBuf::new().i64(i64::try_from(table.number()).unwrap_or(i64::MAX));
-        let Some(row) = tables.primary.tree.get(&self.engine, &key).await? else {
-            return Ok(false);
-        };
-        let version = RowRef::new(&tables.layout, &row).i64(VERSION_COLUMN)?;
-        let known = changing.position(table, version).map(|position| changing.at(position));
-        let index = known.and_then(|known| known.info.index_of_tree(tree.number()));
-        Ok(index.is_some_and(|index| index.known == *tree))
     }
 
     pub(crate) fn savepoint_number(&self) -> u64 {

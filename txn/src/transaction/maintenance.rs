@@ -16,11 +16,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use selkie_btree::{LeafView, PendingPost, Reclaimed, SweepRange, Swept, Tree, TreeError};
+use selkie_btree::{
+    LeafView, PendingPost, Reclaimed, StampRule, SweepRange, Swept, Tree, TreeError,
+};
 use selkie_engine::{Engine, GAddr};
 
+use crate::catalogue::directory::TableDirectory;
 use crate::catalogue::known_tree::KnownTree;
-use crate::transaction::database_state::DatabaseState;
 
 /// Most single tasks kept for later.
 const BACKLOG_TASKS: usize = 1024;
@@ -38,6 +40,14 @@ const RANGES_A_TREE: usize = 16;
 
 /// Leaves looked at by one run of a sweep.
 const SWEPT_AT_ONCE: usize = 64;
+
+/// What tasks are run with.
+#[derive(Clone, Copy)]
+pub(crate) struct TreeSite<'db> {
+    pub(crate) engine: &'db Engine,
+    pub(crate) directory: &'db TableDirectory,
+    pub(crate) rule: StampRule,
+}
 
 /// One task on a tree.
 pub(crate) enum MaintenanceTask {
@@ -110,12 +120,12 @@ impl MaintenanceTask {
     ///
     /// Failures are left to later traversals: the transaction that the task comes from has ended,
     /// and the tree is valid.
-    pub(crate) async fn run(&mut self, db: &DatabaseState) -> TaskEnd {
-        let (engine, rule) = (&db.engine, db.stamp_rule());
+    pub(crate) async fn run(&mut self, site: TreeSite<'_>) -> TaskEnd {
+        let TreeSite { engine, directory, rule } = site;
         // The pages of the tree are not used again meanwhile, if it is there.
         let _pin = engine.pin();
         if let Some(tree) = self.tree() {
-            match db.is_tree_there(tree).await {
+            match directory.is_there(engine, tree).await {
                 Ok(true) => {}
                 Err(error) if error.is_retryable() => return TaskEnd::InUse,
                 Ok(false) | Err(_) => return TaskEnd::Done,
@@ -288,11 +298,11 @@ impl MaintenanceBacklog {
     }
 
     /// Runs the first task that may be tried. If the future is dropped the task is kept.
-    pub(crate) async fn run_one(&self, db: &DatabaseState) -> RanTask {
+    pub(crate) async fn run_one(&self, site: TreeSite<'_>) -> RanTask {
         if self.len() == 0 {
             return RanTask::None;
         }
-        let env = db.engine.env();
+        let env = site.engine.env();
         let now = env.now();
         let taken = {
             let mut postponed = self.postponed.lock();
@@ -307,7 +317,7 @@ impl MaintenanceBacklog {
             MaintenanceTask::Sweep(_) => RanTask::Sweep,
             _ => RanTask::Single,
         };
-        let end = task.task.run(db).await;
+        let end = task.task.run(site).await;
         match end {
             TaskEnd::Done => held.task = None,
             TaskEnd::More => task.attempts = 0,

@@ -14,6 +14,7 @@ mod commit;
 mod commit_rows;
 pub(crate) mod database;
 pub(crate) mod database_state;
+pub(crate) mod dropped_trees;
 pub(crate) mod leaf_budget;
 mod limits;
 pub(crate) mod maintenance;

@@ -42,7 +42,6 @@ use selkie_engine::GAddr;
 use selkie_engine::log::Lsn;
 use selkie_fabric::env::yield_now;
 
-use crate::ddl::reclaim::reclaim_dropped;
 use crate::error::{AbortCause, TxnError};
 use crate::protocol::choice::{Isolation, Protocol, ProtocolRules, WriteRule};
 use crate::protocol::leaf_latch::{LatchMode, LeafImage};
@@ -403,11 +402,10 @@ impl<'db> Txn<'db> {
     /// Runs the maintenance tasks of this transaction and some that others left, then lets other
     /// tasks run.
     pub(super) async fn maintain(&mut self) {
-        let engine = &self.db.engine;
         let mut ran = 0;
         while let Some(task) = self.work.maintenance.front_mut() {
             // In the queue while it runs, which is kept if this future is dropped.
-            let end = task.run(self.db).await;
+            let end = task.run(self.db.tree_site()).await;
             let task = self.work.maintenance.pop_front();
             if let Some(task) = task.filter(|_| end != TaskEnd::Done) {
                 self.db.backlog.push(task);
@@ -419,12 +417,9 @@ impl<'db> Txn<'db> {
         }
         for _ in 0..(self.db.backlog.len() / 16).clamp(POSTPONED_AT_ONCE, TASKS_AT_ONCE) {
             // A part of a sweep is enough for one transaction.
-            if self.db.backlog.run_one(self.db).await != RanTask::Single {
+            if self.db.backlog.run_one(self.db.tree_site()).await != RanTask::Single {
                 break;
             }
-        }
-        if self.db.dropped.is_due(engine.env().now()) {
-            reclaim_dropped(self.db).await;
         }
         yield_now().await;
     }

@@ -4,13 +4,12 @@
 use std::collections::VecDeque;
 
 use parking_lot::Mutex;
-use selkie_btree::LeafView;
+use selkie_btree::{LeafView, Tree};
 use selkie_engine::log::{LogReservation, Lsn};
 use selkie_engine::{Engine, EpochPin};
 
-use crate::access::table_use::TableInUse;
+use crate::catalogue::handles::Table;
 use crate::catalogue::known_tree::KnownTree;
-use crate::ddl::create::CreatedTree;
 use crate::protocol::leaf_latch::LeafImage;
 use crate::protocol::lock_set::LockSet;
 use crate::protocol::read_set::ReadSet;
@@ -29,6 +28,22 @@ const KEPT_UNDO_BYTES: usize = 64 << 10;
 const KEPT_WRITE_BYTES: usize = 64 << 10;
 /// Bytes of the rows and ranges that were read that a workspace keeps.
 const KEPT_READ_BYTES: usize = 64 << 10;
+
+/// A table that a transaction has used.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TableInUse {
+    pub(crate) table: Table,
+    /// Where its definition is.
+    pub(crate) position: usize,
+    /// Whether it is the one that the current operation sees.
+    pub(crate) is_checked: bool,
+}
+
+/// A tree that a transaction has created, and how many changes there were before.
+pub(crate) struct CreatedTree {
+    pub(crate) tree: Tree,
+    pub(crate) mark: usize,
+}
 
 /// What a transaction holds, has read and has changed.
 pub(crate) struct Workspace<'db> {

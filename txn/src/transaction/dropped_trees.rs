@@ -1,0 +1,79 @@
+//! What a node knows of trees whose pages are to be given back to the pool
+//! ([`reclaim`](crate::ddl::reclaim)).
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use selkie_btree::Stamp;
+
+/// Time between two looks at a tree that older snapshots need, or another transaction has touched.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// A dropped tree, and a stamp no earlier than that of its drop.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DroppedTree {
+    pub(crate) root: i64,
+    pub(crate) seen_at: Stamp,
+}
+
+/// What a node knows of dropped trees.
+#[derive(Default)]
+pub(crate) struct DroppedTrees {
+    /// There is something to do.
+    is_pending: AtomicBool,
+    /// When it may be tried again, in nanoseconds.
+    due: AtomicU64,
+    pub(crate) trees: Mutex<Trees>,
+}
+
+#[derive(Default)]
+pub(crate) struct Trees {
+    is_busy: bool,
+    /// The table is to be read again.
+    pub(crate) look: bool,
+    pub(crate) known: VecDeque<DroppedTree>,
+}
+
+/// The right to work on dropped trees, which one transaction of a node has at a time.
+pub(crate) struct Turn<'d>(&'d DroppedTrees);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.trees.lock().is_busy = false;
+    }
+}
+
+impl DroppedTrees {
+    /// Notes that there may be trees in the table.
+    pub(crate) fn look(&self) {
+        self.trees.lock().look = true;
+        self.is_pending.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether there is something to do by now.
+    #[inline]
+    pub(crate) fn is_due(&self, now: Duration) -> bool {
+        // Relaxed: a later transaction sees it.
+        self.is_pending.load(Ordering::Relaxed)
+            && u128::from(self.due.load(Ordering::Relaxed)) <= now.as_nanos()
+    }
+
+    pub(crate) fn take_turn(&self) -> Option<Turn<'_>> {
+        let mut trees = self.trees.lock();
+        let is_free = !std::mem::replace(&mut trees.is_busy, true);
+        is_free.then(|| Turn(self))
+    }
+
+    pub(crate) fn pause(&self, now: Duration) {
+        let due = (now + PAUSE).as_nanos();
+        self.due.store(u64::try_from(due).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    pub(crate) fn settle(&self) {
+        let trees = self.trees.lock();
+        let is_pending = trees.look || !trees.known.is_empty();
+        self.is_pending.store(is_pending, Ordering::Relaxed);
+    }
+}

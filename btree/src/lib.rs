@@ -5,7 +5,7 @@
 //! operations* ([`Tree::get`], [`Tree::insert`], [`Tree::upsert`], [`Tree::update`],
 //! [`Tree::delete`], [`Tree::scan`]) latch for their own duration. *Building blocks* are for
 //! transactions, which keep leaf latches to commit: locate a leaf ([`Tree::locate`],
-//! [`Tree::locate_before`]), latch it through the engine, read it ([`LeafView`]), change it
+//! [`Tree::locate_before`]), fetch those ahead ([`Tree::leaves_ahead`]), latch it through the engine, read it ([`LeafView`]), change it
 //! ([`leaf_insert`], [`leaf_replace`], [`leaf_remove`]), [stamp](leaf_stamp) it, split it while it
 //! is latched ([`Tree::split_leaf`]), and maintain the tree once no latch is held ([`Tree::post`],
 //! [`Tree::reclaim`]).
@@ -30,7 +30,8 @@
 //!
 //! # Where things are
 //!
-//! `page/` is the page format as functions over bytes; `tree` descends; `leaf`, `split`, `post` and
+//! `page/` is the page format as functions over bytes; `tree` descends, `ahead` looks at what is
+//! cached of the way; `leaf`, `split`, `post` and
 //! `reclaim` are the building blocks, each with its argument; `ops`, `scan` and `verify` stand on
 //! them.
 //!
@@ -97,6 +98,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod error;
 mod latch;
 mod leaf;
@@ -110,6 +112,7 @@ mod sweep;
 mod tree;
 mod verify;
 
+pub use ahead::RestOfScan;
 pub use error::{NoRoom, TreeError};
 pub use leaf::{KeyLocation, LeafView, leaf_insert, leaf_remove, leaf_replace, leaf_stamp};
 pub use page::{HEADER as LEAF_HEADER_BYTES, Stamps, max_entry, max_key};

@@ -36,9 +36,7 @@ impl Txn<'_> {
     /// other errors that roll back.
     pub async fn insert(&mut self, table: Table, row: RowRef<'_>) -> Result<(), TxnError> {
         let info = self.db.directory.table(table)?;
-        if !std::ptr::eq(row.layout(), &raw const info.layout) && *row.layout() != info.layout {
-            return Err(TxnError::ForeignRow { table: info.schema.name.clone() });
-        }
+        info.check_row(row)?;
         let mark = self.open_change()?;
         let result = self.insert_row(info, row).await;
         self.close_change(mark, result).await

@@ -1,5 +1,7 @@
 //! The tables of an open database, found by name, by handle, or by the number of a tree.
 
+use std::sync::Arc;
+
 use selkie_btree::Tree;
 
 use crate::catalogue::handles::{Index, Source, Table};
@@ -10,7 +12,7 @@ use crate::error::TxnError;
 
 /// Every table of one database, with its trees.
 pub(crate) struct TableDirectory {
-    tables: Vec<TableInfo>,
+    tables: Vec<Arc<TableInfo>>,
     /// Every tree by its number.
     trees: Vec<Tree>,
 }
@@ -29,7 +31,7 @@ impl TableDirectory {
             let table = TableInfo::resolve(stored, trees.len())?;
             trees.push(table.primary.tree);
             trees.extend(table.indexes.iter().map(|index| index.tree));
-            tables.push(table);
+            tables.push(Arc::new(table));
         }
         Ok(Self { tables, trees })
     }
@@ -58,6 +60,11 @@ impl TableDirectory {
 
     /// The table behind a handle.
     pub(crate) fn table(&self, table: Table) -> Result<&TableInfo, TxnError> {
+        self.shared_table(table).map(|info| &**info)
+    }
+
+    /// The same, for an owner that outlives the transaction.
+    pub(crate) fn shared_table(&self, table: Table) -> Result<&Arc<TableInfo>, TxnError> {
         let missing = || SchemaError::NoSuchTable { name: format!("number {}", table.0) };
         Ok(self.tables.get(table.0).ok_or_else(missing)?)
     }

@@ -29,6 +29,17 @@ pub enum Source {
     Index(Index),
 }
 
+impl Source {
+    /// The table whose rows it leads to.
+    #[must_use]
+    pub fn table(self) -> Table {
+        match self {
+            Self::Table(table) => table,
+            Self::Index(index) => index.table(),
+        }
+    }
+}
+
 impl From<Table> for Source {
     fn from(table: Table) -> Self {
         Self::Table(table)

@@ -1,10 +1,11 @@
 //! What a node keeps of an open database: shared by the handles and their transactions.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use selkie_btree::{Stamp, StampRule};
 use selkie_engine::{Engine, EngineError, Snapshot};
 
+use crate::access::read_ahead::{MOST_AHEAD, READ_AHEAD};
 use crate::catalogue::directory::TableDirectory;
 use crate::protocol::clock::Clock;
 use crate::protocol::row_reads::Digester;
@@ -28,14 +29,16 @@ pub(crate) struct DatabaseState {
     pub(crate) workspaces: WorkspacePool,
     pub(crate) backlog: MaintenanceBacklog,
     pub(crate) leaf_budget: LeafBudget,
-    /// The number of the next savepoint: no transaction takes one for another's. Handles of other
-    /// nodes begin elsewhere.
-    next_savepoint: AtomicU64,
+    /// Pages that a walk fetches ahead at most.
+    read_ahead: AtomicUsize,
+    /// The next number of a savepoint, or of a transaction with cursors: no transaction takes one
+    /// for another's. Handles of other nodes begin elsewhere.
+    next_number: AtomicU64,
 }
 
 impl DatabaseState {
     pub(crate) fn new(engine: &Engine, directory: TableDirectory, has_snapshots: bool) -> Self {
-        let first_savepoint = engine.env().random_u64();
+        let first_number = engine.env().random_u64();
         Self {
             engine: engine.clone(),
             directory,
@@ -47,7 +50,8 @@ impl DatabaseState {
             workspaces: WorkspacePool::default(),
             backlog: MaintenanceBacklog::default(),
             leaf_budget: LeafBudget::new(engine),
-            next_savepoint: AtomicU64::new(first_savepoint),
+            read_ahead: AtomicUsize::new(READ_AHEAD),
+            next_number: AtomicU64::new(first_number),
         }
     }
 
@@ -78,8 +82,19 @@ impl DatabaseState {
         self.engine.begin_snapshot().await
     }
 
-    pub(crate) fn savepoint_number(&self) -> u64 {
+    /// Pages that a walk fetches ahead at most.
+    pub(crate) fn read_ahead(&self) -> usize {
+        // Relaxed: a bound on a number, no data depends on it.
+        self.read_ahead.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_read_ahead(&self, pages: usize) {
+        self.read_ahead.store(pages.min(MOST_AHEAD), Ordering::Relaxed);
+    }
+
+    /// A number that is given once.
+    pub(crate) fn unique_number(&self) -> u64 {
         // Relaxed: only that no number is given twice.
-        self.next_savepoint.fetch_add(1, Ordering::Relaxed)
+        self.next_number.fetch_add(1, Ordering::Relaxed)
     }
 }

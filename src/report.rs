@@ -64,6 +64,9 @@ pub struct ComputeReport {
     pub hits: u64,
     /// Accesses that fetched the page or a right to it.
     pub misses: u64,
+    /// Pages that were fetched before an access asked for them.
+    #[serde(default)]
+    pub prefetches: u64,
     /// Traffic on the fabric, if it is metered.
     pub traffic: Option<Traffic>,
     /// Requests to others to give their copies up.
@@ -211,6 +214,7 @@ impl Report {
             operations: *operations,
             hits: engine.hits,
             misses: engine.misses,
+            prefetches: engine.prefetches,
             traffic,
             invalidations_sent: engine.invalidations_sent,
             invalidations_received: engine.invalidations,

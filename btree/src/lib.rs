@@ -5,10 +5,11 @@
 //! operations* ([`Tree::get`], [`Tree::insert`], [`Tree::upsert`], [`Tree::update`],
 //! [`Tree::delete`], [`Tree::scan`]) latch for their own duration. *Building blocks* are for
 //! transactions, which keep leaf latches to commit: locate a leaf ([`Tree::locate`],
-//! [`Tree::locate_before`]), latch it through the engine, read it ([`LeafView`]), change it
-//! ([`leaf_insert`], [`leaf_replace`], [`leaf_remove`]), [stamp](leaf_stamp) it, split it while it
-//! is latched ([`Tree::split_leaf`]), and maintain the tree once no latch is held ([`Tree::post`],
-//! [`Tree::reclaim`]). An empty tree is loaded from sorted rows bottom-up ([`Tree::bulk_load`]).
+//! [`Tree::locate_before`]), fetch those ahead ([`Tree::leaves_ahead`]), latch it through the
+//! engine, read it ([`LeafView`]), change it ([`leaf_insert`], [`leaf_replace`], [`leaf_remove`]),
+//! [stamp](leaf_stamp) it, split it while it is latched ([`Tree::split_leaf`]), and maintain the
+//! tree once no latch is held ([`Tree::post`], [`Tree::reclaim`]). An empty tree is loaded from
+//! sorted rows bottom-up ([`Tree::bulk_load`]).
 //!
 //! # Why many nodes can share it
 //!
@@ -30,9 +31,9 @@
 //!
 //! # Where things are
 //!
-//! `page/` is the page format as functions over bytes; `tree` descends; `leaf`, `split`, `post` and
-//! `reclaim` (with `merge`, one level of it) are the building blocks, each with its argument;
-//! `ops`, `scan`, `verify` and `bulk` stand on them.
+//! `page/` is the page format as functions over bytes; `tree` descends, `ahead` looks at what is
+//! cached of the way; `leaf`, `split`, `post` and `reclaim` (with `merge`, one level of it) are the
+//! building blocks, each with its argument; `ops`, `scan`, `verify` and `bulk` stand on them.
 //!
 //! # Not done
 //!
@@ -97,6 +98,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod bulk;
 mod error;
 mod give_back;
@@ -113,6 +115,7 @@ mod sweep;
 mod tree;
 mod verify;
 
+pub use ahead::RestOfScan;
 pub use bulk::{BuiltTree, BulkLoad, DEFAULT_FILL};
 pub use error::{NoRoom, TreeError};
 pub use leaf::{KeyLocation, LeafView, leaf_insert, leaf_remove, leaf_replace, leaf_stamp};

@@ -9,7 +9,7 @@
 //!
 //! | folder | duty |
 //! |---|---|
-//! | `access/` | start, reads, writes, guards, waiters, close |
+//! | `access/` | start, reads, writes, pages fetched ahead, guards, waiters, close |
 //! | `cache/` | frames, local latch, address table, eviction |
 //! | [`coherence`] | latch word, state machine of a line, its driver, its model check |
 //! | `addressing/` | places of lines, links to memory nodes, allocation, epochs |
@@ -23,7 +23,7 @@
 //!
 //! [`EngineConfig`] has the settings of a node, and [`EngineError`] has the errors of all
 //! operations. An operation on a page belongs to its line, so a caller may drop a future at any
-//! time.
+//! time, and a page may be fetched before a caller waits for it ([`Engine::prefetch`]).
 
 mod access;
 mod addressing;

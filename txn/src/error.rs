@@ -135,7 +135,8 @@ pub enum BulkLoadError {
 /// An operation of a transaction failed.
 ///
 /// [`Duplicate`](Self::Duplicate), [`NotFound`](Self::NotFound), [`Row`](Self::Row),
-/// [`Schema`](Self::Schema), [`KeyMismatch`](Self::KeyMismatch), [`ReadOnly`](Self::ReadOnly) and
+/// [`Schema`](Self::Schema), [`KeyMismatch`](Self::KeyMismatch),
+/// [`InvalidCursor`](Self::InvalidCursor), [`ReadOnly`](Self::ReadOnly) and
 /// [`NoSavepoint`](Self::NoSavepoint) undo that one operation and leave the transaction usable; so
 /// do the three that a [`Session`](crate::Session) has of its own.
 /// Every other error has rolled the transaction back when it is returned: its latches are free, and
@@ -220,6 +221,18 @@ pub enum TxnError {
     /// types.
     #[error("table {table}, {index}: the key given has another shape")]
     KeyMismatch {
+        /// The table.
+        table: String,
+        /// The index, or "primary key".
+        index: String,
+    },
+    /// A cursor is not one of the transaction that it is used with: it was opened in another, or
+    /// after a savepoint that the transaction has gone back to.
+    #[error(
+        "table {table}, {index}: the cursor is of another transaction, or of a part of this one \
+         that was rolled back"
+    )]
+    InvalidCursor {
         /// The table.
         table: String,
         /// The index, or "primary key".
@@ -361,6 +374,7 @@ impl TxnError {
             | Self::NoSessions { .. }
             | Self::Undetermined { .. }
             | Self::KeyMismatch { .. }
+            | Self::InvalidCursor { .. }
             | Self::Row(_)
             | Self::ForeignRow { .. }
             | Self::BulkLoad(_)

@@ -8,13 +8,17 @@
 //! locks, which the pool's coherence protocol makes valid across nodes; optimistic; or timestamp
 //! ordering.
 //!
+//! Rows are read by their keys, one ([`Txn::get`]) or many at a time ([`Txn::get_many`]), and in
+//! ranges of a table or an index: shown to a closure ([`Txn::scan`]), or pulled by a [`Cursor`],
+//! which lives between the other operations of its transaction. Pages ahead are fetched early.
+//!
 //! | folder | duty |
 //! |---|---|
 //! | `catalogue/` | schemas, the stored catalogue, resolved tables |
 //! | `encoding/` | rows and [keys](mod@key), byte by byte |
 //! | `protocol/` | [`Protocol`]s: lock set, read set, write set, undo log, timestamps |
 //! | `transaction/` | [`Database`], [`Session`], [`Txn`], commit, savepoints, [retry](retry()) |
-//! | `access/` | leaves, cursors, reads and changes of rows |
+//! | `access/` | leaves, walks, reads and changes of rows, [`Cursor`]s |
 //! | `ddl/` | changes of tables: create, drop, alter, indexes |
 //! | [`partition`] | partitions and two-phase commit, a baseline |
 //!
@@ -93,6 +97,7 @@ mod protocol;
 mod stats;
 mod transaction;
 
+pub use access::cursor::{Cursor, RowIter, Rows};
 pub use catalogue::{
     CatalogueError, Column, ColumnType, DatabaseSchema, Index, IndexSchema, KeyOrder,
     MAX_COLUMN_BYTES, MAX_COLUMNS, MAX_DECIMAL_DIGITS, SchemaError, Source, Table, TableSchema,

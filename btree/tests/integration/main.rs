@@ -1,5 +1,6 @@
 //! Trees on one node, and on several at once.
 
+mod ahead;
 mod building_blocks;
 mod bulk;
 mod common;

@@ -301,7 +301,7 @@ const fn gauge(
 }
 
 /// All there are. Names get their unit, and counters `_total`, when they are written.
-static FAMILIES: [Family; 30] = [
+static FAMILIES: [Family; 31] = [
     counter("selkie_operations", "Operations that the node's user has completed", None, |r| {
         compute(r, |c| c.operations)
     }),
@@ -318,6 +318,9 @@ static FAMILIES: [Family; 30] = [
     }),
     counter("selkie_written", "Payload of remote writes", Some(Unit::Bytes), |r| {
         traffic(r, |t| t.written_bytes)
+    }),
+    counter("selkie_prefetches", "Pages fetched before an access asked for them", None, |r| {
+        compute(r, |c| Some(c.prefetches))
     }),
     counter("selkie_invalidations_sent", "Requests to others to give copies up", None, |r| {
         compute(r, |c| Some(c.invalidations_sent))

@@ -6,5 +6,6 @@ mod anew;
 pub(crate) mod close;
 pub(crate) mod engine;
 pub(crate) mod guard;
+mod prefetch;
 pub(crate) mod start;
 pub(crate) mod waiters;

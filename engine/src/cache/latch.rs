@@ -202,6 +202,11 @@ impl FrameLatch {
         (word & READABLE != 0, word & WRITABLE != 0)
     }
 
+    /// Gives the frame the second chance of one that was used: it is about to be.
+    pub(crate) fn refer(&self) {
+        self.0.fetch_or(REFERENCED, Ordering::Relaxed);
+    }
+
     /// Whether the frame is idle and was not used since the last call: the clock's second chance.
     pub(crate) fn second_chance_over(&self) -> bool {
         let word = self.0.load(Ordering::Relaxed);

@@ -188,6 +188,11 @@ impl PageCache {
         self.frames.free_count() >= self.high_water
     }
 
+    /// Whether enough frames are free to fetch a page that is not waited for yet.
+    pub(crate) fn has_room_ahead(&self) -> bool {
+        self.frames.free_count() > self.low_water / 2
+    }
+
     /// Counts a copy of a dirty page; `false` if as many are under way as may be.
     pub(crate) fn begin_copy(&self) -> bool {
         // Relaxed: a bound on memory, nothing hangs on its order.

@@ -73,6 +73,7 @@ pub(crate) struct Counters {
     /// Hits of the threads that have no stripe of their own.
     shared: AtomicU64,
     pub(crate) misses: AtomicU64,
+    pub(crate) prefetches: AtomicU64,
     pub(crate) invalidations: AtomicU64,
     pub(crate) invalidations_sent: AtomicU64,
     pub(crate) downgrades: AtomicU64,
@@ -93,6 +94,7 @@ impl Counters {
             stripes: (0..STRIPES).map(|_| Stripe::default()).collect(),
             shared: AtomicU64::new(0),
             misses: AtomicU64::new(0),
+            prefetches: AtomicU64::new(0),
             invalidations: AtomicU64::new(0),
             invalidations_sent: AtomicU64::new(0),
             downgrades: AtomicU64::new(0),
@@ -127,6 +129,7 @@ impl Counters {
         EngineStats {
             hits: self.stripes.iter().map(|s| read(&s.hits)).sum::<u64>() + read(&self.shared),
             misses: read(&self.misses),
+            prefetches: read(&self.prefetches),
             invalidations: read(&self.invalidations),
             invalidations_sent: read(&self.invalidations_sent),
             downgrades: read(&self.downgrades),
@@ -154,6 +157,8 @@ pub struct EngineStats {
     pub hits: u64,
     /// Accesses that fetched the page or a right to it.
     pub misses: u64,
+    /// Pages that were fetched before an access asked for them ([`crate::Engine::prefetch`]).
+    pub prefetches: u64,
     /// Copies given up because another node asked for them.
     pub invalidations: u64,
     /// Requests to other nodes to give their copies up, each to one node. None where directories
@@ -218,6 +223,7 @@ impl Sub for EngineStats {
         EngineStats {
             hits: self.hits - earlier.hits,
             misses: self.misses - earlier.misses,
+            prefetches: self.prefetches - earlier.prefetches,
             invalidations: self.invalidations - earlier.invalidations,
             invalidations_sent: self.invalidations_sent - earlier.invalidations_sent,
             downgrades: self.downgrades - earlier.downgrades,

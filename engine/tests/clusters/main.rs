@@ -19,6 +19,7 @@ mod membership;
 mod memory_loss;
 mod observation;
 mod paused;
+mod prefetch;
 #[path = "../../../fabric/tests/tcp/proxy.rs"]
 mod proxy;
 mod reads_only;

@@ -1,463 +1,364 @@
-//! Walking the leaves of a tree in either direction, latching each one.
+//! Cursors: scans that their callers pull, some rows at a time.
 //!
-//! A leaf's range is given by its fences, so crossing from one leaf to the next leaves no gap:
-//! forwards the right link of a latched leaf leads to exactly the leaf that begins where it ends,
-//! and backwards the leaf found must end where the latched one begins. While a leaf is latched its
-//! fences and links stay.
+//! A cursor owns its position, which is the key of the entry it has come to. Between two operations
+//! it latches nothing and borrows nothing. It may keep a copy of the leaf it stands on, with the
+//! entries that it has not shown. The copy is used only while it is what the transaction would read
+//! again: while the transaction has begun no change, and sees the same state. Else the cursor looks
+//! for the key again.
 //!
-//! Where changes are deferred, a walk waits for leaves, so it latches none meanwhile, not even
-//! shared: a request of another node that came while the leaf was being changed waits until it is
-//! free here, so two walks in opposite directions could wait for each other. Such a walk looks for
-//! the leaf that has the key at which the last one ended, and continues from that key, as the leaf
-//! may begin before it by then. Only a next leaf that is cached is latched before the last one is
-//! released.
+//! Pages ahead are fetched early ([`read_ahead`](crate::access::read_ahead)), by a cursor as by a
+//! scan.
+//!
+//! What is shown is what is recorded as read, as for a scan: the range up to the position. So rows
+//! are recorded when they are shown, though their leaf was read before.
 
-use std::collections::VecDeque;
-use std::ops::{Bound, Range};
+use std::mem;
+use std::ops::ControlFlow;
+use std::sync::Arc;
 
-use selkie_btree::{Direction, KeyLocation, LeafView};
-use selkie_engine::{GAddr, SharedGuard};
+use selkie_btree::Direction;
 
-use crate::access::leaf::{
-    KeyPosition, LOCATE_ATTEMPTS, LatchedLeaf, LeafRef, RightWay, no_stable_leaf,
-};
-use crate::catalogue::table_info::IndexInfo;
+use crate::access::own_additions::OwnAdditions;
+use crate::access::read_ahead::WalkAhead;
+use crate::access::walk::Walk;
+use crate::access::walk_state::WalkState;
+use crate::catalogue::handles::Source;
+use crate::catalogue::table_info::{IndexInfo, TableInfo};
 use crate::encoding::key_range::KeyRange;
+use crate::encoding::row_ref::RowRef;
 use crate::error::TxnError;
-use crate::protocol::leaf_latch::{LatchMode, LeafImage, LeafLatch};
-use crate::protocol::row_reads::{LeafVersion, Read};
-use crate::protocol::write_set::WrittenEntry;
+use crate::protocol::leaf_latch::LatchMode;
+use crate::transaction::cursor_scope::CursorId;
 use crate::transaction::txn::Txn;
 
-/// The leaf a cursor stands on.
-enum CursorLeaf<'db> {
-    /// In the lock set, at this position.
-    Held(usize),
-    /// Until the cursor moves on.
-    Image(LeafImage<'db>),
+/// A scan of a table or an index that the caller pulls. [`Txn::cursor`] opens it.
+///
+/// It owns all it needs: several may be open in a transaction, between other operations of it, and
+/// a server may keep one in its connection while the transaction is set aside by a
+/// [`Session`](crate::Session). Dropping it closes it.
+///
+/// *What it sees.* The rows are those that [`scan`](Txn::scan) would show, so with the changes that
+/// the transaction made before it opened the cursor. Of changes that the transaction makes
+/// afterwards, with or without the cursor:
+///
+/// - A row that is inserted, or moved to another key of the cursor's table or index, is not shown
+///   at its new key. So a statement may change the rows that its cursor shows, in whatever order,
+///   and meets none twice.
+/// - A row that is deleted is not shown any more, nor one that was moved.
+/// - A row that is changed and keeps its key is shown as it is then.
+///
+/// Under [`ReadCommitted`](crate::Isolation::ReadCommitted) it shows committed rows, those of one
+/// leaf as they were when it came to the leaf or later. Under the other isolations all that it
+/// shows is of the state that the transaction sees, and recorded as read as for a scan: the range
+/// up to the last row shown, or the whole range once it has shown that there are no more.
+///
+/// *When it ends.* Used with another transaction, or after a rollback to a savepoint that was made
+/// before it was opened, it fails with [`TxnError::InvalidCursor`]. One that was opened before the
+/// savepoint goes on from where it is. After an error that rolls the transaction back it fails as
+/// every operation does.
+///
+/// A call that fails or is dropped leaves the position where it was.
+///
+/// ```
+/// # use selkie_txn::{Database, Direction, KeyRange, Table, TxnError};
+/// # async fn example(db: &Database, table: Table) -> Result<(), TxnError> {
+/// let mut txn = db.begin();
+/// let mut cursor = txn.cursor_for_update(table, KeyRange::all(), Direction::Forward)?;
+/// loop {
+///     let rows = cursor.fetch(&mut txn, 100).await?;
+///     if rows.is_empty() {
+///         break;
+///     }
+///     for row in &rows {
+///         let key = db.key_of(table, row)?;
+///         txn.update(table, &key, |row| Ok(row.set_i64(2, 0)?)).await?;
+///     }
+/// }
+/// txn.commit().await
+/// # }
+/// ```
+pub struct Cursor {
+    way: CursorWay,
+    id: CursorId,
+    /// The key of the entry shown last; before the first, `is_begun` is not set.
+    position: Vec<u8>,
+    is_begun: bool,
+    /// It has shown that there are no more.
+    is_done: bool,
+    /// Where the walk stands, if that can be relied on while the transaction has begun `changes`.
+    state: Option<WalkState<'static>>,
+    changes: u64,
+    own_additions: OwnAdditions,
+    ahead: WalkAhead,
+    /// Buffer for a primary key.
+    entry: Vec<u8>,
+    rows: RowBuffer,
 }
 
-/// Where the entry is that a walk has reached.
-#[derive(Debug)]
-pub(crate) enum EntryPosition {
-    /// In this slot of the leaf the cursor stands on.
-    Slot(usize),
-    /// In the write set, under this key.
-    WriteSet(Box<[u8]>),
-}
-
-/// The part of a leaf that a walk goes over and has not recorded as read.
-struct Unrecorded {
-    leaf: LeafVersion,
-    /// Its entries.
-    slots: Range<usize>,
-    /// Its keys, of which no other leaf has any.
-    low: Vec<u8>,
-    high: Option<Vec<u8>>,
-}
-
-/// A walk over the entries of a key range.
-pub(crate) struct Cursor<'r, 'db> {
-    index: &'r IndexInfo,
-    range: &'r KeyRange,
+/// What a cursor goes over, and how.
+struct CursorWay {
+    source: Source,
+    /// The definition of its table that was used last.
+    table: Arc<TableInfo>,
+    /// The secondary index; `None`: the primary key.
+    index: Option<usize>,
+    range: KeyRange,
     direction: Direction,
     mode: LatchMode,
-    /// The leaf the cursor stands on; `None` before the first, and between two.
-    leaf_now: Option<CursorLeaf<'db>>,
-    /// If the walk has left a leaf: the remaining entries are beyond this key.
-    passed: Option<Vec<u8>>,
-    /// The remaining entries of this leaf.
-    slots: Range<usize>,
-    /// Used instead of `slots` where the transaction has changed entries: the remaining entries of
-    /// the leaf and of the write set, in their order.
-    merged: Option<VecDeque<EntryPosition>>,
-    /// Whether no further leaf has entries in the range.
-    last_leaf: bool,
-    /// Where rows are recorded, what is to be.
-    unrecorded: Option<Unrecorded>,
 }
 
-impl<'r, 'db> Cursor<'r, 'db> {
-    pub(crate) fn new(
-        index: &'r IndexInfo,
-        range: &'r KeyRange,
+impl CursorWay {
+    fn index(&self) -> &IndexInfo {
+        let index = self.index.and_then(|at| self.table.indexes.get(at));
+        index.unwrap_or(&self.table.primary)
+    }
+
+    /// How the leaves of the walk are latched. An index entry leads to the row but is not what will
+    /// be changed.
+    fn walk_mode(&self) -> LatchMode {
+        if self.index.is_some() { LatchMode::Shared } else { self.mode }
+    }
+
+    /// Whether a key lies ahead of a position; `None` is before the first.
+    fn is_ahead(&self, key: &[u8], position: Option<&[u8]>) -> bool {
+        let is_ahead = position.is_none_or(|position| match self.direction {
+            Direction::Forward => key > position,
+            Direction::Reverse => key < position,
+        });
+        is_ahead && self.range.contains(key)
+    }
+}
+
+/// Rows that were copied.
+#[derive(Default)]
+struct RowBuffer {
+    bytes: Vec<u8>,
+    /// Where each row ends.
+    ends: Vec<usize>,
+}
+
+impl RowBuffer {
+    fn push(&mut self, row: &[u8]) {
+        self.bytes.extend_from_slice(row);
+        self.ends.push(self.bytes.len());
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+
+    fn get(&self, at: usize) -> Option<&[u8]> {
+        let end = *self.ends.get(at)?;
+        let start = at.checked_sub(1).and_then(|before| self.ends.get(before));
+        self.bytes.get(start.copied().unwrap_or(0)..end)
+    }
+}
+
+/// Rows that a [`Cursor`] has fetched, in its order.
+#[derive(Clone, Copy)]
+pub struct Rows<'c> {
+    table: &'c TableInfo,
+    rows: &'c RowBuffer,
+}
+
+impl<'c> Rows<'c> {
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.rows.ends.len()
+    }
+
+    /// Whether there are none: the cursor is at its end.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The row at this position, from 0.
+    #[must_use]
+    pub fn get(&self, at: usize) -> Option<RowRef<'c>> {
+        self.rows.get(at).map(|bytes| RowRef::new(&self.table.layout, bytes))
+    }
+
+    /// The rows one by one.
+    #[must_use]
+    pub fn iter(&self) -> RowIter<'c> {
+        RowIter { rows: *self, next: 0 }
+    }
+}
+
+impl<'c> IntoIterator for &Rows<'c> {
+    type Item = RowRef<'c>;
+    type IntoIter = RowIter<'c>;
+
+    fn into_iter(self) -> RowIter<'c> {
+        self.iter()
+    }
+}
+
+/// The rows of [`Rows`], one by one.
+pub struct RowIter<'c> {
+    rows: Rows<'c>,
+    next: usize,
+}
+
+impl<'c> Iterator for RowIter<'c> {
+    type Item = RowRef<'c>;
+
+    fn next(&mut self) -> Option<RowRef<'c>> {
+        let row = self.rows.get(self.next)?;
+        self.next += 1;
+        Some(row)
+    }
+}
+
+impl Txn<'_> {
+    /// Opens a cursor over the rows of a key range, in the order of the table's primary key or of
+    /// the index. No round trip, no waiting; nothing is read.
+    ///
+    /// # Errors
+    /// [`TxnError::KeyMismatch`] if a bound is no key of the first columns of the table or index;
+    /// [`TxnError::RolledBack`].
+    pub fn cursor(
+        &mut self,
+        source: impl Into<Source>,
+        range: KeyRange,
+        direction: Direction,
+    ) -> Result<Cursor, TxnError> {
+        self.open_cursor(source.into(), range, direction, LatchMode::Shared)
+    }
+
+    /// As [`cursor`](Self::cursor), for rows that will be changed: each row that is shown is read
+    /// as by [`get_for_update`](Self::get_for_update).
+    ///
+    /// # Errors
+    /// As [`cursor`](Self::cursor); [`TxnError::ReadOnly`].
+    pub fn cursor_for_update(
+        &mut self,
+        source: impl Into<Source>,
+        range: KeyRange,
+        direction: Direction,
+    ) -> Result<Cursor, TxnError> {
+        self.open_cursor(source.into(), range, direction, LatchMode::Exclusive)
+    }
+
+    fn open_cursor(
+        &mut self,
+        source: Source,
+        range: KeyRange,
         direction: Direction,
         mode: LatchMode,
-    ) -> Self {
-        let last_leaf = range.is_empty();
-        let (leaf_now, passed, slots, merged) = (None, None, 0..0, None);
-        let unrecorded = None;
-        Self {
-            index,
-            range,
-            direction,
-            mode,
-            leaf_now,
-            passed,
-            slots,
-            merged,
-            last_leaf,
-            unrecorded,
-        }
-    }
-
-    /// Moves to the next entry.
-    pub(crate) async fn next(
-        &mut self,
-        txn: &mut Txn<'db>,
-    ) -> Result<Option<EntryPosition>, TxnError> {
-        loop {
-            let at = match (&mut self.merged, self.direction) {
-                (None, Direction::Forward) => self.slots.next().map(EntryPosition::Slot),
-                (None, Direction::Reverse) => self.slots.next_back().map(EntryPosition::Slot),
-                (Some(merged), Direction::Forward) => merged.pop_front(),
-                (Some(merged), Direction::Reverse) => merged.pop_back(),
-            };
-            if at.is_some() {
-                return Ok(at);
-            }
-            self.record_rest(txn)?;
-            if self.last_leaf {
-                return Ok(None);
-            }
-            txn.yield_now_and_then().await;
-            match self.direction {
-                Direction::Forward => self.move_right(txn).await?,
-                Direction::Reverse => self.move_left(txn).await?,
-            }
-            self.begin_to_record(txn)?;
-            self.merged = self.merge(txn)?;
-        }
-    }
-
-    /// Notes what of the leaf it has come to the walk goes over.
-    fn begin_to_record(&mut self, txn: &Txn<'db>) -> Result<(), TxnError> {
-        if !txn.must_record(self.mode) {
-            return Ok(());
-        }
-        let leaf = LeafView::new(self.bytes(txn))?;
-        let passed = self.passed.as_deref();
-        let (low, high) = match self.direction {
-            Direction::Forward => {
-                let high = [leaf.high_fence(), self.range.high()].into_iter().flatten().min();
-                (passed.unwrap_or(self.range.low()), high)
-            }
-            Direction::Reverse => {
-                (leaf.low_fence().max(self.range.low()), passed.or(self.range.high()))
-            }
-        };
-        self.unrecorded = Some(Unrecorded {
-            leaf: txn.work.last_version,
-            slots: self.slots.clone(),
-            low: low.to_vec(),
-            high: high.map(<[u8]>::to_vec),
-        });
-        Ok(())
-    }
-
-    /// Records what the walk has read up to an entry, and including it, if it is to be recorded.
-    pub(crate) fn record(
-        &mut self,
-        txn: &mut Txn<'db>,
-        at: &EntryPosition,
-    ) -> Result<(), TxnError> {
-        if self.unrecorded.is_none() {
-            return Ok(());
-        }
-        let mut key = Vec::new();
-        self.key_into(txn, at, &mut key)?;
-        let Some(mut part) = self.unrecorded.take() else { return Ok(()) };
-        let rest = match self.direction {
-            Direction::Forward => {
-                // The next key.
-                key.push(0);
-                let end = self.slot_at(txn, &key)?.clamp(part.slots.start, part.slots.end);
-                let rest = Unrecorded {
-                    leaf: part.leaf,
-                    slots: end..part.slots.end,
-                    low: key.clone(),
-                    high: part.high.take(),
-                };
-                (part.slots.end, part.high) = (end, Some(key));
-                rest
-            }
-            Direction::Reverse => {
-                let start = self.slot_at(txn, &key)?.clamp(part.slots.start, part.slots.end);
-                let rest = Unrecorded {
-                    leaf: part.leaf,
-                    slots: part.slots.start..start,
-                    low: std::mem::replace(&mut part.low, key.clone()),
-                    high: Some(key),
-                };
-                part.slots.start = start;
-                rest
-            }
-        };
-        self.unrecorded = Some(rest);
-        self.record_part(txn, &part)
-    }
-
-    /// Records what the walk has read of the leaf it stands on and not recorded: all of it.
-    fn record_rest(&mut self, txn: &mut Txn<'db>) -> Result<(), TxnError> {
-        match self.unrecorded.take() {
-            Some(part) => self.record_part(txn, &part),
-            None => Ok(()),
-        }
-    }
-
-    fn record_part(&self, txn: &mut Txn<'db>, part: &Unrecorded) -> Result<(), TxnError> {
-        let leaf = LeafView::new(self.bytes(txn))?;
-        let mut key = Vec::new();
-        let digest = txn.db.digester.of_slots(&leaf, part.slots.clone(), &mut key)?;
-        let read = Read::Keys(&part.low, part.high.as_deref());
-        txn.work.rows.add(self.index.number, read, part.leaf, digest);
-        Ok(())
-    }
-
-    /// The slot where a key is or would be in the leaf the cursor stands on.
-    fn slot_at(&self, txn: &Txn<'db>, key: &[u8]) -> Result<usize, TxnError> {
-        let leaf = LeafView::new(self.bytes(txn))?;
-        Ok(slot_of(&leaf, key)?.unwrap_or(leaf.len()))
-    }
-
-    /// The entries of this leaf's part of the range as the transaction sees them; `None` if it has
-    /// changed none.
-    fn merge(&self, txn: &Txn<'db>) -> Result<Option<VecDeque<EntryPosition>>, TxnError> {
-        let (writes, tree) = (&txn.work.writes, self.index.number);
-        if writes.is_tree_unchanged(tree) {
-            return Ok(None);
-        }
-        let leaf = LeafView::new(self.bytes(txn))?;
-        let (first, end) = match self.direction {
-            Direction::Forward => (self.passed.as_deref(), None),
-            Direction::Reverse => (None, self.passed.as_deref()),
-        };
-        let low = leaf.low_fence().max(self.range.low()).max(first.unwrap_or_default());
-        let high = [leaf.high_fence(), self.range.high(), end].into_iter().flatten().min();
-        let mut own = writes.range(tree, low, high).peekable();
-        let (mut merged, mut key) = (VecDeque::new(), Vec::new());
-        let is_there = |(key, value): (&[u8], WrittenEntry<'_>)| {
-            (value != WrittenEntry::Removed).then(|| EntryPosition::WriteSet(key.into()))
-        };
-        for slot in self.slots.clone() {
-            leaf.key_into(slot, &mut key)?;
-            while let Some(before) = own.next_if(|(own, _)| *own < &*key) {
-                merged.extend(is_there(before));
-            }
-            match own.next_if(|(own, _)| *own == &*key) {
-                Some(same) => merged.extend(is_there(same)),
-                None => merged.push_back(EntryPosition::Slot(slot)),
-            }
-        }
-        merged.extend(own.filter_map(is_there));
-        Ok(Some(merged))
-    }
-
-    /// The value of an entry.
-    pub(crate) fn value<'a>(
-        &'a self,
-        txn: &'a Txn<'db>,
-        at: &EntryPosition,
-    ) -> Result<&'a [u8], TxnError> {
-        match at {
-            EntryPosition::Slot(slot) => Ok(LeafView::new(self.bytes(txn))?.value(*slot)?),
-            EntryPosition::WriteSet(key) => match txn.work.writes.get(self.index.number, key) {
-                WrittenEntry::Present(value) => Ok(value),
-                WrittenEntry::Removed | WrittenEntry::Unchanged => {
-                    unreachable!("no operation changes the write set during a walk")
-                }
-            },
-        }
-    }
-
-    /// Replaces the contents of `key` by the key of an entry.
-    pub(crate) fn key_into(
-        &self,
-        txn: &Txn<'db>,
-        at: &EntryPosition,
-        key: &mut Vec<u8>,
-    ) -> Result<(), TxnError> {
-        match at {
-            EntryPosition::Slot(slot) => LeafView::new(self.bytes(txn))?.key_into(*slot, key)?,
-            EntryPosition::WriteSet(own) => {
-                key.clear();
-                key.extend_from_slice(own);
-            }
-        }
-        Ok(())
-    }
-
-    /// The bytes of the leaf the cursor stands on.
-    pub(crate) fn bytes<'a>(&'a self, txn: &'a Txn<'db>) -> &'a [u8] {
-        match &self.leaf_now {
-            Some(CursorLeaf::Held(held)) => txn.work.locks.bytes(*held),
-            Some(CursorLeaf::Image(image)) => image,
-            None => unreachable!("the cursor stands on a leaf when it is asked for its bytes"),
-        }
-    }
-
-    /// Ends the walk on an entry, and keeps its leaf until the next operation at least.
-    pub(crate) fn into_leaf(self, txn: &mut Txn<'db>) -> LeafRef {
-        match self.leaf_now {
-            Some(CursorLeaf::Held(held)) => LeafRef::Held(held),
-            Some(CursorLeaf::Image(image)) => {
-                txn.work.last_read = Some(image);
-                LeafRef::LastRead
-            }
-            None => unreachable!("the cursor stands on the leaf of its entry"),
-        }
-    }
-
-    /// Moves to a leaf that the transaction has found.
-    #[expect(clippy::expect_used, reason = "the leaf was found by this operation")]
-    fn step_on(&mut self, txn: &mut Txn<'db>, leaf: LeafRef) {
-        self.leaf_now = Some(match leaf {
-            LeafRef::Held(held) => CursorLeaf::Held(held),
-            LeafRef::LastRead => {
-                let image = txn.work.last_read.take();
-                CursorLeaf::Image(image.expect("the leaf last read is still there"))
-            }
-        });
-    }
-
-    async fn move_right(&mut self, txn: &mut Txn<'db>) -> Result<(), TxnError> {
-        let mut cached_next = None;
-        // A copy has an old right link: the next leaf may have been given back since.
-        let is_copy = matches!(self.leaf_now, Some(CursorLeaf::Image(LeafImage::Copied(_))));
-        if is_copy || self.leaf_now.is_some() && txn.defers_writes() {
-            self.passed = LeafView::new(self.bytes(txn))?.high_fence().map(<[u8]>::to_vec);
-            cached_next = self.cached_right(txn)?;
-            self.leaf_now = None;
-        }
-        let first = if let Some(guard) = cached_next {
-            let (next, latched) = (guard.addr(), LatchedLeaf::Fresh(LeafLatch::Shared(guard)));
-            let leaf = txn.keep(self.index, next, latched, self.mode).await?;
-            self.step_on(txn, leaf);
-            0
-        } else if self.leaf_now.is_none() {
-            let from = self.passed.as_deref().unwrap_or(self.range.low());
-            let KeyPosition { leaf, slot } = txn.find(self.index, from, self.mode).await?;
-            self.step_on(txn, leaf);
-            match slot {
-                Ok(slot) | Err(slot) => slot,
-            }
-        } else {
-            let next = LeafView::new(self.bytes(txn))?.right();
-            let latched = txn.latch(next, self.mode).await?;
-            let leaf = txn.keep(self.index, next, latched, self.mode).await?;
-            self.step_on(txn, leaf);
-            0
-        };
-        let leaf = LeafView::new(self.bytes(txn))?;
-        let (end, last) = match (self.range.high(), leaf.high_fence()) {
-            (None, fence) => (leaf.len(), fence.is_none()),
-            (Some(high), Some(fence)) if high > fence => (leaf.len(), false),
-            (Some(high), _) => (slot_of(&leaf, high)?.unwrap_or(leaf.len()), true),
-        };
-        self.slots = first..end.max(first);
-        self.last_leaf = last;
-        Ok(())
-    }
-
-    /// The next leaf, latched, if it is cached and this one is still latched, so that its right
-    /// link is valid.
-    fn cached_right(&self, txn: &mut Txn<'db>) -> Result<Option<SharedGuard<'db>>, TxnError> {
-        let Some(CursorLeaf::Image(LeafImage::Latched(leaf))) = &self.leaf_now else {
-            return Ok(None);
-        };
-        let next = txn.db.engine.shared_hit(LeafView::new(leaf)?.right());
-        Ok(next.and_then(|next| txn.in_view(next)))
-    }
-
-    /// Continues with a copy of the leaf it stands on, if that is not latched to the end: the
-    /// caller is about to wait for another leaf.
-    pub(crate) fn release_latch(&mut self) {
-        if let Some(CursorLeaf::Image(image)) = &mut self.leaf_now
-            && let LeafImage::Latched(leaf) = image
-        {
-            *image = LeafImage::copy_of(leaf);
-        }
-    }
-
-    async fn move_left(&mut self, txn: &mut Txn<'db>) -> Result<(), TxnError> {
-        if self.leaf_now.is_some() {
-            self.passed = Some(LeafView::new(self.bytes(txn))?.low_fence().to_vec());
-        }
-        // The descent may wait for a recovery that needs the leaf.
-        self.leaf_now.take_if(|leaf| matches!(leaf, CursorLeaf::Image(_)));
-        let passed = self.passed.take();
-        let below = passed.as_deref().or(self.range.high());
-        let landed = self.land_below(txn, below.map_or(Bound::Unbounded, Bound::Excluded)).await;
-        self.passed = passed;
-        landed
-    }
-
-    /// Steps onto the leaf that holds the greatest keys below a bound.
-    async fn land_below(
-        &mut self,
-        txn: &mut Txn<'db>,
-        below: Bound<&[u8]>,
-    ) -> Result<(), TxnError> {
-        let engine = &txn.db.engine;
-        for _ in 0..LOCATE_ATTEMPTS {
-            let _pin = engine.pin();
-            let mut addr = match txn.work.locks.len() {
-                0 => self.index.tree.locate_before(engine, below).await?,
-                _ => self.index.tree.locate_before_in_order(engine, below).await?,
-            };
-            let mut way = RightWay::default();
-            loop {
-                let latched = txn.latch(addr, self.mode).await?;
-                match LeafView::new(txn.latched_bytes(&latched))?.where_is_before(below)? {
-                    KeyLocation::Here(slot) => {
-                        let end = slot.map_or(0, |last| last + 1);
-                        return self.land(txn, addr, latched, end).await;
-                    }
-                    KeyLocation::Right(next) => {
-                        addr = txn.follow_right(self.index, below, &latched, next)?;
-                    }
-                    KeyLocation::Elsewhere => break,
-                }
-                let passed = match below {
-                    Bound::Included(_) | Bound::Excluded(_) => Vec::new(),
-                    Bound::Unbounded => {
-                        LeafView::new(txn.latched_bytes(&latched))?.low_fence().to_vec()
-                    }
-                };
-                drop(latched);
-                let key = match below {
-                    Bound::Included(key) | Bound::Excluded(key) => key,
-                    Bound::Unbounded => &passed,
-                };
-                txn.count_hop(self.index, key, &mut way).await?;
-            }
-        }
-        Err(no_stable_leaf(self.index))
-    }
-
-    async fn land(
-        &mut self,
-        txn: &mut Txn<'db>,
-        addr: GAddr,
-        latched: LatchedLeaf<'db>,
-        end: usize,
-    ) -> Result<(), TxnError> {
-        let leaf = txn.keep(self.index, addr, latched, self.mode).await?;
-        self.step_on(txn, leaf);
-        let leaf = LeafView::new(self.bytes(txn))?;
-        let low = self.range.low();
-        let begins_here = leaf.low_fence() <= low;
-        let first = if begins_here { slot_of(&leaf, low)?.unwrap_or(leaf.len()) } else { 0 };
-        self.slots = first.min(end)..end;
-        self.last_leaf = begins_here;
-        Ok(())
+    ) -> Result<Cursor, TxnError> {
+        let info = self.known_table(source.table())?;
+        let index = info.source(source)?;
+        info.check_range(index, &range)?;
+        self.open_read_for(mode)?;
+        let table = Arc::clone(info);
+        let index = info.indexes.iter().position(|own| own.number == index.number);
+        let db = self.db;
+        Ok(Cursor {
+            way: CursorWay { source, table, index, range, direction, mode },
+            id: self.cursors.open(|| db.unique_number()),
+            position: Vec::new(),
+            is_begun: false,
+            is_done: false,
+            state: None,
+            changes: self.changes_begun,
+            own_additions: OwnAdditions::since_now(self),
+            ahead: WalkAhead::NONE,
+            entry: Vec::new(),
+            rows: RowBuffer::default(),
+        })
     }
 }
 
-/// The slot where `key` is or would be in a leaf; `None` if it is not below the leaf's high fence.
-fn slot_of(leaf: &LeafView<'_>, key: &[u8]) -> Result<Option<usize>, TxnError> {
-    Ok(match leaf.where_is(key)? {
-        KeyLocation::Here(Ok(slot) | Err(slot)) => Some(slot),
-        KeyLocation::Right(_) | KeyLocation::Elsewhere => None,
-    })
+impl Cursor {
+    /// The next row, `None` after the last. It is in the cursor's own memory: the transaction can
+    /// be used while the caller has it.
+    ///
+    /// # Errors
+    /// As [`fetch`](Self::fetch).
+    pub async fn next(&mut self, txn: &mut Txn<'_>) -> Result<Option<RowRef<'_>>, TxnError> {
+        Ok(self.fetch(txn, 1).await?.get(0))
+    }
+
+    /// The next rows: `most`, or fewer if there are no more. None are left if there are fewer, and
+    /// later calls give none either.
+    ///
+    /// # Errors
+    /// [`TxnError::InvalidCursor`] if it is not one of this transaction; those of
+    /// [`Txn::scan`].
+    pub async fn fetch(&mut self, txn: &mut Txn<'_>, most: usize) -> Result<Rows<'_>, TxnError> {
+        if !txn.cursors.has(self.id) {
+            return Err(self.way.table.invalid_cursor(self.way.index()));
+        }
+        txn.open_read_for(self.way.mode)?;
+        let table = txn.table_info(self.way.source.table()).await?;
+        self.follow(table)?;
+        self.rows.clear();
+        if most > 0 && !self.is_done {
+            let filled = self.fill(txn, most).await;
+            txn.close_read(filled).await?;
+        }
+        Ok(Rows { table: &self.way.table, rows: &self.rows })
+    }
+
+    /// Goes on by the definition of its table that is in force now, as its range and position are
+    /// keys, which no change of a table changes.
+    fn follow(&mut self, table: &Arc<TableInfo>) -> Result<(), TxnError> {
+        if Arc::ptr_eq(table, &self.way.table) {
+            return Ok(());
+        }
+        let index = table.source(self.way.source)?;
+        self.way.index = table.indexes.iter().position(|own| own.number == index.number);
+        self.way.table = Arc::clone(table);
+        self.state = None;
+        Ok(())
+    }
+
+    /// Fetches rows into the buffer.
+    async fn fill<'db>(&mut self, txn: &mut Txn<'db>, most: usize) -> Result<(), TxnError> {
+        let state: WalkState<'db> = self.take_state(txn);
+        let Self { way, own_additions, ahead, rows, entry, position, .. } = self;
+        let (info, index) = (&*way.table, way.index());
+        let mut walk = Walk::new(index, &way.range, way.direction, way.walk_mode(), state);
+        walk.hide(own_additions);
+        walk.ahead = *ahead;
+        let mut visit = |row: RowRef<'_>| {
+            rows.push(row.as_bytes());
+            let is_full = rows.ends.len() == most;
+            Ok(if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        };
+        let stopped = txn.walk_rows(info, index, &mut walk, way.mode, &mut visit, entry).await?;
+        *ahead = walk.ahead;
+        match stopped {
+            Some(at) => {
+                walk.key_into(txn, &at, position)?;
+                self.state = walk.into_state().set_aside();
+                self.is_begun = true;
+            }
+            None => self.is_done = true,
+        }
+        Ok(())
+    }
+
+    /// Where the walk goes on.
+    fn take_state(&mut self, txn: &Txn<'_>) -> WalkState<'static> {
+        let Self { way, position, .. } = self;
+        let index = way.index();
+        let has_changed = mem::replace(&mut self.changes, txn.changes_begun) != txn.changes_begun;
+        if has_changed {
+            let position = self.is_begun.then_some(&**position);
+            let is_ahead = |key: &[u8]| way.is_ahead(key, position);
+            self.own_additions.follow(txn, index.number, is_ahead);
+        }
+        // Where each operation has a snapshot, an entry of an earlier one may lead to no row.
+        let is_over = way.index.is_some() && txn.has_snapshot_each_operation();
+        let kept = self.state.take().filter(|state| !has_changed && !is_over && state.is_of(txn));
+        kept.unwrap_or_else(|| match self.is_begun {
+            true => WalkState::behind(position, way.direction),
+            false => WalkState::at_beginning(&way.range),
+        })
+    }
 }

@@ -77,6 +77,18 @@ impl<'db> Txn<'db> {
         key: &[u8],
         mode: LatchMode,
     ) -> Result<KeyPosition, TxnError> {
+        self.find_from(index, key, mode, None).await
+    }
+
+    /// As [`find`](Self::find), where the leaf was found before the call, under a pin that the
+    /// caller holds.
+    pub(crate) async fn find_from(
+        &mut self,
+        index: &IndexInfo,
+        key: &[u8],
+        mode: LatchMode,
+        mut leaf: Option<GAddr>,
+    ) -> Result<KeyPosition, TxnError> {
         // While it waits for a leaf, a transaction latches none that is not in its lock set.
         self.work.last_read = None;
         self.yield_now_and_then().await;
@@ -94,7 +106,10 @@ impl<'db> Txn<'db> {
         for _ in 0..LOCATE_ATTEMPTS {
             // Pages named by a page read under the pin are not reused for other data meanwhile.
             let _pin = engine.pin();
-            let mut addr = self.locate(index, key).await?;
+            let mut addr = match leaf.take() {
+                Some(leaf) => leaf,
+                None => self.locate(index, key).await?,
+            };
             let mut way = RightWay::default();
             loop {
                 let latched = self.latch(addr, mode).await?;
@@ -289,7 +304,7 @@ impl<'db> Txn<'db> {
     }
 
     /// Whether a leaf that is read in this mode is stamped.
-    fn must_stamp(&self, mode: LatchMode) -> bool {
+    pub(super) fn must_stamp(&self, mode: LatchMode) -> bool {
         self.rules().reads() == ReadRule::Stamp
             && self.only_reads_leaves()
             && self.read_matters(mode)

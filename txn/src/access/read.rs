@@ -3,9 +3,11 @@
 use std::ops::ControlFlow;
 
 use selkie_btree::{Direction, LeafView};
+use selkie_engine::GAddr;
 
-use crate::access::cursor::{Cursor, EntryPosition};
 use crate::access::leaf::{KeyPosition, LeafRef};
+use crate::access::walk::Walk;
+use crate::access::walk_state::{EntryPosition, WalkState};
 use crate::catalogue::handles::{Index, Source, Table};
 use crate::catalogue::table_info::{IndexInfo, TableInfo};
 use crate::encoding::key_range::KeyRange;
@@ -16,7 +18,7 @@ use crate::protocol::write_set::WrittenEntry;
 use crate::transaction::txn::Txn;
 
 /// Whether a scan goes on.
-type Flow = Result<ControlFlow<()>, TxnError>;
+pub(super) type Flow = Result<ControlFlow<()>, TxnError>;
 
 /// Where a row is; valid until the next operation of the transaction.
 pub(crate) enum RowPosition {
@@ -168,24 +170,26 @@ impl<'db> Txn<'db> {
         let info = self.table_info(table).await?;
         info.check_key(&info.primary, key)?;
         self.view.narrow_to_one_leaf();
-        let found = self.find_row_position(info, key, mode).await;
+        let found = self.find_row_position(info, key, mode, None).await;
         let position = self.close_read(found).await?;
         self.row_if_found(info, position)
     }
 
-    /// Where the row with this primary key is.
+    /// Where the row with this primary key is. Its leaf, if it is given, was found under a pin that
+    /// the caller holds.
     pub(crate) async fn find_row_position(
         &mut self,
         info: &TableInfo,
         key: &[u8],
         mode: LatchMode,
+        leaf: Option<GAddr>,
     ) -> Result<Option<RowPosition>, TxnError> {
         match self.work.writes.get(info.primary.number, key) {
             WrittenEntry::Present(_) => return Ok(Some(RowPosition::WriteSet(key.into()))),
             WrittenEntry::Removed => return Ok(None),
             WrittenEntry::Unchanged => {}
         }
-        let found = self.find(&info.primary, key, mode).await?;
+        let found = self.find_from(&info.primary, key, mode, leaf).await?;
         self.record_point(&info.primary, key, &found, mode)?;
         let KeyPosition { leaf, slot } = found;
         Ok(slot.ok().map(|slot| RowPosition::Leaf(leaf, slot)))
@@ -215,23 +219,24 @@ impl<'db> Txn<'db> {
         direction: Direction,
         mode: LatchMode,
     ) -> Result<Option<RowPosition>, TxnError> {
-        info.check_prefix(index, range.low())?;
+        info.check_range(index, range)?;
         let is_table = index.number == info.primary.number;
         // An index entry leads to the row but is not what will be changed.
         let index_mode = if is_table { mode } else { LatchMode::Shared };
-        let mut cursor = Cursor::new(index, range, direction, index_mode);
-        while let Some(at) = cursor.next(self).await? {
+        let mut walk =
+            Walk::new(index, range, direction, index_mode, WalkState::at_beginning(range));
+        while let Some(at) = walk.next(self).await? {
             if is_table {
-                cursor.record(self, &at)?;
+                walk.record(self, &at)?;
                 return Ok(Some(match at {
-                    EntryPosition::Slot(slot) => RowPosition::Leaf(cursor.into_leaf(self), slot),
+                    EntryPosition::Slot(slot) => RowPosition::Leaf(walk.into_leaf(self), slot),
                     EntryPosition::WriteSet(key) => RowPosition::WriteSet(key),
                 }));
             }
-            cursor.record(self, &at)?;
-            cursor.release_latch();
+            walk.record(self, &at)?;
+            walk.release_latch();
             let mut entry = std::mem::take(&mut self.work.entry);
-            let position = self.follow(info, index, &cursor, &at, &mut entry, mode).await;
+            let position = self.follow(info, index, &walk, &at, &mut entry, mode).await;
             self.work.entry = entry;
             if let Some(position) = position? {
                 return Ok(Some(position));
@@ -249,30 +254,46 @@ impl<'db> Txn<'db> {
         visit: &mut (dyn FnMut(RowRef<'_>) -> Flow + Send),
         entry: &mut Vec<u8>,
     ) -> Result<(), TxnError> {
-        info.check_prefix(index, range.low())?;
+        info.check_range(index, range)?;
+        let mut walk =
+            Walk::new(index, range, direction, LatchMode::Shared, WalkState::at_beginning(range));
+        self.walk_rows(info, index, &mut walk, LatchMode::Shared, visit, entry).await.map(drop)
+    }
+
+    /// Shows `visit` the rows that a walk over a table or an index comes to, until it breaks.
+    /// Returns the entry of the row at which it did, on which the walk stands; `None` if the walk
+    /// has come to its end. Records what was read up to there. `entry` is a buffer.
+    pub(super) async fn walk_rows(
+        &mut self,
+        info: &TableInfo,
+        index: &IndexInfo,
+        walk: &mut Walk<'_, 'db>,
+        mode: LatchMode,
+        visit: &mut (dyn FnMut(RowRef<'_>) -> Flow + Send),
+        entry: &mut Vec<u8>,
+    ) -> Result<Option<EntryPosition>, TxnError> {
         let is_table = index.number == info.primary.number;
-        let mut cursor = Cursor::new(index, range, direction, LatchMode::Shared);
-        while let Some(at) = cursor.next(self).await? {
+        while let Some(at) = walk.next(self).await? {
             let flow = if is_table {
-                let flow = visit(RowRef::new(&info.layout, cursor.value(self, &at)?));
+                let flow = visit(RowRef::new(&info.layout, walk.value(self, &at)?));
                 if !matches!(flow, Ok(ControlFlow::Continue(()))) {
-                    cursor.record(self, &at)?;
+                    walk.record(self, &at)?;
                 }
                 flow?
             } else {
-                cursor.record(self, &at)?;
-                cursor.release_latch();
-                let mode = LatchMode::Shared;
-                match self.follow(info, index, &cursor, &at, entry, mode).await? {
+                walk.record(self, &at)?;
+                walk.release_latch();
+                walk.read_rows_ahead(self, info, mode)?;
+                match self.follow(info, index, walk, &at, entry, mode).await? {
                     Some(position) => visit(self.row_at(info, position)?)?,
                     None => ControlFlow::Continue(()),
                 }
             };
             if flow.is_break() {
-                break;
+                return Ok(Some(at));
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     async fn scan_index(
@@ -284,14 +305,15 @@ impl<'db> Txn<'db> {
         visit: &mut (dyn FnMut(&[u8]) -> Flow + Send),
         entry: &mut Vec<u8>,
     ) -> Result<(), TxnError> {
-        info.check_prefix(index, range.low())?;
-        let mut cursor = Cursor::new(index, range, direction, LatchMode::Shared);
-        while let Some(at) = cursor.next(self).await? {
-            cursor.key_into(self, &at, entry)?;
-            let primary = index.primary_key(entry, cursor.value(self, &at)?);
+        info.check_range(index, range)?;
+        let mut walk =
+            Walk::new(index, range, direction, LatchMode::Shared, WalkState::at_beginning(range));
+        while let Some(at) = walk.next(self).await? {
+            walk.key_into(self, &at, entry)?;
+            let primary = index.primary_key(entry, walk.value(self, &at)?);
             let flow = visit(primary.ok_or_else(|| info.inconsistent(index))?);
             if !matches!(flow, Ok(ControlFlow::Continue(()))) {
-                cursor.record(self, &at)?;
+                walk.record(self, &at)?;
             }
             if flow?.is_break() {
                 break;
@@ -307,15 +329,15 @@ impl<'db> Txn<'db> {
         &mut self,
         info: &TableInfo,
         index: &IndexInfo,
-        cursor: &Cursor<'_, 'db>,
+        walk: &Walk<'_, 'db>,
         at: &EntryPosition,
         entry: &mut Vec<u8>,
         mode: LatchMode,
     ) -> Result<Option<RowPosition>, TxnError> {
         self.work.last_read = None;
-        let value = cursor.value(self, at)?;
+        let value = walk.value(self, at)?;
         let start = if index.ends_in_primary_key(value) {
-            cursor.key_into(self, at, entry)?;
+            walk.key_into(self, at, entry)?;
             let primary = index.primary_key(entry, &[]).map(<[u8]>::len);
             entry.len() - primary.ok_or_else(|| info.inconsistent(index))?
         } else {
@@ -323,7 +345,7 @@ impl<'db> Txn<'db> {
             entry.extend_from_slice(value);
             0
         };
-        let found = self.find_row_position(info, &entry[start..], mode).await?;
+        let found = self.find_row_position(info, &entry[start..], mode, None).await?;
         match found {
             None if self.sees_one_state() => {
                 Err(self.error_of_valid_reads(info.inconsistent(index)).await)
@@ -331,7 +353,7 @@ impl<'db> Txn<'db> {
             Some(position) if !self.sees_one_state() => {
                 let row = RowRef::new(&info.layout, self.row_bytes(info, &position)?);
                 let of_row = index.entry(row, &entry[start..])?.key;
-                cursor.key_into(self, at, entry)?;
+                walk.key_into(self, at, entry)?;
                 Ok((of_row[..] == entry[..]).then_some(position))
             }
             found => Ok(found),
@@ -375,7 +397,7 @@ impl<'db> Txn<'db> {
     /// The row at a position that the current operation has found.
     fn row_at<'a>(
         &'a mut self,
-        info: &'db TableInfo,
+        info: &'a TableInfo,
         position: RowPosition,
     ) -> Result<RowRef<'a>, TxnError> {
         // Where changes are deferred no latch outlives the operation: the row is copied.

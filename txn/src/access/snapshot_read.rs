@@ -28,6 +28,11 @@ impl<'db> Txn<'db> {
         self.rules().reads() == ReadRule::RecordRows
     }
 
+    /// Whether each operation reads a snapshot of its own.
+    pub(crate) fn has_snapshot_each_operation(&self) -> bool {
+        self.records_rows() && self.view.is_of_operation()
+    }
+
     /// Whether what is read in this mode has to be the same at commit.
     pub(crate) fn must_record(&self, mode: LatchMode) -> bool {
         // At a snapshot, what the transaction changes: others must not have changed it since.

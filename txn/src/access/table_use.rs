@@ -17,6 +17,8 @@
 //! same way before it is returned. An operation with a view of its own has no snapshot before it
 //! looks at a definition, so it keeps all pages from being used again until it ends.
 
+use std::sync::Arc;
+
 use selkie_btree::{Direction, LeafView, Stamp};
 
 use crate::access::read::RowPosition;
@@ -51,7 +53,10 @@ impl<'db> Txn<'db> {
     /// The definition of a table that the current operation sees. It must have begun, and not
     /// changed anything yet: an error ends it.
     #[inline]
-    pub(crate) async fn table_info(&mut self, table: Table) -> Result<&'db TableInfo, TxnError> {
+    pub(crate) async fn table_info(
+        &mut self,
+        table: Table,
+    ) -> Result<&'db Arc<TableInfo>, TxnError> {
         if let Some(info) = self.db.directory.fixed(table) {
             return Ok(info);
         }
@@ -65,6 +70,17 @@ impl<'db> Txn<'db> {
         // The operation may wait for other pages.
         self.work.last_read = None;
         self.close_read(found).await
+    }
+
+    /// The definition of a table that the transaction has used last; else the one that this node
+    /// knows.
+    pub(crate) fn known_table(&self, table: Table) -> Result<&'db Arc<TableInfo>, TxnError> {
+        let used = self.work.tables.iter().rev().find(|used| used.table == table);
+        let directory = &self.db.directory;
+        match (used, directory.changing()) {
+            (Some(used), Some(changing)) => Ok(&changing.at(used.position).info),
+            _ => directory.shared_table(table),
+        }
     }
 
     /// The index whose tree has this number, of a table that the transaction has used.
@@ -87,7 +103,7 @@ impl<'db> Txn<'db> {
         self.work.tables.iter_mut().for_each(|used| used.is_checked = false);
     }
 
-    async fn look_table_up(&mut self, table: Table) -> Result<&'db TableInfo, TxnError> {
+    async fn look_table_up(&mut self, table: Table) -> Result<&'db Arc<TableInfo>, TxnError> {
         let db = self.db;
         let Some(changing) = db.directory.changing() else { return Err(no_such_table(table)) };
         if self.view.is_of_operation() {
@@ -109,7 +125,7 @@ impl<'db> Txn<'db> {
         let position = match (known, row.seen) {
             (Some(position), _) => position,
             (None, seen) => {
-                let info = self.read_definition(table, &row).await?;
+                let info = Arc::new(self.read_definition(table, &row).await?);
                 let digest = row.digest;
                 let at = VersionSeen { leaf: LeafVersion::NONE, stamp: Stamp::default() };
                 let known = KnownTable { info, table, digest, seen: parking_lot::Mutex::new(at) };
@@ -125,7 +141,7 @@ impl<'db> Txn<'db> {
         Ok(self.use_table(changing.at(position), position))
     }
 
-    fn use_table(&mut self, known: &'db KnownTable, position: usize) -> &'db TableInfo {
+    fn use_table(&mut self, known: &'db KnownTable, position: usize) -> &'db Arc<TableInfo> {
         let table = known.table;
         self.work.tables.retain(|used| used.table != table || used.position != position);
         self.work.tables.push(TableInUse { table, position, is_checked: true });
@@ -179,7 +195,7 @@ impl<'db> Txn<'db> {
 
     async fn read_table_row(&mut self, table: Table) -> Result<Option<TableRow>, TxnError> {
         let (tables, key) = (self.system_table(TABLES), self.table_key(table)?);
-        let Some(at) = self.find_row_position(tables, &key, LatchMode::Shared).await? else {
+        let Some(at) = self.find_row_position(tables, &key, LatchMode::Shared, None).await? else {
             return Ok(None);
         };
         let bytes = self.row_bytes(tables, &at)?;

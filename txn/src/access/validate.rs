@@ -15,6 +15,8 @@
 //! changes too often, is *contended*, and the next attempt latches it as well
 //! ([`commit_rows`](crate::transaction)).
 
+use std::ops::Range;
+
 use selkie_btree::{KeyLocation, LeafView};
 use selkie_engine::{EngineError, GAddr, SharedGuard};
 
@@ -28,6 +30,9 @@ use crate::transaction::txn::Txn;
 
 /// Passes after which leaves that have changed are latched.
 const PASSES: u32 = 3;
+
+/// Reads of which no leaves are fetched ahead: they were read just now.
+const FEW_READS: usize = 64;
 
 /// Attempts with leaves latched: each latches those that the last one could not compare.
 const ATTEMPTS: u32 = 32;
@@ -169,7 +174,14 @@ impl<'db> Txn<'db> {
     /// Compares all that was read. Leaves that had changed are contended from then on.
     async fn validate_pass(&mut self) -> Result<(), TxnError> {
         let (mut at, mut unchanged) = (0, LeafVersion::NONE);
+        let ahead = match self.work.rows.len() {
+            0..=FEW_READS => 0,
+            _ => self.db.read_ahead(),
+        };
         while let Some(leaf) = self.work.rows.leaf_of(at) {
+            if ahead > 0 && at.is_multiple_of(ahead) {
+                self.fetch_read_leaves(at..at + ahead);
+            }
             // What was read one after the other is often in one leaf.
             if leaf.psn.is_none() || leaf != unchanged {
                 let now = psn_if_here(&self.db.engine, &self.work.locks, leaf.addr);
@@ -183,6 +195,14 @@ impl<'db> Txn<'db> {
             at += 1;
         }
         Ok(())
+    }
+
+    /// Fetches the leaves of these of the things that were read.
+    fn fetch_read_leaves(&self, numbers: Range<usize>) {
+        let leaves = numbers.map_while(|at| self.work.rows.leaf_of(at));
+        let mut leaves: Vec<GAddr> = leaves.map(|leaf| leaf.addr).collect();
+        leaves.dedup();
+        self.db.engine.prefetch_all(&leaves);
     }
 
     /// Compares one thing that was read.

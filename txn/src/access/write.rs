@@ -37,9 +37,7 @@ impl Txn<'_> {
     pub async fn insert(&mut self, table: Table, row: RowRef<'_>) -> Result<(), TxnError> {
         self.open_read_for(LatchMode::Exclusive)?;
         let info = self.table_info(table).await?;
-        if !std::ptr::eq(row.layout(), &raw const info.layout) && *row.layout() != info.layout {
-            return Err(TxnError::ForeignRow { table: info.schema.name.clone() });
-        }
+        info.check_row(row)?;
         let mark = self.begin_change();
         let result = self.insert_row(info, row).await;
         self.close_change(mark, result).await

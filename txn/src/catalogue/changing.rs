@@ -5,6 +5,7 @@
 //! is some kilobytes for each change of a table that this node has used.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 use selkie_btree::Stamp;
@@ -24,7 +25,7 @@ pub(crate) struct VersionSeen {
 
 /// One definition of a table.
 pub(crate) struct KnownTable {
-    pub(crate) info: TableInfo,
+    pub(crate) info: Arc<TableInfo>,
     pub(crate) table: Table,
     /// Of the row of `tables`.
     pub(crate) digest: Digest,

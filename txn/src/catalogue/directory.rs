@@ -1,5 +1,7 @@
 //! The tables of an open database, found by name, by handle, or by the number of a tree.
 
+use std::sync::Arc;
+
 use selkie_btree::Tree;
 use selkie_engine::Engine;
 
@@ -17,7 +19,7 @@ use crate::error::TxnError;
 /// Every table of one database, with its trees.
 pub(crate) struct TableDirectory {
     /// The tables that never change, by their numbers: all of them, or those of the catalogue.
-    fixed: Vec<TableInfo>,
+    fixed: Vec<Arc<TableInfo>>,
     /// The other tables, if there may be any.
     changing: Option<ChangingTables>,
 }
@@ -26,7 +28,8 @@ impl TableDirectory {
     /// Resolves what the superblock has of a catalogue.
     pub(crate) fn resolve(catalogue: Catalogue) -> Result<Self, TxnError> {
         let tables = catalogue.tables.into_iter().enumerate();
-        let fixed = tables.map(|(at, stored)| TableInfo::resolve(Table::of_number(at), stored));
+        let fixed = tables
+            .map(|(at, stored)| TableInfo::resolve(Table::of_number(at), stored).map(Arc::new));
         Ok(Self {
             fixed: fixed.collect::<Result<_, _>>()?,
             changing: catalogue.has_changing_tables.then(ChangingTables::default),
@@ -35,7 +38,7 @@ impl TableDirectory {
 
     /// A table that never changes.
     #[inline]
-    pub(crate) fn fixed(&self, table: Table) -> Option<&TableInfo> {
+    pub(crate) fn fixed(&self, table: Table) -> Option<&Arc<TableInfo>> {
         self.fixed.get(table.number())
     }
 
@@ -73,7 +76,7 @@ impl TableDirectory {
     pub(crate) fn trees(&self) -> Vec<Tree> {
         let changing = self.changing.iter().flat_map(ChangingTables::all_current);
         let all = self.fixed.iter().chain(changing.map(|known| &known.info));
-        all.flat_map(TableInfo::all_indexes).map(|index| index.tree).collect()
+        all.flat_map(|info| info.all_indexes()).map(|index| index.tree).collect()
     }
 
     /// Notes that these are all tables that may change.
@@ -100,7 +103,7 @@ impl TableDirectory {
                 let mut all = changing.all_current().into_iter();
                 all.find(|known| is_named(&known.info)).map(|known| known.table)
             }
-            None => self.fixed.iter().position(is_named).map(Table::of_number),
+            None => self.fixed.iter().position(|info| is_named(info)).map(Table::of_number),
         };
         Ok(found.ok_or_else(|| SchemaError::NoSuchTable { name: name.to_owned() })?)
     }
@@ -123,6 +126,11 @@ impl TableDirectory {
 
     /// The table behind a handle, as this node knows it.
     pub(crate) fn table(&self, table: Table) -> Result<&TableInfo, TxnError> {
+        self.shared_table(table).map(|info| &**info)
+    }
+
+    /// The same, for an owner that outlives the transaction.
+    pub(crate) fn shared_table(&self, table: Table) -> Result<&Arc<TableInfo>, TxnError> {
         let changing = || self.known(table).map(|known| &known.info);
         let missing = || SchemaError::NoSuchTable { name: format!("number {}", table.number()) };
         Ok(self.fixed(table).or_else(changing).ok_or_else(missing)?)

@@ -9,6 +9,7 @@ use crate::catalogue::schema::{IndexSchema, SchemaError, TableSchema};
 use crate::catalogue::stored_table::{IndexDefinition, StoredTable};
 use crate::encoding::key::KeyBuf;
 use crate::encoding::key_column::{KeyColumn, split_parts};
+use crate::encoding::key_range::KeyRange;
 use crate::encoding::row_error::RowError;
 use crate::encoding::row_layout::RowLayout;
 use crate::encoding::row_ref::RowRef;
@@ -128,6 +129,14 @@ impl TableInfo {
         TxnError::NotFound { table: self.schema.name.clone() }
     }
 
+    /// Refuses a row that was made for another table.
+    pub(crate) fn check_row(&self, row: RowRef<'_>) -> Result<(), TxnError> {
+        if !std::ptr::eq(row.layout(), &raw const self.layout) && *row.layout() != self.layout {
+            return Err(TxnError::ForeignRow { table: self.schema.name.clone() });
+        }
+        Ok(())
+    }
+
     /// Refuses bytes that are not a whole key of `index`.
     pub(crate) fn check_key(&self, index: &IndexInfo, key: &[u8]) -> Result<(), TxnError> {
         match split_parts(&index.parts, key) {
@@ -147,6 +156,16 @@ impl TableInfo {
             rest = rest.get(length..).ok_or_else(|| self.mismatch(index))?;
         }
         if rest.is_empty() { Ok(()) } else { Err(self.mismatch(index)) }
+    }
+
+    /// Refuses a range of which a bound is not made of the first columns of `index`.
+    pub(crate) fn check_range(&self, index: &IndexInfo, range: &KeyRange) -> Result<(), TxnError> {
+        range.bounds().try_for_each(|bound| self.check_prefix(index, bound))
+    }
+
+    /// The error for a cursor that is not one of the transaction it is used with.
+    pub(crate) fn invalid_cursor(&self, index: &IndexInfo) -> TxnError {
+        TxnError::InvalidCursor { table: self.schema.name.clone(), index: index.name.clone() }
     }
 
     /// The key of the first columns of `index`, as many as there are values.

@@ -26,7 +26,7 @@ impl Txn<'_> {
     async fn number_of(&mut self, name: &str) -> Result<Table, TxnError> {
         let names = self.system_table(NAMES);
         let key = KeyBuf::new().text(name);
-        let at = self.find_row_position(names, &key, LatchMode::Shared).await?;
+        let at = self.find_row_position(names, &key, LatchMode::Shared, None).await?;
         let Some(at) = at else {
             let missing = SchemaError::NoSuchTable { name: name.to_owned() };
             return Err(self.error_of_valid_reads(missing.into()).await);

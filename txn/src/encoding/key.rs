@@ -205,6 +205,12 @@ impl Deref for KeyBuf {
     }
 }
 
+impl AsRef<[u8]> for KeyBuf {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
 /// A value that can stand in a key: see [`key!`](crate::key!).
 pub trait KeyPart {
     /// Appends the encoding.

@@ -57,7 +57,7 @@ impl ReadSet {
             None => {}
         }
         if self.leaves.len() <= VALIDATED_AT_ONCE {
-            self.validate(engine, locks).await?;
+            self.validate(engine, locks, 0).await?;
         } else {
             self.validate_cached(engine, locks)?;
         }
@@ -65,7 +65,8 @@ impl ReadSet {
         Ok(())
     }
 
-    /// Fails unless every leaf that was read is unchanged.
+    /// Fails unless every leaf that was read is unchanged. Of a large set, `ahead` leaves are
+    /// fetched at a time.
     ///
     /// # Errors
     /// As [`add`](Self::add).
@@ -73,13 +74,24 @@ impl ReadSet {
         &self,
         engine: &Engine,
         locks: &LockSet<'_>,
+        ahead: usize,
     ) -> Result<(), TxnError> {
-        for (addr, psn) in &self.leaves {
-            let now = match psn_if_here(engine, locks, *addr) {
-                Some(now) => now,
-                None => engine.try_shared(*addr).await?.psn(),
-            };
-            unchanged(*addr, *psn, now)?;
+        let ahead = if self.leaves.len() > VALIDATED_AT_ONCE { ahead } else { 0 };
+        let mut pages = Vec::with_capacity(ahead);
+        let at_once = if ahead > 0 { ahead } else { usize::MAX };
+        for some in self.leaves.chunks(at_once) {
+            if ahead > 0 {
+                pages.clear();
+                pages.extend(some.iter().map(|(addr, _)| *addr));
+                engine.prefetch_all(&pages);
+            }
+            for (addr, psn) in some {
+                let now = match psn_if_here(engine, locks, *addr) {
+                    Some(now) => now,
+                    None => engine.try_shared(*addr).await?.psn(),
+                };
+                unchanged(*addr, *psn, now)?;
+            }
         }
         Ok(())
     }

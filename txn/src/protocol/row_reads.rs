@@ -181,6 +181,42 @@ impl RowReads {
         count
     }
 
+    /// Adds a range that was read. If it lies beside that of the item `beside`, and was read in the
+    /// same version of the same leaf, that item grows. Returns the number of the item that has it.
+    pub(crate) fn add_beside(&mut self, beside: Option<usize>, read: RowRead<'_>) -> usize {
+        if let (Some(at), Read::Keys(low, high)) = (beside, read.read)
+            && let Some(known) = self.get(at)
+            && (known.tree, known.leaf) == (read.tree, read.leaf)
+            && let Read::Keys(known_low, known_high) = known.read
+        {
+            let (goes_on, goes_before) = (known_high == Some(low), high == Some(known_low));
+            if goes_on || goes_before {
+                let digest = known.digest.and(read.digest);
+                self.grow(at, goes_on.then_some(high), goes_before.then_some(low), digest);
+                return at;
+            }
+        }
+        self.add(read.tree, read.read, read.leaf, read.digest)
+    }
+
+    /// Moves the upper bound of a range, or its lower one.
+    fn grow(&mut self, at: usize, high: Option<Option<&[u8]>>, low: Option<&[u8]>, digest: Digest) {
+        let Some(Item { extent: ReadExtent::Keys(from, to), .. }) = self.items.get(at) else {
+            panic!("item {at} is no range")
+        };
+        let (from, to) = (from.clone(), to.clone());
+        let low = low.map_or_else(|| from.clone(), |low| self.keep_at(&from, low));
+        let high = match (high, to) {
+            (None, to) => to,
+            (Some(high), to) => high.map(|high| match to {
+                Some(to) => self.keep_at(&to, high),
+                None => self.keep(high),
+            }),
+        };
+        let item = self.item_mut(at);
+        (item.extent, item.digest) = (ReadExtent::Keys(low, high), digest);
+    }
+
     /// The item of this number, if there are so many.
     pub(crate) fn get(&self, at: usize) -> Option<RowRead<'_>> {
         let Item { tree, extent, leaf, digest } = self.items.get(at)?;
@@ -235,6 +271,21 @@ impl RowReads {
         key
     }
 
+    /// As [`keep`](Self::keep), in the place of a key that is not needed any more.
+    fn keep_at(&mut self, place: &Range<usize>, key: &[u8]) -> Range<usize> {
+        let end = place.start + key.len();
+        if let Some(bytes) = self.keys.get_mut(place.start..end)
+            && end <= place.end
+        {
+            bytes.copy_from_slice(key);
+            return place.start..end;
+        }
+        if place.end == self.keys.len() {
+            self.keys.truncate(place.start);
+        }
+        self.keep(key)
+    }
+
     fn keep(&mut self, key: &[u8]) -> Range<usize> {
         let start = self.keys.len();
         self.keys.extend_from_slice(key);
@@ -266,6 +317,38 @@ mod tests {
         reads.cut(1, b"ab", LEAF, Digest::default());
         assert_eq!(reads.get(1).unwrap().read, Read::Keys(b"a", Some(&b"ab"[..])));
         assert!(reads.get(5).is_none());
+    }
+
+    #[test]
+    fn a_range_grows_by_what_lies_beside_it() {
+        let (mut reads, digester) = (RowReads::default(), Digester::new(3));
+        let digest = |value: &[u8]| digester.of_value(Some(value));
+        let keys = |low, high, value: &[u8]| RowRead {
+            tree: 1,
+            read: Read::Keys(low, high),
+            leaf: LEAF,
+            digest: digest(value),
+        };
+        let first = reads.add_beside(None, keys(b"c", Some(b"d"), b"1"));
+        let other = reads.add_beside(None, keys(b"x", Some(b"y"), b"9"));
+        assert_eq!(reads.add_beside(Some(first), keys(b"d", Some(b"longer"), b"2")), first);
+        assert_eq!(reads.add_beside(Some(first), keys(b"aaaa", Some(b"c"), b"3")), first);
+        let all = digest(b"1").and(digest(b"2")).and(digest(b"3"));
+        let grown = reads.get(first).unwrap();
+        assert_eq!((grown.read, grown.digest), (Read::Keys(b"aaaa", Some(b"longer")), all));
+        assert_eq!(reads.get(other).unwrap().read, Read::Keys(b"x", Some(b"y")));
+        // To the end; then nothing lies beside it there.
+        assert_eq!(reads.add_beside(Some(first), keys(b"longer", None, b"4")), first);
+        assert_eq!(reads.get(first).unwrap().read, Read::Keys(b"aaaa", None));
+        // A gap, another tree, another version of the leaf.
+        let apart = keys(b"a", Some(b"aa"), b"5");
+        let tree = RowRead { tree: 2, ..keys(b"y", Some(b"z"), b"5") };
+        let version = LeafVersion { psn: Some(8), ..LEAF };
+        let later = RowRead { leaf: version, ..keys(b"y", Some(b"z"), b"5") };
+        assert_eq!(reads.add_beside(Some(first), apart), 2);
+        assert_eq!(reads.add_beside(Some(other), tree), 3);
+        assert_eq!(reads.add_beside(Some(other), later), 4);
+        assert_eq!(reads.get(other).unwrap().read, Read::Keys(b"x", Some(b"y")));
     }
 
     #[test]

@@ -101,6 +101,19 @@ impl UndoLog {
         self.splits.drain(..)
     }
 
+    /// The changes of entries since there were `mark` of them, oldest first: what was done, the
+    /// position of the leaf, and the key.
+    pub(crate) fn entries_since(
+        &self,
+        mark: usize,
+    ) -> impl Iterator<Item = (EntryChange, usize, &[u8])> {
+        let records = self.records.iter().skip(mark);
+        let entries = records.filter(|record| record.change != EntryChange::Split);
+        entries.filter_map(|record| {
+            Some((record.change, record.leaf, self.bytes.get(record.key.clone())?))
+        })
+    }
+
     /// The latest change.
     pub(crate) fn last(&self) -> Option<UndoEntry<'_>> {
         let record = self.records.last()?;

@@ -59,6 +59,14 @@ impl View {
         matches!(self, Self::At { .. } | Self::OneLeaf)
     }
 
+    /// The stamp at which all that was read is the state, if that may come to be a later one.
+    pub(crate) fn seen(&self) -> Option<Stamp> {
+        match self {
+            Self::Current { seen } => Some(*seen),
+            Self::At { .. } | Self::OneLeaf => None,
+        }
+    }
+
     /// Whether each operation has a view of its own.
     pub(crate) fn is_of_operation(&self) -> bool {
         matches!(self, Self::At { each_operation: true, .. } | Self::OneLeaf)

@@ -122,6 +122,22 @@ impl WriteSet {
         self.earlier.push(EarlierEntry { tree, key: start..self.keys.len(), before });
     }
 
+    /// The changes since there were `mark` of them, oldest first: tree and key, and what the write
+    /// set said of the entry before.
+    pub(crate) fn entries_since(
+        &self,
+        mark: usize,
+    ) -> impl Iterator<Item = (usize, &[u8], WrittenEntry<'_>)> {
+        self.earlier.iter().skip(mark).filter_map(|earlier| {
+            let before = match &earlier.before {
+                None => WrittenEntry::Unchanged,
+                Some(None) => WrittenEntry::Removed,
+                Some(Some(value)) => WrittenEntry::Present(value),
+            };
+            Some((earlier.tree, self.keys.get(earlier.key.clone())?, before))
+        })
+    }
+
     /// Takes the latest changes back until `mark` are left.
     #[expect(clippy::expect_used, reason = "a lost change would break atomicity")]
     pub(crate) fn take_back(&mut self, mark: usize) {

@@ -25,8 +25,8 @@
 //! loaded is what the definition in force says.
 //!
 //! *No deadlock.* Two callers latch leaves in the same order, and transactions that hold leaves
-//! wait for others in that order or not at all. Roots are only tried, and let go with all others when
-//! one is in use.
+//! wait for others in that order or not at all. Roots are only tried, and let go with all others
+//! when one is in use.
 
 use std::time::Duration;
 

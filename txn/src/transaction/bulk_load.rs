@@ -155,10 +155,11 @@ impl<'db> BulkLoad<'db> {
     /// # Errors
     /// [`TxnError::Duplicate`] if two rows have the same key in a unique index;
     /// [`BulkLoadError::NotEmpty`] if others have inserted rows; [`TxnError::Stale`] if the table
-    /// was changed or dropped; [`BulkLoadError::Failed`] after an error of [`push`](Self::push); [`TxnError::Conflict`] if other transactions keep the table
-    /// latched; `ChangeTooLarge` where leaves have stamps (timestamp ordering, snapshots), if those
-    /// of all new leaves do not fit the log; what the engine reports. The table is as it was then.
-    /// [`TxnError::Undetermined`] as for [`Txn::commit`](crate::Txn::commit).
+    /// was changed or dropped; [`BulkLoadError::Failed`] after an error of [`push`](Self::push);
+    /// [`TxnError::Conflict`] if other transactions keep the table latched; `ChangeTooLarge` where
+    /// leaves have stamps (timestamp ordering, snapshots), if those of all new leaves do not fit
+    /// the log; what the engine reports. The table is as it was then. [`TxnError::Undetermined`] as
+    /// for [`Txn::commit`](crate::Txn::commit).
     pub async fn finish(mut self) -> Result<u64, TxnError> {
         self.check()?;
         let (db, info, rows) = (self.db, self.info, self.rows.rows());

@@ -15,6 +15,7 @@ use crate::catalogue::store::{self, Catalogue, ExistingDatabase};
 use crate::catalogue::table_info::check_sizes;
 use crate::encoding::key::KeyBuf;
 use crate::encoding::row_builder::RowBuilder;
+use crate::encoding::row_ref::RowRef;
 use crate::encoding::value::Value;
 use crate::error::TxnError;
 use crate::protocol::choice::{Isolation, Protocol};
@@ -215,6 +216,20 @@ impl Database {
         table.key(index, values)
     }
 
+    /// The key that a row has in its table or an index of it, of the columns of that. A row that a
+    /// [`Cursor`](crate::Cursor) has shown is updated or deleted by its key in the table.
+    ///
+    /// # Errors
+    /// [`TxnError::ForeignRow`] if the row is of another table; [`TxnError::Row`] if it is damaged;
+    /// and as [`schema`](Self::schema).
+    pub fn key_of(&self, source: impl Into<Source>, row: RowRef<'_>) -> Result<KeyBuf, TxnError> {
+        let (table, index) = self.state.directory.source(source.into())?;
+        table.check_row(row)?;
+        let mut key = KeyBuf::new();
+        index.encode(row, &mut key)?;
+        Ok(key)
+    }
+
     /// The tree behind a table or an index, to verify it or read its statistics.
     ///
     /// # Errors
@@ -347,6 +362,13 @@ impl Database {
     /// ([`leave_cache`](selkie_engine::ExclusiveGuard::leave_cache)). Half of the cache unless set.
     pub fn set_cached_leaves(&self, leaves: usize) {
         self.state.leaf_budget.set_cached_leaves(leaves);
+    }
+
+    /// Pages that one scan, cursor or [`get_many`](Txn::get_many) of this handle and its clones
+    /// fetches ahead at most, so that it waits for several of them at a time: up to 256, and 16
+    /// unless set. With 0 each page is fetched when it is needed.
+    pub fn set_read_ahead(&self, pages: usize) {
+        self.state.set_read_ahead(pages);
     }
 
     fn begin_by(&self, protocol: Protocol, isolation: Isolation) -> Txn<'_> {

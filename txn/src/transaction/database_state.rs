@@ -1,6 +1,6 @@
 //! What a node keeps of an open database: shared by the handles and their transactions.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use selkie_btree::{Stamp, StampRule};
 use selkie_engine::{Engine, EngineError, Snapshot};
@@ -13,6 +13,11 @@ use crate::transaction::dropped_trees::DroppedTrees;
 use crate::transaction::leaf_budget::LeafBudget;
 use crate::transaction::maintenance::{MaintenanceBacklog, TreeSite};
 use crate::transaction::workspace::WorkspacePool;
+
+/// Most pages fetched ahead by one walk, unless set.
+pub(crate) const READ_AHEAD: usize = 16;
+/// Most that may be set.
+pub(crate) const MOST_AHEAD: usize = 256;
 
 pub(crate) struct DatabaseState {
     pub(crate) engine: Engine,
@@ -31,14 +36,16 @@ pub(crate) struct DatabaseState {
     /// Trees of dropped tables, whose pages are to be given back.
     pub(crate) dropped: DroppedTrees,
     pub(crate) leaf_budget: LeafBudget,
-    /// The number of the next savepoint: no transaction takes one for another's. Handles of other
-    /// nodes begin elsewhere.
-    next_savepoint: AtomicU64,
+    /// Pages that a walk fetches ahead at most.
+    read_ahead: AtomicUsize,
+    /// The next number of a savepoint, or of a transaction with cursors: no transaction takes one
+    /// for another's. Handles of other nodes begin elsewhere.
+    next_number: AtomicU64,
 }
 
 impl DatabaseState {
     pub(crate) fn new(engine: &Engine, directory: TableDirectory, has_snapshots: bool) -> Self {
-        let first_savepoint = engine.env().random_u64();
+        let first_number = engine.env().random_u64();
         Self {
             engine: engine.clone(),
             directory,
@@ -51,7 +58,8 @@ impl DatabaseState {
             backlog: MaintenanceBacklog::default(),
             dropped: DroppedTrees::default(),
             leaf_budget: LeafBudget::new(engine),
-            next_savepoint: AtomicU64::new(first_savepoint),
+            read_ahead: AtomicUsize::new(READ_AHEAD),
+            next_number: AtomicU64::new(first_number),
         }
     }
 
@@ -87,8 +95,19 @@ impl DatabaseState {
         self.engine.begin_snapshot().await
     }
 
-    pub(crate) fn savepoint_number(&self) -> u64 {
+    /// Pages that a walk fetches ahead at most.
+    pub(crate) fn read_ahead(&self) -> usize {
+        // Relaxed: a bound on a number, no data depends on it.
+        self.read_ahead.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_read_ahead(&self, pages: usize) {
+        self.read_ahead.store(pages.min(MOST_AHEAD), Ordering::Relaxed);
+    }
+
+    /// A number that is given once.
+    pub(crate) fn unique_number(&self) -> u64 {
         // Relaxed: only that no number is given twice.
-        self.next_savepoint.fetch_add(1, Ordering::Relaxed)
+        self.next_number.fetch_add(1, Ordering::Relaxed)
     }
 }

@@ -8,6 +8,7 @@ use selkie_engine::GAddr;
 use crate::protocol::choice::{Isolation, ProtocolRules};
 use crate::protocol::timestamp_order::TimestampOrder;
 use crate::protocol::view::View;
+use crate::transaction::cursor_scope::CursorScope;
 use crate::transaction::database_state::DatabaseState;
 use crate::transaction::leaf_budget::UNCOUNTED_LEAVES;
 use crate::transaction::savepoint::Savepoints;
@@ -28,6 +29,8 @@ pub(super) struct ParkedTxn {
     contended: Vec<(usize, GAddr)>,
     changing: bool,
     savepoints: Savepoints,
+    cursors: CursorScope,
+    changes_begun: u64,
     is_validated: bool,
     log_need: u64,
     leaves_seen: u32,
@@ -57,6 +60,8 @@ impl Txn<'_> {
             contended: mem::take(&mut self.contended),
             changing: self.changing,
             savepoints: mem::take(&mut self.savepoints),
+            cursors: mem::take(&mut self.cursors),
+            changes_begun: self.changes_begun,
             is_validated: self.is_validated,
             log_need: self.log_need,
             leaves_seen: self.leaves_seen,
@@ -81,6 +86,8 @@ impl ParkedTxn {
             applies: false,
             changing: self.changing,
             savepoints: self.savepoints,
+            cursors: self.cursors,
+            changes_begun: self.changes_begun,
             is_validated: self.is_validated,
             log_need: self.log_need,
             leaves_seen: self.leaves_seen,

@@ -1,7 +1,7 @@
 //! Rolling a transaction back, all of it or to a savepoint.
 
 use crate::error::TxnError;
-use crate::transaction::savepoint::Savepoint;
+use crate::transaction::savepoint::{Savepoint, SavepointPosition};
 use crate::transaction::txn::Txn;
 
 impl Txn<'_> {
@@ -21,12 +21,13 @@ impl Txn<'_> {
     /// was dropped half-way.
     pub fn savepoint(&mut self) -> Result<Savepoint, TxnError> {
         self.open_read()?;
-        let mark = self.mark();
-        Ok(self.savepoints.add(self.db.savepoint_number(), mark))
+        let at = SavepointPosition { changes: self.mark(), cursors: self.cursors.mark() };
+        Ok(self.savepoints.add(self.db.unique_number(), at))
     }
 
     /// Takes back every change since the savepoint, which stays; those made after it are gone.
-    /// Latches stay, also those taken since. No round trip, no waiting.
+    /// Latches stay, also those taken since. [Cursors](crate::Cursor) that were opened since have
+    /// ended. No round trip, no waiting.
     ///
     /// # Errors
     /// [`TxnError::NoSavepoint`] if it is another transaction's, was released, or the transaction
@@ -34,8 +35,10 @@ impl Txn<'_> {
     /// [`savepoint`](Self::savepoint).
     pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<(), TxnError> {
         self.open_read()?;
-        let mark = self.savepoints.truncate_after(savepoint)?;
-        self.take_back(mark);
+        let at = self.savepoints.truncate_after(savepoint)?;
+        self.take_back(at.changes);
+        self.changes_begun += 1;
+        self.cursors.roll_back_to(at.cursors);
         Ok(())
     }
 

@@ -2,7 +2,8 @@
 //!
 //! A savepoint records how many changes there were. Rolling back to it undoes the changes made
 //! since: in place, where every changed leaf is held exclusively, or in the write set. What was
-//! latched or read since stays so: it may have decided what the transaction does next.
+//! latched or read since stays so: it may have decided what the transaction does next. Cursors that
+//! were opened since end, and those from before go on.
 
 use crate::error::TxnError;
 
@@ -10,11 +11,20 @@ use crate::error::TxnError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Savepoint(u64);
 
-/// A savepoint, and how many changes there were when it was made.
+/// A savepoint, and where in the transaction it was made.
 #[derive(Debug)]
 struct SavepointMark {
     savepoint: Savepoint,
-    changes: usize,
+    at: SavepointPosition,
+}
+
+/// How far a transaction had come.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SavepointPosition {
+    /// How many changes there were.
+    pub(super) changes: usize,
+    /// How many cursors were opened.
+    pub(super) cursors: u64,
 }
 
 /// The savepoints of a transaction that can be rolled back to, oldest first.
@@ -22,18 +32,21 @@ struct SavepointMark {
 pub(crate) struct Savepoints(Vec<SavepointMark>);
 
 impl Savepoints {
-    /// Makes the savepoint of that number, after so many changes.
-    pub(crate) fn add(&mut self, number: u64, changes: usize) -> Savepoint {
+    /// Makes the savepoint of that number.
+    pub(super) fn add(&mut self, number: u64, at: SavepointPosition) -> Savepoint {
         let savepoint = Savepoint(number);
-        self.0.push(SavepointMark { savepoint, changes });
+        self.0.push(SavepointMark { savepoint, at });
         savepoint
     }
 
-    /// Forgets the savepoints made after this one; how many changes there were at it.
-    pub(crate) fn truncate_after(&mut self, savepoint: Savepoint) -> Result<usize, TxnError> {
-        let (position, changes) = self.find(savepoint)?;
+    /// Forgets the savepoints made after this one; where it was made.
+    pub(super) fn truncate_after(
+        &mut self,
+        savepoint: Savepoint,
+    ) -> Result<SavepointPosition, TxnError> {
+        let (position, at) = self.find(savepoint)?;
         self.0.truncate(position + 1);
-        Ok(changes)
+        Ok(at)
     }
 
     /// Forgets this savepoint and those made after it.
@@ -43,10 +56,10 @@ impl Savepoints {
         Ok(())
     }
 
-    /// The position of a savepoint, and how many changes there were at it.
-    fn find(&self, savepoint: Savepoint) -> Result<(usize, usize), TxnError> {
+    /// The position of a savepoint, and where it was made.
+    fn find(&self, savepoint: Savepoint) -> Result<(usize, SavepointPosition), TxnError> {
         let marks = self.0.iter().enumerate().rev();
         let mut found = marks.filter(|(_, mark)| mark.savepoint == savepoint);
-        found.next().map(|(position, mark)| (position, mark.changes)).ok_or(TxnError::NoSavepoint)
+        found.next().map(|(position, mark)| (position, mark.at)).ok_or(TxnError::NoSavepoint)
     }
 }

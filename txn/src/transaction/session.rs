@@ -8,6 +8,7 @@ use std::time::Duration;
 use selkie_fabric::BoxFuture;
 use selkie_fabric::env::Env;
 
+use crate::access::cursor::{Cursor, Rows};
 use crate::error::{AbortCause, TxnError};
 use crate::protocol::choice::{Isolation, WriteRule};
 use crate::transaction::database::Database;
@@ -155,10 +156,39 @@ impl Session {
     where
         F: for<'t> FnOnce(&'t mut Txn<'_>) -> BoxFuture<'t, Result<R, TxnError>>,
     {
+        let (mut resumed, bound) = self.resume()?;
+        let Some(txn) = resumed.txn.as_mut() else { return Err(TxnError::NoTransaction) };
+        let outcome = bound.apply(operation(txn)).await;
+        outcome.unwrap_or_else(|exceeded| {
+            txn.abort(AbortCause::Interrupted);
+            Err(exceeded)
+        })
+    }
+
+    /// The next rows of a cursor that was opened in the transaction, as [`Cursor::fetch`] gives
+    /// them. The cursor may be kept beside the session.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run), and those of [`Cursor::fetch`].
+    pub async fn fetch<'c>(
+        &mut self,
+        cursor: &'c mut Cursor,
+        most: usize,
+    ) -> Result<Rows<'c>, TxnError> {
+        let (mut resumed, bound) = self.resume()?;
+        let Some(txn) = resumed.txn.as_mut() else { return Err(TxnError::NoTransaction) };
+        let outcome = bound.apply(cursor.fetch(txn, most)).await;
+        outcome.unwrap_or_else(|exceeded| {
+            txn.abort(AbortCause::Interrupted);
+            Err(exceeded)
+        })
+    }
+
+    /// Goes on with the transaction, for an operation within a bound.
+    fn resume(&mut self) -> Result<(ResumedTxn<'_>, OperationBound<'_>), TxnError> {
         let Self { db, limits, txn: place, deadline } = self;
         let parked = place.take().ok_or(TxnError::NoTransaction)?;
-        let mut resumed = ResumedTxn { txn: Some(parked.resume(db.state())), place };
-        let Some(txn) = resumed.txn.as_mut() else { return Err(TxnError::NoTransaction) };
+        let txn = parked.resume(db.state());
         let env = db.engine().env();
         let operation_ends = limits.operation.map(|limit| (env.now().saturating_add(limit), limit));
         let (ends, what) = match (operation_ends, *deadline) {
@@ -167,14 +197,8 @@ impl Session {
             (None, whole) => (whole, "transaction"),
         };
         // One that was rolled back says why.
-        let Some((end, limit)) = ends.filter(|_| txn.is_active()) else {
-            return operation(txn).await;
-        };
-        let outcome = before(env, end, operation(txn)).await;
-        outcome.unwrap_or_else(|| {
-            txn.abort(AbortCause::Interrupted);
-            Err(TxnError::DeadlineExceeded { what, limit })
-        })
+        let ends = ends.filter(|_| txn.is_active());
+        Ok((ResumedTxn { txn: Some(txn), place }, OperationBound { env, ends, what }))
     }
 
     /// Commits as [`Txn::commit`] does. No transaction is in progress afterwards, whatever the
@@ -214,6 +238,23 @@ impl Drop for Session {
         if let Some(parked) = self.txn.take() {
             drop(parked.resume(self.db.state()));
         }
+    }
+}
+
+/// When an operation has to be over.
+struct OperationBound<'s> {
+    env: &'s Env,
+    /// When, and how long it may take.
+    ends: Option<(Duration, Duration)>,
+    what: &'static str,
+}
+
+impl OperationBound<'_> {
+    /// What an operation gives; `DeadlineExceeded` if it does not end in time.
+    async fn apply<T>(self, operation: impl Future<Output = T>) -> Result<T, TxnError> {
+        let Some((end, limit)) = self.ends else { return Ok(operation.await) };
+        let exceeded = TxnError::DeadlineExceeded { what: self.what, limit };
+        before(self.env, end, operation).await.ok_or(exceeded)
     }
 }
 

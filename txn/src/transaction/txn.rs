@@ -47,6 +47,7 @@ use crate::protocol::choice::{Isolation, Protocol, ProtocolRules, WriteRule};
 use crate::protocol::leaf_latch::{LatchMode, LeafImage};
 use crate::protocol::timestamp_order::TimestampOrder;
 use crate::protocol::view::View;
+use crate::transaction::cursor_scope::CursorScope;
 use crate::transaction::database_state::DatabaseState;
 use crate::transaction::leaf_budget::UNCOUNTED_LEAVES;
 use crate::transaction::maintenance::{MaintenanceTask, RanTask, TaskEnd};
@@ -80,6 +81,10 @@ pub struct Txn<'db> {
     /// An operation that changes something has begun and not ended.
     pub(super) changing: bool,
     pub(super) savepoints: Savepoints,
+    pub(crate) cursors: CursorScope,
+    /// How often it may have changed what its cursors see: changes that were begun, and rollbacks
+    /// to savepoints.
+    pub(crate) changes_begun: u64,
     /// Its reads were validated for the last time.
     pub(super) is_validated: bool,
     /// Room in the log that the changes took which were rolled back.
@@ -119,6 +124,8 @@ impl<'db> Txn<'db> {
             applies: false,
             changing: false,
             savepoints: Savepoints::default(),
+            cursors: CursorScope::default(),
+            changes_begun: 0,
             is_validated: false,
             log_need: 0,
             leaves_seen: 0,
@@ -198,7 +205,7 @@ impl<'db> Txn<'db> {
             return if self.view.is_snapshot() { Ok(()) } else { self.validate_rows().await };
         }
         let Workspace { reads, locks, .. } = &mut self.work;
-        reads.validate(&self.db.engine, locks).await
+        reads.validate(&self.db.engine, locks, self.db.read_ahead()).await
     }
 
     /// For an error that depends on the data: that error if the reads are consistent with each
@@ -305,6 +312,7 @@ impl<'db> Txn<'db> {
     /// The current operation begins to change something; returns the mark to undo to if it fails.
     pub(crate) fn begin_change(&mut self) -> usize {
         self.changing = true;
+        self.changes_begun += 1;
         self.mark()
     }
 

@@ -315,15 +315,8 @@ impl Registers {
         access: &mut Access<'_, '_>,
         group: u64,
     ) -> Result<Vec<Member>, TxnError> {
-        let (mut members, direction) = (Vec::new(), access.direction());
         let range = KeyRange::prefix(&key![group.cast_signed()]);
-        access
-            .txn
-            .scan(self.by_group, &range, direction, |row| {
-                members.push(Member::of(row)?);
-                Ok(ControlFlow::Continue(()))
-            })
-            .await?;
+        let members = access.rows(self.by_group, &range, Member::of).await?;
         for Member { id, group: other, .. } in members.iter().filter(|own| own.group != group) {
             access.notes.claim(format!("row {id} of group {other} is indexed in group {group}"));
         }
@@ -338,15 +331,9 @@ impl Registers {
         range: &KeyRange,
     ) -> Result<Vec<(u64, u64)>, TxnError> {
         let column = if table == self.rows { VERSION } else { TOMBSTONE };
-        let (mut seen, direction) = (Vec::new(), access.direction());
-        access
-            .txn
-            .scan(table, range, direction, |row| {
-                seen.push((row.i64(ID)?.cast_unsigned(), row.i64(column)?.cast_unsigned()));
-                Ok(ControlFlow::Continue(()))
-            })
-            .await?;
-        Ok(seen)
+        let of =
+            |row: RowRef<'_>| Ok((row.i64(ID)?.cast_unsigned(), row.i64(column)?.cast_unsigned()));
+        access.rows(table, range, of).await
     }
 }
 

@@ -64,7 +64,7 @@ pub enum Planted {
     NoImages,
     /// A snapshot begins at the last stamp that its node has seen, without asking the clock.
     StaleSnapshot,
-    /// A transaction uses the definition of a table that its node has read last.
+    /// A commit does not look whether the definition of a table is in force that it has used.
     StaleCatalogue,
     /// A transaction that is ordered by its timestamp lets go of leaves between looking at them and
     /// changing them.

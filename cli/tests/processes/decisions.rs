@@ -28,7 +28,7 @@ fn memory_that_nothing_leads_to_is_found_and_freed() {
     assert_eq!(repair(&["--dry-run"])["leaked"], leaked, "nothing was done");
 
     let (driver, node) = running(&pool);
-    let others = format!("compute nodes [{node}] are in the pool");
+    let others = format!("compute nodes cn{node} are in the pool");
     refused(&["pool", "repair", &pool.name, "--dry-run"], 1, &others);
     driver.signal(Signal::TERM);
     assert_eq!(driver.reports()["consistency"], "ok");

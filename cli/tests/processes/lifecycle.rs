@@ -36,7 +36,7 @@ fn ends_by(mut process: Process, signal: Signal, code: i32, name: &str) {
 #[track_caller]
 fn is_loaded_again(pool: &Pool) {
     let same = [&["tpcc", "--pool", &pool.url], &LARGE[..]].concat();
-    let said = fails(&same, 1, "load it again with `selkie tpcc --reload`");
+    let said = fails(&same, 1, "load it again with `selkie tpcc --pool POOL --reload`");
     assert!(said.contains("was broken off"), "{said}");
     let report = prints(&pool.tpcc(&["--reload", "--duration", "1", "--json"]));
     assert_eq!(report["consistency"], "ok", "{report}");

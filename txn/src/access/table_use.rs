@@ -151,10 +151,6 @@ impl<'db> Txn<'db> {
     /// Whether this definition is that of the state that the transaction sees, as far as can be
     /// told from the cached leaf. If so, the row that says so is recorded as read.
     async fn is_in_force(&mut self, known: &KnownTable) -> Result<bool, TxnError> {
-        #[cfg(feature = "planted")]
-        if self.db.engine.planted() == selkie_engine::Planted::StaleCatalogue {
-            return Ok(true);
-        }
         let seen = *known.seen.lock();
         let snapshot = match self.view.is_snapshot() && !self.view.is_of_operation() {
             true => Some(self.snapshot().await?),
@@ -180,6 +176,10 @@ impl<'db> Txn<'db> {
         leaf: LeafVersion,
         digest: Digest,
     ) -> Result<(), TxnError> {
+        #[cfg(feature = "planted")]
+        if self.db.engine.planted() == selkie_engine::Planted::StaleCatalogue {
+            return Ok(());
+        }
         if !self.is_read_only() {
             let key = self.table_key(table)?;
             self.work.rows.add(TABLES.primary_tree(), Read::Point(&key), leaf, digest);

@@ -14,7 +14,7 @@ use crate::common::{Cluster, engine_config, pool_config};
 
 /// A cluster whose fabric delays every completion.
 fn delayed(engines: usize) -> Cluster {
-    let span = Duration::from_millis(1);
+    let span = Duration::from_micros(100);
     let delay = Delay { one_in: 1, at_least: span, at_most: 2 * span };
     let plan = FaultPlan { delay, ..FaultPlan::none(7) };
     let fabric = |env: &Env| FaultFabric::wrap(MemFabric::new(), plan, env.clone()) as _;

@@ -71,13 +71,13 @@ impl<'db> Txn<'db> {
     ///
     /// First searches the leaves of the tree that were latched last: transactions access the same
     /// leaf again much more often than not, and that saves the descent.
-    pub(crate) async fn find(
+    pub(crate) fn find(
         &mut self,
         index: &IndexInfo,
         key: &[u8],
         mode: LatchMode,
-    ) -> Result<KeyPosition, TxnError> {
-        self.find_from(index, key, mode, None).await
+    ) -> impl Future<Output = Result<KeyPosition, TxnError>> + Send {
+        self.find_from(index, key, mode, None)
     }
 
     /// As [`find`](Self::find), where the leaf was found before the call, under a pin that the

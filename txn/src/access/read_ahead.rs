@@ -4,7 +4,8 @@
 //! A walk that has gone on from its first leaf to a second one is taken to go on. It then asks for
 //! the leaves ahead, which their parents name: first two, then twice as many each time, up to a
 //! bound. So a walk that ends soon has fetched few pages in vain. Where all that lies ahead is
-//! cached it asks for nothing for a while. The same goes for the rows that the entries of an index
+//! cached it asks for nothing for a while, and forwards as long as the right link of its leaf leads
+//! to a leaf that is cached. The same goes for the rows that the entries of an index
 //! lead to.
 //!
 //! A page is only fetched: it is not latched, not stamped and not recorded as read. One that would
@@ -35,6 +36,8 @@ struct ReadAhead {
     window: usize,
     /// Steps to the last page that was asked for, or up to which none need be.
     left: usize,
+    /// All that it looked at last was cached, or it has not looked.
+    is_cached: bool,
 }
 
 /// How far ahead a walk has asked for leaves, and for leaves of rows.
@@ -46,16 +49,19 @@ pub(crate) struct WalkAhead {
 
 impl WalkAhead {
     /// Of a walk that has not begun: the first entry is no sign that it goes on.
-    pub(crate) const NONE: Self =
-        Self { leaves: ReadAhead { window: 0, left: 0 }, rows: ReadAhead { window: 0, left: 2 } };
+    pub(crate) const NONE: Self = Self {
+        leaves: ReadAhead { window: 0, left: 0, is_cached: true },
+        rows: ReadAhead { window: 0, left: 2, is_cached: true },
+    };
 }
 
 impl ReadAhead {
     /// The walk has come one step further. The window of steps ahead to look at now, of which the
     /// first [`left`](Self::left) were asked for; 0 if it need not look. `most` are allowed.
-    fn step(&mut self, most: usize) -> usize {
+    /// `is_next_cached` says whether the next page is, where that is known without a look.
+    fn step(&mut self, most: usize, is_next_cached: impl FnOnce() -> bool) -> usize {
         self.left = self.left.saturating_sub(1);
-        if self.left > self.window / 2 {
+        if self.left > self.window / 2 || (self.is_cached && is_next_cached()) {
             return 0;
         }
         self.window = self.window.max(FIRST).min(most);
@@ -69,6 +75,7 @@ impl ReadAhead {
             // There is no more to be seen from here.
             return;
         }
+        self.is_cached = !is_fetching;
         if is_fetching {
             (self.left, self.window) = (steps, 2 * self.window);
         } else {
@@ -94,7 +101,9 @@ impl<'db> Walk<'_, 'db> {
         if !txn.reads_shared(self.mode()) {
             return Ok(());
         }
-        let most = self.ahead.leaves.step(txn.db.read_ahead());
+        let mut ahead = self.ahead.leaves;
+        let most = ahead.step(txn.db.read_ahead(), || self.is_right_cached(txn));
+        self.ahead.leaves = ahead;
         if most == 0 {
             return Ok(());
         }
@@ -119,7 +128,7 @@ impl<'db> Walk<'_, 'db> {
         if !txn.reads_shared(mode) {
             return Ok(());
         }
-        let most = self.ahead.rows.step(txn.db.read_ahead());
+        let most = self.ahead.rows.step(txn.db.read_ahead(), || false);
         if most == 0 {
             return Ok(());
         }

@@ -221,6 +221,14 @@ impl<'r, 'db> Walk<'r, 'db> {
         Ok(fence.map(|from| RestOfScan { from, until, direction }))
     }
 
+    /// Whether the right neighbour of the leaf it stands on is cached. Not known in reverse, which
+    /// has no use for it.
+    pub(super) fn is_right_cached(&self, txn: &Txn<'db>) -> bool {
+        let right = LeafView::new(self.bytes(txn)).map(|leaf| leaf.right());
+        self.direction == Direction::Forward
+            && right.is_ok_and(|right| txn.db.engine.psn_if_cached(right).is_some())
+    }
+
     /// At most `most` of the slots of the leaf that the walk comes to next, in order.
     pub(super) fn next_slots(&self, most: usize) -> SmallVec<[usize; READ_AHEAD]> {
         let is_forward = self.direction == Direction::Forward;

@@ -44,10 +44,11 @@ const WAYS: [Way; 3] = [Way::Inserts(1), Way::Inserts(100), Way::BulkLoad];
 
 async fn insert(db: &Database, table: Table, rows: i32, batch: usize) {
     let ids: Vec<i32> = (0..rows).collect();
+    let mut row = db.row(table).unwrap();
     for some in ids.chunks(batch) {
         let mut txn = db.begin();
         for &id in some {
-            let mut row = db.row(table).unwrap();
+            row.clear();
             row.i32(id).i64(number(id)).text(TEXT);
             txn.insert(table, row.finish().unwrap()).await.unwrap();
         }
@@ -56,9 +57,12 @@ async fn insert(db: &Database, table: Table, rows: i32, batch: usize) {
 }
 
 async fn load(db: &Database, table: Table, rows: i32) {
-    let mut load = db.bulk_load(table, BulkLoadOptions::default()).await.unwrap();
+    // As full as inserts in order leave the pages of the table.
+    let options = BulkLoadOptions { fill: 100, ..BulkLoadOptions::default() };
+    let mut load = db.bulk_load(table, options).await.unwrap();
+    let mut row = db.row(table).unwrap();
     for id in 0..rows {
-        let mut row = db.row(table).unwrap();
+        row.clear();
         row.i32(id).i64(number(id)).text(TEXT);
         load.push(row.finish().unwrap()).await.unwrap();
     }

@@ -33,6 +33,12 @@ impl Entries {
         })
     }
 
+    fn last_key(&self) -> Option<&[u8]> {
+        let (key, value) = self.lengths.last()?;
+        let end = self.bytes.len().checked_sub(*value)?;
+        self.bytes.get(end.checked_sub(*key)?..end)
+    }
+
     /// Takes the entries from `at` on out.
     pub(super) fn split_off(&mut self, at: usize) -> Self {
         let kept: usize = self.lengths.iter().take(at).map(|(key, value)| key + value).sum();
@@ -78,17 +84,24 @@ impl<'e> Level<'e> {
         page::HEADER + self.low.len() + key.len() + self.bytes + entry
     }
 
+    /// Adds an entry that was [sized](Self::bytes_with) just now.
     pub(super) fn push(&mut self, key: &[u8], value: &[u8]) {
-        let prefix = common(&self.low, key).min(self.prefix);
-        debug_assert!(prefix == self.prefix || self.entries.len() == 0, "sized before");
-        self.prefix = prefix;
-        self.bytes += entry_bytes(key.len().saturating_sub(prefix), value.len());
+        self.bytes += entry_bytes(key.len().saturating_sub(self.prefix), value.len());
         self.entries.push(key, value);
     }
 
     /// The most of the entries that fit a page if the rest, and `next`, begin another one; with the
     /// fence between them.
     pub(super) fn cut(&self, next: Option<&[u8]>, page_bytes: usize) -> (usize, Vec<u8>) {
+        if let (Some(last), Some(next)) = (self.entries.last_key(), next) {
+            let high = self.separator(last, next);
+            let fences = self.low.len() + high.len();
+            // The usual case: all of them, as they were sized.
+            let is_as_sized = common(&self.low, &high) == self.prefix;
+            if is_as_sized && page::HEADER + fences + self.bytes <= page_bytes {
+                return (self.entries.len(), high);
+            }
+        }
         let keys: Vec<&[u8]> = self.entries.iter().map(|(key, _)| key).collect();
         let mut at = keys.len();
         loop {

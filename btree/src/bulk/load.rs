@@ -123,9 +123,11 @@ impl<'e> BulkLoad<'e> {
         let is_full = level.bytes_with(key, value) > full || at == 0 && level.entries.len() >= rows;
         if is_full && level.entries.len() >= least {
             self.complete(at, Some(key)).await?;
-        }
-        if let Some(level) = self.levels.get_mut(at) {
-            level.bytes_with(key, value);
+            if let Some(level) = self.levels.get_mut(at) {
+                level.bytes_with(key, value);
+                level.push(key, value);
+            }
+        } else {
             level.push(key, value);
         }
         Ok(())

@@ -137,6 +137,99 @@ fn no_empty_leaf_stays_as_the_only_one_below_its_parent() {
     cluster.stop();
 }
 
+/// The same with separators of very different lengths, so that inner pages between which one is left
+/// with one child may have no room for it: they divide their children.
+#[test]
+fn no_leaf_without_rows_stays_among_long_and_short_keys() {
+    let cluster = Cluster::start(1, 512, FRAMES);
+    let engine = &cluster.engines[0];
+    cluster.runtime.block_on(async {
+        for seed in 0..60 {
+            let mut dice = Dice(seed);
+            // A leaf for each row.
+            let tree = Tree::create(engine, 1).await.unwrap();
+            let key = |number: u32| {
+                let mut key = vec![(number / 9) as u8; 36 * (number as usize / 9 % 2)];
+                key.insert(0, (number / 9) as u8);
+                key.extend_from_slice(&number.to_be_bytes());
+                key
+            };
+            let mut rows: Vec<u32> = (0..400).collect();
+            if seed % 2 == 0 {
+                for at in (1..rows.len()).rev() {
+                    rows.swap(at, dice.below(at + 1));
+                }
+            }
+            let mut model = Model::new();
+            for number in rows {
+                tree.insert(engine, &key(number), b"row").await.unwrap();
+                model.insert(key(number), b"row".to_vec());
+            }
+            while !model.is_empty() {
+                let keys: Vec<Vec<u8>> = model.keys().cloned().collect();
+                let first = dice.below(keys.len());
+                let mut some = keys[first..keys.len().min(first + 90)].to_vec();
+                for at in (1..some.len()).rev() {
+                    some.swap(at, dice.below(at + 1));
+                }
+                for key in some {
+                    assert!(tree.delete(engine, &key).await.unwrap());
+                    model.remove(&key);
+                    let stats = tree.verify(engine).await.unwrap();
+                    assert_eq!(stats.leaves, model.len().max(1), "seed {seed}: {stats:?}");
+                }
+                assert_same(tree, engine, &model).await;
+            }
+        }
+    });
+    cluster.stop();
+}
+
+/// An inner page that could not be merged while its neighbours were in use, with an empty leaf.
+#[test]
+fn a_page_that_was_in_use_is_merged_by_a_later_attempt() {
+    let cluster = Cluster::start(1, 512, FRAMES);
+    let engine = &cluster.engines[0];
+    cluster.runtime.block_on(async {
+        let tree = filled(engine, Order::Ascending).await;
+        let before = tree.verify(engine).await.unwrap();
+        let is_child = |page: &[u8], leaf: GAddr| {
+            page.windows(8).any(|bytes| bytes == leaf.to_u64().to_le_bytes())
+        };
+        let middle = tree.locate(engine, &700_u32.to_be_bytes()).await.unwrap();
+        let (mut others, mut parent) = (Vec::new(), Vec::new());
+        for addr in tree.pages(engine).await.unwrap() {
+            let guard = engine.shared(addr).await.unwrap();
+            // Their level.
+            match guard[2] {
+                1 if is_child(&guard, middle) => parent = guard.to_vec(),
+                1 => others.push(guard),
+                _ => {}
+            }
+        }
+        assert!(others.len() > 10);
+        let mut model = Model::new();
+        for row in 0..ROWS {
+            let key = row.to_be_bytes();
+            let leaf = tree.locate(engine, &key).await.unwrap();
+            if is_child(&parent, leaf) {
+                assert!(tree.delete(engine, &key).await.unwrap());
+            } else {
+                model.insert(key.to_vec(), VALUE.to_vec());
+            }
+        }
+        let held = tree.verify(engine).await.unwrap();
+        assert_eq!((held.inner_pages, empty_leaves(tree, engine).await), (before.inner_pages, 1));
+        let (key, rule) = (700_u32.to_be_bytes(), StampRule::Latest);
+        assert_eq!(tree.reclaim(engine, &key, rule).await.unwrap(), Reclaimed::InUse);
+        drop(others);
+        assert_eq!(tree.reclaim(engine, &key, rule).await.unwrap(), Reclaimed::Freed);
+        let after = assert_same(tree, engine, &model).await;
+        assert_eq!((after.leaves, empty_leaves(tree, engine).await), (held.leaves - 1, 0));
+    });
+    cluster.stop();
+}
+
 /// Neither halves of a page that was split, nor the row that comes and goes at the edge.
 #[test]
 fn pages_are_not_split_and_merged_in_turn() {

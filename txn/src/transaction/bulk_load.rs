@@ -42,8 +42,18 @@ impl Default for BulkLoadOptions {
 #[derive(Default)]
 struct IndexEntries {
     bytes: Vec<u8>,
-    /// Where an entry begins, and the lengths of its key and value.
-    entries: Vec<(usize, u32, u32)>,
+    entries: Vec<EntryPlace>,
+}
+
+/// Where an entry lies.
+#[derive(Clone, Copy)]
+struct EntryPlace {
+    /// The first bytes of its key, which order most entries: comparing those touches no other
+    /// memory.
+    head: u64,
+    start: usize,
+    key: u32,
+    value: u32,
 }
 
 impl IndexEntries {
@@ -51,24 +61,31 @@ impl IndexEntries {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value);
+        let mut head = [0; size_of::<u64>()];
+        head.iter_mut().zip(key).for_each(|(head, byte)| *head = *byte);
         // Keys and values fit pages.
-        self.entries.push((start, key.len() as u32, value.len() as u32));
+        let (key, value) = (key.len() as u32, value.len() as u32);
+        self.entries.push(EntryPlace { head: u64::from_be_bytes(head), start, key, value });
     }
 
-    /// Bytes of memory for so many more bytes.
-    fn bytes_with(&self, more: usize) -> usize {
-        self.bytes.len() + more + (self.entries.len() + 1) * size_of::<(usize, u32, u32)>()
+    /// Bytes of memory.
+    fn memory(&self) -> usize {
+        self.bytes.len() + self.entries.len() * size_of::<EntryPlace>()
     }
 
-    fn entry(&self, (start, key, value): (usize, u32, u32)) -> (&[u8], &[u8]) {
-        let end = start + key as usize + value as usize;
-        let entry = self.bytes.get(start..end).unwrap_or_default();
-        entry.split_at_checked(key as usize).unwrap_or_default()
+    fn entry(&self, place: EntryPlace) -> (&[u8], &[u8]) {
+        let key = place.key as usize;
+        let end = place.start + key + place.value as usize;
+        let entry = self.bytes.get(place.start..end).unwrap_or_default();
+        entry.split_at_checked(key).unwrap_or_default()
     }
 
     fn sort(&mut self) {
         let mut entries = std::mem::take(&mut self.entries);
-        entries.sort_unstable_by(|a, b| self.entry(*a).0.cmp(self.entry(*b).0));
+        entries.sort_unstable_by(|a, b| {
+            // Zeros behind a short key make it equal to longer ones at most.
+            a.head.cmp(&b.head).then_with(|| self.entry(*a).0.cmp(self.entry(*b).0))
+        });
         self.entries = entries;
     }
 }
@@ -134,7 +151,7 @@ impl<'db> BulkLoad<'db> {
             let entry = index.entry(row, &primary)?;
             entries.push(&entry.key, entry.value);
         }
-        let need: usize = self.indexes.iter().map(|entries| entries.bytes_with(0)).sum();
+        let need: usize = self.indexes.iter().map(|entries| entries.memory()).sum();
         if !self.indexes.is_empty() && need > self.options.index_bytes {
             let (table, limit) = (info.schema.name.clone(), self.options.index_bytes);
             return Err(BulkLoadError::IndexTooLarge { table, limit }.into());

@@ -137,8 +137,8 @@ fn no_empty_leaf_stays_as_the_only_one_below_its_parent() {
     cluster.stop();
 }
 
-/// The same with separators of very different lengths, so that inner pages between which one is left
-/// with one child may have no room for it: they divide their children.
+/// The same with separators of very different lengths, so that inner pages between which one is
+/// left with one child may have no room for it: they divide their children.
 #[test]
 fn no_leaf_without_rows_stays_among_long_and_short_keys() {
     let cluster = Cluster::start(1, 512, FRAMES);

@@ -6,7 +6,9 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use selkie_txn::{ColumnType, Database, DatabaseSchema, Protocol, TableSchema, TxnError};
+use selkie_txn::{
+    ColumnType, Database, DatabaseSchema, Protocol, RetryError, RetryPolicy, TableSchema, retry,
+};
 
 use super::bulk::Bulk;
 use crate::check::serial::{Op, Status, Transaction};
@@ -46,16 +48,21 @@ pub(super) async fn open_accounts(
     let schema = DatabaseSchema::from(tables).protocol(protocol);
     let first = Database::create(cluster.engine(0)?, schema).await?;
     let table = first.table("account")?;
-    let mut txn = first.begin();
-    let mut ops = Vec::new();
-    for account in 0..ACCOUNTS {
-        let (id, version) = (account * SPACING, account + 1);
-        let mut row = first.row(table)?;
-        row.i64(id.cast_signed()).i64(version.cast_signed()).i64(DEPOSIT).text(&"x".repeat(150));
-        txn.insert(table, row.finish().map_err(TxnError::from)?).await?;
-        ops.push(Op::Write { key: id, value: version });
-    }
-    txn.commit().await?;
+    let written = |account| (account * SPACING, account + 1);
+    let open = || async {
+        let mut txn = first.begin();
+        for (id, version) in (0..ACCOUNTS).map(written) {
+            let mut row = first.row(table)?;
+            row.i64(id.cast_signed()).i64(version.cast_signed()).i64(DEPOSIT);
+            txn.insert(table, row.text(&"x".repeat(150)).finish()?).await?;
+        }
+        txn.commit().await
+    };
+    // The smallest logs have no room yet after the catalogue was written.
+    let opened = retry(first.engine().env(), &RetryPolicy::default(), open).await;
+    opened.map_err(RetryError::into_inner)?;
+    let write = |(key, value)| Op::Write { key, value };
+    let ops = (0..ACCOUNTS).map(written).map(write).collect();
     let status = Status::Committed;
     let opening = Transaction { process: usize::MAX, invoked: 0, returned: Some(0), status, ops };
     history.lock().push(opening);

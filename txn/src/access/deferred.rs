@@ -42,40 +42,23 @@ impl Txn<'_> {
         }
     }
 
-    /// Whether an entry is there, as this transaction sees it, and the number of the read as for
-    /// [`copy_row`](Self::copy_row).
-    async fn is_there(
+    /// What `look` makes of the value of an entry as this transaction sees it, `None` if it is not
+    /// there; and the number of the read as for [`copy_row`](Self::copy_row).
+    async fn look_at<R>(
         &mut self,
         index: &IndexInfo,
         key: &[u8],
-    ) -> Result<(bool, Option<usize>), TxnError> {
+        look: impl FnOnce(Option<&[u8]>) -> R,
+    ) -> Result<(R, Option<usize>), TxnError> {
         Ok(match self.work.writes.get(index.number, key) {
-            WrittenEntry::Present(_) => (true, None),
-            WrittenEntry::Removed => (false, None),
-            WrittenEntry::Unchanged => {
-                let found = self.find(index, key, LatchMode::Exclusive).await?;
-                let read = self.record_point(index, key, &found, LatchMode::Exclusive)?;
-                (found.slot.is_ok(), read)
-            }
-        })
-    }
-
-    /// The value of an entry as this transaction sees it, if it is there, and the number of the
-    /// read as for [`copy_row`](Self::copy_row).
-    async fn value_of(
-        &mut self,
-        index: &IndexInfo,
-        key: &[u8],
-    ) -> Result<(Option<Vec<u8>>, Option<usize>), TxnError> {
-        Ok(match self.work.writes.get(index.number, key) {
-            WrittenEntry::Present(value) => (Some(value.to_vec()), None),
-            WrittenEntry::Removed => (None, None),
+            WrittenEntry::Present(value) => (look(Some(value)), None),
+            WrittenEntry::Removed => (look(None), None),
             WrittenEntry::Unchanged => {
                 let found = self.find(index, key, LatchMode::Exclusive).await?;
                 let read = self.record_point(index, key, &found, LatchMode::Exclusive)?;
                 let leaf = LeafView::new(self.leaf_bytes(found.leaf))?;
                 let value = found.slot.ok().map(|slot| leaf.value(slot)).transpose()?;
-                (value.map(<[u8]>::to_vec), read)
+                (look(value), read)
             }
         })
     }
@@ -88,9 +71,10 @@ impl Txn<'_> {
         key: &[u8],
         value: &[u8],
     ) -> Result<(), TxnError> {
-        match self.value_of(index, key).await? {
-            (Some(entered), _) if entered == value => {}
-            (Some(_), _) => {
+        let is_same = |entered: Option<&[u8]>| entered.map(|entered| entered == value);
+        match self.look_at(index, key, is_same).await? {
+            (Some(true), _) => {}
+            (Some(false), _) => {
                 return Err(self.error_of_valid_reads(info.duplicate(index)).await);
             }
             (None, read) => self.work.writes.set(index.number, key, Some(value), read),
@@ -106,7 +90,7 @@ impl Txn<'_> {
         key: &[u8],
         value: &[u8],
     ) -> Result<(), TxnError> {
-        let (is_there, read) = self.is_there(index, key).await?;
+        let (is_there, read) = self.look_at(index, key, |value| value.is_some()).await?;
         if is_there {
             return Err(self.error_of_valid_reads(info.duplicate(index)).await);
         }
@@ -114,22 +98,25 @@ impl Txn<'_> {
         Ok(())
     }
 
-    /// Removes an entry in the write set, which must be there.
+    /// Removes the entry of a row in the write set, which must be there, unless the index is being
+    /// built.
     pub(crate) async fn defer_remove(
         &mut self,
         info: &TableInfo,
         index: &IndexInfo,
         key: &[u8],
+        value: &[u8],
     ) -> Result<(), TxnError> {
-        let (is_there, read) = self.is_there(index, key).await?;
-        if !is_there && !index.is_complete {
-            // The row was not entered yet.
-            return Ok(());
-        }
-        if !is_there {
+        // The row may not be entered yet, and another one with the same key may be.
+        let is_own = |entered: Option<&[u8]>| {
+            entered.is_some_and(|entered| index.is_complete || entered == value)
+        };
+        let (is_there, read) = self.look_at(index, key, is_own).await?;
+        if is_there {
+            self.work.writes.set(index.number, key, None, read);
+        } else if index.is_complete {
             return Err(self.error_of_valid_reads(info.inconsistent(index)).await);
         }
-        self.work.writes.set(index.number, key, None, read);
         Ok(())
     }
 }

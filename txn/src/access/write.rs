@@ -9,7 +9,7 @@ use selkie_btree::LeafView;
 
 use crate::access::leaf::LeafRef;
 use crate::catalogue::handles::Table;
-use crate::catalogue::table_info::{IndexInfo, TableInfo};
+use crate::catalogue::table_info::{IndexEntry, IndexInfo, TableInfo};
 use crate::encoding::key::KeyBuf;
 use crate::encoding::row_mut::{RowChanges, RowMut};
 use crate::encoding::row_ref::RowRef;
@@ -140,7 +140,7 @@ impl Txn<'_> {
             let old = index.entry(RowRef::new(&info.layout, before), key)?;
             let new = index.entry(RowRef::new(&info.layout, row), key)?;
             if old.key != new.key {
-                self.remove_entry(info, index, &old.key).await?;
+                self.remove_entry(info, index, &old).await?;
                 self.add(info, index, &new.key, new.value).await?;
             }
         }
@@ -168,7 +168,7 @@ impl Txn<'_> {
         let position = self.find_row(info, key, row).await?;
         for index in &info.indexes {
             let entry = index.entry(RowRef::new(&info.layout, row), key)?;
-            self.remove_entry(info, index, &entry.key).await?;
+            self.remove_entry(info, index, &entry).await?;
         }
         match position {
             ChangedRow::Held(leaf, slot) => self.remove(leaf, slot, key),
@@ -203,10 +203,11 @@ impl Txn<'_> {
         &mut self,
         info: &TableInfo,
         index: &IndexInfo,
-        key: &[u8],
+        entry: &IndexEntry<'_>,
     ) -> Result<(), TxnError> {
+        let key = &entry.key;
         if self.defers_writes() {
-            return self.defer_remove(info, index, key).await;
+            return self.defer_remove(info, index, key, entry.value).await;
         }
         let found = self.find(index, key, LatchMode::Exclusive).await?;
         let (LeafRef::Held(leaf), Ok(slot)) = (found.leaf, found.slot) else {

@@ -13,7 +13,7 @@ use selkie_txn::{
 
 use crate::common::{
     ACCOUNTS, Cluster, ClusterOptions, OWNER, TAG, account, accounts, add, balance, bank, check,
-    failed_by, insert, pay, scan_all,
+    failed_by, insert, pay, poll_times, scan_all,
 };
 
 /// A table with a number and a text.
@@ -288,6 +288,63 @@ fn an_index_is_built_while_others_change_the_rows() {
             assert_eq!(db.schema(table).unwrap().indexes.len(), 2 + 15);
             check(db).await;
         }
+    });
+    drop(databases);
+    cluster.close();
+}
+
+/// Two rows are alike until one goes that is not entered yet: the other one keeps its entry.
+#[test]
+fn a_row_that_goes_while_an_index_is_built_leaves_the_entry_of_its_like() {
+    let cluster = Cluster::start(1, 2048);
+    let schema = DatabaseSchema::from(vec![notes("note")]).protocol(Protocol::Snapshot);
+    let databases = cluster.create(schema);
+    let db = &databases[0];
+    cluster.runtime.block_on(async {
+        let table = db.table("note").unwrap();
+        let mut txn = db.begin();
+        for id in 0..600 {
+            put(&mut txn, db, table, id).await.unwrap();
+        }
+        txn.commit().await.unwrap();
+        let policy = RetryPolicy { attempts: 1000, ..RetryPolicy::default() };
+        let (mut built, mut refused) = (0, 0);
+        for polls in 1..40 {
+            let mut txn = db.begin();
+            let alike = |row: &mut selkie_txn::RowMut<'_>| Ok(row.set_text(1, "note 0")?);
+            txn.update(table, &key![599], alike).await.unwrap();
+            txn.commit().await.unwrap();
+            let schema = IndexSchema::new("only", [1]).unique();
+            let mut building = std::pin::pin!(db.create_index(table, schema));
+            let mut done = poll_times(building.as_mut(), polls).await;
+            let deleted = retry(db.engine().env(), &policy, || async {
+                let mut txn = db.begin();
+                txn.delete(table, &key![599]).await?;
+                txn.commit().await
+            });
+            deleted.await.unwrap();
+            if done.is_none() {
+                done = Some(building.await);
+            }
+            match done.unwrap() {
+                Ok(_) => {
+                    built += 1;
+                    db.refresh().await.unwrap();
+                    assert_eq!(db.schema(table).unwrap().indexes.len(), 2);
+                    check(db).await;
+                    let mut txn = db.begin();
+                    txn.drop_index(table, "only").await.unwrap();
+                    txn.commit().await.unwrap();
+                }
+                Err(TxnError::Duplicate { .. }) => refused += 1,
+                Err(error) => panic!("{error}"),
+            }
+            let mut txn = db.begin();
+            put(&mut txn, db, table, 599).await.unwrap();
+            txn.commit().await.unwrap();
+        }
+        println!("{built} were built, {refused} refused");
+        assert!(built > 0);
     });
     drop(databases);
     cluster.close();

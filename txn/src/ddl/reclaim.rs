@@ -70,15 +70,9 @@ pub(crate) fn reclaim_dropped(db: &DatabaseState) -> BoxFuture<'_, ()> {
 /// Gives some pages back. Returns whether another call may go on at once.
 async fn reclaim_some(db: &DatabaseState) -> Result<bool, TxnError> {
     let Some(_turn) = db.dropped.take_turn() else { return Ok(false) };
-    let look = std::mem::take(&mut db.dropped.trees.lock().look);
-    if look {
-        match dropped_trees(db).await {
-            Ok(known) => db.dropped.trees.lock().known = known,
-            Err(error) => {
-                db.dropped.look();
-                return Err(error);
-            }
-        }
+    if let Some(number) = db.dropped.unread() {
+        let known = dropped_trees(db).await?;
+        db.dropped.note(number, known);
     }
     let first = db.dropped.trees.lock().known.front().copied();
     db.dropped.settle();
@@ -87,9 +81,16 @@ async fn reclaim_some(db: &DatabaseState) -> Result<bool, TxnError> {
         db.dropped.pause(db.engine.env().now());
         return Ok(false);
     }
-    if give_some_back(db, tree.root).await? {
-        db.dropped.trees.lock().known.pop_front();
-        db.dropped.settle();
+    match give_some_back(db, tree.root).await {
+        Ok(false) => {}
+        Ok(true) => db.dropped.pass_first(),
+        Err(error) => {
+            // Else it would be tried with each commit, as where this node only reads.
+            if !error.is_retryable() {
+                db.dropped.pass_first();
+            }
+            return Err(error);
+        }
     }
     Ok(true)
 }

@@ -40,7 +40,6 @@ use selkie_fabric::env::yield_now;
 use crate::access::table_use::no_such_table;
 use crate::catalogue::changing::KnownTable;
 use crate::catalogue::definition::TABLES;
-use crate::encoding::key::KeyBuf;
 use crate::error::TxnError;
 use crate::protocol::choice::ReadRule;
 use crate::transaction::database_state::DatabaseState;
@@ -101,9 +100,8 @@ async fn hold_definition<'db>(
     known: &KnownTable,
 ) -> Result<SharedGuard<'db>, TxnError> {
     let engine = &db.engine;
-    let gone = || no_such_table(known.table);
-    let tables = db.directory.fixed(TABLES).ok_or_else(gone)?;
-    let key = KeyBuf::new().i64(i64::try_from(known.table.number()).map_err(|_| gone())?);
+    let tables = db.directory.fixed(TABLES).ok_or_else(|| no_such_table(known.table))?;
+    let key = known.table.catalogue_key();
     let mut conflict = GAddr::NULL;
     for attempt in 0..ATTEMPTS {
         let _pin = engine.pin();

@@ -109,6 +109,10 @@ impl Database {
         let state = Arc::new(DatabaseState::new(engine, directory, has_snapshots));
         let database = Self { state, protocol };
         database.refresh().await?;
+        if database.state.directory.changing().is_some() {
+            // A node may have died that was giving pages back.
+            database.state.dropped.look();
+        }
         Ok(database)
     }
 

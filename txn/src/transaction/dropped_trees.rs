@@ -31,8 +31,9 @@ pub(crate) struct DroppedTrees {
 #[derive(Default)]
 pub(crate) struct Trees {
     is_busy: bool,
-    /// The table is to be read again.
-    pub(crate) look: bool,
+    /// How often the table was asked to be read, and by which of these it was.
+    asked: u64,
+    read: u64,
     pub(crate) known: VecDeque<DroppedTree>,
 }
 
@@ -48,7 +49,7 @@ impl Drop for Turn<'_> {
 impl DroppedTrees {
     /// Notes that there may be trees in the table.
     pub(crate) fn look(&self) {
-        self.trees.lock().look = true;
+        self.trees.lock().asked += 1;
         self.is_pending.store(true, Ordering::Relaxed);
     }
 
@@ -58,6 +59,25 @@ impl DroppedTrees {
         // Relaxed: a later transaction sees it.
         self.is_pending.load(Ordering::Relaxed)
             && u128::from(self.due.load(Ordering::Relaxed)) <= now.as_nanos()
+    }
+
+    /// The number of the last time that the table was asked to be read, if it is to be read.
+    pub(crate) fn unread(&self) -> Option<u64> {
+        let trees = self.trees.lock();
+        (trees.asked != trees.read).then_some(trees.asked)
+    }
+
+    /// Notes what the table had when it was read for this number. It stays to be read if that was
+    /// asked for since, or if the reader was dropped and this is not called.
+    pub(crate) fn note(&self, read: u64, known: VecDeque<DroppedTree>) {
+        let mut trees = self.trees.lock();
+        (trees.read, trees.known) = (read, known);
+    }
+
+    /// Leaves the first tree to another node, or to a later look at the table.
+    pub(crate) fn pass_first(&self) {
+        self.trees.lock().known.pop_front();
+        self.settle();
     }
 
     pub(crate) fn take_turn(&self) -> Option<Turn<'_>> {
@@ -73,7 +93,7 @@ impl DroppedTrees {
 
     pub(crate) fn settle(&self) {
         let trees = self.trees.lock();
-        let is_pending = trees.look || !trees.known.is_empty();
+        let is_pending = trees.asked != trees.read || !trees.known.is_empty();
         self.is_pending.store(is_pending, Ordering::Relaxed);
     }
 }

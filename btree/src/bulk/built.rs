@@ -56,7 +56,7 @@ pub struct BuiltTree {
 }
 
 impl BuiltTree {
-    /// The leaf of the empty tree. Whoever attaches latches it exclusively; and then the root.
+    /// The leaf of the empty tree. The caller that attaches latches it exclusively, then the root.
     #[must_use]
     pub fn leaf(&self) -> GAddr {
         self.leaf

@@ -30,7 +30,6 @@ use crate::catalogue::error::CatalogueError;
 use crate::catalogue::handles::Table;
 use crate::catalogue::schema::SchemaError;
 use crate::catalogue::table_info::{IndexInfo, TableInfo};
-use crate::encoding::key::KeyBuf;
 use crate::encoding::key_range::KeyRange;
 use crate::encoding::row_ref::RowRef;
 use crate::error::TxnError;
@@ -165,36 +164,24 @@ impl<'db> Txn<'db> {
         }
         self.work.reads.rely_on(guard.lsn());
         drop(guard);
-        self.record_table(known.table, seen.leaf, known.digest)?;
+        self.record_table(known.table, seen.leaf, known.digest);
         Ok(true)
     }
 
     /// Records the row of a table as read: it has to be the same at commit.
-    fn record_table(
-        &mut self,
-        table: Table,
-        leaf: LeafVersion,
-        digest: Digest,
-    ) -> Result<(), TxnError> {
+    fn record_table(&mut self, table: Table, leaf: LeafVersion, digest: Digest) {
         #[cfg(feature = "planted")]
         if self.db.engine.planted() == selkie_engine::Planted::StaleCatalogue {
-            return Ok(());
+            return;
         }
         if !self.is_read_only() {
-            let key = self.table_key(table)?;
+            let key = table.catalogue_key();
             self.work.rows.add(TABLES.primary_tree(), Read::Point(&key), leaf, digest);
         }
-        Ok(())
-    }
-
-    /// The key of the row of a table in the catalogue.
-    pub(crate) fn table_key(&self, table: Table) -> Result<KeyBuf, TxnError> {
-        let number = i64::try_from(table.number()).map_err(|_| no_such_table(table))?;
-        Ok(KeyBuf::new().i64(number))
     }
 
     async fn read_table_row(&mut self, table: Table) -> Result<Option<TableRow>, TxnError> {
-        let (tables, key) = (self.system_table(TABLES), self.table_key(table)?);
+        let (tables, key) = (self.system_table(TABLES), table.catalogue_key());
         let Some(at) = self.find_row_position(tables, &key, LatchMode::Shared, None).await? else {
             return Ok(None);
         };
@@ -212,7 +199,7 @@ impl<'db> Txn<'db> {
         if let Some(seen) = seen
             && !self.must_record(LatchMode::Shared)
         {
-            self.record_table(table, seen.leaf, digest)?;
+            self.record_table(table, seen.leaf, digest);
         }
         Ok(Some(TableRow { version, pieces, digest, seen }))
     }
@@ -232,7 +219,7 @@ impl<'db> Txn<'db> {
         table: Table,
         pieces: i16,
     ) -> Result<TableDefinition, TxnError> {
-        let (info, key) = (self.system_table(DEFINITIONS), self.table_key(table)?);
+        let (info, key) = (self.system_table(DEFINITIONS), table.catalogue_key());
         let (mut document, mut found) = (Vec::new(), 0);
         let mut take = |row: RowRef<'_>| {
             document.extend_from_slice(row.bytes(2)?);

@@ -11,7 +11,7 @@
 //! | `dropped` | root of a tree that is to be given back | who does that, and how far it is |
 //!
 //! Row 0 of `tables` has the next number of a table as its version. A version is a random number,
-//! so two definitions never have the same. Whoever uses a table reads its row of `tables`, so a
+//! so two definitions never have the same. A transaction that uses a table reads its row, so a
 //! transaction that commits has used the definition that was in force.
 
 use selkie_btree::{max_entry, max_key};

@@ -12,7 +12,6 @@ use crate::catalogue::known_tree::KnownTree;
 use crate::catalogue::schema::SchemaError;
 use crate::catalogue::store::Catalogue;
 use crate::catalogue::table_info::{IndexInfo, TableInfo};
-use crate::encoding::key::KeyBuf;
 use crate::encoding::row_ref::RowRef;
 use crate::error::TxnError;
 
@@ -64,8 +63,8 @@ impl TableDirectory {
         let (Some(changing), Some(tables)) = (&self.changing, self.fixed(TABLES)) else {
             return Ok(false);
         };
-        let key = KeyBuf::new().i64(i64::try_from(table.number()).unwrap_or(i64::MAX));
-        let Some(row) = tables.primary.tree.get(engine, &key).await? else { return Ok(false) };
+        let row = tables.primary.tree.get(engine, &table.catalogue_key()).await?;
+        let Some(row) = row else { return Ok(false) };
         let version = RowRef::new(&tables.layout, &row).i64(VERSION_COLUMN)?;
         let known = changing.position(table, version).map(|position| changing.at(position));
         let index = known.and_then(|known| known.info.index_of_tree(tree.number()));

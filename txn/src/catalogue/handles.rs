@@ -1,5 +1,7 @@
 //! Handles of tables and indexes: plain numbers, valid on every node that opened the database.
 
+use crate::encoding::key::KeyBuf;
+
 /// Bits of the number of a tree that say which tree of its table it is.
 const TREE_BITS: u32 = 16;
 
@@ -24,6 +26,16 @@ impl Table {
 
     pub(crate) fn number(self) -> usize {
         self.0
+    }
+
+    /// Its number as the catalogue has it.
+    pub(crate) fn catalogue_number(self) -> i64 {
+        self.0 as i64
+    }
+
+    /// The key of its row in the catalogue, and of the beginning of its definition.
+    pub(crate) fn catalogue_key(self) -> KeyBuf {
+        KeyBuf::new().i64(self.catalogue_number())
     }
 
     /// The number of its primary index among all trees of the database.

@@ -2,7 +2,6 @@
 
 use selkie_btree::{Stamp, Stamps, Tree, leaf_stamp};
 
-use crate::access::table_use::no_such_table;
 use crate::catalogue::definition::{
     COUNTER, DEFINITIONS, NAMES, TABLES, TableDefinition, VERSION_COLUMN, max_name_bytes,
 };
@@ -142,7 +141,7 @@ impl<'db> Txn<'db> {
         before: &TableDefinition,
         after: &TableDefinition,
     ) -> Result<(), TxnError> {
-        let number = i64::try_from(table.number()).map_err(|_| no_such_table(table))?;
+        let number = table.catalogue_number();
         let version = self.new_version();
         let system = self.system_tables();
         let [tables, names, definitions] = system;

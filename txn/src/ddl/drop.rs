@@ -1,6 +1,5 @@
 //! Dropping and emptying tables.
 
-use crate::access::table_use::no_such_table;
 use crate::catalogue::definition::{DROPPED, NAMES, TABLES};
 use crate::catalogue::handles::Table;
 use crate::encoding::key::KeyBuf;
@@ -24,7 +23,7 @@ impl Txn<'_> {
 
     async fn drop_all_of(&mut self, table: Table) -> Result<(), TxnError> {
         let definition = self.definition(table).await?;
-        let number = i64::try_from(table.number()).map_err(|_| no_such_table(table))?;
+        let number = table.catalogue_number();
         let mut buffer = Vec::new();
         let pieces = definition.pieces(self.db.engine.page_bytes())?;
         self.delete_pieces(number, pieces).await?;

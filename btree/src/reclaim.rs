@@ -25,10 +25,11 @@
 //! A page that is looked for is found by its range. Readers on their way to the dead page hold an
 //! epoch pin from before it was unlinked, so its address is not used for another page before they
 //! have seen the mark and started again at the root; so do readers that come to a page that begins
-//! behind their key. A reader that latches one page at a time meets each row once: both pages change
-//! under their latches, and a reader of the left one before continues from its old high fence,
-//! wherever that lies now. A transaction that holds a leaf relies on its range, and its latch keeps
-//! the leaf from being merged. Why no separator is posted for a page that is gone: [`crate::post`].
+//! behind their key. A reader that latches one page at a time meets each row once: both pages
+//! change under their latches, and a reader of the left one before continues from its old high
+//! fence, wherever that lies now. A transaction that holds a leaf relies on its range, and its
+//! latch keeps the leaf from being merged. Why no separator is posted for a page that is gone:
+//! [`crate::post`].
 //!
 //! What the stamps of leaves mean is the transaction layer's concern, so it says whether two leaves
 //! may become one: [`StampRule`].

@@ -293,7 +293,8 @@ fn rows_of_index_entries_and_of_batches_are_fetched_together() {
             let (stats, read) = stats_of(db, txn.get_many(table, &keys, visit)).await;
             read.unwrap();
             assert_eq!(rows, 300);
-            assert!(stats.prefetches > 200 && stats.misses < 40, "{protocol}: {stats:?}");
+            // What finds no free frame is not fetched ahead; how often depends on the cleaners.
+            assert!(stats.prefetches > 180 && stats.misses < 90, "{protocol}: {stats:?}");
             // Dropped at any await it leaves the transaction usable.
             let visit = |_: usize, _: Option<RowRef<'_>>| Ok(ControlFlow::Continue(()));
             for polls in 1..4 {

@@ -321,6 +321,36 @@ fn files_that_are_damaged_or_of_another_format_are_refused() {
     }
 }
 
+/// The removal of a pool's directory ended in "directory not empty" when a node showed meanwhile
+/// that it lives.
+#[test]
+fn a_pool_is_destroyed_while_its_nodes_show_that_they_live() {
+    let directory = TempDir::new().unwrap();
+    for pool in 0..100 {
+        let path = directory.path().join(format!("pool-{pool}"));
+        let plane = Arc::new(FilePlane::at(&path));
+        block_on(create(&*plane, &CONFIG, 1)).unwrap();
+        let nodes: Vec<_> = (0..2_u16)
+            .map(|thread| {
+                let plane = Arc::clone(&plane);
+                std::thread::spawn(move || {
+                    for number in 0..10_000_u64 {
+                        let node = PeerId::compute((number % 20) as u16 * 2 + thread);
+                        let beat = Beat { node, host: 1, seen: 1, report: String::new() };
+                        if block_on(plane.beat(beat)).is_err() {
+                            return;
+                        }
+                    }
+                })
+            })
+            .collect();
+        std::thread::sleep(Duration::from_micros(200));
+        block_on(plane.destroy()).unwrap();
+        assert!(!path.exists());
+        nodes.into_iter().for_each(|node| node.join().unwrap());
+    }
+}
+
 fn serde_json_state(text: &str) -> PoolState {
     let stored: serde_json::Value = serde_json::from_str(text).unwrap();
     serde_json::from_value(stored.get("state").unwrap().clone()).unwrap()

@@ -38,6 +38,8 @@ pub const STATE_FILE: &str = "state.json";
 pub const LOCK_FILE: &str = "state.lock";
 /// Bound of the wait for processes that replace the state.
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
+/// Times that the directory is removed, at most: while it is, others add files to it.
+const REMOVALS: u32 = 1_000;
 
 /// Keeps the state in a directory. Calls block for a few small files.
 pub struct FilePlane {
@@ -179,11 +181,21 @@ impl ControlPlane for FilePlane {
     /// The directory goes with all that is in it.
     fn destroy(&self) -> BoxFuture<'_, Result<(), ControlError>> {
         Box::pin(async {
-            match fs::remove_dir_all(&self.directory) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    Err(unavailable(&self.directory, &error))
+            let mut removals = 1;
+            loop {
+                match fs::remove_dir_all(&self.directory) {
+                    // A node that does not know yet has shown meanwhile that it lives.
+                    Err(error)
+                        if error.kind() == io::ErrorKind::DirectoryNotEmpty
+                            && removals < REMOVALS =>
+                    {
+                        removals += 1;
+                    }
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                        return Err(unavailable(&self.directory, &error));
+                    }
+                    _ => return Ok(()),
                 }
-                _ => Ok(()),
             }
         })
     }

@@ -7,7 +7,7 @@
 //! On cached pages no operation waits for anything: a task that does nothing else must let others
 //! run from time to time (`engine.env().yield_now()`), the engine's own tasks among them.
 
-use selkie_engine::{Engine, ExclusiveGuard, change_together};
+use selkie_engine::{Engine, EngineError, ExclusiveGuard, change_together};
 
 use crate::error::TreeError;
 use crate::latch::{ExclusiveLatch, SharedLatch};
@@ -16,6 +16,9 @@ use crate::page::{self, PageView, Placement, Target, max_entry, max_key};
 use crate::reclaim::StampRule;
 use crate::split::PendingPost;
 use crate::tree::Tree;
+
+/// Waits for freed pages in one write: others may take the pages that it waited for.
+const WAITS_FOR_PAGES: u32 = 8;
 
 /// Whether a write may insert a row, and whether it may replace one.
 #[derive(Debug, Clone, Copy)]
@@ -106,7 +109,8 @@ impl Tree {
         Ok(true)
     }
 
-    /// Writes a row as the policy allows; `false` if it does not.
+    /// Writes a row as the policy allows; `false` if it does not. Where only pages that readers may
+    /// still use would make room, waits for those without a latch.
     async fn write(
         &self,
         engine: &Engine,
@@ -115,6 +119,25 @@ impl Tree {
         policy: WritePolicy,
     ) -> Result<bool, TreeError> {
         check_size(engine, key, value)?;
+        let mut waits = 0;
+        loop {
+            match self.write_once(engine, key, value, policy).await {
+                Err(TreeError::Engine(EngineError::FreedInUse)) if waits < WAITS_FOR_PAGES => {
+                    waits += 1;
+                    engine.until_freed_is_released().await;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    async fn write_once(
+        &self,
+        engine: &Engine,
+        key: &[u8],
+        value: &[u8],
+        policy: WritePolicy,
+    ) -> Result<bool, TreeError> {
         let _pin = engine.pin();
         let (mut leaf, _, strayed) =
             self.find_leaf::<ExclusiveLatch>(engine, Target::At(key), None).await?;

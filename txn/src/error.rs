@@ -334,6 +334,15 @@ impl TxnError {
         self.abort_cause().is_some_and(AbortCause::is_retryable)
     }
 
+    /// Whether a page could not be allocated because freed ones are still in use.
+    pub(crate) fn is_freed_in_use(&self) -> bool {
+        matches!(
+            self,
+            Self::Engine(EngineError::FreedInUse)
+                | Self::Tree(TreeError::Engine(EngineError::FreedInUse))
+        )
+    }
+
     /// Why the transaction was rolled back, `None` if it was not.
     #[must_use]
     pub fn abort_cause(&self) -> Option<AbortCause> {

@@ -43,6 +43,14 @@ impl Engine {
         })
     }
 
+    /// After [`EngineError::FreedInUse`], waits until a page can be allocated again, or until that
+    /// no longer depends on pages in use; no longer than
+    /// [`request_timeout`](crate::EngineConfig::request_timeout). The caller has given up its
+    /// latches and pins: other operations, which hold pins, may wait for them.
+    pub async fn until_freed_is_released(&self) {
+        self.0.until_freed_is_released().await;
+    }
+
     async fn latch_allocated(&self, addr: GAddr) -> Result<ExclusiveGuard<'_>, EngineError> {
         if let Some(guard) = self.exclusive_hit(addr) {
             return Ok(guard);

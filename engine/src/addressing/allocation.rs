@@ -28,8 +28,8 @@ const RIPENS_WITHIN: Duration = Duration::from_millis(250);
 /// As much longer, if the others were asked for lines: they answer with their next ticks.
 const ANSWERED_WITHIN: Duration = Duration::from_millis(500);
 /// Each takes at most such a part of the request timeout: others wait for the latches of the
-/// caller, and hold the pins that it waits for.
-const WAITS_PER_TIMEOUT: u32 = 4;
+/// caller, one caller of this node after the other, and hold the pins that it waits for.
+const WAITS_PER_TIMEOUT: u32 = 16;
 
 impl Core {
     /// A line for the caller to use; a round trip when an extent has to be leased.
@@ -69,6 +69,18 @@ impl Core {
                 }
                 Err(error) => return Err(error),
             }
+        }
+    }
+
+    /// After [`EngineError::FreedInUse`], waits until a freed line may be used again or none is
+    /// left, for at most the request timeout. The caller holds no latch and no pin.
+    pub(crate) async fn until_freed_is_released(&self) {
+        let started = self.env.now();
+        while self.allocator.waits_for_freed()
+            && self.env.now() - started < self.config.request_timeout
+            && self.lifecycle.check_alive().is_ok()
+        {
+            self.env.sleep(self.config.tick).await;
         }
     }
 

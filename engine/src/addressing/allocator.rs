@@ -124,6 +124,14 @@ impl Allocator {
             || state.in_marking > 0
     }
 
+    /// Whether lines were freed here, and there is none that may be used.
+    pub(super) fn waits_for_freed(&self) -> bool {
+        let state = self.lines.lock();
+        state.free.is_empty()
+            && state.extents.is_empty()
+            && (!(state.limbo.is_empty() && state.freed.is_empty()) || state.in_marking > 0)
+    }
+
     /// Freed lines that are to be marked now, `most` at most: to them nothing leads once the log is
     /// `durable` up to there. Those that this node does not keep are for all.
     pub(super) fn to_be_marked(&self, durable: Lsn, most: usize, keep: usize) -> Marking<'_> {

@@ -62,7 +62,7 @@ impl<'db> Txn<'db> {
             // An error of the caller's, which would leave the transaction usable, cannot come here.
             self.abort(error.abort_cause().unwrap_or(AbortCause::Failure));
             self.maintain().await;
-            return Err(self.wait_if_log_full(error).await);
+            return Err(self.wait_if_full(error).await);
         }
         self.phase = TxnPhase::Committed;
         self.queue_maintenance();

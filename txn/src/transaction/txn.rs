@@ -295,7 +295,7 @@ impl<'db> Txn<'db> {
                 if let Some(cause) = error.abort_cause() {
                     self.abort(cause);
                 }
-                Err(self.wait_if_log_full(error).await)
+                Err(self.wait_if_full(error).await)
             }
         }
     }
@@ -333,14 +333,18 @@ impl<'db> Txn<'db> {
                     Some(cause) => self.abort(cause),
                     None => self.take_back(mark),
                 }
-                Err(self.wait_if_log_full(error).await)
+                Err(self.wait_if_full(error).await)
             }
         }
     }
 
-    /// After a rollback because the log was full, waits until the log has room: a retry would fail
-    /// before. If it has none in time, that is the error.
-    pub(super) async fn wait_if_log_full(&self, error: TxnError) -> TxnError {
+    /// After a rollback for want of room, waits until the log has room, or until freed pages may be
+    /// used: a retry would fail before. If the log has no room in time, that is the error.
+    pub(super) async fn wait_if_full(&self, error: TxnError) -> TxnError {
+        if error.is_freed_in_use() {
+            self.db.engine.until_freed_is_released().await;
+            return error;
+        }
         if error.abort_cause() != Some(AbortCause::LogFull) {
             return error;
         }

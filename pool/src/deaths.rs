@@ -20,6 +20,7 @@ impl PoolState {
             if let Some(member) = slot.and_then(Option::as_mut)
                 && !std::mem::replace(&mut member.dead, true)
             {
+                self.unreached.remove(&node.index());
                 self.begin_rebuild(node.index());
                 self.give_up_migration(node.index());
             }

@@ -41,6 +41,7 @@ mod rebuild;
 mod reclaim;
 mod recoverers;
 mod token;
+mod unreached;
 mod wait_notice;
 
 pub use addr::GAddr;

@@ -19,10 +19,25 @@ pub(crate) struct QuiescedHomes {
     pub(super) entered: RwLock<BTreeSet<u64>>,
     /// The rebuilds for which this node has entered its lines in the words: that is done once.
     pub(super) in_words: Mutex<BTreeSet<u64>>,
-    /// Memory nodes that verbs found dead, and the time by which the others miss them, if this node
-    /// could still connect.
-    pub(super) suspects: Mutex<BTreeMap<usize, Option<Duration>>>,
+    /// Memory nodes that verbs found dead.
+    pub(super) suspects: Mutex<BTreeMap<usize, Suspect>>,
+    /// A task looks what becomes of them.
+    pub(super) is_declaring: AtomicBool,
+    /// Memory nodes that are being read from, as others do not reach them.
+    pub(super) asked: Mutex<BTreeSet<usize>>,
     pub(crate) unlatched: UnlatchedAccesses,
+}
+
+/// What is known of a memory node that a verb found dead: `rebuild/suspects.rs`.
+#[derive(Clone, Copy, Default)]
+pub(super) enum Suspect {
+    #[default]
+    Found,
+    /// This node can connect: others miss it by then, if it is dead.
+    Awaited { by: Duration },
+    /// It lives, and the pool knows that this node does not reach it. Others say so until then, if
+    /// they do not reach it either.
+    Told { until: Duration },
 }
 
 impl QuiescedHomes {
@@ -53,6 +68,11 @@ impl QuiescedHomes {
     /// Notes that a verb found a memory node dead.
     pub(crate) fn suspect(&self, memory: usize) {
         self.suspects.lock().entry(memory).or_default();
+    }
+
+    /// Whether this memory node is suspected, and not yet declared dead.
+    pub(crate) fn is_suspect(&self, memory: usize) -> bool {
+        self.suspects.lock().contains_key(&memory)
     }
 
     /// Whether a suspected memory node is not yet declared dead.

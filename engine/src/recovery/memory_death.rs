@@ -40,7 +40,23 @@ impl Core {
         if let Err(error) = found {
             return Ok(matches!(error, FabricError::PeerDead { peer: dead } if dead == peer));
         }
-        self.is_missed_by_all(memory).await
+        Ok(self.is_missed_by_all(memory).await? || self.is_unreached_by_all(memory).await?)
+    }
+
+    /// Has a memory node of a coded pool that others do not miss be given up, if none reaches it.
+    /// If some do, that ends this node. Whether it is dead then.
+    async fn is_unreached_by_all(&self, memory: usize) -> Result<bool, EngineError> {
+        if self.memory.coded.is_none() {
+            return Ok(false);
+        }
+        self.doubt_memory(PeerId::memory(memory as u16));
+        while self.memory.quiesced.is_suspect(memory) && !self.pool.is_memory_dead(memory) {
+            // The task that does so otherwise may be the one that waits here.
+            self.declare_suspects().await?;
+            self.lifecycle.check_failed()?;
+            self.env.sleep(self.config.tick).await;
+        }
+        Ok(self.pool.is_memory_dead(memory))
     }
 
     /// Waits until others miss a memory node, if it is dead. Returns whether they did. The silence

@@ -336,6 +336,7 @@ impl Judge<'_> {
             lost_pages,
             abandoned_pages,
             abandoned_ranges,
+            unreached,
             repairer,
             barrier,
             barriers_begun,
@@ -352,6 +353,7 @@ impl Judge<'_> {
         self.same((&e.lost_pages, lost_pages), "lost pages", MANAGERS)?;
         self.same((&e.abandoned_pages, abandoned_pages), "lost pages", MANAGERS)?;
         self.same((&e.abandoned_ranges, abandoned_ranges), "lost pages", MANAGERS)?;
+        self.same((&e.unreached, unreached), "unreached memory nodes", MANAGERS)?;
         self.same((&e.repairer, repairer), "the repair of the pool", MANAGERS)?;
         self.same((&e.barrier, barrier), "the snapshot barrier", MANAGERS)?;
         self.same((&e.barriers_begun, barriers_begun), "the snapshot barrier", MANAGERS)?;

@@ -89,6 +89,10 @@ pub struct PoolState {
     /// `abandoned_pages`, as there were too many: only their words say so.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub abandoned_ranges: BTreeSet<usize>,
+    /// Memory nodes that live, and that compute nodes do not reach: those, by index, with their
+    /// incarnations.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub unreached: BTreeMap<u16, BTreeMap<u16, u32>>,
     /// The compute node that looks for lines that nothing leads to, alone in the pool: no other
     /// comes in while it is there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -148,6 +152,7 @@ impl PoolState {
             lost_pages: BTreeSet::new(),
             abandoned_pages: BTreeSet::new(),
             abandoned_ranges: BTreeSet::new(),
+            unreached: BTreeMap::new(),
             repairer: None,
             barrier: None,
             barriers_begun: 0,

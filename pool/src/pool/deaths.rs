@@ -37,6 +37,40 @@ impl Pool {
         self.membership.change(declare).await.map(drop)
     }
 
+    /// Says that the compute node `by` does not reach a memory node that others do not miss. Another
+    /// node that reaches it no more says so too, and [`Pool::condemn_unreached`] follows.
+    ///
+    /// # Errors
+    /// [`PoolError::Control`].
+    pub async fn note_unreached(&self, memory: u16, by: ComputeIndex) -> Result<(), PoolError> {
+        let note = |state: &mut PoolState| {
+            state.note_unreached(memory, by);
+            Ok(())
+        };
+        self.membership.change(note).await.map(drop)
+    }
+
+    /// Declares a memory node of a coded pool dead that no compute node reaches, if the coding can
+    /// spare it, and all others that some compute node does not reach. Whether it is dead then.
+    ///
+    /// # Errors
+    /// [`PoolError::Control`].
+    pub async fn condemn_unreached(&self, memory: u16) -> Result<bool, PoolError> {
+        let condemn = |state: &mut PoolState| Ok(state.condemn_unreached(memory));
+        Ok(self.membership.change(condemn).await?.1)
+    }
+
+    /// Memory nodes that another compute node says it does not reach, and that are not missed.
+    #[must_use]
+    pub fn unreached_by_others(&self, own: ComputeIndex) -> Vec<usize> {
+        let state = self.membership.state();
+        let by_others = state.unreached.iter().filter(|(memory, who)| {
+            let lives = state.member(**memory).is_some_and(|member| !member.dead);
+            lives && who.keys().any(|index| *index != own.get())
+        });
+        by_others.map(|(memory, _)| usize::from(*memory)).collect()
+    }
+
     /// The compute nodes whose recovery is under way, and how far it has got, as this process
     /// knows.
     #[must_use]

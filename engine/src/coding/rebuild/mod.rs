@@ -22,4 +22,5 @@
 mod entries;
 mod headers;
 mod quiesce;
+mod suspects;
 mod unclaimed;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use selkie_fabric::{FabricError, PeerId};
+use selkie_fabric::FabricError;
 use selkie_pool::{ComputeIndex, Rebuild};
 
 use crate::coherence::machine::{Deferred, Event, Message};
@@ -120,46 +120,6 @@ impl Core {
                     false => self.mark_abandoned(&rebuild).await?,
                 }
             }
-        }
-        Ok(())
-    }
-
-    /// Declares suspected memory nodes dead to which this node cannot connect.
-    async fn declare_suspects(&self) -> Result<(), EngineError> {
-        let suspects = self.memory.quiesced.suspects.lock().clone();
-        for (memory, missed_by) in suspects {
-            let (peer, now) = (PeerId::memory(memory as u16), self.env.now());
-            let missed_by = match missed_by {
-                _ if self.pool.is_memory_dead(memory) => None,
-                Some(by) => Some(by),
-                // Not every fabric can tell: the others miss the memory node if it is dead. No
-                // other host watches a memory node of this host.
-                None => {
-                    let missed = self.missed_from_now(peer, self.pool.missed_within(memory));
-                    if missed.is_none() {
-                        self.pool.declare_memory_dead(memory as u16).await?;
-                    }
-                    missed.map(|missed| now + missed)
-                }
-            };
-            // Perhaps nor does the control plane hear of it: it may be cut off, and is waited for.
-            // A node that does not know that it is in the pool itself, as after its machine was
-            // suspended, may not have heard of the death yet.
-            let can_hear = !self.may_be_unheard_of(memory);
-            match missed_by.map(|by| self.news_by(by, can_hear)) {
-                Some(by) if now < by => {
-                    self.memory.quiesced.suspects.lock().insert(memory, Some(by));
-                    continue;
-                }
-                // This node cannot write back pages that others rely on. A node that recovers from
-                // its death can.
-                Some(_) => {
-                    self.end_unreachable(peer);
-                    return self.lifecycle.check_failed();
-                }
-                None => {}
-            }
-            self.memory.quiesced.suspects.lock().remove(&memory);
         }
         Ok(())
     }

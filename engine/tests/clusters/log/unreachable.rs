@@ -6,14 +6,14 @@
     reason = "test support: what goes wrong here shall panic"
 )]
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use selkie_engine::log::LogTo;
-use selkie_engine::{EngineConfig, EngineError};
+use selkie_engine::{Engine, EngineConfig, EngineError};
 use selkie_fabric::env::Env;
 use selkie_fabric::sim::{World, WorldConfig};
 use selkie_fabric::{
@@ -96,6 +96,10 @@ impl QueuePair for BreaksPair {
 
 /// Two compute nodes with logs on a plain pool, in virtual time.
 fn with_breaks(test: impl AsyncFnOnce(&Processes, &Env, &Broken)) {
+    with_breaks_in(PoolConfig { coding: Coding::PLAIN, ..pool_config(3, 8 << 20) }, test);
+}
+
+fn with_breaks_in(pool: PoolConfig, test: impl AsyncFnOnce(&Processes, &Env, &Broken)) {
     let world = World::new(WorldConfig::new(23));
     let (env, network, broken) = (world.env(), world.fabric(), Broken::default());
     let fabric = || -> Arc<dyn Fabric> {
@@ -111,7 +115,6 @@ fn with_breaks(test: impl AsyncFnOnce(&Processes, &Env, &Broken)) {
     let log = Some(LogTo::Store(Arc::new(Valves(valves.to_vec()))));
     let engine = EngineConfig { log, request_timeout: 2 * LONG, ..engine_config() };
     let main = async {
-        let pool = PoolConfig { coding: Coding::PLAIN, ..pool_config(3, 8 << 20) };
         let processes = Processes::start_with(&env, (pool, &engine), LEASE, fabric).await;
         test(&processes, &env, &broken).await;
     };
@@ -261,4 +264,109 @@ fn of_two_nodes_that_do_not_reach_each_other_the_lower_one_stays() {
 #[test]
 fn a_node_ends_that_alone_does_not_reach_another() {
     one_of_two_ends(&[(0, 1)], 1);
+}
+
+/// Writes new pages, to memory nodes of their own each, until then or until the node ends.
+async fn writes_until(engine: &Engine, env: &Env, until: Duration) -> Option<EngineError> {
+    let fresh = async || {
+        let mut fresh = engine.allocate().await?;
+        fresh.bytes_mut(16..24).fill(1);
+        let (addr, lsn) = (fresh.addr(), fresh.lsn());
+        drop(fresh);
+        engine.until_durable(lsn).await?;
+        engine.free(engine.exclusive(addr).await?);
+        Ok(())
+    };
+    while env.now() < until {
+        if let Err(error @ (EngineError::Unreachable { .. } | EngineError::Closed)) = fresh().await
+        {
+            return Some(error);
+        }
+        env.sleep(LEASE / 50).await;
+    }
+    None
+}
+
+/// What becomes of a 2+1 pool when the links of these compute nodes to these memory nodes break,
+/// while these compute nodes write. Returns the errors of the two compute nodes, and which memory
+/// nodes are dead.
+fn after_breaks(
+    links: &[(u16, u16)],
+    writers: &[usize],
+) -> ([Option<EngineError>; 2], BTreeSet<usize>) {
+    let coding = Coding::new(2, 1).unwrap();
+    let mut found = ([None, None], BTreeSet::new());
+    with_breaks_in(
+        PoolConfig { coding, ..pool_config(5, 8 << 20) },
+        async |processes, env, broken| {
+            let mut addrs = Vec::new();
+            for engine in &processes.engines {
+                addrs.push(page(engine).await);
+            }
+            for (engine, addr) in processes.engines.iter().zip(&addrs) {
+                write(engine, *addr, 1).await;
+            }
+            for (from, to) in links {
+                broken.lock().insert((PeerId::compute(*from), PeerId::memory(*to)));
+            }
+            let until = env.now() + LONG;
+            let tasks = writers.iter().map(|number| {
+                let (engine, env) = (processes.engines[*number].clone(), env.clone());
+                let ended = Arc::new(Mutex::new(None));
+                let told = Arc::clone(&ended);
+                let task = env.clone().spawn("writer", async move {
+                    *told.lock() = writes_until(&engine, &env, until).await;
+                });
+                (*number, task, ended)
+            });
+            for (number, task, ended) in tasks.collect::<Vec<_>>() {
+                task.join().await.unwrap();
+                found.0[number] = ended.lock().take();
+            }
+            let pool = &processes.pools[0];
+            found.1.extend((0..5).filter(|memory| pool.is_memory_dead(*memory)));
+            for (number, engine) in processes.engines.iter().enumerate() {
+                if found.0[number].is_none() {
+                    assert_eq!(read(engine, addrs[number]).await, 1);
+                    write(engine, addrs[number], 2).await;
+                    engine.close().await.unwrap();
+                }
+            }
+        },
+    );
+    found
+}
+
+/// A cut between the compute nodes and one memory node ended all of them, though 2+1 makes up for
+/// its loss.
+#[test]
+fn a_memory_node_that_no_compute_node_reaches_is_given_up() {
+    let (errors, dead) = after_breaks(&[(0, 1), (1, 1)], &[0, 1]);
+    assert!(matches!(errors, [None, None]), "{errors:?}");
+    assert_eq!(dead, BTreeSet::from([1]));
+}
+
+#[test]
+fn a_node_that_does_not_use_a_memory_node_finds_out_that_it_does_not_reach_it() {
+    let (errors, dead) = after_breaks(&[(0, 1), (1, 1)], &[1]);
+    assert!(matches!(errors, [None, None]), "{errors:?}");
+    assert_eq!(dead, BTreeSet::from([1]));
+}
+
+#[test]
+fn a_memory_node_that_one_of_two_does_not_reach_stays() {
+    let (errors, dead) = after_breaks(&[(1, 1)], &[0, 1]);
+    let unreached = PeerId::memory(1);
+    assert!(
+        matches!(errors, [None, Some(EngineError::Unreachable { peer })] if peer == unreached),
+        "{errors:?}"
+    );
+    assert_eq!(dead, BTreeSet::new());
+}
+
+#[test]
+fn of_more_memory_nodes_that_are_not_reached_than_the_coding_spares_none_is_given_up() {
+    let (errors, dead) = after_breaks(&[(0, 1), (0, 2), (1, 1), (1, 2)], &[0, 1]);
+    assert!(errors.iter().any(Option::is_some), "{errors:?}");
+    assert_eq!(dead, BTreeSet::new());
 }

@@ -2,9 +2,12 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use selkie_btree::{Direction, StampRule, Tree, TreeError, max_entry, max_key};
-use selkie_engine::{Engine, PSN_BYTES};
+use selkie_engine::{Engine, EngineError, PSN_BYTES};
 
 use crate::common::{ALL, Cluster, Dice, FRAMES, Model, assert_same, rows};
 
@@ -252,4 +255,50 @@ fn futures_can_move_between_threads() {
         check(Tree::create(engine, 1));
     }
     let _ = all;
+}
+
+/// A split that only freed pages make room for, which a reader holds back for longer than the split
+/// waits with its latches.
+#[test]
+fn a_write_waits_for_freed_pages_without_latches() {
+    let cluster = Cluster::start(1, 4096, FRAMES);
+    let engine = &cluster.engines[0];
+    let env = cluster.runtime.env();
+    cluster.runtime.block_on(async {
+        let tree = Tree::create(engine, u16::MAX).await.unwrap();
+        let mut pages = Vec::new();
+        let full = loop {
+            match engine.allocate().await {
+                Ok(page) => pages.push(page.addr()),
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(full, EngineError::PoolFull { .. }), "{full}");
+        let is_pinned = Arc::new(AtomicBool::new(false));
+        let reader = {
+            let (engine, env, is_pinned) = (engine.clone(), env.clone(), Arc::clone(&is_pinned));
+            env.clone().spawn("reader", async move {
+                let pin = engine.pin();
+                is_pinned.store(true, Ordering::SeqCst);
+                env.sleep(Duration::from_secs(1)).await;
+                drop(pin);
+            })
+        };
+        while !is_pinned.load(Ordering::SeqCst) {
+            env.sleep(Duration::from_millis(1)).await;
+        }
+        for page in pages.into_iter().rev().take(32) {
+            engine.free(engine.exclusive(page).await.unwrap());
+        }
+        let mut waited = Duration::ZERO;
+        for number in 0..100_u64 {
+            let started = env.now();
+            tree.insert(engine, &number.to_be_bytes(), &[7; 60]).await.unwrap();
+            waited = waited.max(env.now() - started);
+        }
+        assert!(waited > Duration::from_millis(250), "{waited:?}: no split had to wait");
+        reader.join().await.unwrap();
+        assert!(tree.verify(engine).await.unwrap().leaves > 1);
+    });
+    cluster.stop();
 }

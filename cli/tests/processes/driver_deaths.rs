@@ -170,7 +170,9 @@ fn a_driver_is_refused_while_another_has_the_only_place() {
     let create = ["--max-compute-nodes", "1"];
     let pool = Pool::start(&Setup { create: &create, ..setup(Over::Shm, "full", 1) });
     let (first, _) = running(&pool);
-    let error = fails(&pool.tpcc(&["--duration", "1"]), 1, "1 places for compute nodes are taken");
+    let taken = "the pool's only place for a compute node is taken: end a process that has one";
+    let error = fails(&pool.tpcc(&["--duration", "1"]), 1, taken);
+    assert_eq!(error.lines().count(), 1, "no wait is told of just before: {error}");
     assert!(!error.contains("died") && !error.contains("forgive"), "{error}");
     first.signal(Signal::TERM);
     ends_well(first);

@@ -84,6 +84,7 @@ fn a_driver_without_memory_nodes_says_what_it_waits_for_and_minds_signals() {
     let driver = Process::start(&pool.tpcc(&[]));
     let said = driver.finds("0 of 2 have joined");
     assert!(said.contains(ARRIVALS), "{said}");
+    assert!(said.contains(" INFO ") && !said.contains("WARN"), "it is how pools begin: {said}");
     assert!(said.contains("`selkie memnode --pool "), "{said}");
     ends_by(driver, Signal::TERM, 143, "SIGTERM");
 }
@@ -264,6 +265,7 @@ fn a_database_of_an_embedded_pool_is_recovered_into_one_that_drivers_share() {
     let waits = Process::start(&["recover", "--log-dir", logs, "--into", &unborn.name]);
     let said = waits.finds("0 of 3 have joined");
     assert!(said.contains(ARRIVALS), "{said}");
+    assert!(said.contains(" INFO ") && !said.contains("WARN"), "it is how pools begin: {said}");
     ends_by(waits, Signal::TERM, 143, "SIGTERM");
     let pool = Pool::start(&setup(Over::Shm, "recovered", 3));
     succeeds(&["recover", "--log-dir", logs, "--into", &pool.name]);

@@ -178,6 +178,8 @@ fn check_network(arguments: &Arguments) -> Result<(), exit::Refusal> {
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let progress = match Stderr::mind_signals() {
+        // Other drivers of the pool may write to the same terminal.
+        Ok(progress) if arguments.pool != PoolUrl::Embedded => progress.labelled(),
         Ok(progress) => progress,
         Err(error) => return exit::fail(&error),
     };

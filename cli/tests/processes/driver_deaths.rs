@@ -124,6 +124,12 @@ fn drivers_are_killed(kills: u32) {
     let report = prints(&pool.tpcc(&last));
     assert_eq!((&report["consistency"], &report["journal"]["missing"]), (&"ok".into(), &0.into()));
     assert_eq!(report["journal"]["looked_for"], report["journal"]["found"], "{report}");
+    let of_files = report["journal"]["of_files"].as_array().unwrap();
+    assert_eq!(of_files.len(), files.len(), "{report}");
+    for (of_file, file) in of_files.iter().zip(&files) {
+        let lines = std::fs::read_to_string(file).unwrap().matches('\n').count();
+        assert_eq!((&of_file["file"], &of_file["found"]), (&(**file).into(), &lines.into()));
+    }
     assert_eq!(pool.status()["lost_pages"], Value::Array(Vec::new()));
     println!("{kills} drivers killed: {}", report["journal"]);
 }

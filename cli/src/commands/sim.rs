@@ -138,9 +138,9 @@ fn replay(case: Case) -> ExitCode {
             eprintln!(
                 "scenario {scenario}, seed {seed}: ok, {} in {:?} of virtual time, {} gave up, \
                  trace {:016x}",
-                units::plural(summary.operations as u64, "operation"),
+                units::plural(summary.operations, "operation"),
                 summary.virtual_time,
-                units::plural(summary.gave_up as u64, "client"),
+                units::plural(summary.gave_up, "client"),
                 summary.trace_hash
             );
             ExitCode::SUCCESS
@@ -173,11 +173,11 @@ fn run_all(
             tell!(
                 "{} ok, seeds {}..{}: {}, {} gave up because a node was lost, traces {:016x}, \
                  {:.1} s",
-                units::plural(summary.runs as u64, "run"),
+                units::plural(summary.runs, "run"),
                 seeds.start,
                 seeds.end,
-                units::plural(summary.operations as u64, "operation"),
-                units::plural(summary.gave_up as u64, "client"),
+                units::plural(summary.operations, "operation"),
+                units::plural(summary.gave_up, "client"),
                 summary.trace_hash,
                 started.elapsed().as_secs_f64()
             );

@@ -184,7 +184,8 @@ impl<'a> ScenarioRun<'a> {
         }
         let said = loader.complained()?;
         if let Some(line) = said.lines().find(|line| line.starts_with("loaded ")) {
-            say(line);
+            // It is the only one.
+            say(line.rsplit_once(" (process ").map_or(line, |(said, _)| said));
         }
         Ok(())
     }

@@ -23,6 +23,7 @@ use crate::support::exit;
 use crate::support::metrics;
 use crate::support::progress::{Stderr, fail_driver};
 use crate::support::signals::{Interrupt, Interrupted};
+use crate::support::stdout::tell;
 
 /// As the help says.
 const _: () = assert!(selkie_tpcc::MAX_COMMIT_RECORDS == 262_144);
@@ -208,7 +209,12 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         PoolUrl::Shared(place) => {
             let driver = (&progress, roster, &interrupt);
             match run_shared(place, arguments, config, driver) {
-                Ok(Some(report)) => finish(&report, arguments.json, began.get()),
+                Ok(Some(report)) => {
+                    if !arguments.json {
+                        tell!("process {}", std::process::id());
+                    }
+                    finish(&report, arguments.json, began.get())
+                }
                 Ok(None) => ExitCode::SUCCESS,
                 Err(SharedError::Tpcc(error)) => fail_driver(&interrupt, &error),
                 Err(SharedError::Pool(error)) => exit::fail(&error),

@@ -95,7 +95,10 @@ impl MemoryNode {
             // What of a range is leased, its own counters say, and those lie on a few of its nodes.
             let slabs_used = state.slabs_on(self.descriptor.peer.index()) as u64;
             let leased = geometry.extents_in_slabs(slabs_used);
-            return PoolUsage { slabs_used, slabs, ..PoolUsage::of(&geometry, leased, extents) };
+            let bytes_leased = geometry.page_bytes_in_slabs(slabs_used);
+            let bytes = geometry.page_bytes_in_slabs(slabs);
+            let of_extents = PoolUsage::of(&geometry, leased, extents);
+            return PoolUsage { slabs_used, slabs, bytes_leased, bytes, ..of_extents };
         }
         // The counter runs past the end when an exhausted node is asked again.
         let leased = self.region.load(layout::EXTENTS_LEASED_AT as usize).min(extents);

@@ -10,8 +10,8 @@ use selkie_fabric::{Fabric, FabricError};
 
 use selkie_pool::control::{Beat, Card, ControlPlane, MemoryMember, PoolState, Timing, Versioned};
 use selkie_pool::{
-    ATTEMPTS, FailureDomain, Membership, PoolError, PoolUsage, Reclaim, Residency, WaitNotice,
-    change_state,
+    ATTEMPTS, FailureDomain, Membership, NOTICE, PoolError, PoolUsage, Reclaim, Residency,
+    WaitNotice, change_state,
 };
 
 use crate::capacity::{Capacity, PopulationWatcher};
@@ -68,7 +68,8 @@ impl MemoryServer {
                     source: FabricError::AlreadyJoined { .. }, ..
                 }) if notice.waited(env.now()) < OTHER => {
                     if let Some(waited) = notice.due(env.now()) {
-                        tracing::warn!(
+                        tracing::info!(
+                            target: NOTICE,
                             "has waited for {} s, and for {} s at most, for the process that joins as memory node {node}",
                             waited.as_secs(),
                             OTHER.as_secs()

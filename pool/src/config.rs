@@ -122,7 +122,13 @@ impl PoolConfig {
             let least = geometry.region_bytes(1).unwrap_or(u64::MAX);
             let logs = match self.log_bytes.saturating_mul(self.max_compute_nodes as u64) {
                 0 => String::new(),
-                bytes => format!(" with {} for logs", size(bytes)),
+                bytes => format!(
+                    ", and {} for logs ({} for each of {} compute nodes: --log-size and --max-compute-nodes of `selkie pool \
+                     create`)",
+                    size(bytes),
+                    size(self.log_bytes),
+                    self.max_compute_nodes
+                ),
             };
             let least = size(least);
             let allowed = format!("at least {least}, what one range of this size needs{logs}");
@@ -144,7 +150,7 @@ impl PoolConfig {
 /// A size that is no less, as options take it: 133M, 1060K.
 fn size(bytes: u64) -> String {
     const MIB: u64 = 1 << 20;
-    if bytes >= 10 * MIB {
+    if bytes >= 10 * MIB || bytes.is_multiple_of(MIB) {
         format!("{}M", bytes.div_ceil(MIB))
     } else {
         format!("{}K", bytes.div_ceil(1 << 10))

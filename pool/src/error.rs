@@ -75,8 +75,9 @@ pub enum PoolError {
     },
     /// All compute indexes are in use.
     #[error(
-        "the pool's {limit} places for compute nodes are taken{}",
-        by_dead(*lost, *dead)
+        "{}{}",
+        taken(*limit),
+        by_whom(*lost, *dead)
     )]
     Full {
         /// Compute nodes this pool allows.
@@ -269,7 +270,17 @@ impl PoolError {
 }
 
 /// What is said of the places that dead nodes have.
-fn by_dead(lost: usize, dead: usize) -> String {
+fn taken(limit: usize) -> String {
+    match limit {
+        1 => "the pool's only place for a compute node is taken".to_owned(),
+        _ => format!("the pool's {limit} places for compute nodes are taken"),
+    }
+}
+
+fn by_whom(lost: usize, dead: usize) -> String {
+    if lost + dead == 0 {
+        return ": end a process that has one, or make a pool for more with `selkie pool create --max-compute-nodes`".to_owned();
+    }
     let mut said = String::new();
     if lost > 0 {
         said += &format!(

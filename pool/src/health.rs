@@ -7,6 +7,8 @@
 
 use std::collections::BTreeSet;
 
+use selkie_fabric::PeerId;
+
 use crate::document::{MemoryMember, PoolState, RangePlace, Residency, Slab};
 
 /// What the state of a pool's memory comes to.
@@ -52,6 +54,10 @@ pub struct Health {
     pub waiting_ranges: usize,
     /// Compute nodes that died and are being recovered from.
     pub recovering: Vec<u16>,
+    /// Compute nodes of the pool that show no sign of life, and have not been declared dead.
+    pub absent: Vec<u16>,
+    /// Compute nodes that live.
+    pub working: usize,
     /// Pages that are lost until a log brings them back.
     pub pages_waiting: usize,
     /// Pages that are lost for good.
@@ -69,11 +75,12 @@ impl Health {
             || self.pages_waiting > 0
             || self.is_rebuilding_headers;
         let lacks_nodes = self.domains_short > 0 || !self.silent.is_empty();
+        let has_lost_nodes = !self.recovering.is_empty() || !self.absent.is_empty();
         if is_lost {
             Verdict::Lost
         } else if self.missing > 0 {
             Verdict::Incomplete
-        } else if is_less || lacks_nodes || !self.recovering.is_empty() {
+        } else if is_less || lacks_nodes || has_lost_nodes {
             Verdict::Degraded
         } else {
             Verdict::Healthy
@@ -96,12 +103,12 @@ enum Presence {
 }
 
 impl PoolState {
-    /// The health of the pool. `lives` says which memory nodes show that they live.
+    /// The health of the pool. `lives` says which of its nodes show that they live.
     #[must_use]
-    pub fn health(&self, lives: impl Fn(u16) -> bool) -> Health {
+    pub fn health(&self, lives: impl Fn(PeerId) -> bool) -> Health {
         let presence = |node: u16| match self.member(node) {
             Some(member) if member.dead => Presence::Gone,
-            _ if lives(node) => Presence::Lives,
+            _ if lives(PeerId::memory(node)) => Presence::Lives,
             _ if self.waits_for_silent() => Presence::Silent,
             _ => Presence::Gone,
         };
@@ -114,6 +121,8 @@ impl PoolState {
         let is_plain = self.coding.is_plain();
         let has_slabs = |node: &u16| is_plain || self.slabs_on(*node) > 0;
         let are_all_gone = with(Presence::Gone).count() == members.len();
+        let (working, absent): (Vec<u16>, Vec<u16>) =
+            self.compute_nodes.keys().copied().partition(|node| lives(PeerId::compute(*node)));
         let mut health = Health {
             missing: self.memory_nodes.iter().filter(|slot| slot.is_none()).count(),
             living: with(Presence::Lives).count(),
@@ -122,6 +131,8 @@ impl PoolState {
             spare_when_whole: self.coding.parity(),
             is_rebuilding_headers: !self.rebuilds.is_empty(),
             recovering: self.lost.keys().copied().collect(),
+            absent,
+            working: working.len(),
             pages_waiting: self.lost_pages.len(),
             pages_lost: self.abandoned_pages.len(),
             ..Health::default()
@@ -231,7 +242,7 @@ mod tests {
 
     use super::*;
     use crate::config::PoolConfig;
-    use crate::document::{Identity, Lost, MemoryNodeDescriptor, Reclaim, Timing};
+    use crate::document::{Identity, Lost, Member, MemoryNodeDescriptor, Reclaim, Timing};
 
     /// A pool with so many memory nodes of four slabs each, and so many ranges.
     fn pool(fabric: &str, coding: &str, nodes: u16, ranges: usize) -> PoolState {
@@ -272,7 +283,7 @@ mod tests {
 
     #[test]
     fn a_process_that_is_gone_degrades_a_coded_pool_and_ends_a_plain_one() {
-        let without = |node: u16| move |other: u16| other != node;
+        let without = |node: u16| move |other: PeerId| other != PeerId::memory(node);
         let state = pool("shm", "2+1", 3, 2);
         let health = state.health(without(1));
         assert_eq!((health.verdict(), &health.gone[..]), (Verdict::Degraded, &[1][..]));
@@ -280,7 +291,7 @@ mod tests {
         assert_eq!((health.domains_short, health.living), (1, 2));
         let roomy = pool("shm", "2+1", 4, 2).health(without(0));
         assert_eq!((roomy.slabs_to_rebuild, roomy.has_place), (2, true));
-        let health = state.health(|node| node == 0);
+        let health = state.health(|node| node == PeerId::memory(0));
         assert_eq!((health.verdict(), health.lost_ranges), (Verdict::Lost, 2));
         let plain = pool("shm", "plain", 2, 0).health(without(1));
         assert_eq!((plain.verdict(), plain.lost_ranges), (Verdict::Lost, 1));
@@ -290,10 +301,10 @@ mod tests {
     #[test]
     fn a_silent_node_of_a_network_is_waited_for() {
         let state = pool("tcp", "2+1", 3, 2);
-        let health = state.health(|node| node != 1);
+        let health = state.health(|node| node != PeerId::memory(1));
         assert_eq!((health.verdict(), &health.silent[..]), (Verdict::Degraded, &[1][..]));
         assert_eq!((health.slabs_to_rebuild, health.waiting_ranges), (0, 0));
-        let health = state.health(|node| node == 1);
+        let health = state.health(|node| node == PeerId::memory(1));
         assert_eq!((health.verdict(), health.waiting_ranges), (Verdict::Degraded, 2));
         let none = state.health(|_| false);
         assert!(!none.is_memory_gone() && none.verdict() == Verdict::Degraded);
@@ -306,13 +317,32 @@ mod tests {
             member.dead = true;
         }
         assert!(state.add_range());
-        let health = state.health(|node| node != 3);
+        let health = state.health(|node| node != PeerId::memory(3));
         assert_eq!((health.verdict(), &health.gone[..]), (Verdict::Healthy, &[][..]));
         state.lost.insert(2, Lost::default());
-        let health = state.health(|node| node != 3);
+        let health = state.health(|node| node != PeerId::memory(3));
         assert_eq!((health.verdict(), &health.recovering[..]), (Verdict::Degraded, &[2][..]));
         state.abandoned_pages.insert(4096);
-        assert_eq!(state.health(|node| node != 3).verdict(), Verdict::Lost);
+        assert_eq!(state.health(|node| node != PeerId::memory(3)).verdict(), Verdict::Lost);
+    }
+
+    #[test]
+    fn a_pool_with_a_compute_node_that_shows_nothing_is_not_healthy() {
+        let mut state = pool("shm", "2+1", 3, 2);
+        let member = |node| Member {
+            host: u64::from(node),
+            incarnation: 1,
+            mailboxes: Vec::new(),
+            renewals: 0,
+            has_log: false,
+            begins: false,
+        };
+        state.compute_nodes = (0..2).map(|node| (node, member(node))).collect();
+        let whole = state.health(|_| true);
+        assert_eq!((whole.verdict(), whole.working), (Verdict::Healthy, 2));
+        let health = state.health(|node| node != PeerId::compute(1));
+        assert_eq!((health.verdict(), &health.absent[..]), (Verdict::Degraded, &[1][..]));
+        assert_eq!((health.working, health.spare), (1, 1), "no memory is missing");
     }
 
     #[test]
@@ -321,6 +351,9 @@ mod tests {
         assert_eq!((state.used_bytes(), state.usable_bytes()), (Some(2 << 18), 4 << 18));
         assert_eq!(state.lent_bytes(0), state.geometry().region_bytes(4).unwrap());
         assert!(state.lent_bytes(0) > 4 * state.slab_bytes());
+        // What the rows of a table say comes to what the line above it says.
+        assert_eq!((0..3).map(|_| state.page_bytes_in(2)).sum::<u64>(), (2 << 18) - 2);
+        assert_eq!(state.page_bytes_in(3), 1 << 18);
         let plain = pool("shm", "plain", 2, 0);
         assert_eq!((plain.used_bytes(), plain.usable_bytes()), (None, 8 << 18));
     }

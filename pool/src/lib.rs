@@ -64,4 +64,4 @@ pub use migration::{DrainProgress, drain};
 pub use placement::coding_sets;
 pub use pool::{Pool, PoolDescriptor, PoolUsage};
 pub use reclaim::ReclaimStep;
-pub use wait_notice::WaitNotice;
+pub use wait_notice::{NOTICE, WaitNotice};

@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+/// The target of events that are no warnings, and yet tell people what they wait for: who shows
+/// warnings shows these as well.
+pub const NOTICE: &str = "selkie_notice";
+
 /// A wait that is shorter than this is not worth a line.
 const FIRST: Duration = Duration::from_secs(1);
 /// The next line comes when the wait is so many times as long as at the last one,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::pool::WaitNotice;
+use crate::pool::{NOTICE, WaitNotice};
 
 use super::url::Place;
 
@@ -37,7 +37,8 @@ impl Arrivals {
             return false;
         }
         if let Some(waited) = self.notice.due(now) {
-            tracing::warn!(
+            tracing::info!(
+                target: NOTICE,
                 "has waited for {} s, and goes on until none joins for {} s, for memory nodes of pool {place}: {joined} of \
                  {nodes} have joined; start others with `selkie memnode --pool {place} --memory SIZE`",
                 waited.as_secs(),

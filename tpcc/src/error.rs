@@ -34,6 +34,20 @@ pub enum TpccError {
         /// Bytes that the database and its growth are estimated to take.
         needed: u64,
     },
+    /// The pool has no room for a new database beside the one that is there. Nothing was changed.
+    #[error(
+        "no room for a new database beside the one that is there: it needs about {}, and {} of {} are free. What is there \
+         gives its memory back only when the pool is destroyed: add memory nodes, or make the pool again",
+        bytes(*.needed), bytes(.capacity.saturating_sub(*.used)), bytes(*.capacity)
+    )]
+    NoRoomToReload {
+        /// Bytes of pages given out.
+        used: u64,
+        /// Bytes of pages the pool has.
+        capacity: u64,
+        /// Bytes that the new database is estimated to take.
+        needed: u64,
+    },
     /// A driver that loaded the database is gone, or ended before it was done: what is in the pool
     /// is a part of one.
     #[error(
@@ -338,6 +352,10 @@ mod tests {
             "pool full: used 60.0 MiB of 64.0 MiB, needs about 200.0 MiB"
         );
         assert!(!error.is_retryable());
+        let error =
+            TpccError::NoRoomToReload { used: 60 << 20, capacity: 64 << 20, needed: 200 << 20 };
+        let said = error.to_string();
+        assert!(said.contains("needs about 200.0 MiB, and 4.0 MiB of 64.0 MiB are free"), "{said}");
         let error = TpccError::from(engine).or_pool_full(0);
         assert!(matches!(error, TpccError::PoolFull { needed, .. } if needed == 60 << 20));
     }

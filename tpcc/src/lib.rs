@@ -63,6 +63,6 @@ pub use tpcc::{
     MIN_LINES, NewOrderInput, NuConstants, ORIGINAL, OrderStatusInput, PaymentInput, Purpose,
     Report, Scale, Session, StockLevelInput, TpccCluster, TpccInterval, TpccNode, TransactionType,
     UNUSED_ITEM, check, columns, last_name, load, measure, run, run_on, run_shared, schema,
-    transactions,
+    transactions, warehouses_in,
 };
 pub use workload::{Deck, Mix, Random, Text};

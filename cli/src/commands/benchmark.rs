@@ -95,7 +95,7 @@ impl BenchmarkOptions {
             workers: self.workers,
             network,
             cache_mib: self.cache_mb,
-            memory_mib: self.memory_mb,
+            memory_bytes: self.memory_mb.map(|mib| mib.saturating_mul(1 << 20)),
             gcl_bytes: self.gcl,
             protocol: self.protocol,
             coding: self.coding.unwrap_or(Coding::usual_for(self.memory_nodes)),

@@ -1,17 +1,19 @@
 //! `selkie micro`.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use selkie::engine::{Coherence, Roster};
+use selkie::engine::Coherence;
 use selkie::fabric::sim::CostModel;
-use selkie_tpcc::Network;
 use selkie_tpcc::micro::{self, Config, ProtocolFeature};
+use selkie_tpcc::{Network, Progress};
 
 use crate::options::values;
 use crate::support::exit;
 use crate::support::metrics;
+use crate::support::progress::Stderr;
 
 /// Workers on every compute node read and write pages of one pool. Without --sim the pool is in
 /// this process and time is real; with it the network is simulated and time is virtual. After the
@@ -120,7 +122,9 @@ pub(crate) fn check(arguments: &Arguments) -> Result<(), exit::Refusal> {
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let started = Instant::now();
-    let (config, roster) = (config(arguments), Roster::default());
+    let (config, progress) = (config(arguments), Stderr::new());
+    let roster = progress.nodes().clone();
+    let progress: Arc<dyn Progress> = Arc::new(progress);
     if let Err(error) = config.validate() {
         return exit::fail_driver(&error);
     }
@@ -132,7 +136,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
             Ok(serving) => serving,
             Err(code) => return code,
         };
-    let mut report = match micro::run(&config, &roster) {
+    let mut report = match micro::run(&config, &progress) {
         Ok(report) => report,
         Err(error) => return exit::fail_driver(&error),
     };

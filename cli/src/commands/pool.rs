@@ -9,6 +9,7 @@ use selkie::fabric::{Env, RealRuntime};
 use selkie::pool::control::Timing;
 use selkie::pool::{self, Coding, PoolConfig, PoolError};
 use selkie::shared::{Credentials, FabricKind, Place, SharedPool, SharedPoolError};
+use selkie_tpcc::units;
 
 use super::compute_wait::ComputeWait;
 use super::pool_repair::{ForgiveArguments, RepairArguments, forgive, repair};
@@ -352,7 +353,8 @@ async fn drain(
         }
         if told != Some(leaving.slabs) {
             told = Some(leaving.slabs);
-            eprintln!("mem{node} of pool {name} is to leave: {} slabs to be moved", leaving.slabs);
+            let slabs = units::plural(leaving.slabs as u64, "slab");
+            eprintln!("mem{node} of pool {name} is to leave: {slabs} to be moved");
         }
         if no_wait {
             return Ok(());
@@ -360,10 +362,10 @@ async fn drain(
         env.sleep(LOOK_EVERY).await;
         let state = shared.load().await?;
         leaving = state.leaving_of(node);
-        let slabs = leaving.slabs;
+        let slabs = units::plural(leaving.slabs as u64, "slab");
         wait.look(&state, env.now(), || {
             format!(
-                "mem{node} is to leave all the same: its {slabs} slabs move as soon as one is there"
+                "mem{node} is to leave all the same: {slabs} to be moved as soon as one is there"
             )
         })?;
         if !leaving.has_left && !state.lives(node) {

@@ -13,7 +13,7 @@ use selkie_tpcc::units;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 
-use super::pool_verdict::{advice, headline, names, plural, word};
+use super::pool_verdict::{absent, advice, headline, names, plural, word};
 use crate::support::stdout::tell;
 
 /// How long the speed of a rebuild is measured, if one is under way.
@@ -33,7 +33,7 @@ impl Look {
     async fn at(shared: &SharedPool) -> Result<Self, SharedPoolError> {
         let state = shared.load().await?;
         let living: BTreeSet<PeerId> = shared.living().await?.into_iter().collect();
-        let health = state.health(|node| living.contains(&PeerId::memory(node)));
+        let health = state.health(|node| living.contains(&node));
         let mut leased = BTreeMap::new();
         if state.coding.is_plain() {
             for (beat, _) in shared.plane().beats().await.map_err(|e| shared.explain(e))? {
@@ -72,7 +72,24 @@ impl Look {
         self.members().map(|(node, _)| self.state.lent_bytes(node)).sum()
     }
 
+    /// Bytes of pages that memory in use has room for.
+    fn usable_bytes(&self) -> u64 {
+        if self.health.is_memory_gone() {
+            return 0;
+        }
+        let mut state = PoolState::clone(&self.state);
+        for (index, member) in (0_u16..).zip(&mut state.memory_nodes) {
+            if let Some(member) = member {
+                member.dead |= self.why_apart(index, member).is_some();
+            }
+        }
+        state.usable_bytes()
+    }
+
     fn used_bytes(&self) -> Option<u64> {
+        if self.health.is_memory_gone() {
+            return Some(0);
+        }
         let of_members = || self.members().map(|(node, _)| self.used_on(node)).sum();
         self.state.used_bytes().or_else(of_members)
     }
@@ -102,7 +119,7 @@ impl Look {
             "lease_ms": state.timing.lease.as_millis() as u64, "heartbeat_ms": state.timing.heartbeat.as_millis() as u64,
             "gcl_bytes": state.gcl_bytes, "range_bytes": state.range_bytes, "slab_bytes": state.slab_bytes(),
             "log_bytes": state.log_bytes, "coding": state.coding.to_string(), "ranges": state.ranges.len(),
-            "lent_bytes": self.lent_bytes(), "usable_bytes": state.usable_bytes(), "used_bytes": self.used_bytes(),
+            "lent_bytes": self.lent_bytes(), "usable_bytes": self.usable_bytes(), "used_bytes": self.used_bytes(),
             "memory_nodes": memory, "compute_nodes": compute,
         });
         let more = json!({
@@ -154,7 +171,10 @@ impl Look {
     }
 
     fn sizes(&self) -> String {
-        let (lent, usable) = (self.lent_bytes(), self.state.usable_bytes());
+        if self.health.is_memory_gone() {
+            return "memory: none, as all that was lent is gone".to_owned();
+        }
+        let (lent, usable) = (self.lent_bytes(), self.usable_bytes());
         let used = self.used_bytes().map_or("unknown".to_owned(), |used| {
             let share = 100.0 * used as f64 / usable.max(1) as f64;
             format!("{} ({share:.1} %)", units::bytes(used))
@@ -228,11 +248,7 @@ impl Look {
 
     /// What a node is, by whether it shows that it lives.
     fn word(&self, lives: bool) -> &'static str {
-        match lives {
-            true => "lives",
-            false if self.state.waits_for_silent() => "silent",
-            false => "dead",
-        }
+        if lives { "lives" } else { absent(&self.state) }
     }
 
     fn state_of(&self, node: u16, member: &MemoryMember) -> String {
@@ -285,10 +301,8 @@ pub(super) async fn status(
         tell!("{}", look.as_json(pool));
         return Ok(());
     }
-    let works =
-        |look: &Look| look.state.compute_nodes.keys().any(|n| look.lives(PeerId::compute(*n)));
     let mut rate = None;
-    if look.health.slabs_to_rebuild > 0 && look.health.has_place && works(&look) {
+    if look.health.slabs_to_rebuild > 0 && look.health.has_place && look.health.working > 0 {
         let started = Instant::now();
         env.sleep(MEASURED).await;
         let later = Look::at(&shared).await?;
@@ -337,7 +351,7 @@ fn summary_as_json(name: &str, look: &Looked) -> Value {
             "made_unix_s": look.made_at.and_then(seconds), "fabric": look.state.fabric,
             "coding": look.state.coding.to_string(), "memory_nodes": look.health.living,
             "compute_nodes": look.state.compute_nodes.len(), "lent_bytes": look.lent_bytes(),
-            "usable_bytes": look.state.usable_bytes(), "used_bytes": look.used_bytes(),
+            "usable_bytes": look.usable_bytes(), "used_bytes": look.used_bytes(),
         }),
         Err(error) => json!({ "pool": name, "error": error.to_string() }),
     }
@@ -359,7 +373,7 @@ fn summaries(looks: &[(String, Looked)]) -> Table {
         let Look { state, health, made_at, .. } = look;
         let usable = match health.is_memory_gone() {
             true => "-".to_owned(),
-            false => units::bytes(state.usable_bytes()),
+            false => units::bytes(look.usable_bytes()),
         };
         table.add_row([
             name.clone(),

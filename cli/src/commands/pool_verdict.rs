@@ -58,6 +58,7 @@ fn reasons(health: &Health, state: &PoolState, rate: Option<f64>) -> Vec<String>
         say(health.verdict() != Verdict::Incomplete, &|| spare(health));
     }
     say(health.is_rebuilding_headers, &|| "latch words are being made anew".to_owned());
+    say(!health.absent.is_empty(), &|| format!("{} {}", are("cn", &health.absent), absent(state)));
     say(!health.recovering.is_empty(), &|| {
         format!("{} being recovered from", are("cn", &health.recovering))
     });
@@ -69,6 +70,11 @@ fn reasons(health: &Health, state: &PoolState, rate: Option<f64>) -> Vec<String>
     let lost = if has_more { "and more lost for good" } else { "lost for good" };
     say(health.pages_lost > 0, &|| pages(health.pages_lost, lost));
     reasons
+}
+
+/// What a node is that shows no sign of life: where memory is shared, its process is gone.
+pub(super) fn absent(state: &PoolState) -> &'static str {
+    if state.waits_for_silent() { "silent" } else { "dead" }
 }
 
 fn rebuild(health: &Health, state: &PoolState, rate: Option<f64>) -> String {
@@ -120,12 +126,13 @@ pub(crate) fn advice(health: &Health, state: &PoolState, pool: &dyn Display) -> 
             "`selkie memnode --pool {pool} --memory SIZE` adds a memory node: {more} more"
         ));
     }
-    let has_nobody = state.compute_nodes.is_empty();
+    let has_nobody = health.working == 0;
     if health.slabs_to_rebuild > 0 && health.has_place && has_nobody && !is_lost {
         let what = "no compute node is in the pool to rebuild them";
         advice.push(format!("{what}: `selkie tpcc --pool {pool}` or another program is one"));
     }
-    if !health.recovering.is_empty() && has_nobody {
+    let are_dead = !health.absent.is_empty() && !state.waits_for_silent();
+    if (!health.recovering.is_empty() || are_dead) && has_nobody {
         advice.push("the next compute node that comes in recovers what died".to_owned());
     }
     if let Some(node) = health.silent.first() {
@@ -154,8 +161,7 @@ pub(super) fn names(kind: &str, nodes: &[u16]) -> String {
 
 /// `1 slab`, `2 slabs`.
 pub(super) fn plural(count: usize, what: &str) -> String {
-    let s = if count == 1 { "" } else { "s" };
-    format!("{} {what}{s}", units::count(count as u64))
+    units::plural(count as u64, what)
 }
 
 #[cfg(test)]

@@ -140,7 +140,8 @@ fn recover(arguments: &Arguments) -> Result<(RecoveredPages, Duration), RecoverE
     let read = runtime.block_on(interrupt.or_end(&runtime.env(), read));
     let found = read.map_err(member::MemberError::from)??;
     if let (Some(into), None) = (&arguments.into, &found.refused) {
-        bar.set_message(format!("putting {} pages into {into}", found.lines.len()));
+        let pages = units::plural(found.lines.len() as u64, "page");
+        bar.set_message(format!("putting {pages} into {into}"));
         put(&interrupt, &found, into, arguments)?;
     }
     bar.finish_and_clear();
@@ -248,10 +249,11 @@ impl RecoveredPages {
     }
 
     fn advice(&self) -> String {
-        let damaged = self.logs.iter().filter(|log| log.damage.is_some()).count();
+        let damaged = self.logs.iter().filter(|log| log.damage.is_some()).count() as u64;
         format!(
-            "with --accept-loss {} records are left out, and what {damaged} damaged logs have beyond their damage",
-            self.left_out()
+            "with --accept-loss this is left out: {}, and what {} has beyond its damage",
+            units::plural(self.left_out(), "record"),
+            units::plural(damaged, "damaged log")
         )
     }
 
@@ -281,7 +283,7 @@ impl RecoveredPages {
         };
         format!(
             "Logs of pool {pool:016x}\n{table}\n{} pages, {}, {done}, after {:.1} s\n",
-            self.lines.len(),
+            units::count(self.lines.len() as u64),
             units::bytes(bytes),
             took.as_secs_f64()
         )

@@ -78,8 +78,8 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         });
         format!("{object}\n")
     } else {
-        let bytes = units::bytes(bytes);
-        format!("pool {pool} has {pages} pages, {bytes}, of the backup after {seconds:.1} s\n")
+        let (pages, bytes) = (units::plural(pages as u64, "page"), units::bytes(bytes));
+        format!("pool {pool} has {pages}, {bytes}, of the backup after {seconds:.1} s\n")
     };
     exit::print(&text, true)
 }

@@ -11,7 +11,7 @@ use clap::Args;
 use selkie::pool::Coding;
 use selkie::txn::Protocol;
 use selkie_sim::{Case, Envelope, Scenario, sweep};
-use selkie_tpcc::Progress;
+use selkie_tpcc::{Progress, units};
 
 use crate::support::exit;
 use crate::support::progress::Stderr;
@@ -136,9 +136,12 @@ fn replay(case: Case) -> ExitCode {
         Ok(summary) => {
             eprintln!("coding {}, plan: {}", case.coding(), summary.plan);
             eprintln!(
-                "scenario {scenario}, seed {seed}: ok, {} operations in {:?} of virtual time, {} \
-                 clients gave up, trace {:016x}",
-                summary.operations, summary.virtual_time, summary.gave_up, summary.trace_hash
+                "scenario {scenario}, seed {seed}: ok, {} in {:?} of virtual time, {} gave up, \
+                 trace {:016x}",
+                units::plural(summary.operations, "operation"),
+                summary.virtual_time,
+                units::plural(summary.gave_up, "client"),
+                summary.trace_hash
             );
             ExitCode::SUCCESS
         }
@@ -168,13 +171,13 @@ fn run_all(
     match result {
         Ok(summary) => {
             tell!(
-                "{} runs ok, seeds {}..{}: {} operations, {} clients gave up because a node was \
-                 lost, traces {:016x}, {:.1} s",
-                summary.runs,
+                "{} ok, seeds {}..{}: {}, {} gave up because a node was lost, traces {:016x}, \
+                 {:.1} s",
+                units::plural(summary.runs, "run"),
                 seeds.start,
                 seeds.end,
-                summary.operations,
-                summary.gave_up,
+                units::plural(summary.operations, "operation"),
+                units::plural(summary.gave_up, "client"),
                 summary.trace_hash,
                 started.elapsed().as_secs_f64()
             );

@@ -23,6 +23,7 @@ use crate::support::exit;
 use crate::support::metrics;
 use crate::support::progress::{Stderr, fail_driver};
 use crate::support::signals::{Interrupt, Interrupted};
+use crate::support::stdout::tell;
 
 /// As the help says.
 const _: () = assert!(selkie_tpcc::MAX_COMMIT_RECORDS == 262_144);
@@ -61,9 +62,10 @@ pub(crate) struct Arguments {
     /// Its memory is not reclaimed before the pool is destroyed
     #[arg(long)]
     reload: bool,
-    /// Warehouses to load, 1 to 100000; each takes about 100 MiB
-    #[arg(long, value_name = "N", default_value_t = Config::default().warehouses)]
-    warehouses: u32,
+    /// Warehouses, 1 to 100000; each takes 130 to 150 MiB of pages when it is loaded [default:
+    /// those of the database in a shared pool that holds one, else 4]
+    #[arg(long, value_name = "N")]
+    warehouses: Option<u32>,
     /// Seconds to run the mix for, 1 to 86400
     #[arg(long, value_name = "SECONDS", default_value_t = Config::default().duration.as_secs(),
         value_parser = values::seconds)]
@@ -177,6 +179,8 @@ fn check_network(arguments: &Arguments) -> Result<(), exit::Refusal> {
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let progress = match Stderr::mind_signals() {
+        // Other drivers of the pool may write to the same terminal.
+        Ok(progress) if arguments.pool != PoolUrl::Embedded => progress.labelled(),
         Ok(progress) => progress,
         Err(error) => return exit::fail(&error),
     };
@@ -205,7 +209,12 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         PoolUrl::Shared(place) => {
             let driver = (&progress, roster, &interrupt);
             match run_shared(place, arguments, config, driver) {
-                Ok(Some(report)) => finish(&report, arguments.json, began.get()),
+                Ok(Some(report)) => {
+                    if !arguments.json {
+                        tell!("process {}", std::process::id());
+                    }
+                    finish(&report, arguments.json, began.get())
+                }
                 Ok(None) => ExitCode::SUCCESS,
                 Err(SharedError::Tpcc(error)) => fail_driver(&interrupt, &error),
                 Err(SharedError::Pool(error)) => exit::fail(&error),
@@ -245,6 +254,14 @@ fn run_shared(
         let opened = interrupt.or_end(&env, shared.open(&env, &network)).await;
         let opened = opened.map_err(SharedError::Interrupted)?;
         let (fabric, pool) = opened.map_err(SharedError::Pool)?;
+        let found = selkie_tpcc::warehouses_in(&pool)?;
+        // Those that are loaded are meant if none are said.
+        let warehouses = match (arguments.warehouses, found) {
+            (None, Some(found)) => found,
+            (None, None) => Config::default().warehouses,
+            (Some(asked), _) => asked,
+        };
+        let config = Config { warehouses, ..config };
         let config = of_pool(config, &arguments.durability, pool.descriptor())?;
         config.validate()?;
         report::publish(&pool, &env, &roster);
@@ -266,7 +283,7 @@ fn config(arguments: &Arguments) -> Result<Config, TpccError> {
     let default = Config::default();
     let memory_nodes = arguments.memory_nodes.unwrap_or(default.memory_nodes);
     let config = Config {
-        warehouses: arguments.warehouses,
+        warehouses: warehouses(arguments, shared),
         duration: Duration::from_secs(arguments.duration),
         compute_nodes: arguments.compute_nodes.unwrap_or(if shared {
             1
@@ -277,7 +294,7 @@ fn config(arguments: &Arguments) -> Result<Config, TpccError> {
         workers: arguments.workers,
         network: selkie_tpcc::Network::in_process(arguments.threads),
         cache_mib: arguments.cache_mb,
-        memory_mib: arguments.memory_mb,
+        memory_bytes: arguments.memory_mb.map(|mib| mib.saturating_mul(1 << 20)),
         gcl_bytes: arguments.gcl.unwrap_or(default.gcl_bytes),
         coding: arguments.coding.unwrap_or(Coding::usual_for(memory_nodes)),
         protocol: arguments.protocol,
@@ -300,6 +317,14 @@ fn config(arguments: &Arguments) -> Result<Config, TpccError> {
     Ok(config)
 }
 
+/// Warehouses, before it is known what a shared pool holds: if none are said, enough for the
+/// terminals.
+fn warehouses(arguments: &Arguments, shared: bool) -> u32 {
+    let usual = Config::default().warehouses;
+    let last_home = arguments.homes.filter(|_| shared).map_or(0, |(_, last)| last);
+    arguments.warehouses.unwrap_or(usual.max(last_home))
+}
+
 /// The configuration with the pool's own numbers; memory nodes that differ count with their mean.
 fn of_pool(
     config: Config,
@@ -308,11 +333,10 @@ fn of_pool(
 ) -> Result<Config, TpccError> {
     let nodes = pool.memory_nodes.len();
     let slabs: u64 = pool.memory_nodes.iter().map(|node| u64::from(node.ranges)).sum();
-    let lent = pool.geometry().region_bytes(slabs / nodes.max(1) as u64).unwrap_or(u64::MAX);
-    let (gcl_bytes, coding, memory_mib) =
-        (pool.gcl_bytes, pool.coding, Some(lent.div_ceil(1 << 20)));
+    let memory_bytes = pool.geometry().region_bytes(slabs / nodes.max(1) as u64);
+    let (gcl_bytes, coding) = (pool.gcl_bytes, pool.coding);
     let durability = durability.in_shared_pool(pool.log_bytes)?;
-    Ok(Config { gcl_bytes, coding, memory_nodes: nodes, memory_mib, durability, ..config })
+    Ok(Config { gcl_bytes, coding, memory_nodes: nodes, memory_bytes, durability, ..config })
 }
 
 /// Refuses options that have no meaning for the pool.

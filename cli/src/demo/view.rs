@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use selkie::fabric::{PeerId, RealRuntime};
+use selkie::fabric::RealRuntime;
 use selkie::pool::control::PoolState;
 use selkie::pool::{Health, Verdict};
 use selkie::shared::{Credentials, Place, SharedPool, SharedPoolError};
@@ -51,7 +51,7 @@ impl View {
             Ok::<_, SharedPoolError>((state, living, beats))
         });
         let (state, living, beats) = looked.map_err(refused)?;
-        let health = state.health(|node| living.contains(&PeerId::memory(node)));
+        let health = state.health(|node| living.contains(&node));
         let seen = self.watch.look(&self.name, self.started.elapsed(), &state, &beats);
         let rebuilt = self.rebuilt(&state, health.slabs_to_rebuild);
         Ok(Look { state, health, rate: seen.total.operations, rebuilt })

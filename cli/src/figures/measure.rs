@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use selkie_tpcc::Progress;
+use selkie_tpcc::{Progress, units};
 
 use super::catalogue;
 use super::figure::{Figure, Settings};
@@ -22,6 +22,8 @@ pub(super) fn all(
         .flat_map(|figure| catalogue::points(*figure).into_iter().map(|point| (*figure, point)))
         .collect();
     let progress = Stderr::new();
+    let runs = units::plural(points.len() as u64, "run");
+    progress.note(&format!("{runs}, {threads} at a time; each may take some seconds"));
     progress.begin("runs", points.len() as u64);
     let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
     let outcomes = Mutex::new(Vec::new());

@@ -87,7 +87,7 @@ fn config(plan: &Plan, driver: &DriverSection) -> Config {
         network: Network::in_process(driver.threads),
         think: driver.think,
         cache_mib: driver.cache.map(|cache| mib(cache.0.0)),
-        memory_mib: Some(mib(memory.size.0.0)),
+        memory_bytes: Some(memory.size.0.0),
         gcl_bytes: pool.gcl,
         coding: pool.coding,
         durability: match pool.durability {

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use comfy_table::{Table, presets::UTF8_BORDERS_ONLY};
+use selkie_tpcc::units;
 use serde_json::{Value, json};
 
 use super::observed::{Observed, ObservedDriver};
@@ -87,12 +88,13 @@ pub(crate) fn text(plan: &Plan, outcome: &Observed, verdict: &ScenarioVerdict) -
         // Writing to a string cannot fail.
         let _ = write!(text, "survivors around {action} {name}, transactions a second:");
         for (second, rate) in around(plan, outcome, recovered) {
-            let _ = write!(text, " {second:+.0}s {rate:.0}");
+            let _ = write!(text, " {second:+.0}s {}", whole(rate));
         }
         text.push('\n');
     }
     if lost_pages(outcome) > 0 {
-        let _ = writeln!(text, "{} pages are lost with nodes that died", lost_pages(outcome));
+        let pages = units::plural(lost_pages(outcome) as u64, "page");
+        let _ = writeln!(text, "lost with nodes that died: {pages}");
     }
     for check in &verdict.checks {
         let mark = if check.holds { "ok    " } else { "FAILED" };
@@ -120,13 +122,11 @@ fn drivers(outcome: &Observed) -> Table {
         "hits",
     ]);
     for driver in &outcome.drivers {
-        let number = |pointer: &str| {
-            driver.number(pointer).map_or_else(String::new, |number| number.to_string())
-        };
+        let number = |pointer: &str| driver.number(pointer).map_or_else(String::new, units::count);
         table.add_row([
             driver.name.clone(),
             format!("{} at {:.1} s", driver.ended, driver.ended_at.as_secs_f64()),
-            value(driver, "tps").as_f64().map_or_else(String::new, |tps| format!("{tps:.0}")),
+            value(driver, "tps").as_f64().map_or_else(String::new, whole),
             number("/lost/transactions"),
             match value(driver, "consistency") {
                 Value::Null => String::new(),
@@ -140,6 +140,10 @@ fn drivers(outcome: &Observed) -> Table {
         ]);
     }
     table
+}
+
+fn whole(rate: f64) -> String {
+    units::count(rate.round() as u64)
 }
 
 fn value(driver: &ObservedDriver, key: &str) -> Value {

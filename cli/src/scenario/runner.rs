@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::process::Signal;
+use selkie_tpcc::units;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -76,6 +77,7 @@ impl<'a> ScenarioRun<'a> {
         stage.set_up()?;
         stage.start_drivers()?;
         let faults = stage.run()?;
+        say("all drivers have ended; looking at what they leave");
         let mut outcome = Observed { faults, ..Observed::default() };
         stage.see_drivers(&mut outcome)?;
         stage.end_faults()?;
@@ -112,6 +114,7 @@ impl<'a> ScenarioRun<'a> {
     /// Pool, memory nodes, database.
     fn set_up(&mut self) -> Result<(), ScenarioError> {
         if self.is_mem() {
+            say("starting an embedded pool with all drivers; loading");
             return Ok(());
         }
         let file = &self.plan.file;
@@ -119,13 +122,14 @@ impl<'a> ScenarioRun<'a> {
             self.network = Some(Namespaces::make(file.memory.nodes + file.drivers.len())?);
         }
         self.create()?;
+        say(&format!("starting {}", units::plural(file.memory.nodes as u64, "memory node")));
         for position in 0..file.memory.nodes {
             self.start_memory(position)?;
         }
         if file.fabric == FabricKind::Tcp {
             self.url = format!("tcp:{}", self.addresses.join(","));
         }
-        say(&format!("{} memory nodes lend; loading", file.memory.nodes));
+        say("all memory nodes lend; loading");
         self.load()
     }
 
@@ -180,7 +184,8 @@ impl<'a> ScenarioRun<'a> {
         }
         let said = loader.complained()?;
         if let Some(line) = said.lines().find(|line| line.starts_with("loaded ")) {
-            say(line);
+            // It is the only one.
+            say(line.rsplit_once(" (process ").map_or(line, |(said, _)| said));
         }
         Ok(())
     }
@@ -245,9 +250,11 @@ impl<'a> ScenarioRun<'a> {
         let mut late = late.into_iter().peekable();
         let mut done = Vec::new();
         let bound = plan.duration + plan.check;
+        let mut told = 0;
         loop {
             interrupted(&mut self.signals)?;
             let now = self.now();
+            tell_fifth(now, plan.duration, &mut told);
             let delay = |driver: &usize| plan.drivers.get(*driver).map(|role| role.delay);
             while let Some(driver) = late.next_if(|driver| delay(driver) <= Some(now)) {
                 self.start_driver(driver, 0, plan.duration.saturating_sub(now))?;
@@ -439,6 +446,16 @@ impl Drop for ScenarioRun<'_> {
 impl RunningDriver {
     fn new(driver: usize, incarnation: usize, process: Process) -> Self {
         Self { driver, incarnation, process, stopped: false, hung: false }
+    }
+}
+
+/// Says how much of the run is over, at each fifth of it, and that drivers check then.
+fn tell_fifth(now: Duration, duration: Duration, told: &mut u32) {
+    let fifth = (1..=5).rfind(|fifth| now >= duration * *fifth / 5).unwrap_or(0);
+    if fifth > *told {
+        *told = fifth;
+        let checks = if fifth == 5 { "; the drivers check the database" } else { "" };
+        say(&format!("run: {} %{checks}", 20 * fifth));
     }
 }
 

@@ -6,6 +6,7 @@
 use std::io::IsTerminal;
 use std::str::FromStr;
 
+use selkie::pool::NOTICE;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -19,11 +20,13 @@ impl FromStr for Filter {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let Self(mut targets) = Self::default();
         // As unset: a variable of the environment cannot always be taken away.
-        for part in text.split(',').filter(|_| !text.is_empty()) {
+        let parts = || text.split(',').filter(|_| !text.is_empty());
+        let for_all = parts().rfind(|part| !part.contains('=')).map(level).transpose()?;
+        let mut targets = of_all(for_all.unwrap_or(LevelFilter::WARN));
+        for part in parts() {
             targets = match part.split_once('=') {
-                None => targets.with_default(level(part)?),
+                None => level(part).map(|_| targets)?,
                 Some((name, part)) if is_module(name) => targets.with_target(name, level(part)?),
                 Some((name, _)) => return Err(format!("{name:?} is no module: {ALLOWED}")),
             };
@@ -48,6 +51,16 @@ fn level(word: &str) -> Result<LevelFilter, String> {
     known.map(|(_, level)| *level).ok_or_else(|| format!("{word:?} is no level: {ALLOWED}"))
 }
 
+/// Events of that level from all parts; who sees warnings sees notices as well.
+fn of_all(level: LevelFilter) -> Targets {
+    let targets = Targets::new().with_default(level);
+    if level < LevelFilter::WARN {
+        targets
+    } else {
+        targets.with_target(NOTICE, level.max(LevelFilter::INFO))
+    }
+}
+
 /// Whether it may be the name of a module: `selkie_engine::recovery`.
 fn is_module(name: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -55,9 +68,9 @@ fn is_module(name: &str) -> bool {
 }
 
 impl Default for Filter {
-    /// Warnings and errors.
+    /// Errors, warnings and notices.
     fn default() -> Self {
-        Self(Targets::new().with_default(LevelFilter::WARN))
+        Self(of_all(LevelFilter::WARN))
     }
 }
 
@@ -107,6 +120,18 @@ mod tests {
         assert!(!enabled(parts, "selkie_memnode", Level::WARN));
         // What is not said of the rest is as without a filter.
         assert!(enabled("selkie_engine=trace", "selkie_memnode", Level::WARN));
+    }
+
+    #[test]
+    fn notices_come_with_warnings_and_go_with_them() {
+        for shown in ["", "warn", "info", "selkie_engine=error", "selkie_engine=error,warn"] {
+            assert!(enabled(shown, NOTICE, Level::INFO), "{shown}");
+            assert!(!enabled(shown, "selkie_memnode", Level::DEBUG), "{shown}");
+        }
+        for hidden in ["off", "error", "selkie_engine=info,error", "selkie_notice=off"] {
+            assert!(!enabled(hidden, NOTICE, Level::INFO), "{hidden}");
+        }
+        assert!(enabled("debug", NOTICE, Level::DEBUG));
     }
 
     #[test]

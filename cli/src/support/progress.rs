@@ -1,10 +1,11 @@
-//! Progress on stderr: a bar on a terminal, else a line for each fifth of a stage.
+//! Progress on stderr: a bar on a terminal, else a line for each fifth of a stage, and at least one
+//! in some seconds in which it gets on.
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use selkie::engine::Roster;
@@ -16,11 +17,16 @@ use super::signals::Interrupt;
 /// Lines a stage may take where there is no terminal.
 const LINES: u64 = 5;
 
+/// More lines come so long after the last.
+const LONGEST: Duration = Duration::from_secs(10);
+
 const TEMPLATE: &str = "{prefix:>6} [{bar:40}] {percent:>3} % {elapsed_precise}";
 
 /// Shows stages on stderr.
 pub(crate) struct Stderr {
     terminal: bool,
+    /// What is behind each line, so that those of several processes are told apart.
+    label: String,
     stage: Mutex<ProgressStage>,
     roster: Roster,
     began: Arc<OnceLock<SystemTime>>,
@@ -36,6 +42,8 @@ struct ProgressStage {
     bar: ProgressBar,
     total: u64,
     done: u64,
+    /// When a line was written last, and of which part in a hundred.
+    told: (Instant, u64),
 }
 
 impl Stderr {
@@ -48,8 +56,10 @@ impl Stderr {
     }
 
     pub(crate) fn new() -> Self {
-        let stage = ProgressStage { name: "", bar: ProgressBar::hidden(), total: 0, done: 0 };
+        let (bar, told) = (ProgressBar::hidden(), (Instant::now(), 0));
+        let stage = ProgressStage { name: "", bar, total: 0, done: 0, told };
         Self {
+            label: String::new(),
             terminal: std::io::stderr().is_terminal(),
             stage: Mutex::new(stage),
             roster: Roster::default(),
@@ -58,6 +68,11 @@ impl Stderr {
             is_measuring: AtomicBool::new(false),
             is_shortened: AtomicBool::new(false),
         }
+    }
+
+    /// The same with the process behind each line: others may write to the same place.
+    pub(crate) fn labelled(self) -> Self {
+        Self { label: format!(" (process {})", std::process::id()), ..self }
     }
 
     /// The signals that ask the run to end.
@@ -73,6 +88,11 @@ impl Stderr {
     /// Where compute nodes are entered.
     pub(crate) fn nodes(&self) -> &Roster {
         &self.roster
+    }
+
+    /// Writes a line to stderr. A closed stderr is no reason to stop.
+    fn line(&self, text: &str) {
+        let _ = writeln!(std::io::stderr(), "{text}{}", self.label);
     }
 
     fn with(&self, change: impl FnOnce(&mut ProgressStage)) {
@@ -93,22 +113,24 @@ impl Progress for Stderr {
             if let Ok(style) = ProgressStyle::with_template(TEMPLATE) {
                 bar.set_style(style);
             }
-            bar.set_prefix(name);
-            *stage = ProgressStage { name, bar, total, done: 0 };
+            bar.set_prefix(format!("{name}{}", self.label));
+            *stage = ProgressStage { name, bar, total, done: 0, told: (Instant::now(), 0) };
             if !self.terminal {
-                line(&begins(name));
+                self.line(&begins(name));
             }
         });
     }
 
     fn advance(&self, steps: u64) {
         self.with(|stage| {
-            let before = stage.done;
-            stage.done = (before + steps).min(stage.total);
+            stage.done = (stage.done + steps).min(stage.total);
             stage.bar.set_position(stage.done);
-            let part = |done: u64| done * LINES / stage.total.max(1);
-            if !self.terminal && part(before) < part(stage.done) {
-                line(&format!("{}: {} %", stage.name, 100 * stage.done / stage.total.max(1)));
+            let (at, told) = stage.told;
+            let percent = 100 * stage.done / stage.total.max(1);
+            let is_due = |percent| percent * LINES / 100 > told * LINES / 100;
+            if !self.terminal && percent > told && (is_due(percent) || at.elapsed() >= LONGEST) {
+                stage.told = (Instant::now(), percent);
+                self.line(&format!("{}: {percent} %", stage.name));
             }
         });
     }
@@ -121,7 +143,7 @@ impl Progress for Stderr {
     }
 
     fn note(&self, text: &str) {
-        line(text);
+        self.line(text);
     }
 
     fn is_over(&self) -> bool {
@@ -154,9 +176,4 @@ pub(crate) fn fail_driver(interrupt: &Interrupt, error: &TpccError) -> ExitCode 
 /// The line that says that a stage begins.
 pub(crate) fn begins(stage: &str) -> String {
     format!("{stage}: 0 %")
-}
-
-/// Writes a line to stderr. A closed stderr is no reason to stop.
-fn line(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
 }

@@ -15,7 +15,7 @@ use super::snapshot::{PoolWatch, Snapshot};
 use crate::options::network::TlsArguments;
 use crate::support::exit;
 
-/// Nodes with their state, rates and memory, and the GCLs that they miss or take from each other
+/// Nodes with their state, rates and memory, and the pages that they miss or take from each other
 /// most. Keys: q, Esc or Ctrl-C end it.
 ///
 /// Rates come from what nodes report once a second; a node that does not report has none. Exit code

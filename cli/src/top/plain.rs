@@ -22,7 +22,7 @@ pub(crate) const COMPUTE: [&str; 10] = [
     "inv out/s",
 ];
 /// Headers of the hottest lines' rows.
-pub(crate) const HOTTEST: [&str; 5] = ["hottest GCL", "home", "events", "at most", "nodes"];
+pub(crate) const HOTTEST: [&str; 5] = ["hottest page", "home", "events", "at most", "nodes"];
 
 pub(crate) fn memory_cells(row: &MemoryRow, lease_s: f64) -> [String; 6] {
     [

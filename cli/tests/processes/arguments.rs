@@ -140,9 +140,28 @@ fn people_get_tables_and_progress_goes_to_stderr() {
     for wanted in ["NewOrder", "tpmC", "consistency: ok", "of the loaded database"] {
         assert!(text.contains(wanted), "{wanted}: {text}");
     }
-    for stage in ["load: ", "run: ", "check: "] {
+    let start = "starting 3 memory nodes of ";
+    for stage in [start, "load: ", "run: ", "check: ", "looking for commits: "] {
         assert!(progress.contains(stage) && !text.contains(stage), "{progress}");
     }
+}
+
+/// Of a large database that took ten seconds, in which nothing was said.
+#[test]
+fn an_embedded_pool_writes_nothing_home_that_its_end_throws_away() {
+    let log = ["--log", "selkie_engine=info"];
+    let output = selkie(&[&TINY[..], &log].concat());
+    let said = stderr(&output);
+    assert!(output.status.success() && said.contains("started a compute node"), "{said}");
+    assert!(!said.contains("closing a compute node"), "{said}");
+    assert!(!said.contains("dead") && !said.contains("died") && !said.contains("WARN"), "{said}");
+    // Logs on disk outlive it, and the pages that they lack are home before they are closed.
+    let place = tempfile::tempdir().unwrap();
+    let disk = ["--durability", "disk", "--log-dir", place.path().to_str().unwrap()];
+    let output = selkie(&[&TINY[..], &log, &disk].concat());
+    let said = stderr(&output);
+    assert!(output.status.success() && said.contains("closed a compute node"), "{said}");
+    assert!(said.contains("writes changed pages home, and closes the logs"), "{said}");
 }
 
 /// Short runs of the other benchmarks, with the names of their transactions.

@@ -321,11 +321,11 @@ fn arguments_override_entries_that_exclude_them() {
     };
     let file = "[sim]\nseeds = \"0..2\"\nthreads = 1\nscenario = \"counter\"\n";
     assert_eq!(runs(file, &[]), "2 runs ok, seeds 0..2");
-    assert_eq!(runs(file, &["--seeds", "4..5"]), "1 runs ok, seeds 4..5");
+    assert_eq!(runs(file, &["--seeds", "4..5"]), "1 run ok, seeds 4..5");
     // Of one group: a replay prints its events instead.
-    assert!(!runs(file, &["--seed", "4"]).contains("runs ok"));
+    assert!(!runs(file, &["--seed", "4"]).contains(" ok, seeds "));
     let seed = "[sim]\nseed = 4\nscenario = \"counter\"\n";
-    assert_eq!(runs(seed, &["--seeds", "4..5"]), "1 runs ok, seeds 4..5");
+    assert_eq!(runs(seed, &["--seeds", "4..5"]), "1 run ok, seeds 4..5");
 
     // In conflict, from both sides.
     for (entry, argument) in [("sim = \"paper\"", "--threads=2"), ("threads = 2", "--sim=paper")] {

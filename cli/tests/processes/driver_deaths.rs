@@ -124,6 +124,12 @@ fn drivers_are_killed(kills: u32) {
     let report = prints(&pool.tpcc(&last));
     assert_eq!((&report["consistency"], &report["journal"]["missing"]), (&"ok".into(), &0.into()));
     assert_eq!(report["journal"]["looked_for"], report["journal"]["found"], "{report}");
+    let of_files = report["journal"]["of_files"].as_array().unwrap();
+    assert_eq!(of_files.len(), files.len(), "{report}");
+    for (of_file, file) in of_files.iter().zip(&files) {
+        let lines = std::fs::read_to_string(file).unwrap().matches('\n').count();
+        assert_eq!((&of_file["file"], &of_file["found"]), (&(**file).into(), &lines.into()));
+    }
     assert_eq!(pool.status()["lost_pages"], Value::Array(Vec::new()));
     println!("{kills} drivers killed: {}", report["journal"]);
 }
@@ -170,7 +176,9 @@ fn a_driver_is_refused_while_another_has_the_only_place() {
     let create = ["--max-compute-nodes", "1"];
     let pool = Pool::start(&Setup { create: &create, ..setup(Over::Shm, "full", 1) });
     let (first, _) = running(&pool);
-    let error = fails(&pool.tpcc(&["--duration", "1"]), 1, "1 places for compute nodes are taken");
+    let taken = "the pool's only place for a compute node is taken: end a process that has one";
+    let error = fails(&pool.tpcc(&["--duration", "1"]), 1, taken);
+    assert_eq!(error.lines().count(), 1, "no wait is told of just before: {error}");
     assert!(!error.contains("died") && !error.contains("forgive"), "{error}");
     first.signal(Signal::TERM);
     ends_well(first);

@@ -53,7 +53,12 @@ fn a_load_that_a_signal_ends_is_done_again() {
     refused(&reload, 1, "another driver works on the database");
     let other = Process::start(&[&["tpcc", "--pool", &pool.url], &LARGE[..]].concat());
     let waits = other.says("has waited for 1 s, for ");
-    assert_eq!(waits, "another driver, which loads the database");
+    let label = format!(" (process {})", other.id());
+    assert_eq!(
+        waits,
+        format!("another driver, which loads the database{label}"),
+        "whose line it is"
+    );
     ends_by(other, Signal::INT, 130, "SIGINT");
     ends_by(driver, Signal::TERM, 143, "SIGTERM");
     assert_eq!(pool.compute_nodes(), [0; 0], "it has left");
@@ -84,6 +89,7 @@ fn a_driver_without_memory_nodes_says_what_it_waits_for_and_minds_signals() {
     let driver = Process::start(&pool.tpcc(&[]));
     let said = driver.finds("0 of 2 have joined");
     assert!(said.contains(ARRIVALS), "{said}");
+    assert!(said.contains(" INFO ") && !said.contains("WARN"), "it is how pools begin: {said}");
     assert!(said.contains("`selkie memnode --pool "), "{said}");
     ends_by(driver, Signal::TERM, 143, "SIGTERM");
 }
@@ -202,7 +208,7 @@ fn who_waits_for_a_load_in_a_pool_that_is_destroyed_says_so() {
     let pool = Pool::start(&setup(Over::Shm, "unloaded", 3));
     let loads = loading(&pool, &[]);
     let waits = Process::start(&[&["tpcc", "--pool", &pool.url], &LARGE[..]].concat());
-    assert_eq!(waits.says("has waited for 1 s, for "), "another driver, which loads the database");
+    waits.says("has waited for 1 s, for another driver, which loads the database (process ");
     succeeds(&["pool", "destroy", &pool.name, "--force"]);
     ends_by_destruction(loads);
     ends_by_destruction(waits);
@@ -264,6 +270,7 @@ fn a_database_of_an_embedded_pool_is_recovered_into_one_that_drivers_share() {
     let waits = Process::start(&["recover", "--log-dir", logs, "--into", &unborn.name]);
     let said = waits.finds("0 of 3 have joined");
     assert!(said.contains(ARRIVALS), "{said}");
+    assert!(said.contains(" INFO ") && !said.contains("WARN"), "it is how pools begin: {said}");
     ends_by(waits, Signal::TERM, 143, "SIGTERM");
     let pool = Pool::start(&setup(Over::Shm, "recovered", 3));
     succeeds(&["recover", "--log-dir", logs, "--into", &pool.name]);

@@ -67,7 +67,8 @@ fn top_shows_once_what_nodes_do() {
     assert!((total - sum).abs() < 1e-6 * sum, "{seen}");
 
     let table = succeeds(&["top", &pool.name, "--once"]);
-    for word in [&pool.name, "cn0", "cn1", "mem0", "mem1", "lives", "ops/s", "hottest GCL", "all"] {
+    for word in [&pool.name, "cn0", "cn1", "mem0", "mem1", "lives", "ops/s", "hottest page", "all"]
+    {
         assert!(table.contains(word), "{word}: {table}");
     }
     assert!(!table.contains('\u{1b}'), "{table}");

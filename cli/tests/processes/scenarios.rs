@@ -36,6 +36,9 @@ fn runs(name: &str, duration: &str, but: &[&str]) -> Value {
     let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
         panic!("{name}: {error}: {said}");
     });
+    for stage in ["starting ", "all drivers run, for", "run: 20 %", "all drivers have ended;"] {
+        assert!(said.lines().any(|line| line.starts_with(stage)), "{stage:?}: {said}");
+    }
     for check in report["checks"].as_array().unwrap() {
         let what = check["what"].as_str().unwrap();
         let excused = but.iter().any(|but| what.contains(but));

@@ -77,7 +77,8 @@ fn with_room_for_logs_drivers_use_them_and_memory_nodes_are_larger() {
     refused(
         &lend,
         2,
-        "--memory 100.0 MiB is not allowed: at least 133M, what one range of this size needs with 128M for logs",
+        "--memory 100.0 MiB is not allowed: at least 133M, what one range of this size needs, and 128M for logs \
+         (8M for each of 16 compute nodes: --log-size and --max-compute-nodes of `selkie pool create`)",
     );
 }
 
@@ -102,9 +103,21 @@ fn a_database_is_replaced_unless_others_work_on_it() {
     driver.signal(Signal::TERM);
     ends_well(driver);
 
+    // Who says no number of warehouses means those that are there.
+    let unsaid = ["tpcc", "--pool", &pool.url, "--scale", "100", "--duration", "1", "--json"];
+    let report = prints(&unsaid);
+    assert_eq!(
+        (&report["consistency"], &report["config"]["warehouses"]),
+        (&"ok".into(), &1.into())
+    );
+    let said = "--warehouses 2: the pool holds a database of 1 warehouse";
+    refused(&[&unsaid[..], &["--warehouses", "2"]].concat(), 2, said);
+    let home = "--homes 1-2: must be a range within 1-1";
+    refused(&[&unsaid[..], &["--homes", "1-2"]].concat(), 2, home);
+
     // Neither is there room for one like this, of some gigabytes.
     let large = ["--warehouses", "40", "--load-only", "--reload"];
-    refused(&[&["tpcc", "--pool", &pool.url], &large[..]].concat(), 1, "pool full: used ");
+    refused(&[&["tpcc", "--pool", &pool.url], &large[..]].concat(), 1, "no room for a new");
     assert_eq!(database(), before, "what is there stays as it is");
     succeeds(&pool.tpcc(&["--duration", "1"]));
 

@@ -65,10 +65,29 @@ fn the_first_line_is_the_verdict_and_the_next_says_what_helps() {
     }
     let told = status(&pool);
     starts(&told, &format!("pool {name}: lost: all memory is gone"));
+    assert!(told.contains("\nmemory: none, as all that was lent is gone\n"), "{told}");
+    let seen = pool.status();
+    assert_eq!((&seen["usable_bytes"], &seen["used_bytes"]), (&0.into(), &0.into()), "{seen}");
     assert!(
         told.contains("`selkie recover") && told.contains(&format!("destroy {name}`")),
         "{told}"
     );
+}
+
+#[test]
+fn a_pool_whose_driver_was_killed_is_not_healthy() {
+    let pool = start("crashed", 3, &[]);
+    let name = pool.name.clone();
+    let people = pool.tpcc(&["--think", "--duration", "600", "--workers", "1"]);
+    let mut driver = Process::start(&people);
+    driver.says("run: 0 %");
+    starts(&first_line(&pool), &format!("pool {name}: healthy: "));
+    driver.kill();
+    let told = status(&pool);
+    starts(&told, &format!("pool {name}: degraded: 1 memory node can be lost; cn0 is dead\n"));
+    assert!(told.contains("the next compute node that comes in recovers what died"), "{told}");
+    succeeds(&pool.tpcc(&["--duration", "1"]));
+    starts(&first_line(&pool), &format!("pool {name}: healthy: "));
 }
 
 /// `memnode`, `pool status`, `pool list` and `top` say the same of one pool.
@@ -98,6 +117,16 @@ fn sizes_are_the_same_wherever_they_are_shown() {
     let (lent, usable, used) =
         (of(&seen, "lent_bytes"), of(&seen, "usable_bytes"), of(&seen, "used_bytes"));
     assert!(0 < used && used < usable && usable < lent, "{seen}");
+    // Each row is rounded, and by less than a byte.
+    let rows_used = nodes.iter().map(|node| of(node, "used_bytes")).sum::<u64>();
+    assert!(used - rows_used < 3, "{seen}");
+    let run = pool.tpcc(&["--duration", "1"]);
+    let report = succeeds(&run);
+    assert!(report.starts_with("process "), "drivers may share a terminal: {report}");
+    let each = format!("3, {} each ", units_of(&told, "mem0"));
+    assert!(report.contains(&each), "{each:?}: {report}");
+    let (told, seen) = (status(&pool), pool.status());
+    let nodes = seen["memory_nodes"].as_array().unwrap();
     let top = until("they have reported, since the load", || {
         let top = pool.top();
         let rows = top["memory_nodes"].as_array().unwrap().clone();
@@ -120,6 +149,13 @@ fn sizes_are_the_same_wherever_they_are_shown() {
     for word in ["healthy", "UTC", "shm", "2+1"] {
         assert!(row.contains(word), "{word}: {row}");
     }
+}
+
+/// What the row of a memory node says that it lends.
+#[track_caller]
+fn units_of(told: &str, node: &str) -> String {
+    let row = told.lines().find(|line| line.contains(&format!(" {node} "))).unwrap();
+    row.split('┆').nth(2).unwrap().trim().to_owned()
 }
 
 /// The slab on its way had two places, and the drain was refused for lack of room for one.

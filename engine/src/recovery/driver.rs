@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use selkie_fabric::PeerId;
 use selkie_pool::control::PoolState;
-use selkie_pool::{ComputeIndex, Observer};
+use selkie_pool::{ComputeIndex, NOTICE, Observer};
 
 use crate::cache::residual_readers::ResidualReader;
 use crate::coherence::machine::Event;
@@ -347,10 +347,12 @@ impl Core {
         }
         let named = if abandoned { &[][..] } else { &still };
         self.pool.finish_recovery(node, self.index(), &lost, named).await?;
-        let (took, me) = (self.env.now() - started, self.endpoint.id());
-        tracing::info!(node = %me, dead = %peer(node), ?took, "recovery: swept the latch words, over");
+        let took_s = format!("{:.1}", (self.env.now() - started).as_secs_f64());
+        let (me, dead) = (self.endpoint.id(), peer(node));
+        // A person was told of the death.
+        tracing::info!(target: NOTICE, node = %me, %dead, took_s, "recovered from a node that died");
         if !still.is_empty() {
-            tracing::warn!(dead = %peer(node), pages = still.len(), "pages are lost with the dead node");
+            tracing::warn!(%dead, pages = still.len(), "pages are lost with the dead node");
         }
         Ok(())
     }

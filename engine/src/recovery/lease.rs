@@ -355,7 +355,8 @@ impl Core {
                 self.suspend();
             }
             (false, true) => {
-                tracing::info!(%node, "is still in the pool, and goes on");
+                // As loud as what it takes back.
+                tracing::warn!(%node, "is still in the pool, and goes on");
                 self.lifecycle.set_suspended(false);
             }
             _ => {}

@@ -18,7 +18,7 @@ use std::time::Duration;
 use selkie_fabric::env::Env;
 use selkie_fabric::{BoxFuture, Fabric, FabricError, PeerId};
 use selkie_pool::control::PoolState;
-use selkie_pool::{ComputeIndex, Pool, PoolError, WaitNotice};
+use selkie_pool::{ComputeIndex, NOTICE, Pool, PoolError, WaitNotice};
 
 use crate::access::engine::Engine;
 use crate::coherence::word::ComputeId;
@@ -53,6 +53,7 @@ struct Occupied {
     /// How long it has been looking, in which leases, and for how long at most.
     waited: Duration,
     lease: Duration,
+    heartbeat: Duration,
     bound: Duration,
 }
 
@@ -67,6 +68,12 @@ enum Next {
 }
 
 impl Occupied {
+    /// Whether members that live will have shown it in a moment: this node is refused then, and a
+    /// line about its wait would come just before.
+    fn is_soon_known(self) -> bool {
+        !self.has_unrecovered && self.waited <= ROUNDED + 2 * self.heartbeat
+    }
+
     fn next(self) -> Next {
         let is_left_to_it = !self.has_members || self.waited > MEMBERS_LEASES * self.lease;
         let is_due = self.has_unrecovered && is_left_to_it || self.may_redo;
@@ -110,9 +117,11 @@ impl Engine {
                 match found.next() {
                     Next::Refuse => return Err(full.into()),
                     Next::Wait => {
-                        if let Some(waited) = notice.due(now) {
+                        let waited = if found.is_soon_known() { None } else { notice.due(now) };
+                        if let Some(waited) = waited {
                             let (waited, bound) = (waited.as_secs(), found.bound.as_secs());
-                            tracing::warn!(
+                            tracing::info!(
+                                target: NOTICE,
                                 "has waited for {waited} s for a place in the pool, for {bound} s at most: {full}"
                             );
                         }
@@ -157,6 +166,7 @@ impl Engine {
             recovers: !config.reads_only && config.coherence == Coherence::Selcc,
             waited,
             lease: state.timing.lease,
+            heartbeat: state.timing.heartbeat,
             bound: config.request_timeout,
         })
     }
@@ -179,9 +189,14 @@ impl Engine {
             log: config.log.clone().or_else(in_memory),
             ..config.clone()
         };
+        let began = env.now();
         let engine = Self::start_as(pool, fabric, env, node, config).await?;
         let done = engine.0.until_recovered().await;
         let closed = engine.close().await;
+        if done.is_ok() {
+            let took_s = format!("{:.1}", (env.now() - began).as_secs_f64());
+            tracing::warn!(%node, took_s, "has recovered from the nodes that died");
+        }
         // Why it could not recover says more than why it cannot leave.
         done.and(closed)
     }
@@ -256,6 +271,7 @@ mod tests {
         recovers: true,
         waited: Duration::ZERO,
         lease: Duration::from_secs(2),
+        heartbeat: Duration::from_millis(250),
         bound: Duration::from_secs(30),
     };
     const NONE_DIED: Occupied = Occupied { has_unrecovered: false, has_members: true, ..FOUND };
@@ -278,6 +294,16 @@ mod tests {
         let after = |seconds| Occupied { waited: Duration::from_secs(seconds), ..others }.next();
         assert_eq!((after(0), after(29), after(30)), (Next::Wait, Next::Wait, Next::Refuse));
         assert_eq!(Occupied { may_redo: true, ..reads }.next(), Next::Refuse);
+    }
+
+    #[test]
+    fn nothing_is_said_of_a_wait_that_is_about_to_end_with_a_refusal() {
+        let after =
+            |ms| Occupied { waited: Duration::from_millis(ms), all_live: false, ..NONE_DIED };
+        assert!(after(1_000).is_soon_known() && after(1_500).is_soon_known());
+        assert!(!after(1_501).is_soon_known(), "one of them may be dead");
+        let dead = Occupied { has_unrecovered: true, ..after(1_000) };
+        assert!(!dead.is_soon_known(), "it waits for a recovery");
     }
 
     #[test]

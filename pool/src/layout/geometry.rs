@@ -157,6 +157,13 @@ impl SlabGeometry {
         self.extents_per_range() * slabs / self.positions
     }
 
+    /// Bytes of pages for which there is room in so many slabs. A slab of a coded range has a part
+    /// of its extents, so this is not a number of whole ones.
+    #[must_use]
+    pub const fn page_bytes_in_slabs(&self, slabs: u64) -> u64 {
+        self.range_bytes.saturating_mul(slabs) / self.positions
+    }
+
     /// Bytes of data in an extent.
     #[must_use]
     pub const fn extent_bytes(&self) -> u64 {

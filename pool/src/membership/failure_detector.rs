@@ -56,7 +56,7 @@ impl Membership {
             due.iter().for_each(|(node, ..)| without.declare_dead(*node));
             if let Some(version) = self.plane.replace(version, without.clone()).await? {
                 for (node, _, silent_for) in due {
-                    let silent_s = silent_for.map(|silent| silent.as_secs_f64());
+                    let silent_s = silent_for.map(|silent| format!("{:.1}", silent.as_secs_f64()));
                     tracing::warn!(%node, silent_s, "declared a silent node dead");
                 }
                 self.changed_to(Versioned { version, state: without.into() });
@@ -112,7 +112,7 @@ impl Membership {
             );
         }
         for node in shown.suspected.difference(&memory) {
-            tracing::info!(node = %PeerId::memory(*node), "a memory node is waited for no more");
+            tracing::warn!(node = %PeerId::memory(*node), "a memory node is waited for no more");
         }
         shown.suspected = memory;
     }

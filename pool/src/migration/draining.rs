@@ -106,8 +106,10 @@ impl PoolState {
         if moved == slabs {
             return Ok(());
         }
-        let why =
-            format!("{slabs} slabs are to be moved, and the others have room for {moved} of them");
+        let why = format!(
+            "{slabs} {} to be moved, and the others have room for {moved} of them",
+            if slabs == 1 { "slab is" } else { "slabs are" }
+        );
         Err(PoolError::CannotLeave { node: usize::from(memory_node), why })
     }
 

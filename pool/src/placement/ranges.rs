@@ -218,7 +218,6 @@ impl PoolState {
     /// Bytes of page data that fit in so many slabs.
     #[must_use]
     pub fn page_bytes_in(&self, slabs: u32) -> u64 {
-        let geometry = self.geometry();
-        geometry.extents_in_slabs(u64::from(slabs)) * geometry.extent_bytes()
+        self.geometry().page_bytes_in_slabs(u64::from(slabs))
     }
 }

@@ -67,7 +67,7 @@ impl TpccSimulation {
             compute_nodes: usize::from(case.compute_nodes()),
             memory_nodes: usize::from(case.memory_nodes()),
             // The remaining memory nodes must have room for all slabs.
-            memory_mib: (duration == LONGEST).then_some(MIB_OF_THE_LOST),
+            memory_bytes: (duration == LONGEST).then_some(MIB_OF_THE_LOST << 20),
             coding: case.coding(),
             protocol: protocol_of(case),
             workers: 3,

@@ -47,11 +47,18 @@ pub fn run<B: Benchmark>(
             let runtime = RealRuntime::with_seed(threads, setup.seed)?;
             let env = runtime.env();
             // The calling thread is none of the runtime's, so it only waits.
-            runtime.block_on(async {
-                let stage =
-                    BenchmarkRun::start(MemFabric::new(), &env, |_| env.clone(), config).await?;
-                stage.play(progress).await
-            })
+            let (report, left) = runtime.block_on(async {
+                config.shape().tell_start(&**progress);
+                let started = BenchmarkRun::start(MemFabric::new(), &env, |_| env.clone(), config);
+                match started.await {
+                    Ok(stage) => stage.play(progress).await,
+                    Err(error) => (Err(error), None),
+                }
+            });
+            // First the tasks of the nodes end, then their memory goes.
+            drop(runtime);
+            drop(left);
+            report
         }
         Network::Simulated(cost) => {
             let mail_threads = u32::try_from(setup.mail_tasks).unwrap_or(u32::MAX);
@@ -59,7 +66,7 @@ pub fn run<B: Benchmark>(
             let world = World::new(WorldConfig { cost, ..WorldConfig::new(setup.seed) });
             let report = world.run(BOUND, async {
                 let stage = BenchmarkRun::start_in(&world, config).await?;
-                stage.play(progress).await
+                stage.play(progress).await.0
             });
             report.map_err(|error| TpccError::Stuck(error.to_string()))?
         }
@@ -104,8 +111,11 @@ impl<B: Benchmark> BenchmarkRun<B> {
         &self.cluster
     }
 
-    /// Loads, measures, checks and stops.
-    async fn play(self, progress: &Arc<dyn Progress>) -> Result<Report<B>, TpccError> {
+    /// Loads, measures, checks and stops. The report, and the nodes if they were not closed.
+    async fn play(
+        self,
+        progress: &Arc<dyn Progress>,
+    ) -> (Result<Report<B>, TpccError>, Option<Cluster<B::Tables>>) {
         let _entered = progress.roster().map(|roster| self.cluster.enter(roster));
         let report = async {
             let load = self.load(progress).await?;
@@ -113,10 +123,11 @@ impl<B: Benchmark> BenchmarkRun<B> {
             self.report(load, interval, progress).await
         };
         let report = report.await;
-        let closed = self.close().await;
-        // What broke first says more than what broke because of it.
-        let report = report?;
-        closed.map(|()| report)
+        match (report, self.cluster.leave(progress).await) {
+            (report, Ok(left)) => (report, left),
+            // What broke first says more than what broke because of it.
+            (report, Err(error)) => (report.and(Err(error)), None),
+        }
     }
 
     fn pieces(&self) -> Pieces {

@@ -11,9 +11,11 @@ use selkie_memnode::EmbeddedPool;
 use selkie_pool::{ComputeIndex, Pool};
 use selkie_txn::{Database, DatabaseSchema};
 
+use super::durability::Durability;
 use super::shape::ClusterShape;
 use super::table_set::TableSet;
 use crate::error::TpccError;
+use crate::run::Progress;
 
 /// Heartbeats after which a process knows whether the others have declared it dead; a lease has at
 /// least as many.
@@ -189,7 +191,7 @@ impl<T: TableSet> Cluster<T> {
         if needed <= capacity.saturating_sub(used) {
             return Ok(());
         }
-        Err(TpccError::PoolFull { used, capacity, needed: used.saturating_add(needed) })
+        Err(TpccError::NoRoomToReload { used, capacity, needed })
     }
 
     /// What pool and caches take.
@@ -275,6 +277,27 @@ impl<T: TableSet> Cluster<T> {
     fn expelled(&self) -> EngineError {
         let (silent_for, lease) = self.pool.lateness(self.env.now());
         EngineError::Expelled { silent_for, lease }
+    }
+
+    /// Stops the compute nodes of a pool that ends with its run, in whose logs nothing is kept
+    /// either: pages that went home now would be thrown away in a moment. In real time the nodes
+    /// are returned as they are, to be dropped when the threads have ended: before, each would
+    /// recover from the others. In virtual time they are closed, as tasks end with their nodes.
+    ///
+    /// # Errors
+    /// As [`Cluster::close`].
+    pub(crate) async fn leave(
+        self,
+        progress: &Arc<dyn Progress>,
+    ) -> Result<Option<Self>, TpccError> {
+        let is_kept = matches!(self.shape.setup.durability, Durability::Disk { .. });
+        if !is_kept && self.shape.setup.network.threads().is_some() {
+            return Ok(Some(self));
+        }
+        if is_kept {
+            progress.note("writes changed pages home, and closes the logs");
+        }
+        self.close().await.map(|()| None)
     }
 
     /// Stops the compute nodes: writes everything back and gives unused memory back.

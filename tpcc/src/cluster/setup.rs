@@ -57,8 +57,8 @@ pub struct Setup {
     pub network: Network,
     /// Cache of each compute node, MiB; `None`: half of the loaded database.
     pub cache_mib: Option<u64>,
-    /// Memory lent by each memory node, MiB; `None`: what data, growth and some headroom take.
-    pub memory_mib: Option<u64>,
+    /// Memory lent by each memory node, bytes; `None`: what data, growth and some headroom take.
+    pub memory_bytes: Option<u64>,
     /// Bytes of a global cache line.
     pub gcl_bytes: usize,
     /// How nodes agree on who may use a page; all but [`Coherence::Rpc`], for which no directories
@@ -88,7 +88,7 @@ impl Default for Setup {
             mail_tasks: EngineConfig::default().mail_tasks,
             network: Network::default(),
             cache_mib: None,
-            memory_mib: None,
+            memory_bytes: None,
             gcl_bytes: 2048,
             coherence: Coherence::default(),
             coding: Coding::PLAIN,
@@ -130,8 +130,8 @@ impl Setup {
             let least = EngineConfig::min_cache_bytes(self.gcl_bytes).div_ceil(MIB);
             within("cache-mb", cache, least, MAX_MEMORY_MIB)?;
         }
-        if let Some(memory) = self.memory_mib {
-            within("memory-mb", memory, self.least_memory_mib(), MAX_MEMORY_MIB)?;
+        if let Some(memory) = self.memory_bytes {
+            within("memory-mb", memory.div_ceil(MIB), self.least_memory_mib(), MAX_MEMORY_MIB)?;
         }
         Ok(())
     }

@@ -5,6 +5,8 @@ use selkie_pool::PoolConfig;
 
 use super::setup::{MIB, RANGE_BYTES, Setup};
 use crate::error::TpccError;
+use crate::figures::units::{bytes, plural};
+use crate::run::Progress;
 
 /// Memory of the pool that no estimate covers: extents leased ahead, catalogue, roots.
 const FIXED_BYTES: u64 = 64 * MIB;
@@ -49,6 +51,16 @@ impl ClusterShape {
         self.setup.cache_mib.map_or_else(|| (self.database_bytes / 2).max(least), |mib| mib * MIB)
     }
 
+    /// Says that nodes start, which takes a while: memory is populated before it is lent.
+    pub(crate) fn tell_start(&self, progress: &dyn Progress) {
+        progress.note(&format!(
+            "starting {} of {} and {} in this process",
+            plural(self.setup.memory_nodes as u64, "memory node"),
+            bytes(self.pool().bytes_per_node),
+            plural(self.setup.compute_nodes as u64, "compute node"),
+        ));
+    }
+
     /// The pool.
     #[must_use]
     pub fn pool(&self) -> PoolConfig {
@@ -59,7 +71,7 @@ impl ClusterShape {
         let derived = setup.geometry().region_bytes(ranges).unwrap_or(u64::MAX);
         let config = PoolConfig {
             memory_nodes: setup.memory_nodes,
-            bytes_per_node: setup.memory_mib.map_or(derived, |mib| mib * MIB),
+            bytes_per_node: setup.memory_bytes.unwrap_or(derived),
             gcl_bytes: setup.gcl_bytes,
             range_bytes: RANGE_BYTES,
             max_compute_nodes: setup.compute_nodes,

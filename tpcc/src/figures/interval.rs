@@ -102,7 +102,7 @@ impl<K: Mix, C> Interval<K, C> {
         let interrupted = if self.interrupted { ", interrupted" } else { "" };
         line(
             "transactions a second",
-            format!("{} in {} {unit}{interrupted}", whole(tps), precise(seconds)),
+            format!("{} in {} {unit}{interrupted}", whole(tps), exactly(seconds)),
         );
         line(rate.0, whole(rate.1));
         line("hit ratio", format!("{:.2} %", 100.0 * self.hit_ratio()));
@@ -130,6 +130,12 @@ pub(crate) fn columns(failed: &str) -> String {
     format!(
         "failed: {failed}; retries: attempts beyond the first; lost: given up, as a node that died took pages with it"
     )
+}
+
+/// Seconds to which counts and rates of the same report fit: in 60.03 s there are more than in a
+/// minute.
+fn exactly(seconds: f64) -> String {
+    if seconds < 1.0 { precise(seconds) } else { format!("{seconds:.2}") }
 }
 
 fn whole(value: f64) -> String {

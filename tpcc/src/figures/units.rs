@@ -36,6 +36,13 @@ pub fn count(count: u64) -> String {
     text
 }
 
+/// So many of something, with their thousands apart: `1 slab`, `1,200 slabs`.
+#[must_use]
+pub fn plural(count: u64, what: &str) -> String {
+    let s = if count == 1 { "" } else { "s" };
+    format!("{} {what}{s}", self::count(count))
+}
+
 /// A number of no fixed size, with at most four digits behind the first that is not 0, and its
 /// thousands apart: `0.0123`, `1.5`, `20.42`, `20,423`.
 #[must_use]
@@ -108,5 +115,9 @@ mod tests {
         assert_eq!(count(999), "999");
         assert_eq!(count(1000), "1,000");
         assert_eq!(count(1_234_567), "1,234,567");
+        assert_eq!(
+            (plural(1, "slab"), plural(1_200, "slab")),
+            ("1 slab".into(), "1,200 slabs".into())
+        );
     }
 }

@@ -20,6 +20,7 @@ use super::report::{AdapterLoad, Histogram, Report, ThroughputSample};
 use super::workload::{PageChooser, PageSets};
 use crate::cluster::Network;
 use crate::error::TpccError;
+use crate::run::Progress;
 use crate::run::tasks::{both, join_all};
 
 /// Samples of the throughput over time.
@@ -30,19 +31,19 @@ const TURN: u64 = 32;
 const BOUND: Duration = Duration::from_secs(3 * 3600);
 
 /// Runs the benchmark. Blocks until it is over; starts the threads it needs. Its compute nodes are
-/// entered in the roster meanwhile, with their accesses.
+/// entered in the roster of the progress meanwhile, if that has one, with their accesses.
 ///
 /// # Errors
 /// [`TpccError::Config`] before anything is started; [`TpccError::Lost`] if writes were lost or
 /// doubled; else what pool and engines report.
-pub fn run(config: &Config, roster: &Roster) -> Result<Report, TpccError> {
+pub fn run(config: &Config, progress: &Arc<dyn Progress>) -> Result<Report, TpccError> {
     config.validate()?;
     match &config.network {
         Network::Real { threads } => {
             let runtime = RealRuntime::with_seed(*threads, config.seed)?;
             let env = runtime.env();
             let stage = MicroRun::new(config, MemFabric::new(), &env, |_| env.clone(), None);
-            runtime.block_on(stage.play(roster))
+            runtime.block_on(stage.play(progress))
         }
         Network::Simulated(cost) => {
             let mail_threads = u32::try_from(config.mail_tasks).unwrap_or(1);
@@ -52,7 +53,7 @@ pub fn run(config: &Config, roster: &Roster) -> Result<Report, TpccError> {
             let controls = Some(world.controls());
             let stage = MicroRun::new(config, world.fabric(), &world.env(), env_of, controls);
             world
-                .run(BOUND, stage.play(roster))
+                .run(BOUND, stage.play(progress))
                 .map_err(|error| TpccError::Stuck(error.to_string()))?
         }
     }
@@ -101,11 +102,12 @@ impl MicroRun {
         Self { config, meter: Meter::wrap(fabric), env, envs, controls }
     }
 
-    async fn play(self, roster: &Roster) -> Result<Report, TpccError> {
+    async fn play(self, progress: &Arc<dyn Progress>) -> Result<Report, TpccError> {
         let fabric: Arc<dyn Fabric> = Arc::clone(&self.meter) as Arc<dyn Fabric>;
         let memory = EmbeddedPool::start(&fabric, self.config.pool())?;
         let engines = self.start_engines(&memory, &fabric).await?;
-        let pages = Arc::new(PageSets::divide(&self.config, self.allocate(&engines).await?));
+        let allocated = self.allocate(&engines, progress).await?;
+        let pages = Arc::new(PageSets::divide(&self.config, allocated));
         let control = Arc::new(MicroControl {
             stop: AtomicBool::new(false),
             measuring: AtomicBool::new(false),
@@ -113,7 +115,7 @@ impl MicroRun {
             writes: AtomicU64::new(0),
             latency: Mutex::new(Histogram::new()?),
         });
-        let _entered = self.enter(roster, &engines, &control);
+        let _entered = progress.roster().map(|roster| self.enter(roster, &engines, &control));
         let mut workers = Vec::new();
         for (node, (engine, env)) in engines.iter().zip(&self.envs).enumerate() {
             for number in 0..self.config.workers {
@@ -129,14 +131,14 @@ impl MicroRun {
             }
         }
         let clock = async {
-            let measured = self.measure(&control, &engines).await;
+            let measured = self.measure(&control, &engines, progress).await;
             control.stop.store(true, Ordering::Relaxed);
             measured
         };
         let (worked, (snapshots, samples)) =
             both(join_all(&self.env, "worker", workers), clock).await;
         worked?;
-        let counted = self.count(&engines, &pages).await?;
+        let counted = self.count(&engines, &pages, progress).await?;
         let written = control.writes.load(Ordering::Relaxed);
         if counted != written {
             return Err(TpccError::Lost { written, counted });
@@ -213,11 +215,16 @@ impl MicroRun {
     }
 
     /// Allocates the pages, each node its share.
-    async fn allocate(&self, engines: &[Engine]) -> Result<Vec<GAddr>, TpccError> {
+    async fn allocate(
+        &self,
+        engines: &[Engine],
+        progress: &Arc<dyn Progress>,
+    ) -> Result<Vec<GAddr>, TpccError> {
+        progress.begin("load", self.config.gcls);
         let all = Arc::new(Mutex::new(vec![Vec::new(); engines.len()]));
         let nodes = engines.len() as u64;
         let tasks = engines.iter().zip(0..).map(|(engine, node)| {
-            let (engine, all) = (engine.clone(), Arc::clone(&all));
+            let (engine, all, progress) = (engine.clone(), Arc::clone(&all), Arc::clone(progress));
             let share = self.config.gcls / nodes + u64::from(node < self.config.gcls % nodes);
             async move {
                 let mut pages = Vec::new();
@@ -226,6 +233,7 @@ impl MicroRun {
                     let mut page = engine.allocate().await?;
                     page.bytes_mut(0..8).fill(0);
                     pages.push(page.addr());
+                    progress.advance(1);
                 }
                 if let Some(own) = all.lock().get_mut(node as usize) {
                     *own = pages;
@@ -233,7 +241,9 @@ impl MicroRun {
                 Ok(())
             }
         });
-        join_all(&self.env, "allocate", tasks.collect()).await?;
+        let allocated = join_all(&self.env, "allocate", tasks.collect()).await;
+        progress.end();
+        allocated?;
         Ok(std::mem::take(&mut *all.lock()).concat())
     }
 
@@ -253,7 +263,9 @@ impl MicroRun {
         &self,
         control: &MicroControl,
         engines: &[Engine],
+        progress: &Arc<dyn Progress>,
     ) -> ([CounterSnapshot; 2], Vec<ThroughputSample>) {
+        progress.begin("run", SAMPLES.into());
         self.env.sleep(self.config.warmup).await;
         control.measuring.store(true, Ordering::Relaxed);
         let before = self.snapshot(control, engines);
@@ -270,28 +282,40 @@ impl MicroRun {
             let by_node = now.iter().zip(&last).map(|(now, last)| now - last).collect();
             samples.push(ThroughputSample { at: self.env.now() - before.at, accesses: by_node });
             last = now;
+            progress.advance(1);
         }
+        progress.end();
         let after = self.snapshot(control, engines);
         control.measuring.store(false, Ordering::Relaxed);
         ([before, after], samples)
     }
 
     /// Adds up the counters of all pages, read through the nodes in turn.
-    async fn count(&self, engines: &[Engine], pages: &Arc<PageSets>) -> Result<u64, TpccError> {
+    async fn count(
+        &self,
+        engines: &[Engine],
+        pages: &Arc<PageSets>,
+        progress: &Arc<dyn Progress>,
+    ) -> Result<u64, TpccError> {
+        progress.begin("check", self.config.gcls);
         let total = Arc::new(AtomicU64::new(0));
         let nodes = engines.len();
         let tasks = engines.iter().enumerate().map(|(node, engine)| {
             let (engine, pages, total) = (engine.clone(), Arc::clone(pages), Arc::clone(&total));
+            let progress = Arc::clone(progress);
             async move {
                 for page in pages.all().skip(node).step_by(nodes) {
                     let guard = engine.shared(page).await?;
                     let counter = counter_of(&guard);
                     total.fetch_add(counter, Ordering::Relaxed);
+                    progress.advance(1);
                 }
                 Ok(())
             }
         });
-        join_all(&self.env, "count", tasks.collect()).await?;
+        let counted = join_all(&self.env, "count", tasks.collect()).await;
+        progress.end();
+        counted?;
         Ok(total.load(Ordering::Relaxed))
     }
 }

@@ -40,8 +40,8 @@ pub struct Config {
     pub network: Network,
     /// Cache of each compute node, MiB; `None`: half of the loaded database.
     pub cache_mib: Option<u64>,
-    /// Memory lent by each memory node, MiB; `None`: what data, growth and some headroom take.
-    pub memory_mib: Option<u64>,
+    /// Memory lent by each memory node, bytes; `None`: what data, growth and some headroom take.
+    pub memory_bytes: Option<u64>,
     /// Bytes of a global cache line.
     pub gcl_bytes: usize,
     /// How nodes agree on who may use a page; all but [`Coherence::Rpc`].
@@ -91,7 +91,7 @@ impl Default for Config {
             mail_tasks: setup.mail_tasks,
             network: setup.network,
             cache_mib: setup.cache_mib,
-            memory_mib: setup.memory_mib,
+            memory_bytes: setup.memory_bytes,
             gcl_bytes: setup.gcl_bytes,
             coherence: setup.coherence,
             coding: setup.coding,
@@ -194,7 +194,7 @@ impl Config {
             mail_tasks: self.mail_tasks,
             network: self.network.clone(),
             cache_mib: self.cache_mib,
-            memory_mib: self.memory_mib,
+            memory_bytes: self.memory_bytes,
             gcl_bytes: self.gcl_bytes,
             coherence: self.coherence,
             coding: self.coding,
@@ -311,7 +311,9 @@ mod tests {
         assert_eq!(refused(|c| c.gcl_bytes = 1000), format!("gcl = 1000: {gcl}"));
         assert_eq!(refused(|c| c.gcl_bytes = 16384), format!("gcl = 16384: {gcl}"));
         assert!(refused(|c| c.cache_mib = Some(1)).starts_with("cache-mb = 1: must be 2 to"));
-        assert!(refused(|c| c.memory_mib = Some(1)).starts_with("memory-mb = 1: must be 5 to"));
+        assert!(
+            refused(|c| c.memory_bytes = Some(1 << 20)).starts_with("memory-mb = 1: must be 5 to")
+        );
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub use report::Report;
 pub use run::{run, run_on};
 pub use run_shared::{Purpose, run_shared};
 pub use scale::{DISTRICTS, MAX_LINES, MIN_LINES, Scale};
-pub use shared_pool::{Driver, DriverRole, LoadPolicy};
+pub use shared_pool::{Driver, DriverRole, LoadPolicy, warehouses_in};
 pub use stages::measure;
 pub use transaction_type::TransactionType;
 pub use transactions::Session;

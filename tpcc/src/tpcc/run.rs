@@ -34,10 +34,17 @@ pub fn run(config: &Config, progress: &Arc<dyn Progress>) -> Result<Report, Tpcc
             let runtime = RealRuntime::with_seed(*threads, config.seed)?;
             let env = runtime.env();
             // The calling thread is none of the runtime's, so it only waits.
-            runtime.block_on(async {
-                let cluster = TpccCluster::start(&env, config).await?;
-                run_and_close(cluster, config, progress).await
-            })
+            let (report, left) = runtime.block_on(async {
+                config.shape().tell_start(&**progress);
+                match TpccCluster::start(&env, config).await {
+                    Ok(cluster) => run_and_leave(cluster, config, progress).await,
+                    Err(error) => (Err(error), None),
+                }
+            });
+            // First the tasks of the nodes end, then their memory goes.
+            drop(runtime);
+            drop(left);
+            report
         }
         Network::Simulated(cost) => {
             let mail_threads = u32::try_from(config.mail_tasks).unwrap_or(u32::MAX);
@@ -48,24 +55,26 @@ pub fn run(config: &Config, progress: &Arc<dyn Progress>) -> Result<Report, Tpcc
                 let env_of = |index| world.env_of(node(index));
                 let cluster =
                     TpccCluster::start_on(world.fabric(), &world.env(), &env_of, config).await?;
-                run_and_close(cluster, config, progress).await
+                run_and_leave(cluster, config, progress).await.0
             });
             report.map_err(|error| TpccError::Stuck(error.to_string()))?
         }
     }
 }
 
-async fn run_and_close(
+/// The report, and the nodes if they were not closed.
+async fn run_and_leave(
     cluster: TpccCluster,
     config: &Config,
     progress: &Arc<dyn Progress>,
-) -> Result<Report, TpccError> {
+) -> (Result<Report, TpccError>, Option<TpccCluster>) {
     let _entered = progress.roster().map(|roster| cluster.enter(roster));
     let report = run_labelled(&cluster, config, progress).await;
-    let closed = cluster.close().await;
-    // What broke first says more than what broke because of it.
-    let report = report?;
-    closed.map(|()| report)
+    match (report, cluster.leave(progress).await) {
+        (report, Ok(left)) => (report, left),
+        // What broke first says more than what broke because of it.
+        (report, Err(error)) => (report.and(Err(error)), None),
+    }
 }
 
 /// As [`run_on`]. Where the logs outlive the pool, they say what is loaded: drivers of a pool that

@@ -50,17 +50,21 @@ pub(super) async fn check_and_report(
     let started = cluster.env().now();
     let mut interval = interval;
     let facts = check::collect(&cluster.nodes, warehouses, tasks, progress).await?;
-    let mut commits = std::mem::take(&mut interval.commits);
+    let verify =
+        |commits| check::verify_commits(&cluster.nodes, warehouses, commits, tasks, progress);
+    let mut commits = verify(std::mem::take(&mut interval.commits)).await?;
+    let mut of_files = Vec::new();
     for path in &config.verify_commits {
-        commits.add(committed_in(path)?);
+        let found = verify(committed_in(path)?).await?;
+        commits.add(&found);
+        of_files.push((path.clone(), found));
     }
-    let commits =
-        check::verify_commits(&cluster.nodes, warehouses, commits, tasks, progress).await?;
     let checked = CheckResult {
         judgement: check::judge(&facts, &config.scale),
         lost_pages: facts.lost_pages(),
         unread: check::unread_rows(&facts, &config.scale),
         commits,
+        of_files,
         duration: cluster.env().now() - started,
     };
     Ok(Report::new(config, load, interval, checked))

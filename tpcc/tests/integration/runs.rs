@@ -99,8 +99,12 @@ fn thinking_workers_do_little_and_stop_in_time() {
 
 #[test]
 fn a_full_pool_is_an_error_that_says_so() {
-    let config =
-        Config { scale: Scale::divided_by(10), memory_mib: Some(5), memory_nodes: 1, ..small() };
+    let config = Config {
+        scale: Scale::divided_by(10),
+        memory_bytes: Some(5 << 20),
+        memory_nodes: 1,
+        ..small()
+    };
     let error = run(&config, &silent()).unwrap_err();
     assert!(matches!(error, TpccError::PoolFull { .. }), "{error}");
     let text = error.to_string();

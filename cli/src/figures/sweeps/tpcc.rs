@@ -39,7 +39,7 @@ pub(in crate::figures) fn config() -> Config {
         workers: WORKERS,
         mail_tasks: MAIL_TASKS,
         network: Network::Simulated(CostModel::PAPER),
-        memory_mib: Some(MEMORY_MIB),
+        memory_bytes: Some(MEMORY_MIB << 20),
         coding: Coding::PLAIN,
         scale: Scale::divided_by(DIVISOR),
         ..Config::default()

@@ -35,9 +35,9 @@ pub(in crate::figures) fn points() -> Vec<Point> {
         for (name, affinity) in affinities {
             for percent in PERCENTS {
                 let (durability, remote_percent) = (durability.clone(), Some(percent));
-                let memory_mib = Some(MEMORY_MIB);
+                let memory_bytes = Some(MEMORY_MIB << 20);
                 let config =
-                    Config { affinity, durability, remote_percent, memory_mib, ..tpcc::config() };
+                    Config { affinity, durability, remote_percent, memory_bytes, ..tpcc::config() };
                 points.push(Point {
                     series: format!("{name}{log}"),
                     x: percent.to_string(),

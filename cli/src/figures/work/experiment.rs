@@ -1,8 +1,9 @@
 //! The experiments by kind, and their results.
 
-use selkie::engine::Roster;
+use std::sync::Arc;
+
 use selkie_tpcc::micro::{self, Config, Report};
-use selkie_tpcc::{Config as TpccConfig, Report as TpccReport};
+use selkie_tpcc::{Config as TpccConfig, Progress, Report as TpccReport, Silent};
 
 use super::balance::{Balance, Balanced};
 use super::cluster::RunError;
@@ -49,7 +50,8 @@ impl Experiment {
         Ok(match self {
             Self::Micro(config) => {
                 let config = Config { duration, warmup: duration, seed, ..(**config).clone() };
-                ExperimentResult::Micro(Box::new(micro::run(&config, &Roster::default())?))
+                let silent: Arc<dyn Progress> = Arc::new(Silent);
+                ExperimentResult::Micro(Box::new(micro::run(&config, &silent)?))
             }
             Self::Tpcc(config) => {
                 ExperimentResult::Tpcc(Box::new(tpcc::run(config, duration, seed)?))

@@ -39,6 +39,17 @@ pub struct CommitVerification {
 }
 
 impl CommitVerification {
+    /// Adds what became of others.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.committed += other.committed;
+        self.looked_for += other.looked_for;
+        self.found += other.found;
+        self.on_lost_pages += other.on_lost_pages;
+        self.missing += other.missing;
+        self.examples.extend_from_slice(&other.examples);
+        self.examples.truncate(EXAMPLES);
+    }
+
     fn note(&mut self, fate: CommitFate) {
         self.looked_for += 1;
         match fate {
@@ -77,7 +88,7 @@ pub fn verify_commits<'a>(
             CommitVerification { committed: journal.committed(), ..CommitVerification::default() };
         let Some(env) = nodes.first().map(|node| node.engine.env().clone()) else { return Ok(sum) };
         let entries: Arc<[CommittedTransaction]> = journal.into_sorted().into();
-        progress.begin("journal", entries.len() as u64);
+        progress.begin("looking for commits", entries.len() as u64);
         let (next, sum) = (Arc::new(Mutex::new(0)), Arc::new(Mutex::new(sum)));
         let all_nodes: Arc<[Arc<TpccNode>]> = nodes.into();
         let mut tasks = Vec::new();
@@ -107,7 +118,7 @@ pub fn verify_commits<'a>(
                 }
             });
         }
-        let done = join_unless_interrupted(&env, progress, "journal", tasks).await;
+        let done = join_unless_interrupted(&env, progress, "verify", tasks).await;
         progress.end();
         done?;
         let sum = std::mem::take(&mut *sum.lock());

@@ -42,7 +42,9 @@ impl Report {
     ///                        districts, ... each condition is not judged; judged: how many
     ///                        conditions are judged for something
     /// journal                this driver's committed NewOrder and Payment transactions: committed,
-    ///                        looked_for, found, on_lost_pages, missing, and examples of the latter
+    ///                        looked_for, found, on_lost_pages, missing, and examples of the latter;
+    ///                        those of files that were verified are among them, and of_files says
+    ///                        for each how many it has, and what became of them
     /// ```
     /// `selkie tpcc --json` adds `began_unix_ms`, when the measurement began, by the host's clock.
     #[must_use]
@@ -94,6 +96,13 @@ impl Report {
             "on_lost_pages": commits.on_lost_pages,
             "missing": commits.missing,
             "examples": commits.examples,
+            "of_files": self.checked.of_files.iter().map(|(path, commits)| json!({
+                "file": path.display().to_string(),
+                "committed": commits.committed,
+                "found": commits.found,
+                "on_lost_pages": commits.on_lost_pages,
+                "missing": commits.missing,
+            })).collect::<Vec<_>>(),
         })
     }
 }

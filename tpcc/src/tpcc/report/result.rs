@@ -1,5 +1,6 @@
 //! The result of a run.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use selkie_txn::AbortCause;
@@ -19,6 +20,8 @@ pub(crate) struct CheckResult {
     /// How much of each table is on them.
     pub(crate) unread: Vec<UnreadRows>,
     pub(crate) commits: CommitVerification,
+    /// Of these, those of the files that were to be verified.
+    pub(crate) of_files: Vec<(PathBuf, CommitVerification)>,
     pub(crate) duration: Duration,
 }
 
@@ -186,6 +189,7 @@ pub(crate) mod tests {
                 found: 2,
                 ..CommitVerification::default()
             },
+            of_files: Vec::new(),
             duration: Duration::from_secs(1),
         };
         Report::new(&config, load, interval, checked)
@@ -213,6 +217,7 @@ pub(crate) mod tests {
                 on_lost_pages: 2,
                 ..CommitVerification::default()
             },
+            of_files: Vec::new(),
             duration: Duration::from_secs(1),
         };
         report

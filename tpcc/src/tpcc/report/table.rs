@@ -36,23 +36,16 @@ impl fmt::Display for Report {
 impl Report {
     /// What became of the driver's own transactions.
     fn say_committed(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let CommitVerification { committed, looked_for, found, on_lost_pages, missing, examples } =
-            self.commits();
-        let sample = if looked_for < committed { ", a sample" } else { "" };
-        write!(
-            f,
-            "committed: {} NewOrder and Payment; {} looked for{sample}, {} found as they were",
-            count(*committed),
-            count(*looked_for),
-            count(*found),
-        )?;
-        if *on_lost_pages > 0 {
-            write!(f, ", {} on lost pages", count(*on_lost_pages))?;
+        let all = self.commits();
+        let committed = count(all.committed);
+        writeln!(f, "committed: {committed} NewOrder and Payment; {}", what_became_of(all))?;
+        for (path, commits) in &self.checked.of_files {
+            let (path, committed) = (path.display(), count(commits.committed));
+            writeln!(f, "  of these {committed} in {path}: {}", what_became_of(commits))?;
         }
-        writeln!(f, "{}", if *missing == 0 { ", none missing" } else { "" })?;
-        if *missing > 0 {
-            let first = examples.join("; ");
-            writeln!(f, "committed: {} MISSING or changed, first {first}", count(*missing))?;
+        if all.missing > 0 {
+            let first = all.examples.join("; ");
+            writeln!(f, "committed: {} MISSING or changed, first {first}", count(all.missing))?;
         }
         Ok(())
     }
@@ -116,7 +109,8 @@ impl Report {
 
     fn totals(&self) -> Table {
         let interval = &self.interval;
-        let mut table = interval.totals_table(("tpmC (NewOrder a minute)", self.tpmc()), "s");
+        let mut table =
+            interval.totals_table(("tpmC (NewOrder completed, by the minute)", self.tpmc()), "s");
         let mut line = |name: &str, value: String| {
             table.add_row(vec![name.to_owned(), value]);
         };
@@ -126,6 +120,22 @@ impl Report {
         line("check", format!("{:.1} s", self.checked.duration.as_secs_f64()));
         table
     }
+}
+
+/// What was found of transactions that were committed.
+fn what_became_of(commits: &CommitVerification) -> String {
+    let CommitVerification { committed, looked_for, found, on_lost_pages, missing, .. } = commits;
+    let sample = if looked_for < committed { ", a sample" } else { "" };
+    let lost = match on_lost_pages {
+        0 => String::new(),
+        lost => format!(", {} on lost pages", count(*lost)),
+    };
+    let missing = match missing {
+        0 => "none missing".to_owned(),
+        missing => format!("{} missing", count(*missing)),
+    };
+    let (looked_for, found) = (count(*looked_for), count(*found));
+    format!("{looked_for} looked for{sample}, {found} found as they were{lost}, {missing}")
 }
 
 /// What a condition is judged for one by one.
@@ -141,6 +151,7 @@ fn what_it_is_about(condition: u8) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::super::result::tests::{sample, sample_after_a_death};
+    use crate::tpcc::check::CommitVerification;
 
     #[test]
     fn people_find_what_they_look_for() {
@@ -168,6 +179,17 @@ mod tests {
         ] {
             assert!(text.contains(expected), "{expected}:\n{text}");
         }
+        let of_file = CommitVerification {
+            committed: 1_200,
+            looked_for: 1_200,
+            found: 1_199,
+            missing: 1,
+            ..CommitVerification::default()
+        };
+        report.checked.of_files.push(("killed.commits".into(), of_file));
+        let text = report.to_string();
+        let said = "of these 1,200 in killed.commits: 1,200 looked for, 1,199 found as they were, 1 missing";
+        assert!(text.contains(said), "{text}");
         report.checked.commits.missing = 1;
         report.checked.commits.examples.push("order (1, 2, 3) is not there".to_owned());
         let text = report.to_string();

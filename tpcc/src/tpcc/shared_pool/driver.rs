@@ -39,6 +39,20 @@ pub enum LoadPolicy {
     Anew,
 }
 
+/// The warehouses of the database that the pool holds, or that a driver loads there; none if there
+/// is no database.
+///
+/// # Errors
+/// [`TpccError::Label`].
+pub fn warehouses_in(pool: &Pool) -> Result<Option<u32>, TpccError> {
+    let Some(text) = pool.label(DATABASE) else { return Ok(None) };
+    Ok(match from_text(DATABASE, &text)? {
+        DatabaseLabel::Complete(LoadedDatabase { shape, .. })
+        | DatabaseLabel::Loading(LoadUnderWay { shape, .. }) => Some(shape.warehouses()),
+        DatabaseLabel::CutShort { .. } => None,
+    })
+}
+
 /// A driver among others.
 pub struct Driver {
     pool: Arc<Pool>,
@@ -123,10 +137,7 @@ impl Driver {
                             load.shape.admit(config, false)?;
                             waits_for = "another driver, which loads the database";
                         }
-                        (LoaderStatus::IsAway, _) => {
-                            waits_for = "another driver, which was to load the database and shows no sign \
-                                 of life; it is taken for gone soon";
-                        }
+                        (LoaderStatus::IsAway, _) => waits_for = load.stage.of_one_away(),
                     }
                 }
             }

@@ -6,6 +6,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::error::TpccError;
+use crate::figures::units::plural;
 use crate::tpcc::config::Config;
 use crate::tpcc::scale::Scale;
 
@@ -53,6 +54,21 @@ pub(super) enum LoadStage {
     Writes,
 }
 
+impl LoadStage {
+    /// What a driver is waited for whose nodes are not in the pool.
+    pub(super) fn of_one_away(&self) -> &'static str {
+        match self {
+            Self::Begins(_) => {
+                "another driver, which is about to load the database, and starts its compute nodes"
+            }
+            Self::Writes => {
+                "another driver, which loads the database and shows no sign of life; it is taken \
+                 for gone soon"
+            }
+        }
+    }
+}
+
 /// A database that can be used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct LoadedDatabase {
@@ -81,6 +97,10 @@ impl DatabaseShape {
         Self { warehouses, items, customers_per_district, new_orders_per_district, seed }
     }
 
+    pub(super) fn warehouses(&self) -> u32 {
+        self.warehouses
+    }
+
     /// Refuses a driver that is not of this shape, which the database in the pool has, or that
     /// which another driver loads.
     pub(super) fn admit(&self, config: &Config, is_loaded: bool) -> Result<(), TpccError> {
@@ -91,7 +111,7 @@ impl DatabaseShape {
             Err(TpccError::Config { key, value, allowed: allowed(what) })
         };
         if self.warehouses != own.warehouses {
-            let what = format!("{} warehouses", self.warehouses);
+            let what = plural(u64::from(self.warehouses), "warehouse");
             return refused("warehouses", own.warehouses.to_string(), what);
         }
         if self.seed != own.seed {

@@ -35,4 +35,4 @@ mod driver;
 mod labels;
 mod loader_absence;
 
-pub use driver::{Driver, DriverRole, LoadPolicy};
+pub use driver::{Driver, DriverRole, LoadPolicy, warehouses_in};

@@ -89,8 +89,15 @@ mod tests {
     }
 
     fn state(coding: &str) -> PoolState {
-        let config =
-            PoolConfig { coding: coding.parse::<Coding>().unwrap(), ..PoolConfig::default() };
+        let config = PoolConfig {
+            memory_nodes: 5,
+            bytes_per_node: 1 << 20,
+            gcl_bytes: 512,
+            range_bytes: 256 << 10,
+            max_compute_nodes: 4,
+            coding: coding.parse::<Coding>().unwrap(),
+            log_bytes: 0,
+        };
         let identity = Identity { name: "pool", id: 1, fabric: "" };
         let mut state = PoolState::new(identity, Timing::default(), &config);
         let memory = |index: u16| MemoryMember {

@@ -37,8 +37,8 @@ impl Pool {
         self.membership.change(declare).await.map(drop)
     }
 
-    /// Says that the compute node `by` does not reach a memory node that others do not miss. Another
-    /// node that reaches it no more says so too, and [`Pool::condemn_unreached`] follows.
+    /// Says that the compute node `by` does not reach a memory node that others do not miss. Others
+    /// that do not reach it either say so too, and [`Pool::condemn_unreached`] follows.
     ///
     /// # Errors
     /// [`PoolError::Control`].

@@ -32,8 +32,8 @@ pub enum EngineError {
     },
     /// No memory node has an extent left, and freed pages are not released yet: readers from before
     /// may have their addresses. A caller that holds latches or a pin gives them up: such a reader
-    /// may wait for them. Then it may wait itself ([`Engine::until_freed_is_released`]
-    /// (crate::Engine::until_freed_is_released)).
+    /// may wait for them. Then it may wait itself: see
+    /// [`until_freed_is_released`](crate::Engine::until_freed_is_released).
     #[error("pool full, but for freed pages that earlier readers may still use")]
     FreedInUse,
     /// The line was held by a compute node that died, and its changes are lost.

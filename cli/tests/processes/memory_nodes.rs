@@ -24,7 +24,7 @@ fn memory_leaves(over: Over) {
     // It works until the slab has moved, and longer.
     let (working, _) = running(&pool);
     let (code, told) = Process::start(&["pool", "drain", &pool.name, "mem2"]).ends();
-    assert!(code == Some(0) && told.contains("slabs to be moved"), "{code:?}: {told}");
+    assert!(code == Some(0) && told.contains("to be moved"), "{code:?}: {told}");
     let node = pool.status()["memory_nodes"][2].clone();
     let left = (&node["left"], &node["slabs_used"], &node["lives"]);
     assert_eq!(left, (&Value::Bool(true), &Value::from(0), &Value::Bool(false)), "{node}");

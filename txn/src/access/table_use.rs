@@ -65,6 +65,9 @@ impl<'db> Txn<'db> {
         {
             return Ok(&changing.at(used.position).info);
         }
+        if let Some(info) = self.current_table(table) {
+            return Ok(info);
+        }
         let found = Box::pin(self.look_table_up(table)).await;
         // The operation may wait for other pages.
         self.work.last_read = None;
@@ -100,6 +103,37 @@ impl<'db> Txn<'db> {
     /// than the one before, or they were changed.
     pub(crate) fn forget_definitions(&mut self) {
         self.work.tables.iter_mut().for_each(|used| used.is_checked = false);
+    }
+
+    /// The definition that this node knows, if the transaction reads the current state, and the
+    /// definition is in force there.
+    fn current_table(&mut self, table: Table) -> Option<&'db Arc<TableInfo>> {
+        if self.work.changes_tables || !matches!(self.view, View::Current { .. }) {
+            return None;
+        }
+        let changing = self.db.directory.changing()?;
+        let position = changing.current(table)?;
+        let known = changing.at(position);
+        self.is_current(known).then(|| self.use_table(known, position))
+    }
+
+    /// As [`is_in_force`](Self::is_in_force), of the current state. A leaf that was found as it was
+    /// is not looked at again for other tables: what is read of them counts as of that time.
+    fn is_current(&mut self, known: &KnownTable) -> bool {
+        let seen = *known.seen.lock();
+        if seen.leaf.psn.is_none() {
+            return false;
+        }
+        if self.work.catalogue_leaf != seen.leaf {
+            let Some(guard) = self.db.engine.shared_hit(seen.leaf.addr) else { return false };
+            if Some(guard.psn()) != seen.leaf.psn || !self.moves_view_to(seen.stamp) {
+                return false;
+            }
+            self.work.reads.rely_on(guard.lsn());
+            self.work.catalogue_leaf = seen.leaf;
+        }
+        self.record_table(known.table, seen.leaf, known.digest);
+        true
     }
 
     async fn look_table_up(&mut self, table: Table) -> Result<&'db Arc<TableInfo>, TxnError> {
@@ -150,6 +184,9 @@ impl<'db> Txn<'db> {
     /// Whether this definition is that of the state that the transaction sees, as far as can be
     /// told from the cached leaf. If so, the row that says so is recorded as read.
     async fn is_in_force(&mut self, known: &KnownTable) -> Result<bool, TxnError> {
+        if matches!(self.view, View::Current { .. }) {
+            return Ok(self.is_current(known));
+        }
         let seen = *known.seen.lock();
         let snapshot = match self.view.is_snapshot() && !self.view.is_of_operation() {
             true => Some(self.snapshot().await?),
@@ -157,9 +194,6 @@ impl<'db> Txn<'db> {
         };
         let Some(guard) = self.db.engine.shared_hit(seen.leaf.addr) else { return Ok(false) };
         if Some(guard.psn()) != seen.leaf.psn || snapshot.is_some_and(|at| seen.stamp > at) {
-            return Ok(false);
-        }
-        if matches!(self.view, View::Current { .. }) && !self.moves_view_to(seen.stamp) {
             return Ok(false);
         }
         self.work.reads.rely_on(guard.lsn());

@@ -34,6 +34,9 @@ const PASSES: u32 = 3;
 /// Reads of which no leaves are fetched ahead: they were read just now.
 const FEW_READS: usize = 64;
 
+/// Leaves that a pass has found unchanged, and does not look at again.
+const REMEMBERED: usize = 4;
+
 /// Attempts with leaves latched: each latches those that the last one could not compare.
 const ATTEMPTS: u32 = 32;
 
@@ -173,7 +176,7 @@ impl<'db> Txn<'db> {
 
     /// Compares all that was read. Leaves that had changed are contended from then on.
     async fn validate_pass(&mut self) -> Result<(), TxnError> {
-        let (mut at, mut unchanged) = (0, LeafVersion::NONE);
+        let (mut at, mut unchanged) = (0, [LeafVersion::NONE; REMEMBERED]);
         let ahead = match self.work.rows.len() {
             0..=FEW_READS => 0,
             _ => self.db.read_ahead(),
@@ -182,14 +185,16 @@ impl<'db> Txn<'db> {
             if ahead > 0 && at.is_multiple_of(ahead) {
                 self.fetch_read_leaves(at..at + ahead);
             }
-            // What was read one after the other is often in one leaf.
-            if leaf.psn.is_none() || leaf != unchanged {
+            // What was read one after the other is often in one leaf, and tables in one of the
+            // catalogue.
+            if leaf.psn.is_none() || !unchanged.contains(&leaf) {
                 let now = psn_if_here(&self.db.engine, &self.work.locks, leaf.addr);
                 if now.is_none() || now != leaf.psn {
                     self.compare(at).await?;
                     self.yield_now_and_then().await;
                 } else {
-                    unchanged = leaf;
+                    unchanged.rotate_right(1);
+                    unchanged[0] = leaf;
                 }
             }
             at += 1;
@@ -311,6 +316,7 @@ impl<'db> Txn<'db> {
         let leaf = LeafView::new(self.peeked_bytes(peeked))?;
         let (version, stamp) = (peeked.version(), leaf.stamps().write);
         self.raise_view(stamp);
+        self.work.catalogue_leaf = LeafVersion::NONE;
         self.contended.push((tree, version.addr));
         Ok(version)
     }

@@ -70,6 +70,9 @@ pub(crate) struct Workspace<'db> {
     pub(crate) log_room: LogReservation,
     /// A held leaf has become emptier, and may be merged.
     pub(crate) has_emptied: bool,
+    /// The leaf of the catalogue that was looked at last, while all that was read is of one state
+    /// with it.
+    pub(crate) catalogue_leaf: LeafVersion,
     /// Tables that were used and may change.
     pub(crate) tables: Vec<TableInUse>,
     /// The transaction has changed definitions of tables.
@@ -103,6 +106,7 @@ impl Default for Workspace<'_> {
             leaf_room: UNCOUNTED_LEAVES,
             log_room: LogReservation::default(),
             has_emptied: false,
+            catalogue_leaf: LeafVersion::NONE,
             tables: Vec::new(),
             changes_tables: false,
             created: Vec::new(),
@@ -131,6 +135,7 @@ impl<'db> Workspace<'db> {
             leaf_room: self.leaf_room,
             log_room: self.log_room,
             has_emptied: self.has_emptied,
+            catalogue_leaf: LeafVersion::NONE,
             tables: self.tables,
             changes_tables: self.changes_tables,
             created: self.created,

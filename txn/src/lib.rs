@@ -99,7 +99,7 @@ mod transaction;
 
 pub use access::cursor::{Cursor, RowIter, Rows};
 pub use catalogue::{
-    CatalogueError, Column, ColumnType, DatabaseSchema, Index, IndexSchema, KeyOrder,
+    CatalogueError, Column, ColumnType, DatabaseSchema, DefaultValue, Index, IndexSchema, KeyOrder,
     MAX_COLUMN_BYTES, MAX_COLUMNS, MAX_DECIMAL_DIGITS, SchemaError, Source, Table, TableSchema,
 };
 pub use encoding::{

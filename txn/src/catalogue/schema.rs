@@ -8,6 +8,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::catalogue::column_type::{ColumnType, MAX_COLUMN_BYTES, MAX_DECIMAL_DIGITS};
+use crate::catalogue::default_value::DefaultValue;
+use crate::encoding::row_error::RowError;
+use crate::encoding::value::Value;
 use crate::protocol::choice::Protocol;
 
 /// Most columns a table may have; sets of columns are 64-bit masks.
@@ -22,6 +25,37 @@ pub struct Column {
     pub ty: ColumnType,
     /// Whether it may be NULL.
     pub nullable: bool,
+    /// What it is in a new row that does not say
+    /// ([`RowBuilder::default_value`](crate::RowBuilder::default_value)). `None`: NULL, if it may
+    /// be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default: Option<DefaultValue>,
+}
+
+impl Column {
+    /// A column that is never NULL, and has no default.
+    ///
+    /// ```
+    /// use selkie_txn::{Column, ColumnType, Value};
+    /// // As `stars SMALLINT DEFAULT 3` in SQL.
+    /// let column = Column::new("stars", ColumnType::I16).nullable().default(Value::I16(3));
+    /// assert!(column.nullable);
+    /// ```
+    pub fn new(name: impl Into<String>, ty: ColumnType) -> Self {
+        Self { name: name.into(), ty, nullable: false, default: None }
+    }
+
+    /// It may be NULL.
+    #[must_use]
+    pub fn nullable(self) -> Self {
+        Self { nullable: true, ..self }
+    }
+
+    /// Sets its default, which has to be of its type. NULL is none.
+    #[must_use]
+    pub fn default(self, value: Value<'_>) -> Self {
+        Self { default: DefaultValue::of(value), ..self }
+    }
 }
 
 /// How one column of a key is ordered. The default is ascending with NULLs first.
@@ -185,15 +219,20 @@ impl TableSchema {
 
     /// Adds a column that is never NULL.
     #[must_use]
-    pub fn column(mut self, name: impl Into<String>, ty: ColumnType) -> Self {
-        self.columns.push(Column { name: name.into(), ty, nullable: false });
-        self
+    pub fn column(self, name: impl Into<String>, ty: ColumnType) -> Self {
+        self.with_column(Column::new(name, ty))
     }
 
     /// Adds a column that may be NULL.
     #[must_use]
-    pub fn nullable_column(mut self, name: impl Into<String>, ty: ColumnType) -> Self {
-        self.columns.push(Column { name: name.into(), ty, nullable: true });
+    pub fn nullable_column(self, name: impl Into<String>, ty: ColumnType) -> Self {
+        self.with_column(Column::new(name, ty).nullable())
+    }
+
+    /// Adds a column.
+    #[must_use]
+    pub fn with_column(mut self, column: Column) -> Self {
+        self.columns.push(column);
         self
     }
 
@@ -258,6 +297,13 @@ impl TableSchema {
                 return Err(self.duplicate(&column.name));
             }
             self.check_length(column)?;
+            if let Some(default) = &column.default {
+                default.check(position, column.ty).map_err(|error| SchemaError::Default {
+                    table: self.name.clone(),
+                    column: column.name.clone(),
+                    error,
+                })?;
+            }
         }
         self.check_key("primary key", &self.primary_key, &self.primary_key_order)?;
         for &position in &self.primary_key {
@@ -371,6 +417,70 @@ pub enum SchemaError {
         column: String,
         /// How many it would have.
         digits: u16,
+    },
+    /// A default that its column does not take.
+    #[error("table {table}, column {column}: its default cannot be stored: {error}")]
+    Default {
+        /// The table.
+        table: String,
+        /// The column.
+        column: String,
+        /// What is wrong with it.
+        error: RowError,
+    },
+    /// One column more than a table may have.
+    #[error("table {table}, column {column}: it would be number {columns} (allowed: {MAX_COLUMNS})")]
+    TooManyColumns {
+        /// The table.
+        table: String,
+        /// The column that was to be added.
+        column: String,
+        /// How many there would be.
+        columns: usize,
+    },
+    /// With a column, the largest row and its key do not fit a page often enough.
+    #[error(
+        "table {table}, column {column}: the largest row would take {size} bytes (allowed: {allowed} at this page size)"
+    )]
+    RowTooLarge {
+        /// The table.
+        table: String,
+        /// The column that was to be added.
+        column: String,
+        /// Bytes of the largest key and row.
+        size: usize,
+        /// Bytes allowed.
+        allowed: usize,
+    },
+    /// The columns of a table have changed as often as they may.
+    #[error(
+        "table {table}, column {column}: the columns have changed {changes} times, and can change no more"
+    )]
+    TooManyLayouts {
+        /// The table.
+        table: String,
+        /// The column that was to be changed.
+        column: String,
+        /// How often they have.
+        changes: u16,
+    },
+    /// An index or the primary key needs a column as it is.
+    #[error("table {table}: column {column} is part of {index}")]
+    ColumnInUse {
+        /// The table.
+        table: String,
+        /// The column.
+        column: String,
+        /// The index, or "primary key".
+        index: String,
+    },
+    /// Rows have NULL in a column that is not to be NULL any more, or would have it in a new one.
+    #[error("table {table}: there are rows in which column {column} is NULL")]
+    NullsInRows {
+        /// The table.
+        table: String,
+        /// The column.
+        column: String,
     },
     /// A primary-key column may be NULL.
     #[error("table {table}: column {column} of the primary key may not be nullable")]
@@ -490,6 +600,9 @@ mod tests {
         assert!(refused(good().index("f", [2])).contains("JSON has no place"));
         let long = good().column("d", ColumnType::Json(MAX_COLUMN_BYTES + 1));
         assert!(refused(long).contains("column d: 8193 bytes (allowed: 1 to 8192)"));
+        let default = Column::new("d", ColumnType::I16).default(Value::I32(1));
+        let default = refused(good().with_column(default));
+        assert!(default.contains("column d: its default cannot be stored: column 3 is I16"));
         let digits = good().column("d", ColumnType::Decimal(0));
         assert!(refused(digits).contains("column d: 0 digits (allowed: 1 to 8192)"));
         let order = [KeyOrder::ASCENDING, KeyOrder::DESCENDING];

@@ -429,7 +429,9 @@ pub enum SchemaError {
         error: RowError,
     },
     /// One column more than a table may have.
-    #[error("table {table}, column {column}: it would be number {columns} (allowed: {MAX_COLUMNS})")]
+    #[error(
+        "table {table}, column {column}: it would be number {columns} (allowed: {MAX_COLUMNS})"
+    )]
     TooManyColumns {
         /// The table.
         table: String,

@@ -167,6 +167,14 @@ impl<'a> RowBuilder<'a> {
         self.stored(default)
     }
 
+    /// All columns that are left get their [defaults](Self::default_value).
+    pub fn default_values(&mut self) -> &mut Self {
+        while self.error.is_none() && self.next < self.layout.columns.len() {
+            self.default_value();
+        }
+        self
+    }
+
     /// The next column, of a value that is stored in a row or a definition; `None`: NULL.
     pub(crate) fn stored(&mut self, value: Option<&[u8]>) -> &mut Self {
         let Some(value) = value else { return self.null() };

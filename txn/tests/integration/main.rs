@@ -4,6 +4,7 @@ mod beyond_cache;
 mod bulk_load;
 mod cancel;
 mod catalogue;
+mod columns;
 mod common;
 mod cursor_conflicts;
 mod cursors;

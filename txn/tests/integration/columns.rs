@@ -487,6 +487,67 @@ fn who_used_the_old_columns_is_run_again_and_old_snapshots_keep_them() {
     cluster.close();
 }
 
+/// Where each operation sees a state of its own, that may be later than its look at the definition.
+#[test]
+fn an_operation_that_meets_rows_of_later_columns_is_run_again() {
+    let (cluster, databases, table) = shop(0..30);
+    let [here, there] = &databases[..] else { panic!("two nodes") };
+    cluster.runtime.block_on(async {
+        let (mut agreed, mut again) = (0, 0);
+        for round in 0..40 {
+            let (name, before) = (format!("n{round}"), round % 2 == 1);
+            let (old, new) = match before {
+                false => ("", " I16(1)"),
+                true => (" I16(1)", ""),
+            };
+            let mut txn = there.begin_with(Isolation::ReadCommitted);
+            let mut seen = Vec::new();
+            let visit = |row: RowRef<'_>| {
+                seen.push((row.i32(0)?, words(row)?));
+                Ok(ControlFlow::Continue(()))
+            };
+            let range = KeyRange::from(&key![5]);
+            let mut scan = Box::pin(txn.scan(table, &range, Direction::Forward, visit));
+            let mut ended = poll_times(&mut scan, round % 10).await;
+            if before {
+                change!(here, |txn| txn.drop_column(table, &format!("n{}", round - 1))).unwrap();
+            } else {
+                let n = number(&name).default(Value::I16(1));
+                change!(here, |txn| txn.add_column(table, n)).unwrap();
+            }
+            let mut change = here.begin();
+            for id in 0..30 {
+                let set = |row: &mut selkie_txn::RowMut<'_>| Ok(row.set_i64(2, row.i64(2)?)?);
+                change.update(table, &key![id], set).await.unwrap();
+            }
+            change.commit().await.unwrap();
+            if ended.is_none() {
+                ended = Some(scan.await);
+            } else {
+                drop(scan);
+            }
+            match ended.unwrap() {
+                Ok(()) => {
+                    agreed += 1;
+                    let is_old = seen[0].1 == item(5, old);
+                    let further = if is_old { old } else { new };
+                    let all: Vec<_> = (5..30).map(|id| (id, item(id, further))).collect();
+                    assert_eq!(seen, all, "{round}");
+                }
+                Err(error) => {
+                    assert_eq!(error.abort_cause(), Some(AbortCause::Stale), "{error}");
+                    assert!(txn.get(table, &key![1]).await.is_err());
+                    again += 1;
+                }
+            }
+        }
+        println!("{agreed} saw one state, {again} are run again");
+        assert!(agreed > 0);
+    });
+    drop(databases);
+    cluster.close();
+}
+
 #[test]
 fn what_is_rolled_back_leaves_no_columns() {
     let (cluster, databases, table) = shop(0..10);

@@ -5,6 +5,7 @@ mod bulk_load;
 mod cancel;
 mod catalogue;
 mod columns;
+mod columns_model;
 mod common;
 mod cursor_conflicts;
 mod cursors;

@@ -1,7 +1,5 @@
 //! Tables and trees as operations need them: schemas resolved once, into positions.
 
-use std::borrow::Cow;
-
 use selkie_btree::{Tree, max_entry, max_key};
 use selkie_engine::GAddr;
 
@@ -122,39 +120,20 @@ impl TableInfo {
         Ok(RowRef::new(self.earlier.of_row(&self.schema, bytes)?, bytes))
     }
 
-    /// Gives a stored row the layout in which rows are written, if it has an earlier one. Returns
-    /// whether it had.
+    /// Gives a stored row the layout in which rows are written, if it has an earlier one.
     ///
     /// # Errors
     /// As [`row`](Self::row).
-    pub(crate) fn write_in_last_layout(&self, row: &mut Vec<u8>) -> Result<bool, RowError> {
+    pub(crate) fn write_in_last_layout(&self, row: &mut Vec<u8>) -> Result<(), RowError> {
         if self.layout.mark.is_of(row) {
-            return Ok(false);
+            return Ok(());
         }
-        let rewritten = self.rewrite(self.row(row)?)?;
-        *row = rewritten;
-        Ok(true)
-    }
-
-    fn rewrite(&self, row: RowRef<'_>) -> Result<Vec<u8>, RowError> {
-        let mut rewritten = RowBuilder::new(&self.layout);
+        let (earlier, mut rewritten) = (self.row(row)?, RowBuilder::new(&self.layout));
         for column in 0..self.layout.columns.len() {
-            rewritten.stored(row.stored(column)?);
+            rewritten.stored(earlier.stored(column)?);
         }
-        rewritten.into_bytes()
-    }
-
-    /// The bytes by which a row is stored that a caller has, which was made for this table or read
-    /// from it.
-    ///
-    /// # Errors
-    /// [`TxnError::ForeignRow`] if it was not, or by another definition of the columns.
-    pub(crate) fn bytes_to_store<'r>(&self, row: RowRef<'r>) -> Result<Cow<'r, [u8]>, TxnError> {
-        self.check_row(row)?;
-        match self.layout.mark.is_of(row.as_bytes()) {
-            true => Ok(Cow::Borrowed(row.as_bytes())),
-            false => Ok(Cow::Owned(self.rewrite(row)?)),
-        }
+        *row = rewritten.into_bytes()?;
+        Ok(())
     }
 
     /// All trees.
@@ -195,7 +174,8 @@ impl TableInfo {
         TxnError::NotFound { table: self.schema.name.clone() }
     }
 
-    /// Refuses a row that was made for another table, or by another definition of its columns.
+    /// Refuses a row that was made for another table, or by another definition of its columns. One
+    /// that was read from the table may have an earlier layout.
     pub(crate) fn check_row(&self, row: RowRef<'_>) -> Result<(), TxnError> {
         let is_same = |own: &RowLayout| std::ptr::eq(row.layout(), own) || *row.layout() == *own;
         let is_earlier = || {

@@ -142,8 +142,7 @@ impl<'db> BulkLoad<'db> {
 
     async fn add(&mut self, row: RowRef<'_>) -> Result<(), TxnError> {
         let info = self.info;
-        let stored = info.bytes_to_store(row)?;
-        let row = info.row(&stored)?;
+        info.check_row(row)?;
         let mut primary = KeyBuf::new();
         info.primary.encode(row, &mut primary)?;
         for (index, entries) in info.indexes.iter().zip(&mut self.indexes) {

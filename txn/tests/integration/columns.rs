@@ -2,11 +2,12 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
 
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use selkie_txn::{
     AbortCause, BulkLoadOptions, CatalogueError, Column, ColumnType, Database, DatabaseSchema,
-    Direction, IndexSchema, Isolation, KeyRange, MAX_COLUMNS, Protocol, RowError, RowRef,
-    SchemaError, Source, Table, TableSchema, Txn, TxnError, Value, key,
+    Direction, IndexSchema, Isolation, KeyRange, MAX_COLUMNS, Protocol, RetryPolicy, RowError,
+    RowMut, RowRef, SchemaError, Source, Table, TableSchema, Txn, TxnError, Value, key, retry,
 };
 
 use crate::common::{Cluster, check, dump, failed_by, poll_times};
@@ -191,7 +192,7 @@ fn rows_are_not_rewritten_and_have_the_defaults_of_their_time() {
 
         // An update changes what it sets, in a row of any layout.
         let mut txn = here.begin();
-        let set = |row: &mut selkie_txn::RowMut<'_>| Ok(row.set_text(4, "set")?);
+        let set = |row: &mut RowMut<'_>| Ok(row.set_text(4, "set")?);
         txn.update(table, &key![7], set).await.unwrap();
         txn.update(table, &key![8], |row| Ok(row.set_null(3)?)).await.unwrap();
         txn.update(table, &key![9], |row| Ok(row.set_i64(2, row.i64(2)?)?)).await.unwrap();
@@ -487,63 +488,64 @@ fn who_used_the_old_columns_is_run_again_and_old_snapshots_keep_them() {
     cluster.close();
 }
 
-/// Where each operation sees a state of its own, that may be later than its look at the definition.
-#[test]
-fn an_operation_that_meets_rows_of_later_columns_is_run_again() {
-    let (cluster, databases, table) = shop(0..30);
-    let [here, there] = &databases[..] else { panic!("two nodes") };
-    cluster.runtime.block_on(async {
-        let (mut agreed, mut again) = (0, 0);
-        for round in 0..40 {
-            let (name, before) = (format!("n{round}"), round % 2 == 1);
-            let (old, new) = match before {
-                false => ("", " I16(1)"),
-                true => (" I16(1)", ""),
-            };
-            let mut txn = there.begin_with(Isolation::ReadCommitted);
-            let mut seen = Vec::new();
-            let visit = |row: RowRef<'_>| {
-                seen.push((row.i32(0)?, words(row)?));
-                Ok(ControlFlow::Continue(()))
-            };
-            let range = KeyRange::from(&key![5]);
-            let mut scan = Box::pin(txn.scan(table, &range, Direction::Forward, visit));
-            let mut ended = poll_times(&mut scan, round % 10).await;
-            if before {
-                change!(here, |txn| txn.drop_column(table, &format!("n{}", round - 1))).unwrap();
-            } else {
-                let n = number(&name).default(Value::I16(1));
-                change!(here, |txn| txn.add_column(table, n)).unwrap();
+/// Scans until it is told to stop, each in a state of its own, which may be later than its look at
+/// the definition. Returns how many were to be run again.
+async fn look_again_and_again(db: &Database, table: Table, stop: &AtomicBool) -> usize {
+    let mut again = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let mut txn = db.begin_with(Isolation::ReadCommitted);
+        let (mut seen, all) = (Vec::new(), KeyRange::all());
+        let scan = txn.scan(table, &all, Direction::Forward, |row| {
+            seen.push(words(row)?);
+            Ok(ControlFlow::Continue(()))
+        });
+        match scan.await {
+            Ok(()) => {
+                let further = if seen[0] == item(0, "") { "" } else { " I16(1)" };
+                let expected: Vec<_> = (0..30).map(|id| item(id, further)).collect();
+                assert_eq!(seen, expected);
             }
-            let mut change = here.begin();
-            for id in 0..30 {
-                let set = |row: &mut selkie_txn::RowMut<'_>| Ok(row.set_i64(2, row.i64(2)?)?);
-                change.update(table, &key![id], set).await.unwrap();
-            }
-            change.commit().await.unwrap();
-            if ended.is_none() {
-                ended = Some(scan.await);
-            } else {
-                drop(scan);
-            }
-            match ended.unwrap() {
-                Ok(()) => {
-                    agreed += 1;
-                    let is_old = seen[0].1 == item(5, old);
-                    let further = if is_old { old } else { new };
-                    let all: Vec<_> = (5..30).map(|id| (id, item(id, further))).collect();
-                    assert_eq!(seen, all, "{round}");
-                }
-                Err(error) => {
-                    assert_eq!(error.abort_cause(), Some(AbortCause::Stale), "{error}");
-                    assert!(txn.get(table, &key![1]).await.is_err());
-                    again += 1;
-                }
+            Err(error) => {
+                assert_eq!(error.abort_cause(), Some(AbortCause::Stale), "{error}");
+                assert!(txn.get(table, &key![1]).await.is_err());
+                again += 1;
             }
         }
-        println!("{agreed} saw one state, {again} are run again");
-        assert!(agreed > 0);
+    }
+    again
+}
+
+#[test]
+fn operations_beside_changes_of_columns_see_one_state_or_are_run_again() {
+    let (cluster, databases, table) = shop(0..30);
+    let [here, there] = &databases[..] else { panic!("two nodes") };
+    let (stop, runtime) = (AtomicBool::new(false), &cluster.runtime);
+    std::thread::scope(|threads| {
+        let readers = [here, there]
+            .map(|db| threads.spawn(|| runtime.block_on(look_again_and_again(db, table, &stop))));
+        runtime.block_on(async {
+            let policy = RetryPolicy { attempts: 1000, ..RetryPolicy::default() };
+            for round in 0..60 {
+                let changed = retry(here.engine().env(), &policy, || async {
+                    let mut txn = here.begin();
+                    match round % 2 {
+                        0 => txn.add_column(table, number("n").default(Value::I16(1))).await?,
+                        _ => txn.drop_column(table, "n").await?,
+                    }
+                    for id in 0..30 {
+                        let same = |row: &mut RowMut<'_>| Ok(row.set_i64(2, row.i64(2)?)?);
+                        txn.update(table, &key![id], same).await?;
+                    }
+                    txn.commit().await
+                });
+                changed.await.unwrap();
+            }
+        });
+        stop.store(true, Ordering::Relaxed);
+        let again: usize = readers.into_iter().map(|reader| reader.join().unwrap()).sum();
+        println!("{again} scans were to be run again");
     });
+    runtime.block_on(check(there));
     drop(databases);
     cluster.close();
 }

@@ -6,7 +6,7 @@ use selkie_btree::TreeError;
 use selkie_engine::{EngineError, GAddr};
 
 use crate::catalogue::error::CatalogueError;
-use crate::catalogue::schema::SchemaError;
+use crate::catalogue::schema_error::SchemaError;
 use crate::encoding::row_error::RowError;
 use crate::protocol::choice::Protocol;
 

@@ -34,8 +34,8 @@ impl Txn<'_> {
     /// # Errors
     /// [`TxnError::Duplicate`] if the primary key or a unique index has the key already, naming
     /// which; nothing is inserted then. [`TxnError::ForeignRow`] if it was made for another table,
-    /// or before the columns of this one were changed; [`TxnError::ReadOnly`]; [`TxnError::Conflict`] and the
-    /// other errors that roll back.
+    /// or before the columns of this one were changed; [`TxnError::ReadOnly`];
+    /// [`TxnError::Conflict`] and the other errors that roll back.
     pub async fn insert(&mut self, table: Table, row: RowRef<'_>) -> Result<(), TxnError> {
         self.open_read_for(LatchMode::Exclusive)?;
         let info = self.table_info(table).await?;

@@ -5,8 +5,8 @@
 //! schemas and tree roots to the pages of the catalogue when a database is created, and every node
 //! that opens the database reads them back. [`table_info`] resolves names to positions once;
 //! [`directory`] finds a resolved table by its name or its [handle](handles). Where tables may
-//! change, [`definition`] says how they are stored, [`column_history`] what their rows look like, and
-//! [`changing`] has those that were read.
+//! change, [`definition`] says how they are stored, [`column_history`] what their rows look like,
+//! and [`changing`] has those that were read.
 
 pub(crate) mod changing;
 pub(crate) mod column_history;
@@ -19,6 +19,7 @@ pub(crate) mod error;
 pub(crate) mod handles;
 pub(crate) mod known_tree;
 pub(crate) mod schema;
+pub(crate) mod schema_error;
 pub(crate) mod store;
 pub(crate) mod stored_table;
 pub(crate) mod table_info;
@@ -27,6 +28,5 @@ pub use column_type::{ColumnType, MAX_COLUMN_BYTES, MAX_DECIMAL_DIGITS};
 pub use default_value::DefaultValue;
 pub use error::CatalogueError;
 pub use handles::{Index, Source, Table};
-pub use schema::{
-    Column, DatabaseSchema, IndexSchema, KeyOrder, MAX_COLUMNS, SchemaError, TableSchema,
-};
+pub use schema::{Column, DatabaseSchema, IndexSchema, KeyOrder, MAX_COLUMNS, TableSchema};
+pub use schema_error::SchemaError;

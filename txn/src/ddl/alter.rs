@@ -2,7 +2,7 @@
 
 use crate::catalogue::definition::TableDefinition;
 use crate::catalogue::handles::Table;
-use crate::catalogue::schema::SchemaError;
+use crate::catalogue::schema_error::SchemaError;
 use crate::ddl::columns::position_of;
 use crate::error::TxnError;
 use crate::transaction::txn::Txn;

@@ -7,7 +7,8 @@ use crate::catalogue::definition::{
 };
 use crate::catalogue::error::CatalogueError;
 use crate::catalogue::handles::Table;
-use crate::catalogue::schema::{SchemaError, TableSchema};
+use crate::catalogue::schema::TableSchema;
+use crate::catalogue::schema_error::SchemaError;
 use crate::catalogue::stored_table::StoredTable;
 use crate::catalogue::table_info::{TableInfo, check_sizes};
 use crate::encoding::key::KeyBuf;

@@ -17,7 +17,8 @@ use selkie_btree::Direction;
 use selkie_fabric::BoxFuture;
 
 use crate::catalogue::handles::{Index, Table};
-use crate::catalogue::schema::{IndexSchema, SchemaError};
+use crate::catalogue::schema::IndexSchema;
+use crate::catalogue::schema_error::SchemaError;
 use crate::catalogue::stored_table::{IndexDefinition, nullable_columns};
 use crate::catalogue::table_info::{IndexInfo, TableInfo};
 use crate::encoding::key::KeyBuf;

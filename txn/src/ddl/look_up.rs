@@ -2,7 +2,8 @@
 
 use crate::catalogue::definition::NAMES;
 use crate::catalogue::handles::{Index, Source, Table};
-use crate::catalogue::schema::{SchemaError, TableSchema};
+use crate::catalogue::schema::TableSchema;
+use crate::catalogue::schema_error::SchemaError;
 use crate::encoding::key::KeyBuf;
 use crate::encoding::row_builder::RowBuilder;
 use crate::encoding::row_ref::RowRef;

@@ -71,8 +71,8 @@ impl LayoutMark {
         if number < SHORT_NUMBERS {
             return Self { number, bits: number, mask: 0xff };
         }
-        let low = number % SHORT_NUMBERS | SHORT_NUMBERS;
-        Self { number, bits: low | number / SHORT_NUMBERS << 8, mask: 0xffff }
+        let low = (number % SHORT_NUMBERS) | SHORT_NUMBERS;
+        Self { number, bits: low | ((number / SHORT_NUMBERS) << 8), mask: 0xffff }
     }
 
     /// The number that a row says, which must be one of a table that may change.

@@ -307,6 +307,19 @@ fn what_cannot_be_changed_is_refused_by_name() {
         assert_eq!(txn.schema(table).await.unwrap(), items());
         put(&mut txn, table, 10).await.unwrap();
         txn.rollback().await;
+        assert_eq!(dump(there).await, stored);
+        check(there).await;
+    });
+    drop(databases);
+    cluster.close();
+}
+
+#[test]
+fn there_are_as_many_columns_as_there_may_be_where_tables_change() {
+    let (cluster, databases, table) = shop(0..10);
+    let [here, there] = &databases[..] else { panic!("two nodes") };
+    cluster.runtime.block_on(async {
+        let stored = dump(here).await;
         for at in 3..MAX_COLUMNS {
             let column = Column::new(format!("c{at}"), ColumnType::Bool).nullable();
             change!(here, |txn| txn.add_column(table, column)).unwrap();

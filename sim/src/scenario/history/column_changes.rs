@@ -33,7 +33,7 @@ pub(super) fn write(row: &mut RowMut<'_>, version: u64) -> Result<(), TxnError> 
             Err(RowError::NoSuchColumn { .. }) => break,
             Err(error) => return Err(error.into()),
         };
-        if version % 2 == 0 {
+        if version.is_multiple_of(2) {
             row.set_i64(column, value + (version % VALUES.cast_unsigned()).cast_signed())?;
         }
     }

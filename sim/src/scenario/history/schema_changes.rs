@@ -4,8 +4,8 @@
 //!
 //! What the sessions read and write is the same in every definition, so their history is judged as
 //! without it. A session that used an old definition must be run again. What shows if one is not:
-//! an index that was built meanwhile lacks an entry, or has one too many; a column has a value of an
-//! earlier one, or a NULL that it must not have.
+//! an index that was built meanwhile lacks an entry, or has one too many; a column has a value of
+//! an earlier one, or a NULL that it must not have.
 
 use std::ops::ControlFlow;
 use std::time::Duration;

@@ -8,9 +8,9 @@
 //! locks, which the pool's coherence protocol makes valid across nodes; optimistic; or timestamp
 //! ordering.
 //!
-//! Where tables may change, which is in databases for [`Protocol::Snapshot`], transactions create and
-//! drop tables, indexes and columns like rows. A column that is added or dropped rewrites no row: a
-//! row says in which layout it was written, and the definition of its table what that has.
+//! Where tables may change, which is in databases for [`Protocol::Snapshot`], transactions create
+//! and drop tables, indexes and columns like rows. A column that is added or dropped rewrites no
+//! row: a row says in which layout it was written, and the definition of its table what that has.
 //!
 //! Rows are read by their keys, one ([`Txn::get`]) or many at a time ([`Txn::get_many`]), and in
 //! ranges of a table or an index: shown to a closure ([`Txn::scan`]), or pulled by a [`Cursor`],

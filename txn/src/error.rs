@@ -6,7 +6,7 @@ use selkie_btree::TreeError;
 use selkie_engine::{EngineError, GAddr};
 
 use crate::catalogue::error::CatalogueError;
-use crate::catalogue::schema::SchemaError;
+use crate::catalogue::schema_error::SchemaError;
 use crate::encoding::row_error::RowError;
 use crate::protocol::choice::Protocol;
 
@@ -247,11 +247,13 @@ pub enum TxnError {
         "there is no such savepoint in this transaction: it was released, or an earlier one was gone back to"
     )]
     NoSavepoint,
-    /// A column was misused, or a stored row is damaged.
+    /// A column was misused, or a stored row is damaged. [`RowError::UnknownLayout`] has rolled
+    /// back: run the transaction again.
     #[error(transparent)]
     Row(#[from] RowError),
-    /// A row given to one table was made for another.
-    #[error("table {table}: the row was built for another table")]
+    /// A row given to one table was made for another, or before the columns of this one were
+    /// changed.
+    #[error("table {table}: the row was built for another table, or for other columns")]
     ForeignRow {
         /// The table.
         table: String,
@@ -349,7 +351,7 @@ impl TxnError {
         Some(match self {
             Self::Conflict { upgrade: false, .. } => AbortCause::Conflict,
             Self::Conflict { upgrade: true, .. } => AbortCause::UpgradeConflict,
-            Self::Stale { .. } => AbortCause::Stale,
+            Self::Stale { .. } | Self::Row(RowError::UnknownLayout { .. }) => AbortCause::Stale,
             Self::TooLate { .. } => AbortCause::TooLate,
             Self::SnapshotTooOld { .. } => AbortCause::SnapshotTooOld,
             Self::RolledBack { cause } => *cause,

@@ -8,6 +8,10 @@
 //! locks, which the pool's coherence protocol makes valid across nodes; optimistic; or timestamp
 //! ordering.
 //!
+//! Where tables may change, which is in databases for [`Protocol::Snapshot`], transactions create
+//! and drop tables, indexes and columns like rows. A column that is added or dropped rewrites no
+//! row: a row says in which layout it was written, and the definition of its table what that has.
+//!
 //! Rows are read by their keys, one ([`Txn::get`]) or many at a time ([`Txn::get_many`]), and in
 //! ranges of a table or an index: shown to a closure ([`Txn::scan`]), or pulled by a [`Cursor`],
 //! which lives between the other operations of its transaction. Pages ahead are fetched early.
@@ -99,7 +103,7 @@ mod transaction;
 
 pub use access::cursor::{Cursor, RowIter, Rows};
 pub use catalogue::{
-    CatalogueError, Column, ColumnType, DatabaseSchema, Index, IndexSchema, KeyOrder,
+    CatalogueError, Column, ColumnType, DatabaseSchema, DefaultValue, Index, IndexSchema, KeyOrder,
     MAX_COLUMN_BYTES, MAX_COLUMNS, MAX_DECIMAL_DIGITS, SchemaError, Source, Table, TableSchema,
 };
 pub use encoding::{

@@ -178,7 +178,8 @@ impl<'c> Rows<'c> {
     /// The row at this position, from 0.
     #[must_use]
     pub fn get(&self, at: usize) -> Option<RowRef<'c>> {
-        self.rows.get(at).map(|bytes| RowRef::new(&self.table.layout, bytes))
+        // Its layout was known when it was fetched.
+        self.rows.get(at).and_then(|bytes| self.table.row(bytes).ok())
     }
 
     /// The rows one by one.

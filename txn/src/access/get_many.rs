@@ -109,7 +109,7 @@ impl<'db> Txn<'db> {
                     None => visit(*at, None)?,
                     Some(position) => {
                         let row = self.row_bytes(info, &position)?;
-                        visit(*at, Some(RowRef::new(&info.layout, row)))?
+                        visit(*at, Some(info.row(row)?))?
                     }
                 };
                 if flow.is_break() {

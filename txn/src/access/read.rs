@@ -171,6 +171,7 @@ impl<'db> Txn<'db> {
         info.check_key(&info.primary, key)?;
         self.view.narrow_to_one_leaf();
         let found = self.find_row_position(info, key, mode, None).await;
+        let found = found.and_then(|found| self.with_known_layout(info, found));
         let position = self.close_read(found).await?;
         self.row_if_found(info, position)
     }
@@ -207,6 +208,7 @@ impl<'db> Txn<'db> {
         let info = self.table_info(source.table()).await?;
         let index = info.source(source)?;
         let found = self.find_edge(info, index, range, direction, mode).await;
+        let found = found.and_then(|found| self.with_known_layout(info, found));
         let position = self.close_read(found).await?;
         self.row_if_found(info, position)
     }
@@ -263,7 +265,7 @@ impl<'db> Txn<'db> {
     /// Shows `visit` the rows that a walk over a table or an index comes to, until it breaks.
     /// Returns the entry of the row at which it did, on which the walk stands; `None` if the walk
     /// has come to its end. Records what was read up to there. `entry` is a buffer.
-    pub(super) async fn walk_rows(
+    pub(crate) async fn walk_rows(
         &mut self,
         info: &TableInfo,
         index: &IndexInfo,
@@ -275,7 +277,7 @@ impl<'db> Txn<'db> {
         let is_table = index.number == info.primary.number;
         while let Some(at) = walk.next(self).await? {
             let flow = if is_table {
-                let flow = visit(RowRef::new(&info.layout, walk.value(self, &at)?));
+                let flow = visit(info.row(walk.value(self, &at)?)?);
                 if !matches!(flow, Ok(ControlFlow::Continue(()))) {
                     walk.record(self, &at)?;
                 }
@@ -351,7 +353,7 @@ impl<'db> Txn<'db> {
                 Err(self.error_of_valid_reads(info.inconsistent(index)).await)
             }
             Some(position) if !self.sees_one_state() => {
-                let row = RowRef::new(&info.layout, self.row_bytes(info, &position)?);
+                let row = info.row(self.row_bytes(info, &position)?)?;
                 let of_row = index.entry(row, &entry[start..])?.key;
                 walk.key_into(self, at, entry)?;
                 Ok((of_row[..] == entry[..]).then_some(position))
@@ -377,6 +379,21 @@ impl<'db> Txn<'db> {
                 }
             },
         }
+    }
+
+    /// The position of a row, unless the definition is older than the row. That may be where each
+    /// operation has a view of its own, which may be later than its look at the definition.
+    fn with_known_layout(
+        &self,
+        info: &TableInfo,
+        position: Option<RowPosition>,
+    ) -> Result<Option<RowPosition>, TxnError> {
+        if let Some(found) = &position
+            && self.view.is_of_operation()
+        {
+            info.row(self.row_bytes(info, found)?)?;
+        }
+        Ok(position)
     }
 
     /// The row at a position, if the current operation has found one. Where changes are deferred,
@@ -412,6 +429,6 @@ impl<'db> Txn<'db> {
             }
             _ => self.row_bytes(info, &position)?,
         };
-        Ok(RowRef::new(&info.layout, value))
+        Ok(info.row(value)?)
     }
 }

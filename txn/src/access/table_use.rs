@@ -28,7 +28,7 @@ use crate::catalogue::definition::{
 };
 use crate::catalogue::error::CatalogueError;
 use crate::catalogue::handles::Table;
-use crate::catalogue::schema::SchemaError;
+use crate::catalogue::schema_error::SchemaError;
 use crate::catalogue::table_info::{IndexInfo, TableInfo};
 use crate::encoding::key_range::KeyRange;
 use crate::encoding::row_ref::RowRef;
@@ -244,7 +244,7 @@ impl<'db> Txn<'db> {
         row: &TableRow,
     ) -> Result<TableInfo, TxnError> {
         let definition = self.definition_of(table, row.pieces).await?;
-        Ok(definition.resolve(table)?)
+        definition.resolve(table)
     }
 
     /// Reads the definition of a table, which is in so many pieces.

@@ -28,12 +28,14 @@ enum ChangedRow {
 }
 
 impl Txn<'_> {
-    /// Inserts a row, made by [`Database::row`](crate::Database::row) for this table.
+    /// Inserts a row, made for this table by [`row`](Self::row), or by
+    /// [`Database::row`](crate::Database::row) where its columns do not change.
     ///
     /// # Errors
     /// [`TxnError::Duplicate`] if the primary key or a unique index has the key already, naming
-    /// which; nothing is inserted then. [`TxnError::ReadOnly`]; [`TxnError::Conflict`] and the
-    /// other errors that roll back.
+    /// which; nothing is inserted then. [`TxnError::ForeignRow`] if it was made for another table,
+    /// or before the columns of this one were changed; [`TxnError::ReadOnly`];
+    /// [`TxnError::Conflict`] and the other errors that roll back.
     pub async fn insert(&mut self, table: Table, row: RowRef<'_>) -> Result<(), TxnError> {
         self.open_read_for(LatchMode::Exclusive)?;
         let info = self.table_info(table).await?;
@@ -108,6 +110,7 @@ impl Txn<'_> {
         R: Send,
     {
         let position = self.find_row(info, key, row).await?;
+        info.write_in_last_layout(row)?;
         // Index entries are made from the row before and after the change.
         let is_deferred = matches!(position, ChangedRow::Deferred(_));
         let before = (is_deferred && !info.indexes.is_empty()).then(|| row.clone());
@@ -167,7 +170,7 @@ impl Txn<'_> {
     ) -> Result<(), TxnError> {
         let position = self.find_row(info, key, row).await?;
         for index in &info.indexes {
-            let entry = index.entry(RowRef::new(&info.layout, row), key)?;
+            let entry = index.entry(info.row(row)?, key)?;
             self.remove_entry(info, index, &entry).await?;
         }
         match position {

@@ -17,11 +17,12 @@
 use selkie_btree::{max_entry, max_key};
 use serde::{Deserialize, Serialize};
 
+use crate::catalogue::column_history::ColumnHistory;
 use crate::catalogue::column_type::ColumnType;
 use crate::catalogue::error::CatalogueError;
 use crate::catalogue::handles::{Index, Table};
-use crate::catalogue::schema::{SchemaError, TableSchema};
-use crate::catalogue::stored_table::{IndexDefinition, StoredTable};
+use crate::catalogue::schema::{IndexSchema, TableSchema};
+use crate::catalogue::stored_table::{IndexDefinition, StoredTable, nullable_columns};
 use crate::catalogue::table_info::TableInfo;
 use crate::encoding::row_builder::RowBuilder;
 use crate::encoding::row_error::RowError;
@@ -58,19 +59,33 @@ pub(crate) struct TableDefinition {
     pub(crate) indexes: Vec<IndexDefinition>,
     /// The number of the next index.
     pub(crate) next_index: u16,
+    /// By which its rows are read.
+    pub(crate) columns: ColumnHistory,
 }
 
 impl TableDefinition {
     /// Of a new table with these trees. `identity` makes identities.
     pub(crate) fn new(stored: StoredTable, identity: impl Fn() -> i64) -> Self {
-        let index = |number| IndexDefinition { number, is_complete: true, identity: identity() };
+        let schema = &stored.schema;
+        let index = |(number, index): (u16, &IndexSchema)| {
+            let nullable = nullable_columns(schema, index);
+            IndexDefinition { number, is_complete: true, identity: identity(), nullable }
+        };
         let next_index = stored.indexes.len() as u16;
-        let indexes = (0..next_index).map(index).collect();
-        Self { identity: identity(), indexes, stored, next_index }
+        let indexes = (0..).zip(&schema.indexes).map(index).collect();
+        let columns = ColumnHistory::new(schema);
+        Self { identity: identity(), indexes, stored, next_index, columns }
     }
 
-    pub(crate) fn resolve(self, table: Table) -> Result<TableInfo, SchemaError> {
-        TableInfo::resolve_with(table, self.stored, self.identity, self.indexes.into_iter())
+    pub(crate) fn resolve(self, table: Table) -> Result<TableInfo, TxnError> {
+        let (found, expected) = (self.columns.len(), self.stored.schema.columns.len());
+        if found != expected {
+            let damaged = CatalogueError::Columns { table: table.number(), found, expected };
+            return Err(damaged.into());
+        }
+        let indexes = self.indexes.into_iter();
+        let columns = Some(self.columns);
+        Ok(TableInfo::resolve_with(table, self.stored, self.identity, indexes, columns)?)
     }
 
     /// The rows by which the catalogue, whose tables are `system`, says this of the table of that
@@ -179,7 +194,7 @@ mod tests {
             let tables = system_tables(page_bytes);
             for (number, schema) in tables.iter().enumerate() {
                 assert_eq!(schema.validate(), Ok(()));
-                assert_eq!(check_sizes(schema, page_bytes), Ok(()), "{page_bytes}");
+                assert_eq!(check_sizes(schema, 0, page_bytes), Ok(()), "{page_bytes}");
                 assert!((number as i64) < FIRST_TABLE);
             }
             assert_eq!(tables[NAMES.number()].name, "names");

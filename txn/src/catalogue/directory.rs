@@ -9,7 +9,7 @@ use crate::catalogue::changing::{ChangingTables, KnownTable};
 use crate::catalogue::definition::{TABLES, VERSION_COLUMN};
 use crate::catalogue::handles::{Index, Source, Table};
 use crate::catalogue::known_tree::KnownTree;
-use crate::catalogue::schema::SchemaError;
+use crate::catalogue::schema_error::SchemaError;
 use crate::catalogue::store::Catalogue;
 use crate::catalogue::table_info::{IndexInfo, TableInfo};
 use crate::encoding::row_ref::RowRef;

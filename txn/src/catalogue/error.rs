@@ -5,8 +5,11 @@ use selkie_engine::GAddr;
 use crate::protocol::choice::Protocol;
 
 /// The version of the stored format. A program that reads it knows the orders of keys, what NULLs
-/// do in unique indexes, and that the tables may be those of a catalogue.
-pub(crate) const CATALOGUE_VERSION: u32 = 5;
+/// do in unique indexes, that the tables may be those of a catalogue, and that rows of tables that
+/// may change say which layout they have.
+pub(crate) const CATALOGUE_VERSION: u32 = 6;
+/// The oldest version with tables that may change: rows had no layouts before.
+pub(crate) const OLDEST_CHANGING_VERSION: u32 = 6;
 /// The oldest version that reads as this one: its keys are ascending with NULLs first, and in its
 /// unique indexes NULL is a value like any other.
 pub(crate) const OLDEST_CATALOGUE_VERSION: u32 = 2;
@@ -45,6 +48,26 @@ pub enum CatalogueError {
         found: i16,
         /// Pieces that its row says.
         expected: i16,
+    },
+    /// A table's definition does not agree with itself.
+    #[error(
+        "the catalogue is damaged: table {table} has had {found} columns that are there (expected: {expected})"
+    )]
+    Columns {
+        /// The number of the table.
+        table: usize,
+        /// Columns that were added and not dropped.
+        found: usize,
+        /// Columns of its schema.
+        expected: usize,
+    },
+    /// The database was created for snapshots by an earlier version.
+    #[error(
+        "the database was created for snapshots by version {found} of the catalogue, whose rows have no layouts (supported: {OLDEST_CHANGING_VERSION} to {CATALOGUE_VERSION}): create it anew"
+    )]
+    RowsWithoutLayouts {
+        /// Its version.
+        found: u32,
     },
     /// The catalogue was written by another version.
     #[error(

@@ -8,6 +8,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::catalogue::column_type::{ColumnType, MAX_COLUMN_BYTES, MAX_DECIMAL_DIGITS};
+use crate::catalogue::default_value::DefaultValue;
+use crate::catalogue::schema_error::SchemaError;
+use crate::encoding::value::Value;
 use crate::protocol::choice::Protocol;
 
 /// Most columns a table may have; sets of columns are 64-bit masks.
@@ -22,6 +25,37 @@ pub struct Column {
     pub ty: ColumnType,
     /// Whether it may be NULL.
     pub nullable: bool,
+    /// What it is in a new row that does not say
+    /// ([`RowBuilder::default_value`](crate::RowBuilder::default_value)). `None`: NULL, if it may
+    /// be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default: Option<DefaultValue>,
+}
+
+impl Column {
+    /// A column that is never NULL, and has no default.
+    ///
+    /// ```
+    /// use selkie_txn::{Column, ColumnType, Value};
+    /// // As `stars SMALLINT DEFAULT 3` in SQL.
+    /// let column = Column::new("stars", ColumnType::I16).nullable().default(Value::I16(3));
+    /// assert!(column.nullable);
+    /// ```
+    pub fn new(name: impl Into<String>, ty: ColumnType) -> Self {
+        Self { name: name.into(), ty, nullable: false, default: None }
+    }
+
+    /// It may be NULL.
+    #[must_use]
+    pub fn nullable(self) -> Self {
+        Self { nullable: true, ..self }
+    }
+
+    /// Sets its default, which has to be of its type. NULL is none.
+    #[must_use]
+    pub fn default(self, value: Value<'_>) -> Self {
+        Self { default: DefaultValue::of(value), ..self }
+    }
 }
 
 /// How one column of a key is ordered. The default is ascending with NULLs first.
@@ -185,15 +219,20 @@ impl TableSchema {
 
     /// Adds a column that is never NULL.
     #[must_use]
-    pub fn column(mut self, name: impl Into<String>, ty: ColumnType) -> Self {
-        self.columns.push(Column { name: name.into(), ty, nullable: false });
-        self
+    pub fn column(self, name: impl Into<String>, ty: ColumnType) -> Self {
+        self.with_column(Column::new(name, ty))
     }
 
     /// Adds a column that may be NULL.
     #[must_use]
-    pub fn nullable_column(mut self, name: impl Into<String>, ty: ColumnType) -> Self {
-        self.columns.push(Column { name: name.into(), ty, nullable: true });
+    pub fn nullable_column(self, name: impl Into<String>, ty: ColumnType) -> Self {
+        self.with_column(Column::new(name, ty).nullable())
+    }
+
+    /// Adds a column.
+    #[must_use]
+    pub fn with_column(mut self, column: Column) -> Self {
+        self.columns.push(column);
         self
     }
 
@@ -258,6 +297,13 @@ impl TableSchema {
                 return Err(self.duplicate(&column.name));
             }
             self.check_length(column)?;
+            if let Some(default) = &column.default {
+                default.check(position, column.ty).map_err(|error| SchemaError::Default {
+                    table: self.name.clone(),
+                    column: column.name.clone(),
+                    error,
+                })?;
+            }
         }
         self.check_key("primary key", &self.primary_key, &self.primary_key_order)?;
         for &position in &self.primary_key {
@@ -332,136 +378,6 @@ impl TableSchema {
     }
 }
 
-/// Why a schema is refused, or a name does not resolve.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum SchemaError {
-    /// Two tables, columns or indexes have one name.
-    #[error("table {table}: the name {name} is used twice")]
-    DuplicateName {
-        /// The table.
-        table: String,
-        /// The name.
-        name: String,
-    },
-    /// No columns, or too many.
-    #[error("table {table}: {columns} columns (allowed: 1 to {MAX_COLUMNS})")]
-    ColumnCount {
-        /// The table.
-        table: String,
-        /// How many it has.
-        columns: usize,
-    },
-    /// A text, byte or JSON column of no or too great a length.
-    #[error("table {table}, column {column}: {bytes} bytes (allowed: 1 to {MAX_COLUMN_BYTES})")]
-    ColumnBytes {
-        /// The table.
-        table: String,
-        /// The column.
-        column: String,
-        /// Its maximum length.
-        bytes: u16,
-    },
-    /// A decimal column of no or too many digits.
-    #[error("table {table}, column {column}: {digits} digits (allowed: 1 to {MAX_DECIMAL_DIGITS})")]
-    DecimalDigits {
-        /// The table.
-        table: String,
-        /// The column.
-        column: String,
-        /// How many it would have.
-        digits: u16,
-    },
-    /// A primary-key column may be NULL.
-    #[error("table {table}: column {column} of the primary key may not be nullable")]
-    NullableKey {
-        /// The table.
-        table: String,
-        /// The column.
-        column: String,
-    },
-    /// A key that cannot work.
-    #[error("table {table}: {key} on columns {columns:?}: {reason}")]
-    Key {
-        /// The table.
-        table: String,
-        /// The index, or "primary key".
-        key: String,
-        /// The columns asked for.
-        columns: Vec<usize>,
-        /// What is wrong.
-        reason: &'static str,
-    },
-    /// `max_rows_per_page` is zero.
-    #[error("table {table}: max_rows_per_page is 0 (allowed: 1 to 65535, or none)")]
-    RowsPerPage {
-        /// The table.
-        table: String,
-    },
-    /// The largest row (or index entry) with its key does not fit a page often enough.
-    #[error(
-        "table {table}, {index}: the largest entry takes {size} bytes (allowed: {allowed} at this page size)"
-    )]
-    EntryTooLarge {
-        /// The table.
-        table: String,
-        /// The index, or "primary key".
-        index: String,
-        /// Bytes of the largest key and value.
-        size: usize,
-        /// Bytes allowed.
-        allowed: usize,
-    },
-    /// Too many tables and indexes for one database.
-    #[error("{trees} tables and indexes (allowed: 1 to {})", u16::MAX)]
-    TooManyTrees {
-        /// How many there would be.
-        trees: usize,
-    },
-    /// A table is called as another is.
-    #[error("there is a table {name} already")]
-    TableExists {
-        /// The name.
-        name: String,
-    },
-    /// The name of a table is empty or too long.
-    #[error("the name {name} takes {} bytes (allowed: 1 to {allowed} at this page size)", .name.len())]
-    NameBytes {
-        /// The name.
-        name: String,
-        /// Most bytes.
-        allowed: usize,
-    },
-    /// All numbers of indexes of a table are used up.
-    #[error("table {table} has had {} indexes, and can have no more", u16::MAX - 1)]
-    IndexNumbers {
-        /// The table.
-        table: String,
-    },
-    /// There is no such column.
-    #[error("table {table} has no column {name}")]
-    NoSuchColumn {
-        /// The table.
-        table: String,
-        /// The name asked for.
-        name: String,
-    },
-    /// There is no such table.
-    #[error("there is no table {name}")]
-    NoSuchTable {
-        /// The name or number asked for.
-        name: String,
-    },
-    /// There is no such index.
-    #[error("table {table} has no index {name}")]
-    NoSuchIndex {
-        /// The table.
-        table: String,
-        /// The name or number asked for.
-        name: String,
-    },
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -490,6 +406,9 @@ mod tests {
         assert!(refused(good().index("f", [2])).contains("JSON has no place"));
         let long = good().column("d", ColumnType::Json(MAX_COLUMN_BYTES + 1));
         assert!(refused(long).contains("column d: 8193 bytes (allowed: 1 to 8192)"));
+        let default = Column::new("d", ColumnType::I16).default(Value::I32(1));
+        let default = refused(good().with_column(default));
+        assert!(default.contains("column d: its default cannot be stored: column 3 is I16"));
         let digits = good().column("d", ColumnType::Decimal(0));
         assert!(refused(digits).contains("column d: 0 digits (allowed: 1 to 8192)"));
         let order = [KeyOrder::ASCENDING, KeyOrder::DESCENDING];

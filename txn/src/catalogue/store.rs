@@ -23,13 +23,13 @@ use crate::catalogue::definition::{
 };
 use crate::catalogue::error::{
     CATALOGUE_VERSION, CatalogueError, MAX_CATALOGUE_BYTES, OLDEST_CATALOGUE_VERSION,
+    OLDEST_CHANGING_VERSION,
 };
 use crate::catalogue::handles::Table;
 use crate::catalogue::schema::{DatabaseSchema, TableSchema};
 use crate::catalogue::stored_table::StoredTable;
 use crate::catalogue::table_info::TableInfo;
 use crate::encoding::key::KeyBuf;
-use crate::encoding::row_ref::RowRef;
 use crate::error::TxnError;
 use crate::protocol::choice::Protocol;
 
@@ -150,7 +150,7 @@ async fn define(engine: &Engine, stored: Vec<StoredTable>) -> Result<Vec<StoredT
 /// Inserts a row into a table that no other node knows yet.
 async fn insert(engine: &Engine, table: &TableInfo, row: &[u8]) -> Result<(), TxnError> {
     let mut key = KeyBuf::new();
-    table.primary.encode(RowRef::new(&table.layout, row), &mut key)?;
+    table.primary.encode(table.row(row)?, &mut key)?;
     table.primary.tree.insert(engine, &key, row).await?;
     Ok(())
 }
@@ -193,11 +193,12 @@ pub(crate) async fn read(engine: &Engine) -> Result<Catalogue, TxnError> {
         if document.is_empty() && read_u64(&guard, 0) == Some(0) {
             return Err(CatalogueError::Missing.into());
         }
+        let version = read_u32(&guard, 8);
         let (chunk, total, next) = checked_page(&guard, page)?;
         document.extend_from_slice(chunk);
         let length = document.len() as u64;
         if next.is_null() && length == total {
-            return Ok(serde_json::from_slice(&document).map_err(CatalogueError::from)?);
+            return Ok(parse(&document, version)?);
         }
         if next.is_null() || chunk.is_empty() || length >= total {
             let reason = "the chain and its length disagree";
@@ -205,6 +206,15 @@ pub(crate) async fn read(engine: &Engine) -> Result<Catalogue, TxnError> {
         }
         page = next;
     }
+}
+
+/// The catalogue that a document of this version says.
+fn parse(document: &[u8], version: u32) -> Result<Catalogue, CatalogueError> {
+    let catalogue: Catalogue = serde_json::from_slice(document)?;
+    if catalogue.has_snapshots && version < OLDEST_CHANGING_VERSION {
+        return Err(CatalogueError::RowsWithoutLayouts { found: version });
+    }
+    Ok(catalogue)
 }
 
 /// The pages of the catalogue.
@@ -280,6 +290,12 @@ fn read_u64(page: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(page.get(at..at + 8)?.try_into().ok()?))
 }
 
+/// The version of a page, which is checked before it is relied on.
+fn read_u32(page: &[u8], at: usize) -> u32 {
+    let bytes = page.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
+    bytes.map_or(0, u32::from_le_bytes)
+}
+
 /// FNV-1a: enough to notice damage, and nothing here needs more.
 fn fnv(parts: &[&[u8]]) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
@@ -335,12 +351,27 @@ mod tests {
         assert_eq!(read.tables[0].schema, expected);
         let mut page = vec![0; HEADER_BYTES + OLD.len()];
         put_page(&mut page, OLD.as_bytes(), OLD.len() as u64, GAddr::NULL);
-        for (version, is_read) in [(1u32, false), (2, true), (4, true), (5, true), (6, false)] {
+        for (version, is_read) in [(1u32, false), (2, true), (5, true), (6, true), (7, false)] {
             page[8..12].copy_from_slice(&version.to_le_bytes());
             let checksum = fnv(&[&page[..CHECKSUM_AT], OLD.as_bytes()]);
             page[32..40].copy_from_slice(&checksum.to_le_bytes());
             assert_eq!(take_page(&page).is_ok(), is_read, "version {version}");
         }
+    }
+
+    #[test]
+    fn a_database_whose_rows_have_no_layouts_is_refused() {
+        let snapshots = OLD.replace(
+            "\"has_timestamps\":false",
+            "\"has_timestamps\":false,\"has_snapshots\":true,\"has_changing_tables\":true",
+        );
+        for version in 2..CATALOGUE_VERSION {
+            assert!(parse(OLD.as_bytes(), version).is_ok());
+            let refused = parse(snapshots.as_bytes(), version).unwrap_err().to_string();
+            assert!(refused.contains(&format!("by version {version} of the catalogue")));
+            assert!(refused.contains("(supported: 6 to 6): create it anew"), "{refused}");
+        }
+        assert!(parse(snapshots.as_bytes(), CATALOGUE_VERSION).is_ok());
     }
 
     #[test]

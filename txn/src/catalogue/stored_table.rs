@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::catalogue::schema::TableSchema;
+use crate::catalogue::schema::{IndexSchema, TableSchema};
 
 /// One table: its schema and the roots of its trees.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,4 +23,14 @@ pub(crate) struct IndexDefinition {
     pub(crate) is_complete: bool,
     /// Of its tree, as that of the table.
     pub(crate) identity: i64,
+    /// Of which of its columns the keys say whether they are NULL, one bit a column of the index:
+    /// of those that could be NULL when the index was made.
+    pub(crate) nullable: u64,
+}
+
+/// Which columns of an index may be NULL.
+pub(crate) fn nullable_columns(schema: &TableSchema, index: &IndexSchema) -> u64 {
+    let may_be = |column: &usize| schema.columns.get(*column).is_some_and(|own| own.nullable);
+    let columns = index.columns.iter().enumerate();
+    columns.fold(0, |mask, (at, column)| mask | u64::from(may_be(column)) << at)
 }

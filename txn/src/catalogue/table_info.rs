@@ -3,13 +3,17 @@
 use selkie_btree::{Tree, max_entry, max_key};
 use selkie_engine::GAddr;
 
+use crate::catalogue::column_history::ColumnHistory;
+use crate::catalogue::earlier_layouts::EarlierLayouts;
 use crate::catalogue::handles::{Source, Table};
 use crate::catalogue::known_tree::KnownTree;
-use crate::catalogue::schema::{IndexSchema, SchemaError, TableSchema};
-use crate::catalogue::stored_table::{IndexDefinition, StoredTable};
+use crate::catalogue::schema::{IndexSchema, TableSchema};
+use crate::catalogue::schema_error::SchemaError;
+use crate::catalogue::stored_table::{IndexDefinition, StoredTable, nullable_columns};
 use crate::encoding::key::KeyBuf;
 use crate::encoding::key_column::{KeyColumn, split_parts};
 use crate::encoding::key_range::KeyRange;
+use crate::encoding::row_builder::RowBuilder;
 use crate::encoding::row_error::RowError;
 use crate::encoding::row_layout::RowLayout;
 use crate::encoding::row_ref::RowRef;
@@ -53,7 +57,10 @@ pub(crate) struct IndexEntry<'p> {
 #[derive(Debug)]
 pub(crate) struct TableInfo {
     pub(crate) schema: TableSchema,
+    /// In which rows are written.
     pub(crate) layout: RowLayout,
+    /// Of rows that were written before; empty where tables do not change.
+    earlier: EarlierLayouts,
     pub(crate) primary: IndexInfo,
     pub(crate) indexes: Vec<IndexInfo>,
 }
@@ -61,17 +68,23 @@ pub(crate) struct TableInfo {
 impl TableInfo {
     /// Resolves a stored table that never changes.
     pub(crate) fn resolve(table: Table, stored: StoredTable) -> Result<Self, SchemaError> {
-        let indexes = stored.indexes.len() as u16;
-        let index = |number| IndexDefinition { number, is_complete: true, identity: 0 };
-        Self::resolve_with(table, stored, 0, (0..indexes).map(index))
+        let nullable = |index| nullable_columns(&stored.schema, index);
+        let indexes: Vec<_> = stored.schema.indexes.iter().map(nullable).collect();
+        let index = |(number, nullable)| {
+            let (is_complete, identity) = (true, 0);
+            IndexDefinition { number, is_complete, identity, nullable }
+        };
+        Self::resolve_with(table, stored, 0, (0..).zip(indexes).map(index), None)
     }
 
-    /// Resolves a stored table, with the identity of its own tree, and with its indexes.
+    /// Resolves a stored table, with the identity of its own tree, with its indexes, and with its
+    /// columns if it may change.
     pub(crate) fn resolve_with(
         table: Table,
         stored: StoredTable,
         identity: i64,
         definitions: impl Iterator<Item = IndexDefinition>,
+        columns: Option<ColumnHistory>,
     ) -> Result<Self, SchemaError> {
         let StoredTable { schema, primary, indexes } = stored;
         schema.validate()?;
@@ -79,16 +92,49 @@ impl TableInfo {
         let tree = Tree::open(GAddr::from_u64(primary), limit);
         let primary_schema = primary_schema(&schema);
         let tree = KnownTree::new(tree, table.primary_tree(), identity);
-        let primary = IndexInfo::resolve(&schema, &primary_schema, tree, true);
+        let primary = IndexInfo::resolve(&schema, &primary_schema, tree, (true, 0));
         let mut resolved = Vec::with_capacity(indexes.len());
         let indexes = schema.indexes.iter().zip(indexes).zip(definitions);
         for ((index, root), definition) in indexes {
-            let IndexDefinition { number, is_complete, identity } = definition;
+            let IndexDefinition { number, is_complete, identity, nullable } = definition;
             let tree = Tree::open(GAddr::from_u64(root), u16::MAX);
             let tree = KnownTree::new(tree, table.index(number).tree(), identity);
-            resolved.push(IndexInfo::resolve(&schema, index, tree, is_complete));
+            resolved.push(IndexInfo::resolve(&schema, index, tree, (is_complete, nullable)));
         }
-        Ok(Self { layout: RowLayout::of(&schema), schema, primary, indexes: resolved })
+        let layout = match &columns {
+            Some(columns) => columns.layout(&schema, columns.last()),
+            None => RowLayout::of(&schema),
+        };
+        let earlier = EarlierLayouts::new(columns);
+        Ok(Self { schema, layout, earlier, primary, indexes: resolved })
+    }
+
+    /// A stored row of the table.
+    ///
+    /// # Errors
+    /// [`RowError::UnknownLayout`] if this definition is older than the row, or the row is damaged.
+    #[inline]
+    pub(crate) fn row<'a>(&'a self, bytes: &'a [u8]) -> Result<RowRef<'a>, RowError> {
+        if self.layout.mark.is_of(bytes) {
+            return Ok(RowRef::new(&self.layout, bytes));
+        }
+        Ok(RowRef::new(self.earlier.of_row(&self.schema, bytes)?, bytes))
+    }
+
+    /// Gives a stored row the layout in which rows are written, if it has an earlier one.
+    ///
+    /// # Errors
+    /// As [`row`](Self::row).
+    pub(crate) fn write_in_last_layout(&self, row: &mut Vec<u8>) -> Result<(), RowError> {
+        if self.layout.mark.is_of(row) {
+            return Ok(());
+        }
+        let (earlier, mut rewritten) = (self.row(row)?, RowBuilder::new(&self.layout));
+        for column in 0..self.layout.columns.len() {
+            rewritten.stored(earlier.stored(column)?);
+        }
+        *row = rewritten.into_bytes()?;
+        Ok(())
     }
 
     /// All trees.
@@ -129,12 +175,18 @@ impl TableInfo {
         TxnError::NotFound { table: self.schema.name.clone() }
     }
 
-    /// Refuses a row that was made for another table.
+    /// Refuses a row that was made for another table, or by another definition of its columns. One
+    /// that was read from the table may have an earlier layout.
     pub(crate) fn check_row(&self, row: RowRef<'_>) -> Result<(), TxnError> {
-        if !std::ptr::eq(row.layout(), &raw const self.layout) && *row.layout() != self.layout {
-            return Err(TxnError::ForeignRow { table: self.schema.name.clone() });
+        let is_same = |own: &RowLayout| std::ptr::eq(row.layout(), own) || *row.layout() == *own;
+        let is_earlier = || {
+            let earlier = self.earlier.numbered(&self.schema, row.layout().mark.number);
+            earlier.is_some_and(is_same)
+        };
+        if is_same(&self.layout) || is_earlier() {
+            return Ok(());
         }
-        Ok(())
+        Err(TxnError::ForeignRow { table: self.schema.name.clone() })
     }
 
     /// Refuses bytes that are not a whole key of `index`.
@@ -180,6 +232,14 @@ impl TableInfo {
         Ok(key)
     }
 
+    /// The key of a row of this table in `index`, of the columns of that.
+    pub(crate) fn key_of(&self, index: &IndexInfo, row: RowRef<'_>) -> Result<KeyBuf, TxnError> {
+        self.check_row(row)?;
+        let mut key = KeyBuf::new();
+        index.encode(row, &mut key)?;
+        Ok(key)
+    }
+
     fn mismatch(&self, index: &IndexInfo) -> TxnError {
         TxnError::KeyMismatch { table: self.schema.name.clone(), index: index.name.clone() }
     }
@@ -190,7 +250,7 @@ impl IndexInfo {
         table: &TableSchema,
         index: &IndexSchema,
         known: KnownTree,
-        is_complete: bool,
+        (is_complete, nullable): (bool, u64),
     ) -> Self {
         Self {
             name: index.name.clone(),
@@ -199,7 +259,7 @@ impl IndexInfo {
             tree: *known,
             known,
             mask: index.columns.iter().fold(0, |mask, &column| mask | 1 << column),
-            parts: parts(table, index),
+            parts: parts(table, index, nullable),
             unique: index.unique,
             nulls_distinct: index.nulls_distinct,
         }
@@ -254,8 +314,13 @@ impl IndexInfo {
 /// `write`), and a leaf with one entry must still take another one of any size.
 ///
 /// # Errors
-/// [`SchemaError::EntryTooLarge`] naming table, size and what is allowed.
-pub(crate) fn check_sizes(schema: &TableSchema, gcl_bytes: usize) -> Result<(), SchemaError> {
+/// [`SchemaError::EntryTooLarge`] naming table, size and what is allowed. `number_bytes` are those
+/// of layout numbers in rows.
+pub(crate) fn check_sizes(
+    schema: &TableSchema,
+    number_bytes: usize,
+    gcl_bytes: usize,
+) -> Result<(), SchemaError> {
     let layout = RowLayout::of(schema);
     let primary = primary_schema(schema);
     let primary_key = columns_bytes(schema, &primary);
@@ -269,7 +334,7 @@ pub(crate) fn check_sizes(schema: &TableSchema, gcl_bytes: usize) -> Result<(), 
     let largest = max_entry(gcl_bytes);
     let entry = |key_bytes: usize| largest.min((3 * largest).saturating_sub(2 * key_bytes) / 2);
     check(PRIMARY, primary_key, max_key(gcl_bytes))?;
-    check(PRIMARY, primary_key + layout.max_bytes, entry(primary_key))?;
+    check(PRIMARY, primary_key + number_bytes + layout.max_bytes, entry(primary_key))?;
     for index in &schema.indexes {
         let key_bytes = max_key_bytes(schema, index, primary_key);
         check(&index.name, key_bytes, max_key(gcl_bytes))?;
@@ -283,12 +348,12 @@ fn primary_schema(table: &TableSchema) -> IndexSchema {
     primary.unique().order(table.primary_key_order.clone())
 }
 
-/// How the columns of a key are encoded.
+/// How the columns of a key are encoded: `nullable` says of which it says whether they are NULL.
 #[expect(clippy::indexing_slicing, reason = "the schema was validated: keys name its columns")]
-fn parts(table: &TableSchema, index: &IndexSchema) -> Vec<KeyColumn> {
+fn parts(table: &TableSchema, index: &IndexSchema, nullable: u64) -> Vec<KeyColumn> {
     let part = |(at, &column): (usize, &usize)| {
         let order = index.order.get(at).copied().unwrap_or_default();
-        let (ty, nullable) = (table.columns[column].ty, table.columns[column].nullable);
+        let (ty, nullable) = (table.columns[column].ty, nullable & 1 << at != 0);
         KeyColumn { column, ty, nullable, order }
     };
     index.columns.iter().enumerate().map(part).collect()
@@ -296,7 +361,8 @@ fn parts(table: &TableSchema, index: &IndexSchema) -> Vec<KeyColumn> {
 
 /// Most bytes that the columns of an index take in a key.
 fn columns_bytes(table: &TableSchema, index: &IndexSchema) -> usize {
-    parts(table, index).iter().map(|part| part.ty.max_key_bytes(part.nullable)).sum()
+    let parts = parts(table, index, nullable_columns(table, index));
+    parts.iter().map(|part| part.ty.max_key_bytes(part.nullable)).sum()
 }
 
 /// Longest key in the tree of a secondary index.
@@ -306,7 +372,7 @@ fn max_key_bytes(table: &TableSchema, index: &IndexSchema, primary_key: usize) -
         return columns + primary_key;
     }
     // A NULL makes the primary key follow, and takes one byte.
-    let parts = parts(table, index).into_iter();
+    let parts = parts(table, index, nullable_columns(table, index)).into_iter();
     let saved = parts.filter(|part| part.nullable).map(|part| part.ty.max_key_bytes(false)).min();
     match saved {
         Some(saved) if index.nulls_distinct => columns.max(columns - saved + primary_key),
@@ -398,8 +464,8 @@ mod tests {
         assert_eq!(longest(IndexSchema::new("i", [1, 2])), a + b + id);
         let allowed = max_key(2048);
         assert!((a + b..a + b + id).contains(&allowed), "{allowed}");
-        assert_eq!(check_sizes(&table(index()), 2048), Ok(()));
-        let refused = check_sizes(&table(IndexSchema::new("i", [1, 2])), 2048).unwrap_err();
+        assert_eq!(check_sizes(&table(index()), 0, 2048), Ok(()));
+        let refused = check_sizes(&table(IndexSchema::new("i", [1, 2])), 0, 2048).unwrap_err();
         assert!(refused.to_string().contains("takes 228 bytes"), "{refused}");
     }
 
@@ -412,15 +478,15 @@ mod tests {
                 .primary_key([0])
                 .index("by_text", [1])
         };
-        assert_eq!(check_sizes(&table(20), 2048), Ok(()));
-        let error = check_sizes(&table(200), 2048).unwrap_err();
+        assert_eq!(check_sizes(&table(20), 0, 2048), Ok(()));
+        let error = check_sizes(&table(200), 0, 2048).unwrap_err();
         assert!(error.to_string().contains("table big, by_text"), "{error}");
         let mut no_index = table(2000);
         no_index.indexes.clear();
-        let error = check_sizes(&no_index, 2048).unwrap_err();
+        let error = check_sizes(&no_index, 0, 2048).unwrap_err();
         let SchemaError::EntryTooLarge { size, allowed, .. } = &error else { panic!("{error}") };
         assert_eq!(*size, 4 + 4 + 2 + 2000);
         assert!(*allowed < 2048 / 3 + 16);
-        assert!(check_sizes(&no_index, 8192).is_ok());
+        assert!(check_sizes(&no_index, 0, 8192).is_ok());
     }
 }

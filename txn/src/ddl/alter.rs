@@ -1,77 +1,21 @@
-//! Changing what tables are called.
+//! Changing what tables are called, and dropping indexes.
 
-use crate::catalogue::definition::NAMES;
-use crate::catalogue::handles::{Index, Table};
-use crate::catalogue::schema::{SchemaError, TableSchema};
-use crate::encoding::key::KeyBuf;
-use crate::encoding::row_ref::RowRef;
+use crate::catalogue::definition::TableDefinition;
+use crate::catalogue::handles::Table;
+use crate::catalogue::schema_error::SchemaError;
+use crate::ddl::columns::position_of;
 use crate::error::TxnError;
-use crate::protocol::leaf_latch::LatchMode;
 use crate::transaction::txn::Txn;
 
 impl Txn<'_> {
-    /// The table of that name in the state that this transaction sees.
-    ///
-    /// # Errors
-    /// [`SchemaError::NoSuchTable`]; [`TxnError::Conflict`] and the other errors that roll back.
-    pub async fn table(&mut self, name: &str) -> Result<Table, TxnError> {
-        self.open_read()?;
-        if self.db.directory.changing().is_none() {
-            return self.db.directory.table_named(name);
-        }
-        let found = Box::pin(self.number_of(name)).await;
-        self.close_read(found).await
-    }
-
-    async fn number_of(&mut self, name: &str) -> Result<Table, TxnError> {
-        let names = self.system_table(NAMES);
-        let key = KeyBuf::new().text(name);
-        let at = self.find_row_position(names, &key, LatchMode::Shared, None).await?;
-        let Some(at) = at else {
-            let missing = SchemaError::NoSuchTable { name: name.to_owned() };
-            return Err(self.error_of_valid_reads(missing.into()).await);
-        };
-        let number = RowRef::new(&names.layout, self.row_bytes(names, &at)?).i64(1)?;
-        self.work.last_read = None;
-        let missing = || SchemaError::NoSuchTable { name: name.to_owned() };
-        Ok(Table::of_number(usize::try_from(number).map_err(|_| missing())?))
-    }
-
-    /// The schema of a table in the state that this transaction sees, with the indexes that are
-    /// complete.
-    ///
-    /// # Errors
-    /// As [`table`](Self::table).
-    pub async fn schema(&mut self, table: Table) -> Result<TableSchema, TxnError> {
-        self.open_read()?;
-        let info = self.table_info(table).await?;
-        let mut schema = info.schema.clone();
-        let mut complete = info.indexes.iter().map(|index| index.is_complete);
-        schema.indexes.retain(|_| complete.next().unwrap_or(false));
-        Ok(schema)
-    }
-
-    /// The index of that name in the state that this transaction sees, if it is complete.
-    ///
-    /// # Errors
-    /// [`SchemaError::NoSuchIndex`]; and as [`table`](Self::table).
-    pub async fn index(&mut self, table: Table, name: &str) -> Result<Index, TxnError> {
-        self.open_read()?;
-        let info = self.table_info(table).await?;
-        let found = info.indexes.iter().find(|index| index.is_complete && index.name == name);
-        let missing =
-            || SchemaError::NoSuchIndex { table: info.schema.name.clone(), name: name.to_owned() };
-        Ok(table.index_of_tree(found.ok_or_else(missing)?.number))
-    }
-
     /// Gives a table another name.
     ///
     /// # Errors
     /// [`SchemaError::TableExists`] if another has that name; and as
     /// [`create_table`](Self::create_table).
     pub async fn rename_table(&mut self, table: Table, name: &str) -> Result<(), TxnError> {
-        self.alter(table, |schema| {
-            name.clone_into(&mut schema.name);
+        self.alter(table, |definition| {
+            name.clone_into(&mut definition.stored.schema.name);
             Ok(())
         })
         .await
@@ -88,34 +32,38 @@ impl Txn<'_> {
         column: &str,
         name: &str,
     ) -> Result<(), TxnError> {
-        self.alter(table, |schema| {
-            let table = schema.name.clone();
-            let found = schema.columns.iter_mut().find(|known| known.name == column);
-            let missing = SchemaError::NoSuchColumn { table, name: column.to_owned() };
-            name.clone_into(&mut found.ok_or(missing)?.name);
+        self.alter(table, |definition| {
+            let schema = &mut definition.stored.schema;
+            let position = position_of(schema, column)?;
+            let found = schema.columns.get_mut(position);
+            found.into_iter().for_each(|found| name.clone_into(&mut found.name));
             Ok(())
         })
         .await
     }
 
-    /// Changes the schema of a table in a way that leaves its rows as they are.
-    async fn alter<F>(&mut self, table: Table, change: F) -> Result<(), TxnError>
+    /// Changes the definition of a table in a way that rows need not be looked at.
+    pub(super) async fn alter<F>(&mut self, table: Table, change: F) -> Result<(), TxnError>
     where
-        F: FnOnce(&mut TableSchema) -> Result<(), SchemaError> + Send,
+        F: FnOnce(&mut TableDefinition) -> Result<(), SchemaError> + Send,
     {
         self.open_definitions()?;
         let mark = self.begin_change();
-        let altered = Box::pin(self.alter_schema(table, change)).await;
+        let altered = Box::pin(self.alter_definition(table, change)).await;
         self.close_change(mark, altered).await
     }
 
-    async fn alter_schema<F>(&mut self, table: Table, change: F) -> Result<(), TxnError>
+    pub(super) async fn alter_definition<F>(
+        &mut self,
+        table: Table,
+        change: F,
+    ) -> Result<(), TxnError>
     where
-        F: FnOnce(&mut TableSchema) -> Result<(), SchemaError> + Send,
+        F: FnOnce(&mut TableDefinition) -> Result<(), SchemaError> + Send,
     {
         let before = self.definition(table).await?;
         let mut after = before.clone();
-        change(&mut after.stored.schema)?;
+        change(&mut after)?;
         after.stored.schema.validate()?;
         self.check_table(&after.stored.schema)?;
         self.redefine(table, &before, &after).await

@@ -7,10 +7,12 @@ use crate::catalogue::definition::{
 };
 use crate::catalogue::error::CatalogueError;
 use crate::catalogue::handles::Table;
-use crate::catalogue::schema::{SchemaError, TableSchema};
+use crate::catalogue::schema::TableSchema;
+use crate::catalogue::schema_error::SchemaError;
 use crate::catalogue::stored_table::StoredTable;
 use crate::catalogue::table_info::{TableInfo, check_sizes};
 use crate::encoding::key::KeyBuf;
+use crate::encoding::row_layout::MAX_NUMBER_BYTES;
 use crate::encoding::row_ref::RowRef;
 use crate::error::TxnError;
 use crate::protocol::leaf_latch::LatchMode;
@@ -115,7 +117,7 @@ impl<'db> Txn<'db> {
         if bytes == 0 || bytes > allowed {
             return Err(SchemaError::NameBytes { name: schema.name.clone(), allowed }.into());
         }
-        Ok(check_sizes(schema, page_bytes)?)
+        Ok(check_sizes(schema, MAX_NUMBER_BYTES, page_bytes)?)
     }
 
     /// The tables of the catalogue, by their numbers.

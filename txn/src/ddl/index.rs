@@ -17,8 +17,9 @@ use selkie_btree::Direction;
 use selkie_fabric::BoxFuture;
 
 use crate::catalogue::handles::{Index, Table};
-use crate::catalogue::schema::{IndexSchema, SchemaError};
-use crate::catalogue::stored_table::IndexDefinition;
+use crate::catalogue::schema::IndexSchema;
+use crate::catalogue::schema_error::SchemaError;
+use crate::catalogue::stored_table::{IndexDefinition, nullable_columns};
 use crate::catalogue::table_info::{IndexInfo, TableInfo};
 use crate::encoding::key::KeyBuf;
 use crate::encoding::key_range::KeyRange;
@@ -120,13 +121,15 @@ impl<'db> Txn<'db> {
         after.stored.schema.indexes.push(schema);
         after.stored.schema.validate()?;
         self.check_table(&after.stored.schema)?;
+        let nullable = after.stored.schema.indexes.last();
+        let nullable = nullable.map_or(0, |index| nullable_columns(&after.stored.schema, index));
         let number = after.next_index;
         let name = &after.stored.schema.name;
         let next = number.checked_add(1).filter(|next| *next < u16::MAX);
         let too_many = || SchemaError::IndexNumbers { table: name.clone() };
         after.next_index = next.ok_or_else(too_many)?;
         let identity = self.new_version();
-        after.indexes.push(IndexDefinition { number, is_complete: false, identity });
+        after.indexes.push(IndexDefinition { number, is_complete: false, identity, nullable });
         let stamp = self.stamp_of_new_trees().await?;
         after.stored.indexes.push(self.create_tree(u16::MAX, stamp).await?);
         self.redefine(table, &before, &after).await?;
@@ -194,7 +197,7 @@ impl<'db> Txn<'db> {
         let next = rows.get(ROWS_AT_ONCE).map(|(key, _)| key.clone());
         rows.truncate(ROWS_AT_ONCE);
         for (primary, row) in rows {
-            let entry = index.entry(RowRef::new(&info.layout, &row), &primary)?;
+            let entry = index.entry(info.row(&row)?, &primary)?;
             self.add_unless_entered(info, index, &entry.key, entry.value).await?;
         }
         Ok(next)

@@ -31,6 +31,7 @@ impl<'a> RowBuilder<'a> {
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.bytes.resize(self.layout.variable_at, 0);
+        self.layout.mark.write(&mut self.bytes);
         self.next = 0;
         self.error = None;
     }
@@ -147,9 +148,48 @@ impl<'a> RowBuilder<'a> {
             if !place.nullable {
                 return Err(RowError::NotNullable { column });
             }
-            set_null_bit(bytes, column, true);
+            set_null_bit(bytes, place.null_bit, true);
             if let ColumnPlace::Variable(ordinal) = place.place {
                 set_end(layout, bytes, ordinal);
+            }
+            Ok(())
+        })
+    }
+
+    /// The next column gets its [default](crate::Column::default), or NULL if it has none and may
+    /// be NULL; else that is the mistake.
+    pub fn default_value(&mut self) -> &mut Self {
+        let (layout, column) = (self.layout, self.next);
+        let default = layout.default_of(column);
+        if default.is_none() && layout.column(column).is_ok_and(|layout| !layout.nullable) {
+            return self.step(|_, _| Err(RowError::NoDefault { column }));
+        }
+        self.stored(default)
+    }
+
+    /// All columns that are left get their [defaults](Self::default_value).
+    pub fn default_values(&mut self) -> &mut Self {
+        while self.error.is_none() && self.next < self.layout.columns.len() {
+            self.default_value();
+        }
+        self
+    }
+
+    /// The next column, of a value that is stored in a row or a definition; `None`: NULL.
+    pub(crate) fn stored(&mut self, value: Option<&[u8]>) -> &mut Self {
+        let Some(value) = value else { return self.null() };
+        let column = self.next;
+        self.step(|layout, bytes| {
+            match layout.column(column)?.place {
+                ColumnPlace::Fixed(at) => write_at(bytes, at, value),
+                ColumnPlace::Variable(ordinal) => {
+                    bytes.extend_from_slice(value);
+                    set_end(layout, bytes, ordinal);
+                }
+                // A row is made in the layout that has all columns.
+                ColumnPlace::Missing { .. } | ColumnPlace::MissingNull => {
+                    return Err(RowError::Damaged { column });
+                }
             }
             Ok(())
         })
@@ -168,6 +208,12 @@ impl<'a> RowBuilder<'a> {
             return Err(RowError::Incomplete { given: self.next, columns });
         }
         Ok(RowRef::new(self.layout, &self.bytes))
+    }
+
+    /// As [`finish`](Self::finish), for an owner of the bytes.
+    pub(crate) fn into_bytes(self) -> Result<Vec<u8>, RowError> {
+        self.finish()?;
+        Ok(self.bytes)
     }
 
     fn step(

@@ -11,10 +11,10 @@ pub(super) fn set_end(layout: &RowLayout, bytes: &mut [u8], ordinal: usize) {
 }
 
 /// Sets or clears the NULL bit of a column, in a row that has a bitmap.
-#[expect(clippy::indexing_slicing, reason = "a row with a nullable column begins with the bitmap")]
-pub(super) fn set_null_bit(bytes: &mut [u8], column: usize, null: bool) {
-    let bit = 1 << (column % 8);
-    let byte = &mut bytes[column / 8];
+#[expect(clippy::indexing_slicing, reason = "a row with a nullable column has the bitmap")]
+pub(super) fn set_null_bit(bytes: &mut [u8], null_bit: usize, null: bool) {
+    let bit = 1 << (null_bit % 8);
+    let byte = &mut bytes[null_bit / 8];
     *byte = if null { *byte | bit } else { *byte & !bit };
 }
 

@@ -36,6 +36,12 @@ pub enum RowError {
         /// The column.
         column: usize,
     },
+    /// The column was left to its default, has none, and may not be NULL.
+    #[error("column {column} has no default, and may not be NULL")]
+    NoDefault {
+        /// The column.
+        column: usize,
+    },
     /// The value is longer than the column allows.
     #[error("column {column}: {bytes} bytes (allowed: {max})")]
     TooLong {
@@ -81,6 +87,15 @@ pub enum RowError {
         given: usize,
         /// Columns of the table.
         columns: usize,
+    },
+    /// A stored row has a layout that the definition does not know: the definition is older than
+    /// the row, or the row is damaged.
+    #[error("the stored row has layout {number} (known: 0 to {last})")]
+    UnknownLayout {
+        /// The number in the row.
+        number: u16,
+        /// The last one of the definition.
+        last: u16,
     },
     /// The stored bytes are not a row of this table.
     #[error("the stored row is damaged at column {column}")]

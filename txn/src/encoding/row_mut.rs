@@ -6,7 +6,7 @@ use crate::catalogue::column_type::ColumnType;
 use crate::encoding::decimal::DecimalRef;
 use crate::encoding::row_bytes::set_null_bit;
 use crate::encoding::row_error::RowError;
-use crate::encoding::row_layout::{ColumnPlace, RowLayout};
+use crate::encoding::row_layout::{ColumnLayout, ColumnPlace, RowLayout};
 use crate::encoding::row_ref::RowRef;
 use crate::encoding::temporal::Interval;
 use crate::encoding::value::{Value, check_time};
@@ -249,6 +249,10 @@ impl<'a> RowMut<'a> {
                 self.patch(at..at + bytes, column, |bytes| bytes.fill(0))?;
             }
             ColumnPlace::Variable(ordinal) => self.splice(column, ordinal, &[])?,
+            // A row is changed in the layout that has all columns.
+            ColumnPlace::Missing { .. } | ColumnPlace::MissingNull => {
+                return Err(RowError::Damaged { column });
+            }
         }
         self.mark_null(column, true);
         Ok(())
@@ -321,10 +325,11 @@ impl<'a> RowMut<'a> {
     }
 
     fn mark_null(&mut self, column: usize, null: bool) {
-        if self.layout.columns.get(column).is_some_and(|layout| layout.nullable) {
-            set_null_bit(self.bytes, column, null);
+        let layout = self.layout.columns.get(column).filter(|layout| layout.nullable);
+        if let Some(&ColumnLayout { null_bit, .. }) = layout {
+            set_null_bit(self.bytes, null_bit, null);
             self.changes.columns |= 1 << column;
-            self.widen(column / 8..column / 8 + 1);
+            self.widen(null_bit / 8..null_bit / 8 + 1);
         }
     }
 

@@ -6,7 +6,7 @@
 use crate::catalogue::column_type::ColumnType;
 use crate::encoding::decimal::DecimalRef;
 use crate::encoding::row_error::{RowError, wrong_type};
-use crate::encoding::row_layout::{ColumnPlace, RowLayout};
+use crate::encoding::row_layout::{ColumnLayout, ColumnPlace, RowLayout};
 use crate::encoding::temporal::Interval;
 use crate::encoding::value::{Value, check_time};
 
@@ -37,8 +37,7 @@ impl<'a> RowRef<'a> {
     /// # Errors
     /// [`RowError`] if there is no such column, it has another type, or it is NULL here.
     pub fn i32(&self, column: usize) -> Result<i32, RowError> {
-        let at = self.fixed(column, ColumnType::I32)?;
-        Ok(i32::from_le_bytes(self.array(column, at)?))
+        Ok(i32::from_le_bytes(self.fixed(column, ColumnType::I32)?))
     }
 
     /// An `I64` column.
@@ -46,8 +45,7 @@ impl<'a> RowRef<'a> {
     /// # Errors
     /// As [`i32`](Self::i32).
     pub fn i64(&self, column: usize) -> Result<i64, RowError> {
-        let at = self.fixed(column, ColumnType::I64)?;
-        Ok(i64::from_le_bytes(self.array(column, at)?))
+        Ok(i64::from_le_bytes(self.fixed(column, ColumnType::I64)?))
     }
 
     /// An `F64` column.
@@ -55,8 +53,7 @@ impl<'a> RowRef<'a> {
     /// # Errors
     /// As [`i32`](Self::i32).
     pub fn f64(&self, column: usize) -> Result<f64, RowError> {
-        let at = self.fixed(column, ColumnType::F64)?;
-        Ok(f64::from_le_bytes(self.array(column, at)?))
+        Ok(f64::from_le_bytes(self.fixed(column, ColumnType::F64)?))
     }
 
     /// A `Bool` column.
@@ -64,7 +61,7 @@ impl<'a> RowRef<'a> {
     /// # Errors
     /// As [`i32`](Self::i32), and [`RowError::Damaged`] if the byte is neither 0 nor 1.
     pub fn bool(&self, column: usize) -> Result<bool, RowError> {
-        match self.array(column, self.fixed(column, ColumnType::Bool)?)? {
+        match self.fixed(column, ColumnType::Bool)? {
             [0] => Ok(false),
             [1] => Ok(true),
             _ => Err(RowError::Damaged { column }),
@@ -76,8 +73,7 @@ impl<'a> RowRef<'a> {
     /// # Errors
     /// As [`i32`](Self::i32).
     pub fn i16(&self, column: usize) -> Result<i16, RowError> {
-        let at = self.fixed(column, ColumnType::I16)?;
-        Ok(i16::from_le_bytes(self.array(column, at)?))
+        Ok(i16::from_le_bytes(self.fixed(column, ColumnType::I16)?))
     }
 
     /// An `F32` column.
@@ -85,8 +81,7 @@ impl<'a> RowRef<'a> {
     /// # Errors
     /// As [`i32`](Self::i32).
     pub fn f32(&self, column: usize) -> Result<f32, RowError> {
-        let at = self.fixed(column, ColumnType::F32)?;
-        Ok(f32::from_le_bytes(self.array(column, at)?))
+        Ok(f32::from_le_bytes(self.fixed(column, ColumnType::F32)?))
     }
 
     /// A `Date` column, in days since 2000-01-01.
@@ -94,8 +89,7 @@ impl<'a> RowRef<'a> {
     /// # Errors
     /// As [`i32`](Self::i32).
     pub fn date(&self, column: usize) -> Result<i32, RowError> {
-        let at = self.fixed(column, ColumnType::Date)?;
-        Ok(i32::from_le_bytes(self.array(column, at)?))
+        Ok(i32::from_le_bytes(self.fixed(column, ColumnType::Date)?))
     }
 
     /// A `Time` column, in microseconds since midnight.
@@ -103,8 +97,7 @@ impl<'a> RowRef<'a> {
     /// # Errors
     /// As [`i32`](Self::i32), and [`RowError::Damaged`] if it is no time of the day.
     pub fn time(&self, column: usize) -> Result<i64, RowError> {
-        let at = self.fixed(column, ColumnType::Time)?;
-        let time = i64::from_le_bytes(self.array(column, at)?);
+        let time = i64::from_le_bytes(self.fixed(column, ColumnType::Time)?);
         check_time(column, time).map_err(|_| RowError::Damaged { column })?;
         Ok(time)
     }
@@ -114,8 +107,7 @@ impl<'a> RowRef<'a> {
     /// # Errors
     /// As [`i32`](Self::i32).
     pub fn timestamp(&self, column: usize) -> Result<i64, RowError> {
-        let at = self.fixed(column, ColumnType::Timestamp)?;
-        Ok(i64::from_le_bytes(self.array(column, at)?))
+        Ok(i64::from_le_bytes(self.fixed(column, ColumnType::Timestamp)?))
     }
 
     /// An `Interval` column.
@@ -123,8 +115,7 @@ impl<'a> RowRef<'a> {
     /// # Errors
     /// As [`i32`](Self::i32).
     pub fn interval(&self, column: usize) -> Result<Interval, RowError> {
-        let at = self.fixed(column, ColumnType::Interval)?;
-        Ok(Interval::from_stored(self.array(column, at)?))
+        Ok(Interval::from_stored(self.fixed(column, ColumnType::Interval)?))
     }
 
     /// A `Uuid` column.
@@ -132,8 +123,7 @@ impl<'a> RowRef<'a> {
     /// # Errors
     /// As [`i32`](Self::i32).
     pub fn uuid(&self, column: usize) -> Result<[u8; 16], RowError> {
-        let at = self.fixed(column, ColumnType::Uuid)?;
-        self.array(column, at)
+        self.fixed(column, ColumnType::Uuid)
     }
 
     /// A `Decimal` column.
@@ -176,7 +166,7 @@ impl<'a> RowRef<'a> {
     /// [`RowError::NoSuchColumn`], [`RowError::Damaged`].
     pub fn is_null(&self, column: usize) -> Result<bool, RowError> {
         let layout = self.layout.column(column)?;
-        Ok(layout.nullable && self.null_bit(column)?)
+        Ok(layout.nullable && self.null_bit(layout, column)?)
     }
 
     /// A column of whatever type it has.
@@ -184,60 +174,61 @@ impl<'a> RowRef<'a> {
     /// # Errors
     /// [`RowError::NoSuchColumn`], [`RowError::Damaged`].
     pub fn value(&self, column: usize) -> Result<Value<'a>, RowError> {
-        if self.is_null(column)? {
-            return Ok(Value::Null);
+        let Some(bytes) = self.stored(column)? else { return Ok(Value::Null) };
+        match self.layout.column(column)?.ty {
+            ColumnType::Time => self.time(column).map(Value::Time),
+            ty => Value::from_stored(ty, bytes).ok_or(RowError::Damaged { column }),
         }
-        Ok(match self.layout.column(column)?.ty {
-            ColumnType::Bool => Value::Bool(self.bool(column)?),
-            ColumnType::I16 => Value::I16(self.i16(column)?),
-            ColumnType::I32 => Value::I32(self.i32(column)?),
-            ColumnType::I64 => Value::I64(self.i64(column)?),
-            ColumnType::F32 => Value::F32(self.f32(column)?),
-            ColumnType::F64 => Value::F64(self.f64(column)?),
-            ColumnType::Date => Value::Date(self.date(column)?),
-            ColumnType::Time => Value::Time(self.time(column)?),
-            ColumnType::Timestamp => Value::Timestamp(self.timestamp(column)?),
-            ColumnType::Interval => Value::Interval(self.interval(column)?),
-            ColumnType::Uuid => Value::Uuid(self.uuid(column)?),
-            ColumnType::Decimal(_) => Value::Decimal(self.decimal(column)?),
-            ColumnType::Text(_) => Value::Text(self.text(column)?),
-            ColumnType::Bytes(_) => Value::Bytes(self.bytes(column)?),
-            ColumnType::Json(_) => Value::Json(self.json(column)?),
-        })
     }
 
-    fn fixed(&self, column: usize, ty: ColumnType) -> Result<usize, RowError> {
+    /// The bytes of a column as they are stored, `None` if it is NULL.
+    pub(crate) fn stored(&self, column: usize) -> Result<Option<&'a [u8]>, RowError> {
         let layout = self.layout.column(column)?;
-        let ColumnPlace::Fixed(at) = layout.place else {
-            return Err(wrong_type(column, layout.ty, ty));
+        if layout.nullable && self.null_bit(layout, column)? {
+            return Ok(None);
+        }
+        let bytes = match layout.place {
+            ColumnPlace::Fixed(at) => self.bytes.get(at..at + layout.ty.max_bytes()),
+            ColumnPlace::Variable(ordinal) => {
+                let range = self.layout.variable(self.bytes, ordinal);
+                range.and_then(|range| self.bytes.get(range))
+            }
+            ColumnPlace::Missing { start, end } => self.layout.missing.get(start..end),
+            ColumnPlace::MissingNull => return Ok(None),
         };
+        bytes.map(Some).ok_or(RowError::Damaged { column })
+    }
+
+    fn fixed<const N: usize>(&self, column: usize, ty: ColumnType) -> Result<[u8; N], RowError> {
+        let layout = self.layout.column(column)?;
         if layout.ty != ty {
             return Err(wrong_type(column, layout.ty, ty));
         }
-        if layout.nullable && self.null_bit(column)? {
+        if layout.nullable && self.null_bit(layout, column)? {
             return Err(RowError::Null { column });
         }
-        Ok(at)
+        let bytes = match layout.place {
+            ColumnPlace::Fixed(at) => self.bytes.get(at..at + N),
+            ColumnPlace::Missing { start, end } => self.layout.missing.get(start..end),
+            ColumnPlace::Variable(_) | ColumnPlace::MissingNull => None,
+        };
+        bytes.and_then(|bytes| bytes.try_into().ok()).ok_or(RowError::Damaged { column })
     }
 
     /// The bytes of a variable column of the type of `ty`, whatever its length.
     fn variable_of(&self, column: usize, ty: ColumnType) -> Result<&'a [u8], RowError> {
-        let ordinal = self.layout.variable_ordinal(column, ty, 0)?;
-        let damaged = RowError::Damaged { column };
-        if self.is_null(column)? {
-            return Err(RowError::Null { column });
+        let found = self.layout.column(column)?.ty;
+        if std::mem::discriminant(&found) != std::mem::discriminant(&ty) {
+            return Err(wrong_type(column, found, ty));
         }
-        let range = self.layout.variable(self.bytes, ordinal).ok_or(damaged.clone())?;
-        self.bytes.get(range).ok_or(damaged)
+        self.stored(column)?.ok_or(RowError::Null { column })
     }
 
-    fn null_bit(&self, column: usize) -> Result<bool, RowError> {
-        let byte = self.bytes.get(column / 8).ok_or(RowError::Damaged { column })?;
-        Ok(byte & (1 << (column % 8)) != 0)
-    }
-
-    fn array<const N: usize>(&self, column: usize, at: usize) -> Result<[u8; N], RowError> {
-        let bytes = self.bytes.get(at..at + N).and_then(|bytes| bytes.try_into().ok());
-        bytes.ok_or(RowError::Damaged { column })
+    fn null_bit(&self, layout: &ColumnLayout, column: usize) -> Result<bool, RowError> {
+        if layout.place == ColumnPlace::MissingNull {
+            return Ok(true);
+        }
+        let byte = self.bytes.get(layout.null_bit / 8).ok_or(RowError::Damaged { column })?;
+        Ok(byte & (1 << (layout.null_bit % 8)) != 0)
     }
 }

@@ -43,6 +43,34 @@ pub enum Value<'a> {
     Json(&'a [u8]),
 }
 
+impl<'a> Value<'a> {
+    /// The value of a column of this type that is stored in these bytes. That it is a time of the
+    /// day is not checked.
+    pub(crate) fn from_stored(ty: ColumnType, bytes: &'a [u8]) -> Option<Self> {
+        Some(match ty {
+            ColumnType::Bool => match bytes {
+                [0] => Self::Bool(false),
+                [1] => Self::Bool(true),
+                _ => return None,
+            },
+            ColumnType::I16 => Self::I16(i16::from_le_bytes(bytes.try_into().ok()?)),
+            ColumnType::I32 => Self::I32(i32::from_le_bytes(bytes.try_into().ok()?)),
+            ColumnType::I64 => Self::I64(i64::from_le_bytes(bytes.try_into().ok()?)),
+            ColumnType::F32 => Self::F32(f32::from_le_bytes(bytes.try_into().ok()?)),
+            ColumnType::F64 => Self::F64(f64::from_le_bytes(bytes.try_into().ok()?)),
+            ColumnType::Date => Self::Date(i32::from_le_bytes(bytes.try_into().ok()?)),
+            ColumnType::Time => Self::Time(i64::from_le_bytes(bytes.try_into().ok()?)),
+            ColumnType::Timestamp => Self::Timestamp(i64::from_le_bytes(bytes.try_into().ok()?)),
+            ColumnType::Interval => Self::Interval(Interval::from_stored(bytes.try_into().ok()?)),
+            ColumnType::Uuid => Self::Uuid(bytes.try_into().ok()?),
+            ColumnType::Decimal(_) => Self::Decimal(DecimalRef::from_stored(bytes)?),
+            ColumnType::Text(_) => Self::Text(std::str::from_utf8(bytes).ok()?),
+            ColumnType::Bytes(_) => Self::Bytes(bytes),
+            ColumnType::Json(_) => Self::Json(bytes),
+        })
+    }
+}
+
 impl Value<'_> {
     /// The name of its type, or NULL.
     pub(crate) fn type_name(self) -> &'static str {

@@ -142,9 +142,7 @@ impl<'db> BulkLoad<'db> {
 
     async fn add(&mut self, row: RowRef<'_>) -> Result<(), TxnError> {
         let info = self.info;
-        if !std::ptr::eq(row.layout(), &raw const info.layout) && *row.layout() != info.layout {
-            return Err(TxnError::ForeignRow { table: info.schema.name.clone() });
-        }
+        info.check_row(row)?;
         let mut primary = KeyBuf::new();
         info.primary.encode(row, &mut primary)?;
         for (index, entries) in info.indexes.iter().zip(&mut self.indexes) {

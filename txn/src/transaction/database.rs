@@ -10,11 +10,13 @@ use selkie_fabric::BoxFuture;
 use crate::catalogue::directory::TableDirectory;
 use crate::catalogue::error::CatalogueError;
 use crate::catalogue::handles::{Index, Source, Table};
-use crate::catalogue::schema::{DatabaseSchema, SchemaError, TableSchema};
+use crate::catalogue::schema::{DatabaseSchema, TableSchema};
+use crate::catalogue::schema_error::SchemaError;
 use crate::catalogue::store::{self, Catalogue, ExistingDatabase};
 use crate::catalogue::table_info::check_sizes;
 use crate::encoding::key::KeyBuf;
 use crate::encoding::row_builder::RowBuilder;
+use crate::encoding::row_layout::MAX_NUMBER_BYTES;
 use crate::encoding::row_ref::RowRef;
 use crate::encoding::value::Value;
 use crate::error::TxnError;
@@ -68,9 +70,12 @@ impl Database {
     ) -> BoxFuture<'_, Result<Self, TxnError>> {
         Box::pin(async move {
             let (schemas, protocol) = (&schema.tables, schema.protocol);
+            // Rows of tables that may change begin with a layout number.
+            let has_layouts = protocol == Protocol::Snapshot;
+            let number_bytes = if has_layouts { MAX_NUMBER_BYTES } else { 0 };
             for (at, schema) in schemas.iter().enumerate() {
                 schema.validate()?;
-                check_sizes(schema, engine.page_bytes())?;
+                check_sizes(schema, number_bytes, engine.page_bytes())?;
                 if schemas.iter().position(|other| other.name == schema.name) != Some(at) {
                     let (table, name) = (schema.name.clone(), schema.name.clone());
                     return Err(SchemaError::DuplicateName { table, name }.into());
@@ -187,7 +192,8 @@ impl Database {
         self.state.directory.handles().into_iter()
     }
 
-    /// An empty row of a table, to be filled and inserted.
+    /// An empty row of a table, to be filled and inserted. Where the columns of the table may
+    /// change, [`Txn::row`] makes one of those that the transaction sees.
     ///
     /// # Errors
     /// As [`schema`](Self::schema).
@@ -228,10 +234,7 @@ impl Database {
     /// and as [`schema`](Self::schema).
     pub fn key_of(&self, source: impl Into<Source>, row: RowRef<'_>) -> Result<KeyBuf, TxnError> {
         let (table, index) = self.state.directory.source(source.into())?;
-        table.check_row(row)?;
-        let mut key = KeyBuf::new();
-        index.encode(row, &mut key)?;
-        Ok(key)
+        table.key_of(index, row)
     }
 
     /// The tree behind a table or an index, to verify it or read its statistics.

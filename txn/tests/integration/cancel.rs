@@ -17,8 +17,11 @@ fn account(id: i32) -> Account {
 /// way to a node that gave up waiting for it; that passes.
 async fn latch_everything(db: &Database, table: Table) {
     let rows = crate::common::scan_all(db, table.into()).await;
-    let ids: Vec<i32> =
-        rows.iter().map(|row| i32::from_le_bytes(row[1..5].try_into().unwrap())).collect();
+    let id = |row: &Vec<u8>| {
+        let row = crate::common::without_layout(db, row);
+        i32::from_le_bytes(row[1..5].try_into().unwrap())
+    };
+    let ids: Vec<i32> = rows.iter().map(id).collect();
     let policy = RetryPolicy { attempts: 1000, ..RetryPolicy::default() };
     let attempt = async || {
         let mut txn = db.begin();

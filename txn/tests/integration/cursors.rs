@@ -163,6 +163,7 @@ fn bounds_are_inclusive_or_exclusive() {
 
 /// The columns of a table or an index, of the bytes of a row that has no note.
 fn key_of(db: &Database, source: Source, row: &[u8]) -> KeyBuf {
+    let row = crate::common::without_layout(db, row);
     let number = |at: usize| i32::from_le_bytes(row[at..at + 4].try_into().unwrap());
     let balance = i64::from_le_bytes(row[9..17].try_into().unwrap());
     let (id, tag) = (number(1), number(5));

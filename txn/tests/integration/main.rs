@@ -4,6 +4,8 @@ mod beyond_cache;
 mod bulk_load;
 mod cancel;
 mod catalogue;
+mod columns;
+mod columns_model;
 mod common;
 mod cursor_conflicts;
 mod cursors;

@@ -23,6 +23,7 @@
 //! has an unknown outcome.
 
 mod access;
+mod column_changes;
 mod journal;
 mod lists;
 mod load;

@@ -15,6 +15,7 @@ use selkie_txn::{
 };
 
 use super::access::Access;
+use super::column_changes;
 use super::journal::Notes;
 use crate::check::serial::Op;
 use crate::error::{SimError, ensure};
@@ -133,6 +134,7 @@ impl Registers {
             row.set_i64(GROUP, filling.group)?;
             row.set_i64(VERSION, version.cast_signed())?;
             row.set_text(NOTE, &filling.note)?;
+            column_changes::write(row, version)?;
             Ok(old)
         };
         match access.txn.update(self.rows, &key![key.cast_signed()], change).await {
@@ -301,9 +303,9 @@ impl Registers {
         version: u64,
         filling: &Filling,
     ) -> Result<(), TxnError> {
-        let mut row = access.db.row(self.rows)?;
+        let mut row = access.txn.row(self.rows).await?;
         row.i64(key.cast_signed()).i64(filling.group).i64(version.cast_signed());
-        row.text(&filling.note);
+        row.text(&filling.note).default_values();
         access.txn.insert(self.rows, row.finish()?).await?;
         access.notes.add(Op::Write { key, value: version });
         Ok(())

@@ -1,9 +1,11 @@
 //! A client that changes tables while the sessions work with them: it builds indexes of the
-//! registers and drops them, renames a column, and creates, fills and drops another table.
+//! registers and drops them, adds, changes, renames and drops columns, and creates, fills and drops
+//! another table.
 //!
 //! What the sessions read and write is the same in every definition, so their history is judged as
 //! without it. A session that used an old definition must be run again. What shows if one is not:
-//! an index that was built meanwhile lacks an entry, or has one too many.
+//! an index that was built meanwhile lacks an entry, or has one too many; a column has a value of
+//! an earlier one, or a NULL that it must not have.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -14,6 +16,7 @@ use selkie_txn::{
     TableSchema, Txn, TxnError,
 };
 
+use super::column_changes::{self, FIRST_COLUMN};
 use crate::error::{SimError, ensure};
 
 /// Changes that are made at least.
@@ -50,6 +53,10 @@ enum SchemaChange {
     RenameColumn,
     CreateTable,
     DropTable,
+    /// Add, drop or change a column that the sessions write, but do not judge.
+    Columns,
+    /// Look at what these columns have.
+    CheckColumns,
 }
 
 impl SchemaChanges {
@@ -63,14 +70,16 @@ impl SchemaChanges {
         while made < CHANGES || self.clock.now() < self.until {
             made += 1;
             self.pause(PAUSE_NS).await;
-            let change = match self.random.below(8) {
+            let change = match self.random.below(14) {
                 0..=2 => SchemaChange::BuildIndex,
                 3 => SchemaChange::DropIndex,
                 4 | 5 => SchemaChange::RenameColumn,
                 6 => SchemaChange::CreateTable,
-                _ => SchemaChange::DropTable,
+                7 => SchemaChange::DropTable,
+                _ => SchemaChange::Columns,
             };
             done += u64::from(self.again(registers, change).await?);
+            self.again(registers, SchemaChange::CheckColumns).await?;
         }
         Ok(done)
     }
@@ -99,8 +108,9 @@ impl SchemaChanges {
         let db = &self.db;
         match change {
             SchemaChange::BuildIndex => {
-                let schema = match self.random.below(2) {
+                let schema = match self.random.below(3) {
                     0 => IndexSchema::new(INDEX, [VERSION]).unique(),
+                    1 => IndexSchema::new(INDEX, [FIRST_COLUMN, VERSION]),
                     _ => IndexSchema::new(INDEX, [NOTE, VERSION]),
                 };
                 let index = db.create_index(registers, schema).await?;
@@ -115,6 +125,7 @@ impl SchemaChanges {
                     format!("an index has {entries} entries of {rows} rows")
                 });
             }
+            SchemaChange::CheckColumns => return column_changes::check(db, registers).await,
             _ => {}
         }
         let mut txn = db.begin();
@@ -145,7 +156,10 @@ impl SchemaChanges {
                 let other = txn.table(OTHER).await?;
                 txn.drop_table(other).await?;
             }
-            SchemaChange::BuildIndex | SchemaChange::Compare(_) => {}
+            SchemaChange::Columns => {
+                column_changes::change(&mut txn, registers, &self.random).await?;
+            }
+            SchemaChange::BuildIndex | SchemaChange::Compare(_) | SchemaChange::CheckColumns => {}
         }
         Ok(txn.commit().await?)
     }

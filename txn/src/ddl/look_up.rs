@@ -1,0 +1,105 @@
+//! What a transaction sees of tables: their names, columns and indexes, and rows for them.
+
+use crate::catalogue::definition::NAMES;
+use crate::catalogue::handles::{Index, Source, Table};
+use crate::catalogue::schema::TableSchema;
+use crate::catalogue::schema_error::SchemaError;
+use crate::encoding::key::KeyBuf;
+use crate::encoding::row_builder::RowBuilder;
+use crate::encoding::row_ref::RowRef;
+use crate::error::TxnError;
+use crate::protocol::leaf_latch::LatchMode;
+use crate::transaction::txn::Txn;
+
+impl<'db> Txn<'db> {
+    /// The table of that name in the state that this transaction sees.
+    ///
+    /// # Errors
+    /// [`SchemaError::NoSuchTable`]; [`TxnError::Conflict`] and the other errors that roll back.
+    pub async fn table(&mut self, name: &str) -> Result<Table, TxnError> {
+        self.open_read()?;
+        if self.db.directory.changing().is_none() {
+            return self.db.directory.table_named(name);
+        }
+        let found = Box::pin(self.number_of(name)).await;
+        self.close_read(found).await
+    }
+
+    async fn number_of(&mut self, name: &str) -> Result<Table, TxnError> {
+        let names = self.system_table(NAMES);
+        let key = KeyBuf::new().text(name);
+        let at = self.find_row_position(names, &key, LatchMode::Shared, None).await?;
+        let Some(at) = at else {
+            let missing = SchemaError::NoSuchTable { name: name.to_owned() };
+            return Err(self.error_of_valid_reads(missing.into()).await);
+        };
+        let number = names.row(self.row_bytes(names, &at)?)?.i64(1)?;
+        self.work.last_read = None;
+        let missing = || SchemaError::NoSuchTable { name: name.to_owned() };
+        Ok(Table::of_number(usize::try_from(number).map_err(|_| missing())?))
+    }
+
+    /// The schema of a table in the state that this transaction sees, with the indexes that are
+    /// complete.
+    ///
+    /// # Errors
+    /// As [`table`](Self::table).
+    pub async fn schema(&mut self, table: Table) -> Result<TableSchema, TxnError> {
+        self.open_read()?;
+        let info = self.table_info(table).await?;
+        let mut schema = info.schema.clone();
+        let mut complete = info.indexes.iter().map(|index| index.is_complete);
+        schema.indexes.retain(|_| complete.next().unwrap_or(false));
+        Ok(schema)
+    }
+
+    /// The index of that name in the state that this transaction sees, if it is complete.
+    ///
+    /// # Errors
+    /// [`SchemaError::NoSuchIndex`]; and as [`table`](Self::table).
+    pub async fn index(&mut self, table: Table, name: &str) -> Result<Index, TxnError> {
+        self.open_read()?;
+        let info = self.table_info(table).await?;
+        let found = info.indexes.iter().find(|index| index.is_complete && index.name == name);
+        let missing =
+            || SchemaError::NoSuchIndex { table: info.schema.name.clone(), name: name.to_owned() };
+        Ok(table.index_of_tree(found.ok_or_else(missing)?.number))
+    }
+
+    /// An empty row of a table as this transaction sees it, to be filled and inserted.
+    ///
+    /// ```
+    /// # use selkie_txn::{Table, Txn, TxnError, Value};
+    /// # async fn example(txn: &mut Txn<'_>, table: Table) -> Result<(), TxnError> {
+    /// // As `INSERT INTO t (id) VALUES (7)` in SQL.
+    /// let columns = txn.schema(table).await?.columns;
+    /// let mut row = txn.row(table).await?;
+    /// for column in &columns {
+    ///     match column.name.as_str() {
+    ///         "id" => row.i32(7),
+    ///         _ => row.default_value(),
+    ///     };
+    /// }
+    /// txn.insert(table, row.finish()?).await
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`table`](Self::table).
+    pub async fn row(&mut self, table: Table) -> Result<RowBuilder<'db>, TxnError> {
+        self.open_read()?;
+        Ok(RowBuilder::new(&self.table_info(table).await?.layout))
+    }
+
+    /// The key that a row has in its table or an index of it, as
+    /// [`Database::key_of`](crate::Database::key_of), by the definition of the table that this
+    /// transaction has used last.
+    ///
+    /// # Errors
+    /// As [`Database::key_of`](crate::Database::key_of).
+    pub fn key_of(&self, source: impl Into<Source>, row: RowRef<'_>) -> Result<KeyBuf, TxnError> {
+        let source = source.into();
+        let info = self.known_table(source.table())?;
+        info.key_of(info.source(source)?, row)
+    }
+}

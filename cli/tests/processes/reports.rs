@@ -46,8 +46,8 @@ fn tables_have_figures_of_one_form_and_say_what_their_columns_are() {
     for what in ["failed: one NewOrder of a hundred", "retries: attempts", "lost: given up"] {
         assert!(told.contains(what), "{what}: {told}");
     }
-    // No figure without its thousands apart: those of options and seeds are short. The report begins
-    // with the number of the process.
+    // No figure without its thousands apart: those of options and seeds are short. The report
+    // begins with the number of the process.
     let (process, report) = told.split_once('\n').unwrap();
     assert!(process.starts_with("process "), "{process}");
     let long = report.split(|c: char| !c.is_ascii_digit()).filter(|digits| digits.len() > 4);

@@ -85,6 +85,10 @@ impl MemoryServer {
                     let peer = started.descriptor().peer;
                     let beat = Beat { node: peer, host, seen: 0, report: String::new() };
                     plane.beat(beat).await?;
+                    // Compute nodes connect as soon as they see it in the pool: it knows their
+                    // keys before that.
+                    let before = plane.load().await?;
+                    Membership::new(host, Arc::clone(fabric), Arc::clone(&plane), before)?;
                     let since = env.now();
                     let entered = match enter(&*plane, &started, host, &domain).await {
                         Ok(entered) => entered,

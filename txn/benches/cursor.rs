@@ -128,8 +128,10 @@ async fn read(
                 Bound::Included(range.low()),
                 range.high().map_or(Bound::Unbounded, Bound::Excluded),
             );
+            // Rows of tables that may change begin with the number of their layout.
+            let at = 4 + usize::from(db.protocol() == Protocol::Snapshot);
             let each = |_: &[u8], value: &[u8]| {
-                sum += i64::from_le_bytes(value.get(4..12).unwrap().try_into().unwrap());
+                sum += i64::from_le_bytes(value.get(at..at + 8).unwrap().try_into().unwrap());
                 ControlFlow::Continue(())
             };
             db.tree(source).unwrap().scan(db.engine(), bounds, forward, each).await.unwrap();

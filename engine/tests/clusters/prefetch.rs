@@ -106,11 +106,11 @@ fn the_last_free_frames_are_left_to_callers_that_wait() {
         let all = pages(engine, PAGES).await;
         let mut begun = 0;
         for addr in &all {
-            // No other task runs between these, so nothing completes, and nothing is evicted.
+            // Rarely another task runs between these, so little completes, and little is evicted.
             begun += usize::from(engine.prefetch(*addr));
             assert!(engine.stats().frames_free >= 8, "after {begun}");
         }
-        assert!(begun > 0 && begun < 100, "{begun}");
+        assert!(begun > 0 && begun < PAGES / 2, "{begun}");
         for addr in &all {
             assert_eq!(check(&engine.shared(*addr).await.unwrap(), *addr), 1);
         }

@@ -1,7 +1,8 @@
 //! Cost of snapshots to those that have none: a commit stamp, against the bare advance of the
 //! pool's clock. Then what a stamp, a snapshot and an image cost while snapshots are active.
 //!
-//! Medians of rounds that alternate between all. Run with
+//! Medians of rounds that alternate between all. Criterion adds the statistics of a clock, a stamp
+//! and a snapshot, and what changed since the previous run. Run with
 //! `cargo bench -p selkie-engine --bench snapshots`. Under `cargo test` it runs tiny.
 #![allow(
     clippy::expect_used,
@@ -13,6 +14,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use criterion::Criterion;
 use selkie_engine::{ComputeId, Engine, EngineConfig, ImageLink, Stamp};
 use selkie_fabric::Fabric;
 use selkie_fabric::env::RealRuntime;
@@ -83,7 +85,7 @@ fn main() {
     };
     let memory = EmbeddedPool::start(&fabric, config).expect("a pool");
     let env = runtime.env();
-    runtime.block_on(async {
+    let [a, b] = runtime.block_on(async {
         let config = EngineConfig { cache_bytes: 4 << 20, ..EngineConfig::default() };
         let [a, b] = [0, 1].map(|node| ComputeId::new(node).expect("a node"));
         let a = Engine::start(memory.pool(), &fabric, &env, a, config.clone()).await.expect("one");
@@ -103,7 +105,21 @@ fn main() {
         println!("an old snapshot: stamp and image {image:.0} ns, ratio {:.2}", image / clock);
         println!("images kept: {}, dropped: {}", a.stats().images_kept, a.stats().images_dropped);
         drop(old);
+        [a, b]
+    });
+    let mut criterion = Criterion::default().configure_from_args();
+    let mut group = criterion.benchmark_group("snapshots");
+    for (name, kind) in
+        [("clock", Work::Clock), ("stamp", Work::Stamp), ("snapshot", Work::Snapshot)]
+    {
+        group.bench_function(name, |bencher| {
+            bencher.iter_custom(|times| runtime.block_on(work(&a, kind, times)));
+        });
+    }
+    group.finish();
+    runtime.block_on(async {
         a.close().await.expect("closed");
         b.close().await.expect("closed");
     });
+    criterion.final_summary();
 }

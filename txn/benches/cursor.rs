@@ -4,6 +4,9 @@
 //! the same rows, and their ratios. On a simulated network, in virtual time: a table larger than
 //! the cache, with pages fetched ahead and without.
 //!
+//! Criterion adds the statistics of each way on the cached table, and what changed since the
+//! previous run.
+//!
 //! Run with `cargo bench -p selkie-txn --bench cursor`. Under `cargo test` it runs tiny.
 #![allow(clippy::unwrap_used, reason = "a benchmark: it stops at the first error")]
 
@@ -12,6 +15,7 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use criterion::Criterion;
 use parking_lot::Mutex;
 use selkie_engine::{ComputeId, Engine, EngineConfig};
 use selkie_fabric::sim::{World, WorldConfig};
@@ -217,13 +221,36 @@ fn on_worker<T: Send + 'static>(
     result.lock().take().unwrap()
 }
 
-fn cached(protocol: Protocol, rows: i32, slices: i32) {
+/// Criterion's statistics of reads of so many rows.
+fn sample(runtime: &RealRuntime, db: &Database, count: i32, criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group(format!("{}, {count} rows", db.protocol()));
+    for way in Way::ALL {
+        group.bench_function(way.name(), |bencher| {
+            bencher.iter_custom(|times| {
+                let db = db.clone();
+                on_worker(runtime, async move {
+                    let table = Source::from(db.table("t").unwrap());
+                    let start = Instant::now();
+                    for _ in 0..times {
+                        let mut txn = db.begin();
+                        black_box(read(&db, &mut txn, (table, way), 0, count).await);
+                        txn.commit().await.unwrap();
+                    }
+                    start.elapsed()
+                })
+            });
+        });
+    }
+    group.finish();
+}
+
+fn cached(protocol: Protocol, rows: i32, slices: i32, criterion: &mut Criterion) {
     let runtime = RealRuntime::new(1).unwrap();
     let fabric: Arc<dyn Fabric> = MemFabric::new();
     let memory = EmbeddedPool::start(&fabric, pool_config(1, rows)).unwrap();
     let env = runtime.env();
     let pool = Arc::clone(memory.pool());
-    on_worker(&runtime, async move {
+    let (engine, db) = on_worker(&runtime, async move {
         let node = ComputeId::new(0).unwrap();
         let config = EngineConfig { cache_bytes: 256 << 20, ..EngineConfig::default() };
         let engine = Engine::start(&pool, &fabric, &env, node, config).await.unwrap();
@@ -232,8 +259,10 @@ fn cached(protocol: Protocol, rows: i32, slices: i32) {
         for count in [100, 10_000] {
             compare(&db, rows, count.min(rows), (slices * 100 / count).max(3)).await;
         }
-        engine.close().await.unwrap();
+        (engine, db)
     });
+    sample(&runtime, &db, rows.min(1_000), criterion);
+    on_worker(&runtime, async move { engine.close().await.unwrap() });
 }
 
 /// Reads of a table larger than the cache, on a simulated network.
@@ -327,10 +356,15 @@ async fn many(db: &Database, table: Table, rows: i32) {
 fn main() {
     let tiny = !std::env::args().any(|a| a == "--bench");
     let (rows, slices) = if tiny { (500, 1) } else { (50_000, 1_000) };
+    let mut criterion = Criterion::default()
+        .sample_size(10)
+        .measurement_time(Duration::from_secs(1))
+        .configure_from_args();
     for protocol in Protocol::ALL {
-        cached(protocol, rows, slices);
+        cached(protocol, rows, slices, &mut criterion);
     }
     for protocol in Protocol::ALL {
         beyond_cache(protocol, rows);
     }
+    criterion.final_summary();
 }

@@ -5,6 +5,8 @@
 //! The ratios come from the least times of rounds that alternate between the three. Each stores the
 //! same rows, of which a sum is printed.
 //!
+//! Criterion adds the statistics of short loads, and what changed since the previous run.
+//!
 //! Run with `cargo bench -p selkie-txn --bench load`. Under `cargo test` it runs tiny.
 #![allow(clippy::unwrap_used, reason = "a benchmark: it stops at the first error")]
 
@@ -12,6 +14,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use criterion::Criterion;
 use selkie_engine::{ComputeId, Engine, EngineConfig};
 use selkie_fabric::{Fabric, RealRuntime, mem::MemFabric};
 use selkie_memnode::EmbeddedPool;
@@ -124,6 +127,21 @@ fn measure(protocol: Protocol, has_index: bool, way: Way, rows: i32) -> (Duratio
     })
 }
 
+/// Criterion's statistics of short loads, a fresh database each.
+fn sample(rows: i32) {
+    let mut criterion = Criterion::default().sample_size(10).configure_from_args();
+    let mut group = criterion.benchmark_group("load");
+    for (way, name) in WAYS.into_iter().zip(["insert", "insert 100", "bulk load"]) {
+        group.bench_function(name, |bencher| {
+            bencher.iter_custom(|times| {
+                (0..times).map(|_| measure(Protocol::Snapshot, false, way, rows).0).sum()
+            });
+        });
+    }
+    group.finish();
+    criterion.final_summary();
+}
+
 fn main() {
     let is_bench = std::env::args().any(|arg| arg == "--bench");
     let (rows, rounds) = if is_bench { (ROWS, ROUNDS) } else { (2_000, 1) };
@@ -150,4 +168,5 @@ fn main() {
             );
         }
     }
+    sample(if is_bench { 2_000 } else { 100 });
 }

@@ -63,7 +63,10 @@ impl Txn<'_> {
         for root in before.roots() {
             self.drop_tree(root).await?;
         }
-        self.redefine(table, &before, &after).await
+        self.redefine(table, &before, &after).await?;
+        // What this transaction has changed in the trees before.
+        self.work.writes.forget_trees(|tree| Table::of_tree(tree) == table);
+        Ok(())
     }
 
     /// Notes that the pages of a tree are to be given back if this transaction commits.

@@ -26,6 +26,8 @@ struct EarlierEntry {
     /// Where its key is.
     key: Range<usize>,
     before: Option<EntryValue>,
+    /// Of an entry that was forgotten: which read has found its leaf.
+    read: Option<usize>,
 }
 
 /// A change that is deferred.
@@ -119,7 +121,26 @@ impl WriteSet {
         self.bytes -= before.as_ref().map_or(0, |before| entry_bytes(key, before));
         let start = self.keys.len();
         self.keys.extend_from_slice(key);
-        self.earlier.push(EarlierEntry { tree, key: start..self.keys.len(), before });
+        let key = start..self.keys.len();
+        self.earlier.push(EarlierEntry { tree, key, before, read: None });
+    }
+
+    /// Forgets all changed entries of these trees, which others replace.
+    pub(crate) fn forget_trees(&mut self, is_replaced: impl Fn(usize) -> bool) {
+        let replaced = self.trees.iter().map(|(tree, _)| tree).filter(|tree| is_replaced(*tree));
+        for tree in replaced.collect::<Vec<_>>() {
+            self.forget_tree(tree);
+        }
+    }
+
+    fn forget_tree(&mut self, tree: usize) {
+        for (key, ChangedEntry { value, read }) in std::mem::take(self.trees.or_default(tree)) {
+            self.bytes -= entry_bytes(&key, &value);
+            let start = self.keys.len();
+            self.keys.extend_from_slice(&key);
+            let key = start..self.keys.len();
+            self.earlier.push(EarlierEntry { tree, key, before: Some(value), read });
+        }
     }
 
     /// The changes since there were `mark` of them, oldest first: tree and key, and what the write
@@ -142,15 +163,21 @@ impl WriteSet {
     #[expect(clippy::expect_used, reason = "a lost change would break atomicity")]
     pub(crate) fn take_back(&mut self, mark: usize) {
         while self.earlier.len() > mark {
-            let Some(EarlierEntry { tree, key: at, before }) = self.earlier.pop() else { return };
+            let Some(earlier) = self.earlier.pop() else { return };
+            let EarlierEntry { tree, key: at, before, read } = earlier;
             let key = self.keys.split_off(at.start);
             let entries = self.trees.get_mut(tree).expect("what is taken back was changed");
             let restored = before.as_ref().map_or(0, |before| entry_bytes(&key, before));
             let taken = match before {
-                Some(value) => {
-                    let entry = entries.get_mut(&*key);
-                    entry.map(|entry| std::mem::replace(&mut entry.value, value))
-                }
+                Some(value) => match entries.entry(key.as_slice().into()) {
+                    Entry::Occupied(mut entry) => {
+                        Some(std::mem::replace(&mut entry.get_mut().value, value))
+                    }
+                    Entry::Vacant(entry) => {
+                        entry.insert(ChangedEntry { value, read });
+                        None
+                    }
+                },
                 None => entries.remove(&*key).map(|entry| entry.value),
             };
             self.bytes += restored;

@@ -128,6 +128,37 @@ fn what_is_rolled_back_was_never_there() {
     cluster.close();
 }
 
+/// What the transaction itself had changed before would have gone into the new, empty trees.
+#[test]
+fn a_table_that_is_emptied_loses_what_the_transaction_had_changed_in_it() {
+    let (cluster, databases) = two_nodes();
+    let db = &databases[0];
+    cluster.runtime.block_on(async {
+        let table = create_notes(db, "note", 5).await;
+        let mut txn = db.begin();
+        put(&mut txn, db, table, 10).await.unwrap();
+        txn.delete(table, &key![1]).await.unwrap();
+        let point = txn.savepoint().unwrap();
+        txn.truncate(table).await.unwrap();
+        assert_eq!(count(&mut txn, table).await.unwrap(), 0);
+        txn.rollback_to(point).unwrap();
+        assert_eq!(count(&mut txn, table).await.unwrap(), 5);
+        txn.truncate(table).await.unwrap();
+        put(&mut txn, db, table, 2).await.unwrap();
+        put(&mut txn, db, table, 10).await.unwrap();
+        assert_eq!(count(&mut txn, table).await.unwrap(), 2);
+        txn.commit().await.unwrap();
+        let mut txn = db.begin();
+        assert_eq!(count(&mut txn, table).await.unwrap(), 2);
+        let by_text = txn.index(table, "by_text").await.unwrap();
+        assert_eq!(count(&mut txn, by_text).await.unwrap(), 2);
+        drop(txn);
+        check(db).await;
+    });
+    drop(databases);
+    cluster.close();
+}
+
 #[test]
 fn a_transaction_that_has_used_an_old_definition_is_run_again() {
     let (cluster, databases) = two_nodes();

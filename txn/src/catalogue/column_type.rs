@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+/// Most columns a table may have; sets of columns are 64-bit masks.
+pub const MAX_COLUMNS: usize = 64;
+
 /// Longest text, byte or JSON column, in bytes: no page holds more.
 pub const MAX_COLUMN_BYTES: u16 = 8192;
 

@@ -4,8 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::catalogue::column_type::ColumnType;
 use crate::encoding::row_error::RowError;
-use crate::encoding::row_layout::check_length;
-use crate::encoding::value::Value;
+use crate::encoding::value::{Value, check_length};
 
 /// The value that a column gets where a new row does not say: a constant, and not NULL.
 ///

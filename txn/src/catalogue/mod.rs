@@ -24,9 +24,9 @@ pub(crate) mod store;
 pub(crate) mod stored_table;
 pub(crate) mod table_info;
 
-pub use column_type::{ColumnType, MAX_COLUMN_BYTES, MAX_DECIMAL_DIGITS};
+pub use column_type::{ColumnType, MAX_COLUMN_BYTES, MAX_COLUMNS, MAX_DECIMAL_DIGITS};
 pub use default_value::DefaultValue;
 pub use error::CatalogueError;
 pub use handles::{Index, Source, Table};
-pub use schema::{Column, DatabaseSchema, IndexSchema, KeyOrder, MAX_COLUMNS, TableSchema};
+pub use schema::{Column, DatabaseSchema, IndexSchema, KeyOrder, TableSchema};
 pub use schema_error::SchemaError;

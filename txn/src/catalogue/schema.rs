@@ -7,14 +7,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::catalogue::column_type::{ColumnType, MAX_COLUMN_BYTES, MAX_DECIMAL_DIGITS};
+use crate::catalogue::column_type::{
+    ColumnType, MAX_COLUMN_BYTES, MAX_COLUMNS, MAX_DECIMAL_DIGITS,
+};
 use crate::catalogue::default_value::DefaultValue;
 use crate::catalogue::schema_error::SchemaError;
 use crate::encoding::value::Value;
 use crate::protocol::choice::Protocol;
-
-/// Most columns a table may have; sets of columns are 64-bit masks.
-pub const MAX_COLUMNS: usize = 64;
 
 /// One column of a table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

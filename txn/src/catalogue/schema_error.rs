@@ -1,7 +1,6 @@
 //! Why a schema is refused, or a change of it.
 
-use crate::catalogue::column_type::{MAX_COLUMN_BYTES, MAX_DECIMAL_DIGITS};
-use crate::catalogue::schema::MAX_COLUMNS;
+use crate::catalogue::column_type::{MAX_COLUMN_BYTES, MAX_COLUMNS, MAX_DECIMAL_DIGITS};
 use crate::encoding::row_error::RowError;
 
 /// Why a schema is refused, or a name does not resolve.

@@ -18,9 +18,10 @@ use selkie_btree::Direction;
 
 use crate::access::walk::Walk;
 use crate::access::walk_state::WalkState;
+use crate::catalogue::column_type::MAX_COLUMNS;
 use crate::catalogue::definition::TableDefinition;
 use crate::catalogue::handles::Table;
-use crate::catalogue::schema::{Column, MAX_COLUMNS, TableSchema};
+use crate::catalogue::schema::{Column, TableSchema};
 use crate::catalogue::schema_error::SchemaError;
 use crate::catalogue::table_info::{PRIMARY, TableInfo};
 use crate::encoding::key_range::KeyRange;

@@ -24,6 +24,7 @@
 use crate::catalogue::column_type::ColumnType;
 use crate::catalogue::schema::{Column, TableSchema};
 use crate::encoding::row_error::{RowError, wrong_type};
+use crate::encoding::value::check_length;
 
 /// The highest layout number is below this.
 pub(crate) const LAYOUT_NUMBERS: u16 = 128 << 8;
@@ -255,21 +256,6 @@ impl RowLayout {
         }
         check_length(column, found.ty, length)?;
         Ok(ordinal)
-    }
-}
-
-/// Refuses a value that is too long for a column of this type: digits of a decimal, else bytes.
-pub(crate) fn check_length(column: usize, ty: ColumnType, length: usize) -> Result<(), RowError> {
-    match ty {
-        ColumnType::Decimal(max) if length > usize::from(max) => {
-            Err(RowError::TooManyDigits { column, digits: length, max })
-        }
-        ColumnType::Text(max) | ColumnType::Bytes(max) | ColumnType::Json(max)
-            if length > usize::from(max) =>
-        {
-            Err(RowError::TooLong { column, bytes: length, max })
-        }
-        _ => Ok(()),
     }
 }
 

@@ -131,6 +131,21 @@ impl Value<'_> {
     }
 }
 
+/// Refuses a value that is too long for a column of this type: digits of a decimal, else bytes.
+pub(crate) fn check_length(column: usize, ty: ColumnType, length: usize) -> Result<(), RowError> {
+    match ty {
+        ColumnType::Decimal(max) if length > usize::from(max) => {
+            Err(RowError::TooManyDigits { column, digits: length, max })
+        }
+        ColumnType::Text(max) | ColumnType::Bytes(max) | ColumnType::Json(max)
+            if length > usize::from(max) =>
+        {
+            Err(RowError::TooLong { column, bytes: length, max })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Refuses what is no time of the day.
 pub(crate) fn check_time(column: usize, value: i64) -> Result<(), RowError> {
     if (0..=MAX_TIME_US).contains(&value) {

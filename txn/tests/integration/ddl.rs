@@ -152,7 +152,12 @@ fn a_table_that_is_emptied_loses_what_the_transaction_had_changed_in_it() {
         assert_eq!(count(&mut txn, table).await.unwrap(), 2);
         let by_text = txn.index(table, "by_text").await.unwrap();
         assert_eq!(count(&mut txn, by_text).await.unwrap(), 2);
-        drop(txn);
+        put(&mut txn, db, table, 11).await.unwrap();
+        txn.delete(table, &key![2]).await.unwrap();
+        txn.drop_table(table).await.unwrap();
+        txn.commit().await.unwrap();
+        assert!(is_missing(&db.begin().table("note").await.unwrap_err()));
+        db.refresh().await.unwrap();
         check(db).await;
     });
     drop(databases);

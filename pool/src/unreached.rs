@@ -41,6 +41,17 @@ impl PoolState {
         self.compute_nodes.keys().any(|index| self.does_not_reach(*index, memory))
     }
 
+    /// Memory nodes that live, and that a compute node other than `own` says it does not reach. One
+    /// that has given up says nothing any more.
+    pub(crate) fn unreached_by_others(&self, own: ComputeIndex) -> Vec<usize> {
+        let lives = |memory: u16| self.member(memory).is_some_and(|member| !member.dead);
+        let by_others = self.unreached.iter().filter(|(memory, who)| {
+            let mut others = who.keys().filter(|index| **index != own.get());
+            lives(**memory) && others.any(|index| self.does_not_reach(*index, **memory))
+        });
+        by_others.map(|(memory, _)| usize::from(*memory)).collect()
+    }
+
     fn does_not_reach(&self, index: u16, memory: u16) -> bool {
         let said = self.unreached.get(&memory).and_then(|who| who.get(&index));
         let member = self.compute_nodes.get(&index);
@@ -137,6 +148,19 @@ mod tests {
         assert_eq!(state.unreached, BTreeMap::new());
         state.note_unreached(1, index(0));
         assert_eq!(state.unreached, BTreeMap::new(), "nothing is noted of the dead");
+    }
+
+    #[test]
+    fn a_compute_node_that_has_given_up_says_nothing_any_more() {
+        let mut state = state("2+1");
+        state.note_unreached(1, index(0));
+        assert_eq!(state.unreached_by_others(index(1)), [1]);
+        assert!(state.unreached_by_others(index(0)).is_empty());
+        state.declare_dead(PeerId::memory(1));
+        assert!(state.unreached_by_others(index(1)).is_empty());
+        state.note_unreached(2, index(0));
+        state.compute_nodes.remove(&0);
+        assert!(state.unreached_by_others(index(1)).is_empty(), "the others ask no more");
     }
 
     #[test]

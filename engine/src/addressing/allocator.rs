@@ -61,6 +61,13 @@ struct FreeLines {
     leased: Vec<u64>,
 }
 
+impl FreeLines {
+    /// Whether freed lines wait for something.
+    fn has_limbo(&self) -> bool {
+        !(self.limbo.is_empty() && self.freed.is_empty()) || self.in_marking > 0
+    }
+}
+
 /// A node's share of the pool's free lines.
 pub(crate) struct Allocator {
     lines: Mutex<FreeLines>,
@@ -112,24 +119,20 @@ impl Allocator {
 
     /// Whether freed lines wait for something.
     pub(crate) fn has_limbo(&self) -> bool {
-        let state = self.lines.lock();
-        !(state.limbo.is_empty() && state.freed.is_empty()) || state.in_marking > 0
+        self.lines.lock().has_limbo()
     }
 
     /// Whether lines were freed here and not allocated again, ripe or not: looked at together, as
     /// they ripen at any time.
     pub(super) fn has_freed(&self) -> bool {
         let state = self.lines.lock();
-        !(state.limbo.is_empty() && state.free.is_empty() && state.freed.is_empty())
-            || state.in_marking > 0
+        !state.free.is_empty() || state.has_limbo()
     }
 
     /// Whether lines were freed here, and there is none that may be used.
     pub(super) fn waits_for_freed(&self) -> bool {
         let state = self.lines.lock();
-        state.free.is_empty()
-            && state.extents.is_empty()
-            && (!(state.limbo.is_empty() && state.freed.is_empty()) || state.in_marking > 0)
+        state.free.is_empty() && state.extents.is_empty() && state.has_limbo()
     }
 
     /// Freed lines that are to be marked now, `most` at most: to them nothing leads once the log is

@@ -63,12 +63,7 @@ impl Pool {
     /// Memory nodes that another compute node says it does not reach, and that are not missed.
     #[must_use]
     pub fn unreached_by_others(&self, own: ComputeIndex) -> Vec<usize> {
-        let state = self.membership.state();
-        let by_others = state.unreached.iter().filter(|(memory, who)| {
-            let lives = state.member(**memory).is_some_and(|member| !member.dead);
-            lives && who.keys().any(|index| *index != own.get())
-        });
-        by_others.map(|(memory, _)| usize::from(*memory)).collect()
+        self.membership.state().unreached_by_others(own)
     }
 
     /// The compute nodes whose recovery is under way, and how far it has got, as this process

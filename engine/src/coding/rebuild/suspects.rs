@@ -122,11 +122,11 @@ impl Core {
     /// Reads from memory nodes that others do not reach.
     fn ask_for_unreached(&self) {
         for memory in self.pool.unreached_by_others(self.index()) {
-            let is_new = self.memory.quiesced.asked.lock().insert(memory);
-            if !is_new || self.memory.quiesced.suspects.lock().contains_key(&memory) {
+            let Some(core) = self.this.upgrade() else { return };
+            let is_known = self.memory.quiesced.is_suspect(memory);
+            if is_known || !self.memory.quiesced.asked.lock().insert(memory) {
                 continue;
             }
-            let Some(core) = self.this.upgrade() else { return };
             drop(self.spawn("probe", async move {
                 if let Ok(at) = core.memory.at(memory, layout::GLOBAL_EPOCH_AT) {
                     let chain = Chain::from([Verb::read(at, Buf::zeroed(8))]);

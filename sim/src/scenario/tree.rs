@@ -78,7 +78,7 @@ pub(super) fn run(
         }
     })?;
     let nodes = cluster.engines.len();
-    let tree = Arc::new(cluster.run(Tree::create(cluster.engine(0)?, u16::MAX))??);
+    let tree = Arc::new(cluster.run(create(cluster.engine(0)?))??);
     let excuses = Excuses::of(case, plan, &cluster);
     plan.arrange_in(&cluster);
     let mut clients = Clients::new(&cluster);
@@ -137,6 +137,16 @@ pub(super) fn run(
         excuses.close(&cluster, &living)?;
     }
     Ok(done(&cluster, &tally))
+}
+
+/// A tree that the other nodes find at its address if the one that created it dies.
+async fn create(engine: &Engine) -> Result<Tree, TreeError> {
+    let tree = Tree::create(engine, u16::MAX).await?;
+    let _pin = engine.pin();
+    let leaf = tree.locate(engine, &[]).await?;
+    let lsn = engine.shared(leaf).await?.lsn().max(engine.shared(tree.root()).await?.lsn());
+    engine.until_durable(lsn).await?;
+    Ok(tree)
 }
 
 async fn everything(tree: &Tree, engine: &Engine) -> Result<Oracle, TreeError> {

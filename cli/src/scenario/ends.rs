@@ -51,6 +51,8 @@ pub(crate) enum ErrorCause {
     Expelled,
     /// The others have taken it for dead, or it names a process to which something happened.
     Fault,
+    /// As [`ErrorCause::Fault`], or a page is lost without which the database cannot be opened.
+    FaultOrLost,
 }
 
 impl ExpectedEnd {
@@ -61,6 +63,8 @@ impl ExpectedEnd {
 }
 
 const EXPELLED: &str = "declared dead by the others";
+/// Of the error for a page that is lost.
+pub(super) const IS_LOST: &str = " is lost: ";
 
 impl Plan {
     /// What an error says that has this cause: one of these.
@@ -87,6 +91,11 @@ impl Plan {
                 says.dedup();
                 says
             }
+            ErrorCause::FaultOrLost => {
+                let mut says = self.says(ErrorCause::Fault);
+                says.push(IS_LOST.to_owned());
+                says
+            }
         }
     }
 
@@ -109,10 +118,11 @@ impl Plan {
         let (Some(from), Some(over)) =
             (chances.iter().map(|due| due.at).min(), chances.iter().map(|due| due.over).max())
         else {
-            return sure.unwrap_or_else(|| self.end_by_memory());
+            return sure.unwrap_or_else(|| self.end_by_others(incarnation, begins));
         };
+        let may_be_lost = incarnation > 0 && self.may_lose_pages();
         let error = ExpectedError {
-            cause: ErrorCause::Fault,
+            cause: if may_be_lost { ErrorCause::FaultOrLost } else { ErrorCause::Fault },
             from,
             by: over.max(begins) + self.patience(),
         };
@@ -177,7 +187,19 @@ impl Plan {
         }
     }
 
-    /// How one ends to whom nothing happens.
+    /// How one ends to whom nothing happens. One that begins again may not find all pages that it
+    /// needs to open the database.
+    fn end_by_others(&self, incarnation: usize, begins: Duration) -> ExpectedEnd {
+        match self.end_by_memory() {
+            ExpectedEnd::Well if incarnation > 0 && self.may_lose_pages() => {
+                let (cause, by) = (ErrorCause::FaultOrLost, begins + self.patience());
+                let error = ExpectedError { cause, from: begins, by };
+                ExpectedEnd::Open(OpenEnd { error, well: true, killed: false })
+            }
+            end => end,
+        }
+    }
+
     fn end_by_memory(&self) -> ExpectedEnd {
         match self.memory_is_lost() {
             Some(from) => {

@@ -411,6 +411,23 @@ mod tests {
         }
     }
 
+    /// Without a log, pages are lost with a driver that is killed: among them may be one without
+    /// which no other opens the database. One that had it open goes on.
+    #[test]
+    fn a_driver_that_begins_again_without_a_log_may_miss_a_page() {
+        let restarts = [("20s", "kill", "driver-1"), ("30s", "restart", "driver-1")];
+        let plan = plan(&format!("{SHM}\n[pool]\ndurability = \"none\""), &restarts).unwrap();
+        assert!(plan.may_lose_pages());
+        let [from, by] = [30, 36].map(Duration::from_secs);
+        let error = ExpectedError { cause: ErrorCause::FaultOrLost, from, by };
+        let open = ExpectedEnd::Open(OpenEnd { error, well: true, killed: false });
+        let ends = [plan.end_of(0, 0), plan.end_of(0, 1), plan.end_of(1, 0)];
+        assert_eq!(ends, [ExpectedEnd::Killed, open, ExpectedEnd::Well]);
+        let is_said = |says: &String| "error: gcl:0xd000 is lost: a node held it".contains(says);
+        assert!(plan.says(ErrorCause::FaultOrLost).iter().any(is_said));
+        assert!(!plan.says(ErrorCause::Fault).iter().any(is_said));
+    }
+
     #[test]
     fn what_chance_decides_is_judged_by_what_holds_in_any_case() {
         let seconds = Duration::from_secs;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use selkie::pool::control::MAX_LOST_PAGES;
 use selkie_tpcc::check::CONDITIONS;
 
-use super::ends::{ErrorCause, ExpectedEnd, ExpectedError, OpenEnd};
+use super::ends::{ErrorCause, ExpectedEnd, ExpectedError, IS_LOST, OpenEnd};
 use super::observed::{
     Observed, ObservedDriver, ObservedFault, ObservedMemoryNode, ObservedVerification, ProcessEnd,
 };
@@ -227,7 +227,7 @@ fn verified_commits(plan: &Plan, verified: &ObservedVerification) -> VerdictChec
     let is_there = missing == Some(0) && (may_lose || on_lost_pages == Some(0));
     let error = verified.error.as_deref().unwrap_or_default();
     // Then nothing can be looked for: a page may be lost without which the database cannot be read.
-    let is_lost = may_lose && error.contains(" is lost: ");
+    let is_lost = may_lose && error.contains(IS_LOST);
     let memory_is_lost = plan.memory_may_be_lost().is_some()
         && plan.says(ErrorCause::Fault).iter().any(|says| error.contains(says))
         || plan.memory_may_be_lost().is_some() && error.contains("memory node");

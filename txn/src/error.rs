@@ -9,6 +9,7 @@ use crate::catalogue::error::CatalogueError;
 use crate::catalogue::schema_error::SchemaError;
 use crate::encoding::row_error::RowError;
 use crate::protocol::choice::Protocol;
+use crate::sequences::error::SequenceError;
 
 /// Why a transaction was rolled back: the key of the abort statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -135,7 +136,7 @@ pub enum BulkLoadError {
 /// An operation of a transaction failed.
 ///
 /// [`Duplicate`](Self::Duplicate), [`NotFound`](Self::NotFound), [`Row`](Self::Row),
-/// [`Schema`](Self::Schema), [`KeyMismatch`](Self::KeyMismatch),
+/// [`Schema`](Self::Schema), [`Sequence`](Self::Sequence), [`KeyMismatch`](Self::KeyMismatch),
 /// [`InvalidCursor`](Self::InvalidCursor), [`ReadOnly`](Self::ReadOnly) and
 /// [`NoSavepoint`](Self::NoSavepoint) undo that one operation and leave the transaction usable; so
 /// do the three that a [`Session`](crate::Session) has of its own.
@@ -261,6 +262,10 @@ pub enum TxnError {
     /// A table or index that is not there, or cannot be.
     #[error(transparent)]
     Schema(#[from] SchemaError),
+    /// A sequence that is not there, cannot be, or has no more values.
+    /// [`SequenceError::Changed`] has rolled back: run the transaction again.
+    #[error(transparent)]
+    Sequence(#[from] SequenceError),
     /// The catalogue is missing, damaged or there already.
     #[error(transparent)]
     Catalogue(#[from] CatalogueError),
@@ -351,7 +356,9 @@ impl TxnError {
         Some(match self {
             Self::Conflict { upgrade: false, .. } => AbortCause::Conflict,
             Self::Conflict { upgrade: true, .. } => AbortCause::UpgradeConflict,
-            Self::Stale { .. } | Self::Row(RowError::UnknownLayout { .. }) => AbortCause::Stale,
+            Self::Stale { .. }
+            | Self::Row(RowError::UnknownLayout { .. })
+            | Self::Sequence(SequenceError::Changed { .. }) => AbortCause::Stale,
             Self::TooLate { .. } => AbortCause::TooLate,
             Self::SnapshotTooOld { .. } => AbortCause::SnapshotTooOld,
             Self::RolledBack { cause } => *cause,
@@ -389,6 +396,7 @@ impl TxnError {
             | Self::Row(_)
             | Self::ForeignRow { .. }
             | Self::BulkLoad(_)
+            | Self::Sequence(_)
             | Self::Schema(_) => return None,
         })
     }

@@ -23,6 +23,8 @@
 //! | `protocol/` | [`Protocol`]s: lock set, read set, write set, undo log, timestamps |
 //! | `transaction/` | [`Database`], [`Session`], [`Txn`], commit, savepoints, [retry](retry()) |
 //! | `access/` | leaves, walks, reads and changes of rows, [`Cursor`]s |
+//! | `sequences/` | [sequences](SequenceSchema): numbers that no two transactions get |
+//! | `statistics/` | [what the values of a table are like](TableStatistics), from a sample |
 //! | `ddl/` | changes of tables: create, drop, alter, indexes |
 //! | [`partition`] | partitions and two-phase commit, a baseline |
 //!
@@ -98,6 +100,8 @@ mod encoding;
 mod error;
 pub mod partition;
 mod protocol;
+mod sequences;
+mod statistics;
 mod stats;
 mod transaction;
 
@@ -113,6 +117,8 @@ pub use encoding::{
 pub use error::{AbortCause, BulkLoadError, TxnError};
 pub use protocol::{Isolation, Protocol, UnknownProtocol};
 pub use selkie_btree::Direction;
+pub use sequences::{MAX_SEQUENCE_BLOCK, SequenceError, SequenceSchema};
+pub use statistics::{AnalyzeOptions, ColumnStatistics, CommonValue, TableStatistics};
 pub use stats::{AbortCounts, TxnStats};
 pub use transaction::{
     BulkLoad, BulkLoadOptions, Database, RetryError, RetryPolicy, Retryable, Savepoint, Session,

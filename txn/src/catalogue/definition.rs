@@ -9,6 +9,8 @@
 //! | `names` | name | number of the table |
 //! | `definitions` | number of the table, piece | a piece of the definition, a JSON document |
 //! | `dropped` | root of a tree that is to be given back | who does that, and how far it is |
+//! | `sequences`, `sequence_values` | see [`sequences`](crate::sequences) | |
+//! | `statistics` | number of the table, piece | a piece of what `analyze` has found |
 //!
 //! Row 0 of `tables` has the next number of a table as its version. A version is a random number,
 //! so two definitions never have the same. A transaction that uses a table reads its row, so a
@@ -36,6 +38,12 @@ pub(crate) const NAMES: Table = Table::of_number(1);
 pub(crate) const DEFINITIONS: Table = Table::of_number(2);
 /// Trees whose pages are to be given back.
 pub(crate) const DROPPED: Table = Table::of_number(3);
+/// The definitions of sequences.
+pub(crate) const SEQUENCES: Table = Table::of_number(4);
+/// How far sequences are.
+pub(crate) const SEQUENCE_VALUES: Table = Table::of_number(5);
+/// What is known of the values in tables.
+pub(crate) const STATISTICS: Table = Table::of_number(6);
 /// The number of the first table of a user. Those before are of the catalogue.
 pub(crate) const FIRST_TABLE: i64 = 16;
 
@@ -180,6 +188,25 @@ pub(crate) fn system_tables(page_bytes: usize) -> Vec<TableSchema> {
             .column("level", ColumnType::I16)
             .column("next", ColumnType::I64)
             .primary_key([0]),
+        TableSchema::new("sequences")
+            .column("name", ColumnType::Text(name))
+            .column("identity", ColumnType::I64)
+            .column("start", ColumnType::I64)
+            .column("increment", ColumnType::I64)
+            .column("min", ColumnType::I64)
+            .column("max", ColumnType::I64)
+            .column("cycles", ColumnType::Bool)
+            .column("block", ColumnType::I64)
+            .primary_key([0]),
+        TableSchema::new("sequence_values")
+            .column("identity", ColumnType::I64)
+            .column("value", ColumnType::I64)
+            .column("is_taken", ColumnType::Bool)
+            .primary_key([0]),
+        number("statistics")
+            .column("piece", ColumnType::I32)
+            .column("document", ColumnType::Bytes(piece))
+            .primary_key([0, 1]),
     ]
 }
 
@@ -200,6 +227,9 @@ mod tests {
             assert_eq!(tables[NAMES.number()].name, "names");
             assert_eq!(tables[DEFINITIONS.number()].name, "definitions");
             assert_eq!(tables[DROPPED.number()].name, "dropped");
+            assert_eq!(tables[SEQUENCES.number()].name, "sequences");
+            assert_eq!(tables[SEQUENCE_VALUES.number()].name, "sequence_values");
+            assert_eq!(tables[STATISTICS.number()].name, "statistics");
         }
         assert_eq!(max_name_bytes(8192), MAX_NAME_BYTES);
     }

@@ -5,11 +5,11 @@ use selkie_engine::GAddr;
 use crate::protocol::choice::Protocol;
 
 /// The version of the stored format. A program that reads it knows the orders of keys, what NULLs
-/// do in unique indexes, that the tables may be those of a catalogue, and that rows of tables that
-/// may change say which layout they have.
-pub(crate) const CATALOGUE_VERSION: u32 = 6;
-/// The oldest version with tables that may change: rows had no layouts before.
-pub(crate) const OLDEST_CHANGING_VERSION: u32 = 6;
+/// do in unique indexes, that the tables may be those of a catalogue, that rows of tables that may
+/// change say which layout they have, and that there are sequences and statistics.
+pub(crate) const CATALOGUE_VERSION: u32 = 7;
+/// The oldest version with tables that may change: there were no sequences before.
+pub(crate) const OLDEST_CHANGING_VERSION: u32 = 7;
 /// The oldest version that reads as this one: its keys are ascending with NULLs first, and in its
 /// unique indexes NULL is a value like any other.
 pub(crate) const OLDEST_CATALOGUE_VERSION: u32 = 2;
@@ -63,9 +63,9 @@ pub enum CatalogueError {
     },
     /// The database was created for snapshots by an earlier version.
     #[error(
-        "the database was created for snapshots by version {found} of the catalogue, whose rows have no layouts (supported: {OLDEST_CHANGING_VERSION} to {CATALOGUE_VERSION}): create it anew"
+        "the database was created for snapshots by version {found} of the catalogue (supported: {OLDEST_CHANGING_VERSION} to {CATALOGUE_VERSION}): create it anew"
     )]
-    RowsWithoutLayouts {
+    EarlierTables {
         /// Its version.
         found: u32,
     },

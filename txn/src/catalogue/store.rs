@@ -212,7 +212,7 @@ pub(crate) async fn read(engine: &Engine) -> Result<Catalogue, TxnError> {
 fn parse(document: &[u8], version: u32) -> Result<Catalogue, CatalogueError> {
     let catalogue: Catalogue = serde_json::from_slice(document)?;
     if catalogue.has_snapshots && version < OLDEST_CHANGING_VERSION {
-        return Err(CatalogueError::RowsWithoutLayouts { found: version });
+        return Err(CatalogueError::EarlierTables { found: version });
     }
     Ok(catalogue)
 }

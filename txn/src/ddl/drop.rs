@@ -31,6 +31,7 @@ impl Txn<'_> {
         self.delete_row(tables, &KeyBuf::new().i64(number), &mut buffer).await?;
         let name = KeyBuf::new().text(&definition.stored.schema.name);
         self.delete_row(self.system_table(NAMES), &name, &mut buffer).await?;
+        self.delete_statistics(table).await?;
         for root in definition.roots() {
             self.drop_tree(root).await?;
         }

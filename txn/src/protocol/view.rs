@@ -33,10 +33,20 @@ pub(crate) enum View {
     /// What is current: all that was read is the state at this stamp.
     Current { seen: Stamp },
     /// The state at a snapshot; `None` before the first access.
-    At { snapshot: Option<Snapshot>, each_operation: bool },
+    At { snapshot: Option<Snapshot>, span: SnapshotSpan },
     /// What is current in the one leaf that this operation reads; later ones are
     /// [`At`](Self::At) a snapshot each.
     OneLeaf,
+}
+
+/// For how long a snapshot is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SnapshotSpan {
+    /// Each operation has one of its own.
+    Operation,
+    /// All operations of a statement have one.
+    Statement,
+    Transaction,
 }
 
 impl View {
@@ -44,14 +54,19 @@ impl View {
     pub(crate) fn new(isolation: Isolation, latest: Stamp) -> Self {
         match isolation {
             Isolation::Serializable => Self::Current { seen: latest },
-            Isolation::RepeatableRead => Self::At { snapshot: None, each_operation: false },
-            Isolation::ReadCommitted => Self::At { snapshot: None, each_operation: true },
+            Isolation::RepeatableRead => Self::not_yet(SnapshotSpan::Transaction),
+            Isolation::ReadCommitted => Self::not_yet(SnapshotSpan::Operation),
         }
     }
 
     /// Of a transaction that only reads.
     pub(crate) fn read_only() -> Self {
-        Self::At { snapshot: None, each_operation: false }
+        Self::not_yet(SnapshotSpan::Transaction)
+    }
+
+    /// That of a snapshot which the first access begins.
+    fn not_yet(span: SnapshotSpan) -> Self {
+        Self::At { snapshot: None, span }
     }
 
     /// Whether older images of leaves are read.
@@ -69,19 +84,37 @@ impl View {
 
     /// Whether each operation has a view of its own.
     pub(crate) fn is_of_operation(&self) -> bool {
-        matches!(self, Self::At { each_operation: true, .. } | Self::OneLeaf)
+        matches!(self, Self::At { span: SnapshotSpan::Operation, .. } | Self::OneLeaf)
     }
 
     /// Begins an operation: it may see a later state than the one before.
     pub(crate) fn open_operation(&mut self) {
-        if let Self::At { each_operation: true, .. } | Self::OneLeaf = self {
-            *self = Self::At { snapshot: None, each_operation: true };
+        if self.is_of_operation() {
+            *self = Self::not_yet(SnapshotSpan::Operation);
         }
+    }
+
+    /// Begins a statement, if not the whole transaction has one view.
+    pub(crate) fn open_statement(&mut self) {
+        if self.is_of_operation() || self.is_of_statement() {
+            *self = Self::not_yet(SnapshotSpan::Statement);
+        }
+    }
+
+    /// Ends a statement, if there is one.
+    pub(crate) fn close_statement(&mut self) {
+        if self.is_of_statement() {
+            *self = Self::not_yet(SnapshotSpan::Operation);
+        }
+    }
+
+    fn is_of_statement(&self) -> bool {
+        matches!(self, Self::At { span: SnapshotSpan::Statement, .. })
     }
 
     /// The operation that was [begun](Self::open_operation) reads one leaf only.
     pub(crate) fn narrow_to_one_leaf(&mut self) {
-        if let Self::At { snapshot: None, each_operation: true } = self {
+        if let Self::At { snapshot: None, span: SnapshotSpan::Operation } = self {
             *self = Self::OneLeaf;
         }
     }

@@ -8,6 +8,7 @@ use selkie_engine::{Engine, EngineError, Snapshot};
 use crate::catalogue::directory::TableDirectory;
 use crate::protocol::clock::Clock;
 use crate::protocol::row_reads::Digester;
+use crate::sequences::blocks::LeasedBlocks;
 use crate::stats::StatsShards;
 use crate::transaction::dropped_trees::DroppedTrees;
 use crate::transaction::leaf_budget::LeafBudget;
@@ -36,6 +37,8 @@ pub(crate) struct DatabaseState {
     /// Trees of dropped tables, whose pages are to be given back.
     pub(crate) dropped: DroppedTrees,
     pub(crate) leaf_budget: LeafBudget,
+    /// Values of sequences that this node has taken.
+    pub(crate) sequences: LeasedBlocks,
     /// Pages that a walk fetches ahead at most.
     read_ahead: AtomicUsize,
     /// The next number of a savepoint, or of a transaction with cursors: no transaction takes one
@@ -58,6 +61,7 @@ impl DatabaseState {
             backlog: MaintenanceBacklog::default(),
             dropped: DroppedTrees::default(),
             leaf_budget: LeafBudget::new(engine),
+            sequences: LeasedBlocks::default(),
             read_ahead: AtomicUsize::new(READ_AHEAD),
             next_number: AtomicU64::new(first_number),
         }

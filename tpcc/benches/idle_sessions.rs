@@ -1,0 +1,81 @@
+//! TPC-C beside a hundred sessions that idle in transactions, each of which has updated a row.
+//!
+//! Runs with and without them alternate, on one compute node and one thread, under the protocol for
+//! snapshots. The ratio is of the sums; at least 0.95 is wanted.
+//!
+//! Run with `cargo bench -p selkie-tpcc --bench idle_sessions`. Under `cargo test` it runs tiny.
+#![allow(clippy::unwrap_used, reason = "a benchmark: it stops at the first error")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use selkie_fabric::RealRuntime;
+use selkie_tpcc::{Config, Network, Progress, Scale, Silent, TpccCluster, load, measure};
+use selkie_txn::{Database, Isolation, Protocol, Session, key};
+
+const SESSIONS: i32 = 100;
+const WAREHOUSES: u32 = 2;
+/// Column of `customer_data`.
+const C_DATA: usize = 3;
+
+/// A session in a transaction that has updated a row of its own.
+async fn idle(db: &Database, number: i32) -> Session {
+    let mut session = db.session().unwrap();
+    session.begin(Isolation::Serializable).unwrap();
+    let table = db.table("customer_data").unwrap();
+    let key = key![1 + number % 2, 1 + number / 2 % 10, 1 + number / 20];
+    let update = session.run(move |txn| {
+        Box::pin(
+            async move { txn.update(table, &key, |row| Ok(row.set_text(C_DATA, "thinks")?)).await },
+        )
+    });
+    update.await.unwrap();
+    session
+}
+
+fn main() {
+    let is_bench = std::env::args().any(|arg| arg == "--bench");
+    let (rounds, duration) = if is_bench { (7, 2_000) } else { (1, 50) };
+    let config = Config {
+        warehouses: WAREHOUSES,
+        compute_nodes: 1,
+        workers: 1,
+        network: Network::Real { threads: 1 },
+        duration: Duration::from_millis(duration),
+        warmup: Duration::from_millis(duration / 4),
+        protocol: Protocol::Snapshot,
+        scale: Scale::divided_by(if is_bench { 1 } else { 100 }),
+        ..Config::default()
+    };
+    let runtime = RealRuntime::with_seed(1, 1).unwrap();
+    let progress: Arc<dyn Progress> = Arc::new(Silent);
+    let env = runtime.env();
+    runtime.block_on(async {
+        let cluster = TpccCluster::start(&env, &config).await.unwrap();
+        load(&cluster, &config, &progress).await.unwrap();
+        let db = &cluster.nodes[0].db;
+        let mut rates = [Vec::new(), Vec::new()];
+        for _ in 0..rounds {
+            for (sessions, rates) in [0, SESSIONS].into_iter().zip(&mut rates) {
+                let mut idle_sessions = Vec::new();
+                for number in 0..sessions {
+                    idle_sessions.push(idle(db, number).await);
+                }
+                let interval = measure(&cluster, &config, &progress).await.unwrap();
+                rates.push(interval.per_second(interval.completed()));
+                for mut session in idle_sessions {
+                    session.rollback().await.unwrap();
+                }
+            }
+        }
+        let [without, with] = rates.map(|rates| rates.iter().sum::<f64>() / rates.len() as f64);
+        println!(
+            "TPC-C, {WAREHOUSES} warehouses, one node, {rounds} pairs of runs: {without:.0} \
+             transactions/s without, {with:.0} beside {SESSIONS} idle sessions, ratio {:.3}",
+            with / without
+        );
+        for node in &cluster.nodes {
+            node.engine.close().await.unwrap();
+        }
+    });
+}

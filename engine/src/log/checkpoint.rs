@@ -132,7 +132,10 @@ pub(crate) async fn run_checkpoints(core: Weak<Core>) {
             continue;
         }
         let start = log.start();
-        core.write_home_before(start + (1 + in_vain) * (grown / GROWN)).await;
+        let part = start + (1 + in_vain) * (grown / GROWN);
+        // A file that ends behind that is free when all of it is home, or never.
+        let upto = if in_vain < GROWN { part } else { log.end() };
+        core.write_home_before(upto).await;
         env.sleep(HOME_WITHIN).await;
         let needed_from = core.needed_from(log);
         if core.recovery.doubts.has_memory() {

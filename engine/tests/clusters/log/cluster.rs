@@ -40,8 +40,18 @@ pub(super) fn logged_with(nodes: usize, log: LogTo, coding: &str, log_bytes: u64
 
 /// As [`logged`], for tests that wait until a wait for the log is over.
 pub(super) fn impatient(nodes: usize, log: LogTo) -> Logged {
+    impatient_as(nodes, log, engine_config())
+}
+
+/// As [`impatient`], with caches from which no page has to leave.
+pub(super) fn roomy(nodes: usize, log: LogTo) -> Logged {
+    let config = EngineConfig { cache_bytes: 4096 * GCL as u64, ..engine_config() };
+    impatient_as(nodes, log, config)
+}
+
+fn impatient_as(nodes: usize, log: LogTo, config: EngineConfig) -> Logged {
     let request_timeout = Duration::from_secs(3);
-    let config = EngineConfig { log: Some(log), request_timeout, ..engine_config() };
+    let config = EngineConfig { log: Some(log), request_timeout, ..config };
     logged_as(nodes, config, "plain", 128 << 10)
 }
 

@@ -9,8 +9,8 @@ use selkie_engine::{EngineError, change_together};
 use selkie_fabric::PeerId;
 use selkie_pool::ComputeIndex;
 
-use super::cluster::{impatient, logged, read, recovered, valves, valves_alone, write};
-use crate::common::{REQUEST_TIMEOUT, page};
+use super::cluster::{impatient, logged, read, recovered, roomy, valves, valves_alone, write};
+use crate::common::{PAGE, REQUEST_TIMEOUT, page};
 
 #[test]
 fn nothing_leaves_a_node_before_it_is_durable() {
@@ -291,6 +291,51 @@ fn a_log_of_few_files_never_stays_full() {
             let bytes = page.len();
             page.bytes_mut(0..bytes).fill(round as u8);
         }
+        engine.close().await.unwrap();
+    });
+}
+
+/// Pages were written home up to half of the capacity, where the log counts as full. A file with
+/// more than that, which changes that came at once had filled, was never free: writers waited for
+/// ever.
+#[test]
+fn a_log_with_more_than_half_of_its_capacity_in_one_file_does_not_stay_full() {
+    let (valves, log) = valves_alone(1);
+    valves[0].capacity.store(64 << 10, Ordering::SeqCst);
+    let cluster = roomy(1, log);
+    let engine = &cluster.engines[0];
+    cluster.runtime.block_on(async {
+        let env = engine.env().clone();
+        let mut pages = Vec::new();
+        for _ in 0..200 {
+            pages.push(page(engine).await);
+        }
+        for addr in &pages {
+            engine.evict(*addr).await.unwrap();
+        }
+        let mut latched = Vec::new();
+        for addr in pages.drain(..8) {
+            latched.push(engine.exclusive(addr).await.unwrap());
+        }
+        valves[0].is_one_piece.store(true, Ordering::SeqCst);
+        valves[0].shut.store(true, Ordering::SeqCst);
+        let writer = engine.clone();
+        let fills = env.spawn("fills", async move {
+            // More than the capacity.
+            for addr in pages {
+                let mut page = writer.exclusive(addr).await.unwrap();
+                page.bytes_mut(0..PAGE).fill(3);
+            }
+        });
+        valves[0].until_waited_for().await;
+        // It waits for room, but for changes of pages that are latched already.
+        env.sleep(Duration::from_millis(100)).await;
+        for page in &mut latched {
+            page.bytes_mut(0..PAGE).fill(7);
+        }
+        drop(latched);
+        valves[0].shut.store(false, Ordering::SeqCst);
+        fills.join().await.unwrap();
         engine.close().await.unwrap();
     });
 }

@@ -32,6 +32,8 @@ pub(crate) struct Valve {
     pub(super) forgets: AtomicBool,
     /// A caller that waits adds to it when that is said.
     pub(super) opens_late: AtomicBool,
+    /// It is one piece: it is cut short as a whole or not at all.
+    pub(super) is_one_piece: AtomicBool,
 }
 
 impl Default for Valve {
@@ -49,6 +51,7 @@ impl Default for Valve {
             ended: Mutex::default(),
             forgets: AtomicBool::new(false),
             opens_late: AtomicBool::new(false),
+            is_one_piece: AtomicBool::new(false),
         }
     }
 }
@@ -101,8 +104,11 @@ impl Sink for Tap {
 
     fn truncate(&self, lsn: Lsn) -> BoxFuture<'_, Result<Lsn, LogError>> {
         Box::pin(async move {
-            self.0.start.store(lsn, Ordering::SeqCst);
-            Ok(lsn)
+            let valve = &self.0;
+            if !valve.is_one_piece.load(Ordering::SeqCst) || lsn == valve.end() {
+                valve.start.store(lsn, Ordering::SeqCst);
+            }
+            Ok(valve.start.load(Ordering::SeqCst))
         })
     }
 

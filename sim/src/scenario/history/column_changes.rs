@@ -65,7 +65,8 @@ pub(super) async fn change(
     let name = &chosen.name;
     match random.below(6) {
         0 | 1 => txn.drop_column(table, name).await,
-        2 => txn.set_not_null(table, name).await,
+        // Without a default no session could insert a row any more.
+        2 if chosen.default.is_some() => txn.set_not_null(table, name).await,
         3 => txn.drop_not_null(table, name).await,
         _ => {
             let value = number_of(name) * VALUES + random.below(7).cast_signed();

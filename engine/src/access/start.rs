@@ -30,7 +30,7 @@ use crate::housekeeping::run_housekeeping;
 use crate::lifecycle::Lifecycle;
 use crate::log::state::Log;
 use crate::log::{LogTo, run_archive, run_checkpoints, run_log};
-use crate::recovery::driver::run_recovery;
+use crate::recovery::driver::{run_doubts, run_recovery};
 use crate::recovery::lease::run_lease;
 use crate::recovery::state::RecoveryState;
 use crate::snapshots::state::SnapshotState;
@@ -136,6 +136,7 @@ impl Engine {
         }
         drop(core.spawn("lease", run_lease(Arc::downgrade(core), tick)));
         drop(core.spawn("recovery", run_recovery(Arc::downgrade(core), tick)));
+        drop(core.spawn("doubts", run_doubts(Arc::downgrade(core), tick)));
         // It latches pages.
         if !core.only_recovers() {
             drop(core.spawn("regeneration", run_regeneration(Arc::downgrade(core))));

@@ -40,7 +40,6 @@ pub(crate) async fn run_recovery(core: Weak<Core>, tick: Duration) {
         if core.lifecycle.is_leaving() && !core.is_member_itself() {
             continue;
         }
-        core.settle_doubts();
         let Some(_step) = core.recovery.repairs.begin() else { continue };
         if let Err(error) = core.advance_rebuilds().await {
             tracing::debug!(%error, "rebuild: a step failed");
@@ -71,6 +70,23 @@ pub(crate) async fn run_recovery(core: Weak<Core>, tick: Duration) {
                 tracing::debug!(dead = %peer(node), %error, "recovery: a step failed");
                 core.doubt_after(&error);
             }
+        }
+    }
+}
+
+/// Finds out which peers this node does not reach, until the engine is gone. Beside the recoveries:
+/// a step of one may wait for a page that cannot go home before such a peer is reached, and so for
+/// the end of this node.
+pub(crate) async fn run_doubts(core: Weak<Core>, tick: Duration) {
+    let Some(env) = core.upgrade().map(|core| core.env.clone()) else { return };
+    loop {
+        env.sleep(tick).await;
+        let Some(core) = core.upgrade() else { return };
+        if core.lifecycle.has_failed() {
+            return;
+        }
+        if !core.lifecycle.is_leaving() || core.is_member_itself() {
+            core.settle_doubts();
         }
     }
 }

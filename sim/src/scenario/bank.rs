@@ -85,6 +85,8 @@ pub(super) struct Bank {
     bulk: Option<Bulk>,
     /// Whether the pool may be full.
     may_be_full: bool,
+    /// Whether a log may be full for about as long as a commit waits.
+    pub(super) log_may_be_late: bool,
 }
 
 impl Bank {
@@ -97,6 +99,7 @@ impl Bank {
         Ok(Self {
             bulk,
             may_be_full: false,
+            log_may_be_late: false,
             branches,
             history,
             seed,
@@ -109,10 +112,20 @@ impl Bank {
     /// The same bank on all nodes of another world, whose clock begins when that of the former has
     /// ended.
     pub(super) fn reopened(self, cluster: &SimCluster, ended: Duration) -> Result<Self, SimError> {
-        let Self { history, seed, steps, epoch, bulk, may_be_full, .. } = self;
+        let Self { history, seed, steps, epoch, bulk, may_be_full, log_may_be_late, .. } = self;
         let epoch = epoch + ended + Duration::from_nanos(1);
         let (branches, until) = (Vec::new(), Duration::ZERO);
-        let mut bank = Self { branches, history, seed, steps, until, epoch, bulk, may_be_full };
+        let mut bank = Self {
+            branches,
+            history,
+            seed,
+            steps,
+            until,
+            epoch,
+            bulk,
+            may_be_full,
+            log_may_be_late,
+        };
         for node in 0..cluster.engines.len() {
             bank.open_branch_on(cluster, node)?;
         }
@@ -163,6 +176,7 @@ impl Bank {
             steps: self.steps,
             until: self.until,
             may_be_full: self.may_be_full,
+            log_may_be_late: self.log_may_be_late,
             history: Arc::clone(&self.history),
             random: client_random(seed, client),
             versions: AtomicU64::new(0),

@@ -188,6 +188,7 @@ pub(super) fn run(
     };
     let mut cluster = start(case, plan, &tune, sink(), shaped)?;
     let mut bank = Bank::open(&cluster, case.seed)?;
+    bank.log_may_be_late = disk.is_some();
     bank.set_steps(STEPS, Duration::ZERO);
     let mut deaths = Deaths::arrange(case, &cluster, plan, disk.as_ref(), &random);
     let Some(disk) = disk.as_ref().filter(|_| logs == LogPlace::Archive) else {

@@ -39,6 +39,8 @@ pub(super) struct Teller {
     pub(super) until: Duration,
     /// Whether the pool may be full.
     pub(super) may_be_full: bool,
+    /// Whether its log may be full for about as long as a commit waits.
+    pub(super) log_may_be_late: bool,
     pub(super) history: History,
     pub(super) random: SplitMix,
     pub(super) versions: AtomicU64,
@@ -119,6 +121,10 @@ impl Teller {
                     Err(RetryError::Final(TxnError::Undetermined {
                         source: EngineError::Log(_),
                     })) => break,
+                    // It could be written again just before the wait was over.
+                    Err(RetryError::Final(TxnError::Undetermined {
+                        source: EngineError::LogTimeout { .. },
+                    })) if self.log_may_be_late => break,
                     // Such an error comes at once and counts as a timeout. The last attempt may
                     // wait for a page that cannot leave this node before its log is written.
                     Err(RetryError::Exhausted { .. })

@@ -23,6 +23,7 @@
 //! | `protocol/` | [`Protocol`]s: lock set, read set, write set, undo log, timestamps |
 //! | `transaction/` | [`Database`], [`Session`], [`Txn`], commit, savepoints, [retry](retry()) |
 //! | `access/` | leaves, walks, reads and changes of rows, [`Cursor`]s |
+//! | `locks/` | locks of rows that wait, in a tree of their own |
 //! | `ddl/` | changes of tables: create, drop, alter, indexes |
 //! | [`partition`] | partitions and two-phase commit, a baseline |
 //!
@@ -96,6 +97,7 @@ mod catalogue;
 mod ddl;
 mod encoding;
 mod error;
+mod locks;
 pub mod partition;
 mod protocol;
 mod stats;
@@ -111,10 +113,11 @@ pub use encoding::{
     RowBuilder, RowError, RowMut, RowRef, Value, key,
 };
 pub use error::{AbortCause, BulkLoadError, TxnError};
+pub use locks::row_locks::{LockOutcome, LockWait};
 pub use protocol::{Isolation, Protocol, UnknownProtocol};
 pub use selkie_btree::Direction;
 pub use stats::{AbortCounts, TxnStats};
 pub use transaction::{
     BulkLoad, BulkLoadOptions, Database, RetryError, RetryPolicy, Retryable, Savepoint, Session,
-    SessionLimits, Txn, retry,
+    SessionLimits, Txn, retry, retry_numbered,
 };

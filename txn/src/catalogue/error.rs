@@ -5,11 +5,11 @@ use selkie_engine::GAddr;
 use crate::protocol::choice::Protocol;
 
 /// The version of the stored format. A program that reads it knows the orders of keys, what NULLs
-/// do in unique indexes, that the tables may be those of a catalogue, and that rows of tables that
-/// may change say which layout they have.
-pub(crate) const CATALOGUE_VERSION: u32 = 6;
-/// The oldest version with tables that may change: rows had no layouts before.
-pub(crate) const OLDEST_CHANGING_VERSION: u32 = 6;
+/// do in unique indexes, that the tables may be those of a catalogue, that rows of tables that may
+/// change say which layout they have, and that rows of them may be locked.
+pub(crate) const CATALOGUE_VERSION: u32 = 7;
+/// The oldest version with tables that may change: rows had no layouts before, or no locks.
+pub(crate) const OLDEST_CHANGING_VERSION: u32 = 7;
 /// The oldest version that reads as this one: its keys are ascending with NULLs first, and in its
 /// unique indexes NULL is a value like any other.
 pub(crate) const OLDEST_CATALOGUE_VERSION: u32 = 2;

@@ -12,6 +12,7 @@
 mod attach;
 mod bulk_load;
 mod commit;
+mod commit_locks;
 mod commit_rows;
 pub(crate) mod cursor_scope;
 pub(crate) mod database;
@@ -30,7 +31,7 @@ pub(crate) mod workspace;
 
 pub use bulk_load::{BulkLoad, BulkLoadOptions};
 pub use database::Database;
-pub use retry::{RetryError, RetryPolicy, Retryable, retry};
+pub use retry::{RetryError, RetryPolicy, Retryable, retry, retry_numbered};
 pub use savepoint::Savepoint;
 pub use session::{Session, SessionLimits};
 pub use txn::Txn;

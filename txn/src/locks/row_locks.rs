@@ -57,20 +57,32 @@ pub(crate) struct RowLocks {
     pub(crate) timeout: Duration,
     /// It locks all that it reads or changes.
     pub(crate) insists: bool,
+    /// A task gives them back, which is dropped with its node only.
+    is_task: bool,
 }
 
 impl Default for RowLocks {
     fn default() -> Self {
         let held = BTreeSet::new();
-        Self { table: None, owner: None, held, timeout: LOCK_TIMEOUT, insists: false }
+        Self {
+            table: None,
+            owner: None,
+            held,
+            timeout: LOCK_TIMEOUT,
+            insists: false,
+            is_task: false,
+        }
     }
 }
 
 impl Drop for RowLocks {
     fn drop(&mut self) {
-        let held = self.take();
-        if let Some(table) = held.table.clone().filter(|_| !held.held.is_empty()) {
-            // A task of its own, which is dropped with its environment only.
+        if self.held.is_empty() || self.is_task {
+            return;
+        }
+        let mut held = self.take();
+        held.is_task = true;
+        if let Some(table) = held.table.clone() {
             table.engine.env().spawn("row_locks_release", held.released());
         }
     }
@@ -86,7 +98,7 @@ impl RowLocks {
     pub(crate) fn take(&mut self) -> Self {
         let held = std::mem::take(&mut self.held);
         let (table, owner) = (self.table.clone(), self.owner);
-        Self { table, owner, held, timeout: self.timeout, insists: false }
+        Self { table, owner, held, timeout: self.timeout, insists: false, is_task: false }
     }
 
     /// Gives all locks back. A future that is dropped leaves the rest to a task.
@@ -117,7 +129,8 @@ impl RowLocks {
         self.table.get_or_insert_with(|| Arc::clone(table));
         let request = LockRequest { owner, ticket: table.next_number() as u32 };
         let table = Arc::clone(table);
-        let mut place = QueuePlace { table, name, request, wait: None, is_in: true };
+        let mut place =
+            QueuePlace { table, name, request, wait: None, is_in: true, is_task: false };
         let waits = wait == LockWait::Wait;
         let outcome = match place.table.enter(name, request, waits).await? {
             Standing::Holds => Ok(LockOutcome::Held),
@@ -143,11 +156,13 @@ struct QueuePlace {
     wait: Option<u64>,
     /// Whether it may be in the queue.
     is_in: bool,
+    /// A task leaves the queue, which is dropped with its node only.
+    is_task: bool,
 }
 
 impl Drop for QueuePlace {
     fn drop(&mut self) {
-        if !self.is_in && self.wait.is_none() {
+        if self.is_task || (!self.is_in && self.wait.is_none()) {
             return;
         }
         let (table, name, request) = (Arc::clone(&self.table), self.name, self.request);
@@ -157,6 +172,7 @@ impl Drop for QueuePlace {
             request,
             wait: self.wait.take(),
             is_in: std::mem::take(&mut self.is_in),
+            is_task: true,
         };
         table.engine.env().spawn("row_lock_leave", place.left());
     }

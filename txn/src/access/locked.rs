@@ -50,8 +50,8 @@ impl Txn<'_> {
     /// # Errors
     /// As [`lock_row`](Self::lock_row) and [`get`](Self::get); [`TxnError::RowLocked`] if it is
     /// locked by another and the transaction was not to wait, which leaves all as it was;
-    /// [`TxnError::Stale`] under [`RepeatableRead`](crate::Isolation::RepeatableRead) if the row was
-    /// changed after the snapshot.
+    /// [`TxnError::Stale`] under [`RepeatableRead`](crate::Isolation::RepeatableRead) if the row
+    /// was changed after the snapshot.
     pub async fn get_locked(
         &mut self,
         table: Table,
@@ -87,9 +87,11 @@ impl Txn<'_> {
         self.get_for_update(table, key).await
     }
 
-    /// The next row of a [cursor for update](Self::cursor_for_update) that could be locked, in its
-    /// newest state. A row that is gone by then, or not in the range any more, is left out, and
-    /// those that others have locked under [`LockWait::SkipLocked`]. One row and one lock at a time.
+    /// The next row of a [cursor](Self::cursor) that could be locked, in its newest state. A row
+    /// that is gone by then, or not in the range any more, is left out, and those that others have
+    /// locked under [`LockWait::SkipLocked`]. One row and one lock at a time. For a queue of work,
+    /// under [`ReadCommitted`](crate::Isolation::ReadCommitted): there what was looked at and left
+    /// out need not stay as it was.
     ///
     /// # Errors
     /// As [`Cursor::fetch`] and [`get_locked`](Self::get_locked).

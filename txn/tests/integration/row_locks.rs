@@ -414,8 +414,7 @@ fn of_a_queue_of_work_each_row_is_taken_once() {
             workers.push(spawn(&databases[number % 2], |db| async move {
                 loop {
                     let mut txn = db.begin_with(Isolation::ReadCommitted);
-                    let mut rows =
-                        txn.cursor_for_update(table, KeyRange::all(), Direction::Forward).unwrap();
+                    let mut rows = txn.cursor(table, KeyRange::all(), Direction::Forward).unwrap();
                     let next = txn.next_locked(&mut rows, LockWait::SkipLocked).await.unwrap();
                     let Some(id) = next.map(|row| row.i32(0).unwrap()) else { break };
                     db.engine().env().sleep(Duration::from_millis(1)).await;

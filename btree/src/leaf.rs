@@ -142,6 +142,12 @@ impl<'a> LeafView<'a> {
         self.page.header().stamps
     }
 
+    /// Whether rows of the leaf's range may be locked: see [`leaf_mark_locked`].
+    #[inline]
+    pub fn may_be_locked(&self) -> bool {
+        self.page.may_be_locked()
+    }
+
     /// Whether the leaf was unlinked from the tree.
     pub fn is_dead(&self) -> bool {
         self.page.is_dead()
@@ -212,4 +218,14 @@ pub fn leaf_stamp(leaf: &mut ExclusiveGuard<'_>, stamps: Stamps) {
     assert!(LeafView::new(leaf).is_ok(), "stamps for what is no leaf");
     let (range, bytes) = page::stamp(stamps);
     leaf.bytes_mut(range).copy_from_slice(&bytes);
+}
+
+/// Notes that rows of a leaf's range may be locked, or that none is. The mark stays with the range:
+/// both halves of a split have it, and a leaf that takes over a marked neighbour. A change as any
+/// other; one byte becomes dirty.
+///
+/// # Errors
+/// [`TreeError::Corrupt`] when the page is damaged.
+pub fn leaf_mark_locked(leaf: &mut ExclusiveGuard<'_>, may_be: bool) -> Result<(), TreeError> {
+    page::mark_locked(leaf, may_be).map_err(TreeError::damaged(leaf.addr()))
 }

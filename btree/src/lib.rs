@@ -119,7 +119,10 @@ mod verify;
 pub use ahead::RestOfScan;
 pub use bulk::{BuiltTree, BulkLoad, DEFAULT_FILL};
 pub use error::{NoRoom, TreeError};
-pub use leaf::{KeyLocation, LeafView, leaf_insert, leaf_remove, leaf_replace, leaf_stamp};
+pub use leaf::{
+    KeyLocation, LeafView, leaf_insert, leaf_mark_locked, leaf_remove, leaf_replace, leaf_stamp,
+};
+pub use ops::ValueChange;
 pub use page::{HEADER as LEAF_HEADER_BYTES, Stamps, max_entry, max_key};
 pub use reclaim::{Reclaimed, StampRule};
 pub use sample::LeavesOfParent;

@@ -7,7 +7,7 @@
 //! On cached pages no operation waits for anything: a task that does nothing else must let others
 //! run from time to time (`engine.env().yield_now()`), the engine's own tasks among them.
 
-use selkie_engine::{Engine, EngineError, ExclusiveGuard, change_together};
+use selkie_engine::{Engine, EngineError, ExclusiveGuard, GAddr, change_together};
 
 use crate::error::TreeError;
 use crate::latch::{ExclusiveLatch, SharedLatch};
@@ -25,6 +25,17 @@ const WAITS_FOR_PAGES: u32 = 8;
 struct WritePolicy {
     insert: bool,
     replace: bool,
+}
+
+/// What becomes of a row: see [`Tree::modify`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ValueChange {
+    /// Nothing.
+    Keep,
+    /// It has this value, and is there.
+    Set(Vec<u8>),
+    /// It is not there.
+    Remove,
 }
 
 impl Tree {
@@ -107,6 +118,114 @@ impl Tree {
         leaf_remove(&mut leaf, slot)?;
         self.release_shrunk(engine, leaf, before, key).await?;
         Ok(true)
+    }
+
+    /// Changes the row of `key` as `change` says, which sees its value, if there is one, under the
+    /// leaf's exclusive latch: atomically, for all nodes. `change` may be called several times; the
+    /// result of the last call is returned, whose change was made. If the future is dropped, the
+    /// change was made as a whole or not at all.
+    ///
+    /// # Errors
+    /// As [`Tree::upsert`]. The row is as it was after any of them.
+    pub async fn modify<R>(
+        &self,
+        engine: &Engine,
+        key: &[u8],
+        mut change: impl FnMut(Option<&[u8]>) -> (ValueChange, R),
+    ) -> Result<R, TreeError> {
+        let mut waits = 0;
+        loop {
+            let failure = {
+                let _pin = engine.pin();
+                let (mut leaf, addr, _) =
+                    self.find_leaf::<ExclusiveLatch>(engine, Target::At(key), None).await?;
+                let view = PageView::parse(&leaf).map_err(TreeError::damaged(addr))?;
+                let before = page::underfill(&view);
+                let slot = view.search(key).map_err(TreeError::damaged(addr))?;
+                let value = slot.ok().map(|slot| view.cell(slot)).transpose();
+                let value = value.map_err(TreeError::damaged(addr))?.map(|cell| cell.value);
+                let (change, returned) = change(value);
+                match (&change, slot) {
+                    (ValueChange::Keep, _) | (ValueChange::Remove, Err(_)) => return Ok(returned),
+                    (ValueChange::Remove, Ok(slot)) => {
+                        leaf_remove(&mut leaf, slot)?;
+                        self.release_shrunk(engine, leaf, before, key).await?;
+                        return Ok(returned);
+                    }
+                    (ValueChange::Set(value), slot) => {
+                        check_size(engine, key, value)?;
+                        let written = match slot {
+                            Ok(slot) => leaf_replace(&mut leaf, slot, value),
+                            Err(_) => leaf_insert(&mut leaf, key, value),
+                        };
+                        if written.is_ok() {
+                            self.release_shrunk(engine, leaf, before, key).await?;
+                            return Ok(returned);
+                        }
+                    }
+                }
+                // No room: split, and look again, as others may have been there since.
+                let split = self.split_leaf(engine, &mut leaf, key).await;
+                match split {
+                    Ok((mut right, post)) => {
+                        change_together([&mut leaf, &mut right]);
+                        drop((leaf, right));
+                        tidied(self.post(engine, post).await)?;
+                        continue;
+                    }
+                    Err(error) => error,
+                }
+            };
+            match failure {
+                TreeError::Engine(EngineError::FreedInUse) if waits < WAITS_FOR_PAGES => {
+                    waits += 1;
+                    engine.until_freed_is_released().await;
+                }
+                error => return Err(error),
+            }
+        }
+    }
+
+    /// Calls `read` with the first entry whose key is `from` or above, or with `None`. For a caller
+    /// that holds other pages, none of this tree: it waits for no recovery from a node's death.
+    ///
+    /// # Errors
+    /// `Busy` if a recovery is in the way; else as [`Tree::locate`].
+    pub async fn first_in_order<R>(
+        &self,
+        engine: &Engine,
+        from: &[u8],
+        read: impl FnOnce(Option<(&[u8], &[u8])>) -> R,
+    ) -> Result<R, TreeError> {
+        let _pin = engine.pin();
+        let mut addr = self.locate_in_order(engine, from).await?;
+        // The merge of a leaf that was on its way is met by the caller's next attempt.
+        let busy = |addr| TreeError::Engine(EngineError::Busy { addr });
+        let mut has_moved = false;
+        loop {
+            let leaf = engine.shared_in_order(addr).await?;
+            let view = PageView::parse(&leaf).map_err(TreeError::damaged(addr))?;
+            let slot = match view.place(Target::At(from)) {
+                _ if view.is_dead() => return Err(busy(addr)),
+                Placement::Here => match view.search(from).map_err(TreeError::damaged(addr))? {
+                    Ok(slot) | Err(slot) => slot,
+                },
+                Placement::Right => view.len(),
+                Placement::Elsewhere if has_moved => 0,
+                Placement::Elsewhere => return Err(busy(addr)),
+            };
+            if slot < view.len() {
+                let mut key = Vec::new();
+                view.key_into(slot, &mut key).map_err(TreeError::damaged(addr))?;
+                let cell = view.cell(slot).map_err(TreeError::damaged(addr))?;
+                return Ok(read(Some((&key, cell.value))));
+            }
+            if view.header().right == 0 {
+                return Ok(read(None));
+            }
+            addr = GAddr::from_u64(view.header().right);
+            has_moved = true;
+        }
     }
 
     /// Writes a row as the policy allows; `false` if it does not. Where only pages that readers may

@@ -95,6 +95,8 @@ pub enum Planted {
     /// A leaf that is searched for a row to be read, and has not got it, is not held, noted or
     /// stamped.
     UnguardedGaps,
+    /// With a dead node all go from the queue of a row lock in which it was, and not its requests.
+    LostLocks,
 }
 
 /// Configuration of [`crate::Engine::start`].

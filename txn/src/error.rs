@@ -36,6 +36,10 @@ pub enum AbortCause {
     Timeout,
     /// The caller rolled back, or dropped the transaction.
     Requested,
+    /// Transactions waited for each other's row locks, and this one gave up.
+    Deadlock,
+    /// A row lock was not had in time.
+    LockTimeout,
     /// A future was dropped in the middle of a change.
     Interrupted,
     /// Anything else: a full pool, a dead peer, a damaged page.
@@ -44,7 +48,7 @@ pub enum AbortCause {
 
 impl AbortCause {
     /// All causes, in the order of their statistics.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::Conflict,
         Self::UpgradeConflict,
         Self::Stale,
@@ -55,6 +59,8 @@ impl AbortCause {
         Self::TooLarge,
         Self::Timeout,
         Self::Requested,
+        Self::Deadlock,
+        Self::LockTimeout,
         Self::Interrupted,
         Self::Failure,
     ];
@@ -73,6 +79,8 @@ impl AbortCause {
             Self::TooLarge => "too_large",
             Self::Timeout => "timeout",
             Self::Requested => "requested",
+            Self::Deadlock => "deadlock",
+            Self::LockTimeout => "lock_timeout",
             Self::Interrupted => "interrupted",
             Self::Failure => "failure",
         }
@@ -89,6 +97,8 @@ impl AbortCause {
             | Self::SnapshotTooOld
             | Self::LogFull
             | Self::CacheFull
+            | Self::Deadlock
+            | Self::LockTimeout
             | Self::Timeout => true,
             Self::TooLarge | Self::Requested | Self::Interrupted | Self::Failure => false,
         }
@@ -292,6 +302,25 @@ pub enum TxnError {
         /// How long it may take.
         limit: Duration,
     },
+    /// Transactions waited for each other's row locks in a circle, and this one, the youngest of
+    /// them, gave up. Run it again.
+    #[error("transactions wait for each other's row locks: this one was rolled back")]
+    Deadlock,
+    /// A row lock was not had in the time that the transaction allows.
+    #[error("a row lock was waited for in vain for {waited:?}")]
+    LockTimeout {
+        /// How long.
+        waited: Duration,
+    },
+    /// A row is locked by another transaction, and this one was not to wait.
+    #[error("table {table}: the row is locked by another transaction")]
+    RowLocked {
+        /// The table.
+        table: String,
+    },
+    /// Rows are locked under the protocol snapshot only.
+    #[error("rows can be locked under the protocol snapshot only, in databases created for it")]
+    NoRowLocks,
     /// A session was to begin a transaction, and is in one.
     #[error("there is a transaction in progress in this session")]
     InTransaction,
@@ -374,6 +403,8 @@ impl TxnError {
                 AbortCause::TooLarge
             }
             Self::CacheFull { .. } => AbortCause::CacheFull,
+            Self::Deadlock => AbortCause::Deadlock,
+            Self::LockTimeout { .. } => AbortCause::LockTimeout,
             Self::DeadlineExceeded { .. } => AbortCause::Interrupted,
             Self::Engine(error) if error.is_retryable() => AbortCause::Timeout,
             Self::Tree(error) if error.is_retryable() => AbortCause::Timeout,
@@ -387,6 +418,8 @@ impl TxnError {
             | Self::NotFound { .. }
             | Self::ReadOnly
             | Self::NoSavepoint
+            | Self::RowLocked { .. }
+            | Self::NoRowLocks
             | Self::InTransaction
             | Self::NoTransaction
             | Self::NoSessions { .. }

@@ -25,6 +25,7 @@
 //! | `access/` | leaves, walks, reads and changes of rows, [`Cursor`]s |
 //! | `sequences/` | [sequences](SequenceSchema): numbers that no two transactions get |
 //! | `statistics/` | [what the values of a table are like](TableStatistics), from a sample |
+//! | `locks/` | locks of rows that wait, in a tree of their own |
 //! | `ddl/` | changes of tables: create, drop, alter, indexes |
 //! | [`partition`] | partitions and two-phase commit, a baseline |
 //!
@@ -98,6 +99,7 @@ mod catalogue;
 mod ddl;
 mod encoding;
 mod error;
+mod locks;
 pub mod partition;
 mod protocol;
 mod sequences;
@@ -115,6 +117,7 @@ pub use encoding::{
     RowBuilder, RowError, RowMut, RowRef, Value, key,
 };
 pub use error::{AbortCause, BulkLoadError, TxnError};
+pub use locks::row_locks::{LockOutcome, LockWait};
 pub use protocol::{Isolation, Protocol, UnknownProtocol};
 pub use selkie_btree::Direction;
 pub use sequences::{MAX_SEQUENCE_BLOCK, SequenceError, SequenceSchema};
@@ -122,5 +125,5 @@ pub use statistics::{AnalyzeOptions, ColumnStatistics, CommonValue, TableStatist
 pub use stats::{AbortCounts, TxnStats};
 pub use transaction::{
     BulkLoad, BulkLoadOptions, Database, RetryError, RetryPolicy, Retryable, Savepoint, Session,
-    SessionLimits, Txn, retry,
+    SessionLimits, Txn, retry, retry_numbered,
 };

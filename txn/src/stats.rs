@@ -49,6 +49,8 @@ pub struct TxnStats {
     pub aborts: AbortCounts,
     /// Leaves split by transactions, also by those rolled back later.
     pub splits: u64,
+    /// Row locks that were waited for. Deadlocks and waits that took too long are in `aborts`.
+    pub lock_waits: u64,
 }
 
 impl Sub for TxnStats {
@@ -59,7 +61,8 @@ impl Sub for TxnStats {
             *now -= before;
         }
         let (commits, splits) = (self.commits - earlier.commits, self.splits - earlier.splits);
-        Self { commits, aborts, splits }
+        let lock_waits = self.lock_waits - earlier.lock_waits;
+        Self { commits, aborts, splits, lock_waits }
     }
 }
 

@@ -13,7 +13,7 @@ use crate::error::TreeError;
 use crate::latch::{ExclusiveLatch, SharedLatch, latch};
 use crate::leaf::LeafView;
 use crate::ops::check_size;
-use crate::page::{self, PageSpec, PageView, Stamps};
+use crate::page::{self, PageSpec, PageView};
 use crate::reclaim::StampRule;
 use crate::tree::Tree;
 
@@ -183,7 +183,7 @@ impl<'e> BulkLoad<'e> {
         let Level { level, place, low, entries, .. } = done;
         let extra = if level == 0 { self.tree.most_rows() } else { self.removals };
         let spec =
-            PageSpec { level, extra, low, high, right: right.to_u64(), stamps: Stamps::default() };
+            PageSpec { level, extra, low, high, right: right.to_u64(), ..PageSpec::default() };
         if at == 0 && place.is_none() {
             let mut image = vec![0; self.engine.page_bytes()];
             page::format(&mut image, &spec, entries.iter())

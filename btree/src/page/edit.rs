@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::layout::{
-    CELL_HEADER, DEAD, Damage, HEADER, Header, SLOT, STAMPS_AT, Slot, entry_bytes,
+    CELL_HEADER, DEAD, Damage, FLAGS_AT, HEADER, Header, LOCKED, SLOT, STAMPS_AT, Slot, entry_bytes,
 };
 use super::order::{head_of, rest_of};
 use super::rebuild::{PageSpec, rebuild};
@@ -133,6 +133,14 @@ fn compact(page: &mut impl PageMut) -> Result<(), Damage> {
 pub(crate) fn mark_dead(page: &mut impl PageMut) -> Result<(), Damage> {
     let header = Header::load(page)?;
     Header { flags: header.flags | DEAD, ..header }.store(change(page, 0..HEADER)?);
+    Ok(())
+}
+
+/// Notes whether rows of a leaf's range may be locked.
+pub(crate) fn mark_locked(page: &mut impl PageMut, may_be: bool) -> Result<(), Damage> {
+    let header = Header::load(page)?;
+    let flags = if may_be { header.flags | LOCKED } else { header.flags & !LOCKED };
+    change(page, FLAGS_AT..FLAGS_AT + 1)?.fill(flags);
     Ok(())
 }
 

@@ -15,6 +15,8 @@ const MAGIC: u16 = 0x4c42;
 pub const HEADER: usize = 44;
 /// Where in it the stamps are.
 pub(crate) const STAMPS_AT: usize = 28;
+/// Where the flags are.
+pub(crate) const FLAGS_AT: usize = 3;
 /// Bytes of one slot.
 pub(crate) const SLOT: usize = 8;
 /// Bytes of a cell before the key suffix: the value length.
@@ -23,6 +25,8 @@ pub(crate) const CELL_HEADER: usize = 2;
 pub(crate) const HEAD: usize = 4;
 /// Flag bit: the page was unlinked from the tree.
 pub(crate) const DEAD: u8 = 1;
+/// Flag bit of a leaf: rows of its range may be locked. The transaction layer's.
+pub(crate) const LOCKED: u8 = 2;
 /// Value bytes of an inner entry.
 pub(crate) const CHILD: usize = 8;
 /// Fence bytes (both together) that three maximal entries leave room for.

@@ -1,6 +1,6 @@
 //! Two neighbours that become one page, or share their entries anew; and when they should.
 
-use super::layout::{CHILD, Damage, HEADER, MAX_PAGE, SLOT, entry_bytes};
+use super::layout::{CHILD, Damage, HEADER, LOCKED, MAX_PAGE, SLOT, entry_bytes};
 use super::rebuild::{Builder, PageSpec, middle_cut, split_into};
 use super::view::PageView;
 use super::write::PageMut;
@@ -94,7 +94,8 @@ fn join_into(target: &mut [u8], left: &PageView<'_>, right: &PageView<'_>) -> Re
     };
     let stamps = whole.stamps.latest(behind.stamps);
     let (high, right_link) = (right.high().to_vec(), behind.right);
-    let spec = PageSpec { high, right: right_link, extra, stamps, ..whole };
+    let may_be_locked = whole.may_be_locked || behind.flags & LOCKED != 0;
+    let spec = PageSpec { high, right: right_link, extra, stamps, may_be_locked, ..whole };
     let mut builder = Builder::new(target, &spec)?;
     builder.push_all(left, 0..left.len(), None)?;
     builder.push_all(right, 0..right.len(), None)?;

@@ -24,7 +24,8 @@
 //! ```
 //!
 //! * `level`: 0 for a leaf. `flags`: bit 0 is *dead*: unlinked, kept for readers that still have
-//!   its address.
+//!   its address; bit 1, of a leaf: *rows of its range may be locked*, which both halves of a
+//!   split have, and what a merge makes of two if one has it.
 //! * `heap`: offset of the lowest cell. `garbage`: bytes in the heap no slot points to.
 //! * The fences stand whole at the end of the page: low is inclusive and empty means minus
 //!   infinity, high is exclusive and empty means plus infinity. Every key of the page starts with
@@ -58,7 +59,9 @@ mod tests;
 pub use layout::{HEADER, max_entry, max_key};
 pub use stamps::Stamps;
 
-pub(crate) use edit::{NoRoomOr, bump_removals, insert, mark_dead, remove, replace, stamp};
+pub(crate) use edit::{
+    NoRoomOr, bump_removals, insert, mark_dead, mark_locked, remove, replace, stamp,
+};
 pub(crate) use layout::{Damage, MAX_PAGE, MIN_PAGE, entry_bytes};
 pub(crate) use merge::{Joint, absorb, has_room_instead, joint, share, underfill};
 pub(crate) use rebuild::{PageSpec, choose_cut, format, split, split_into};

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::layout::{Damage, HEADER, Header, SLOT, Slot, entry_bytes};
+use super::layout::{Damage, HEADER, Header, LOCKED, SLOT, Slot, entry_bytes};
 use super::order::{head_of, rest_of};
 use super::stamps::Stamps;
 use super::view::PageView;
@@ -21,6 +21,8 @@ pub(crate) struct PageSpec {
     pub(crate) high: Vec<u8>,
     pub(crate) right: u64,
     pub(crate) stamps: Stamps,
+    /// Rows of its range may be locked.
+    pub(crate) may_be_locked: bool,
 }
 
 impl PageSpec {
@@ -34,6 +36,7 @@ impl PageSpec {
             high: view.high().to_vec(),
             right: header.right,
             stamps: header.stamps,
+            may_be_locked: header.flags & LOCKED != 0,
         }
     }
 }
@@ -57,7 +60,7 @@ impl<'p> Builder<'p> {
         put(page, heap + spec.low.len(), &spec.high)?;
         let header = Header {
             level: spec.level,
-            flags: 0,
+            flags: if spec.may_be_locked { LOCKED } else { 0 },
             count: 0,
             heap: u16::try_from(heap).map_err(|_| Damage("page too long"))?,
             garbage: 0,

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use super::layout::{CELL_HEADER, CHILD, DEAD, Damage, HEAD, HEADER, Header, SLOT, Slot};
+use super::layout::{CELL_HEADER, CHILD, DEAD, Damage, HEAD, HEADER, Header, LOCKED, SLOT, Slot};
 use super::order::{compare, head_of, rest_of};
 
 /// What a traversal looks for on a level.
@@ -84,6 +84,12 @@ impl<'a> PageView<'a> {
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.slots.len()
+    }
+
+    /// Whether rows of the range of a leaf may be locked.
+    #[inline]
+    pub(crate) fn may_be_locked(&self) -> bool {
+        self.header.flags & LOCKED != 0
     }
 
     #[inline]

@@ -275,6 +275,11 @@ impl Txn<'_> {
 }
 
 impl Cursor {
+    /// What it goes over.
+    pub(crate) fn source_and_range(&self) -> (Source, KeyRange) {
+        (self.way.source, self.way.range.clone())
+    }
+
     /// The next row, `None` after the last. It is in the cursor's own memory: the transaction can
     /// be used while the caller has it.
     ///

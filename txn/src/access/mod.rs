@@ -12,6 +12,7 @@ pub(crate) mod deferred;
 mod get_many;
 pub(crate) mod leaf;
 pub(crate) mod leaf_write;
+mod locked;
 pub(crate) mod own_additions;
 pub(crate) mod read;
 pub(crate) mod read_ahead;

@@ -90,6 +90,7 @@ impl Txn<'_> {
     ) -> Result<(), TxnError> {
         let mut primary = KeyBuf::new();
         info.primary.encode(row, &mut primary)?;
+        self.insist_on_row(info, &primary).await?;
         self.add(info, &info.primary, &primary, row.as_bytes()).await?;
         for index in &info.indexes {
             let entry = index.entry(row, &primary)?;
@@ -109,6 +110,7 @@ impl Txn<'_> {
         F: FnOnce(&mut RowMut<'_>) -> Result<R, TxnError> + Send,
         R: Send,
     {
+        self.insist_on_row(info, key).await?;
         let position = self.find_row(info, key, row).await?;
         info.write_in_last_layout(row)?;
         // Index entries are made from the row before and after the change.
@@ -168,6 +170,7 @@ impl Txn<'_> {
         key: &[u8],
         row: &mut Vec<u8>,
     ) -> Result<(), TxnError> {
+        self.insist_on_row(info, key).await?;
         let position = self.find_row(info, key, row).await?;
         for index in &info.indexes {
             let entry = index.entry(info.row(row)?, key)?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use selkie_btree::Tree;
-use selkie_engine::Engine;
+use selkie_engine::{Engine, GAddr};
 
 use crate::catalogue::changing::{ChangingTables, KnownTable};
 use crate::catalogue::definition::{TABLES, VERSION_COLUMN};
@@ -21,17 +21,22 @@ pub(crate) struct TableDirectory {
     fixed: Vec<Arc<TableInfo>>,
     /// The other tables, if there may be any.
     changing: Option<ChangingTables>,
+    /// The locks of rows.
+    locks: Option<Tree>,
 }
 
 impl TableDirectory {
     /// Resolves what the superblock has of a catalogue.
     pub(crate) fn resolve(catalogue: Catalogue) -> Result<Self, TxnError> {
+        let locks =
+            (catalogue.locks != 0).then(|| Tree::open(GAddr::from_u64(catalogue.locks), u16::MAX));
         let tables = catalogue.tables.into_iter().enumerate();
         let fixed = tables
             .map(|(at, stored)| TableInfo::resolve(Table::of_number(at), stored).map(Arc::new));
         Ok(Self {
             fixed: fixed.collect::<Result<_, _>>()?,
             changing: catalogue.has_changing_tables.then(ChangingTables::default),
+            locks,
         })
     }
 
@@ -39,6 +44,11 @@ impl TableDirectory {
     #[inline]
     pub(crate) fn fixed(&self, table: Table) -> Option<&Arc<TableInfo>> {
         self.fixed.get(table.number())
+    }
+
+    /// The tree of the locks of rows.
+    pub(crate) fn locks(&self) -> Option<Tree> {
+        self.locks
     }
 
     /// The tables that may change, if there may be any.
@@ -75,7 +85,8 @@ impl TableDirectory {
     pub(crate) fn trees(&self) -> Vec<Tree> {
         let changing = self.changing.iter().flat_map(ChangingTables::all_current);
         let all = self.fixed.iter().chain(changing.map(|known| &known.info));
-        all.flat_map(|info| info.all_indexes()).map(|index| index.tree).collect()
+        let trees = all.flat_map(|info| info.all_indexes()).map(|index| index.tree);
+        trees.chain(self.locks).collect()
     }
 
     /// Notes that these are all tables that may change.

@@ -6,9 +6,10 @@ use crate::protocol::choice::Protocol;
 
 /// The version of the stored format. A program that reads it knows the orders of keys, what NULLs
 /// do in unique indexes, that the tables may be those of a catalogue, that rows of tables that may
-/// change say which layout they have, and that there are sequences and statistics.
+/// change say which layout they have and may have long values elsewhere, that rows may be locked,
+/// and that there are sequences and statistics.
 pub(crate) const CATALOGUE_VERSION: u32 = 7;
-/// The oldest version with tables that may change: there were no sequences before.
+/// The oldest version with tables that may change: it has what this one has.
 pub(crate) const OLDEST_CHANGING_VERSION: u32 = 7;
 /// The oldest version that reads as this one: its keys are ascending with NULLs first, and in its
 /// unique indexes NULL is a value like any other.

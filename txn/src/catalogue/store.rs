@@ -50,6 +50,9 @@ pub(crate) struct Catalogue {
     /// Whether these tables are those of the catalogue, which have the definitions of the others.
     #[serde(default)]
     pub(crate) has_changing_tables: bool,
+    /// Root of the tree of the locks of rows; 0 where rows are not locked.
+    #[serde(default)]
+    pub(crate) locks: u64,
 }
 
 impl Catalogue {
@@ -100,7 +103,11 @@ pub(crate) async fn create(
         false => stored,
     };
     let has_changing_tables = has_snapshots;
-    let catalogue = Catalogue { tables, has_timestamps, has_snapshots, has_changing_tables };
+    let locks = match has_snapshots {
+        true => Tree::create(engine, u16::MAX).await?.root().to_u64(),
+        false => 0,
+    };
+    let catalogue = Catalogue { tables, has_timestamps, has_snapshots, has_changing_tables, locks };
     write(engine, superblock, &catalogue).await?;
     Ok(catalogue)
 }
@@ -351,7 +358,9 @@ mod tests {
         assert_eq!(read.tables[0].schema, expected);
         let mut page = vec![0; HEADER_BYTES + OLD.len()];
         put_page(&mut page, OLD.as_bytes(), OLD.len() as u64, GAddr::NULL);
-        for (version, is_read) in [(1u32, false), (2, true), (5, true), (6, true), (7, false)] {
+        for (version, is_read) in
+            [(1u32, false), (2, true), (5, true), (6, true), (7, true), (8, false)]
+        {
             page[8..12].copy_from_slice(&version.to_le_bytes());
             let checksum = fnv(&[&page[..CHECKSUM_AT], OLD.as_bytes()]);
             page[32..40].copy_from_slice(&checksum.to_le_bytes());
@@ -369,7 +378,7 @@ mod tests {
             assert!(parse(OLD.as_bytes(), version).is_ok());
             let refused = parse(snapshots.as_bytes(), version).unwrap_err().to_string();
             assert!(refused.contains(&format!("by version {version} of the catalogue")));
-            assert!(refused.contains("(supported: 6 to 6): create it anew"), "{refused}");
+            assert!(refused.contains("(supported: 7 to 7): create it anew"), "{refused}");
         }
         assert!(parse(snapshots.as_bytes(), CATALOGUE_VERSION).is_ok());
     }

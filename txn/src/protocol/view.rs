@@ -94,6 +94,15 @@ impl View {
         }
     }
 
+    /// The rest of the operation, or of the statement, sees what is there now.
+    pub(crate) fn refresh(&mut self) {
+        if self.is_of_statement() {
+            *self = Self::not_yet(SnapshotSpan::Statement);
+        } else {
+            self.open_operation();
+        }
+    }
+
     /// Begins a statement, if not the whole transaction has one view.
     pub(crate) fn open_statement(&mut self) {
         if self.is_of_operation() || self.is_of_statement() {
@@ -106,6 +115,11 @@ impl View {
         if self.is_of_statement() {
             *self = Self::not_yet(SnapshotSpan::Operation);
         }
+    }
+
+    /// Whether the whole transaction reads one snapshot.
+    pub(crate) fn is_of_transaction(&self) -> bool {
+        matches!(self, Self::At { span: SnapshotSpan::Transaction, .. })
     }
 
     fn is_of_statement(&self) -> bool {

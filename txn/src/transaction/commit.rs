@@ -60,7 +60,9 @@ impl<'db> Txn<'db> {
         if let Err(error) = is_valid {
             let error = self.error_if_in_force(error).await;
             // An error of the caller's, which would leave the transaction usable, cannot come here.
+            let row_locks = self.row_locks.take();
             self.abort(error.abort_cause().unwrap_or(AbortCause::Failure));
+            row_locks.released().await;
             self.maintain().await;
             return Err(self.wait_if_full(error).await);
         }
@@ -72,6 +74,7 @@ impl<'db> Txn<'db> {
         }
         let has_changed = self.work.locks.change_bytes() > 0;
         let lsn = self.release_all();
+        self.row_locks.take().released().await;
         let durable = self.db.engine.until_durable(lsn).await;
         if durable.is_ok() || has_changed {
             self.db.stats.committed(self.shard);

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! latch every leaf that is to change, exclusively
+//!  -> look whether others have locked rows that are to change (see [`locks`](crate::locks))
 //!  -> draw a stamp, and learn which snapshots are active: the transaction takes place here
 //!  -> validate the rows and ranges that were read
 //!  -> keep an image of each leaf that a snapshot may want, and stamp the leaf
@@ -37,6 +38,7 @@ use crate::error::TxnError;
 use crate::protocol::leaf_latch::LeafLatch;
 use crate::protocol::row_reads::LeafVersion;
 use crate::protocol::write_set::{DeferredChange, WriteSet};
+use crate::transaction::commit_locks::{Obstacles, met_locks};
 use crate::transaction::txn::Txn;
 
 /// Attempts to latch and validate: leaves split between two of them, or others were read.
@@ -55,8 +57,10 @@ impl<'db> Txn<'db> {
             return self.validate_view().await;
         }
         let mut conflict = TxnError::Conflict { leaf: GAddr::NULL, upgrade: false };
-        for attempt in 0..ATTEMPTS {
-            match self.latch_and_validate(writes, attempt > 0).await {
+        let mut attempt = 0;
+        while attempt < ATTEMPTS {
+            let mut obstacles = Vec::new();
+            match self.latch_and_validate(writes, attempt > 0, &mut obstacles).await {
                 Ok((leaves, stamp, active)) => {
                     self.stamp_leaves(stamp, &active)?;
                     for (change, (index, leaf)) in writes.all().zip(leaves) {
@@ -64,11 +68,17 @@ impl<'db> Txn<'db> {
                     }
                     return Ok(());
                 }
+                // Each lock is waited for once: then the transaction has it.
+                Err(TxnError::Conflict { .. }) if !obstacles.is_empty() => {
+                    self.overcome(obstacles).await?;
+                    continue;
+                }
                 Err(error @ TxnError::Conflict { .. }) => conflict = error,
                 Err(error) => return Err(error),
             }
             // Nothing was changed.
             self.work.locks.release();
+            attempt += 1;
         }
         Err(conflict)
     }
@@ -86,16 +96,21 @@ impl<'db> Txn<'db> {
     }
 
     /// # Errors
-    /// `Conflict` if another attempt may succeed.
+    /// `Conflict` if another attempt may succeed, once the locks are had that are obstacles.
     async fn latch_and_validate(
         &mut self,
         writes: &WriteSet,
         waits: bool,
+        obstacles: &mut Obstacles,
     ) -> Result<(ChangedLeaves<'db>, Stamp, ActiveSnapshots), TxnError> {
         let leaves = match waits {
             false => self.latch_all(writes).await?,
             true => self.latch_changed(writes).await?,
         };
+        *obstacles = self.obstacles(writes, &leaves).await?;
+        if !obstacles.is_empty() {
+            return Err(met_locks());
+        }
         let (stamp, active) = self.draw_stamp().await?;
         self.validate_view().await?;
         Ok((leaves, stamp, active))

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use selkie_btree::Tree;
 use selkie_engine::{Engine, GAddr};
@@ -274,7 +275,11 @@ impl Database {
     /// How the transactions of this handle and its clones ended.
     #[must_use]
     pub fn stats(&self) -> TxnStats {
-        self.state.stats.snapshot()
+        let mut stats = self.state.stats.snapshot();
+        // Relaxed: a counter.
+        let waits = self.state.locks.as_ref().map(|locks| locks.waits.load(Ordering::Relaxed));
+        stats.lock_waits = waits.unwrap_or(0);
+        stats
     }
 
     /// Begins a serializable transaction. No round trip, no waiting. Under [`Protocol::Timestamp`]

@@ -1,11 +1,13 @@
 //! What a node keeps of an open database: shared by the handles and their transactions.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use selkie_btree::{Stamp, StampRule};
 use selkie_engine::{Engine, EngineError, Snapshot};
 
 use crate::catalogue::directory::TableDirectory;
+use crate::locks::lock_table::LockTable;
 use crate::protocol::clock::Clock;
 use crate::protocol::row_reads::Digester;
 use crate::sequences::blocks::LeasedBlocks;
@@ -23,6 +25,8 @@ pub(crate) const MOST_AHEAD: usize = 256;
 pub(crate) struct DatabaseState {
     pub(crate) engine: Engine,
     pub(crate) directory: TableDirectory,
+    /// Locks of rows, where there are any.
+    pub(crate) locks: Option<Arc<LockTable>>,
     /// Gives the timestamps of transactions that are ordered by them.
     pub(crate) clock: Clock,
     /// Makes digests of the rows that transactions read.
@@ -51,6 +55,7 @@ impl DatabaseState {
         let first_number = engine.env().random_u64();
         Self {
             engine: engine.clone(),
+            locks: directory.locks().map(|tree| Arc::new(LockTable::new(engine, tree))),
             directory,
             clock: Clock::new(),
             digester: Digester::new(engine.env().random_u64()),

@@ -2,8 +2,9 @@
 //!
 //! [`database_state`] is what a node keeps of an open database; [`database`] is the caller's
 //! handle. A transaction ([`txn`]) has a [`workspace`] with the state of its protocol. [`commit`]
-//! ([`commit_rows`] that of snapshots) and [`rollback`] end it, [`savepoint`] marks points inside
-//! it, [`statement`] parts that see one state, [`cursor_scope`] says which cursors are its own, [`maintenance`] is the work on trees that
+//! ([`commit_rows`] that of snapshots, with [`commit_locks`]) and [`rollback`] end it, [`savepoint`]
+//! marks points inside it, [`statement`] parts that see one state, [`cursor_scope`] says which
+//! cursors are its own, [`maintenance`] is the work on trees that
 //! it leaves behind, and [`retry`](mod@retry) runs a failed one again. A [`session`] owns a
 //! client's transactions, [`parked`] between operations. [`leaf_budget`] and [`limits`] bound what
 //! one transaction may hold. [`bulk_load`] fills an empty table without transactions, and
@@ -12,6 +13,7 @@
 mod attach;
 mod bulk_load;
 mod commit;
+mod commit_locks;
 mod commit_rows;
 pub(crate) mod cursor_scope;
 pub(crate) mod database;
@@ -31,7 +33,7 @@ pub(crate) mod workspace;
 
 pub use bulk_load::{BulkLoad, BulkLoadOptions};
 pub use database::Database;
-pub use retry::{RetryError, RetryPolicy, Retryable, retry};
+pub use retry::{RetryError, RetryPolicy, Retryable, retry, retry_numbered};
 pub use savepoint::Savepoint;
 pub use session::{Session, SessionLimits};
 pub use txn::Txn;

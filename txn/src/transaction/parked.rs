@@ -5,6 +5,7 @@ use std::mem;
 use selkie_btree::Stamp;
 use selkie_engine::GAddr;
 
+use crate::locks::row_locks::RowLocks;
 use crate::protocol::choice::{Isolation, ProtocolRules};
 use crate::protocol::timestamp_order::TimestampOrder;
 use crate::protocol::view::View;
@@ -34,6 +35,7 @@ pub(super) struct ParkedTxn {
     is_validated: bool,
     log_need: u64,
     leaves_seen: u32,
+    row_locks: RowLocks,
     work: Workspace<'static>,
 }
 
@@ -65,6 +67,7 @@ impl Txn<'_> {
             is_validated: self.is_validated,
             log_need: self.log_need,
             leaves_seen: self.leaves_seen,
+            row_locks: mem::take(&mut self.row_locks),
             work: mem::take(&mut self.work).unlatched(),
         }
     }
@@ -91,6 +94,7 @@ impl ParkedTxn {
             is_validated: self.is_validated,
             log_need: self.log_need,
             leaves_seen: self.leaves_seen,
+            row_locks: self.row_locks,
             work: self.work.unlatched(),
         }
     }

@@ -110,10 +110,28 @@ where
     F: FnMut() -> Fut,
     Fut: Future<Output = Result<T, E>>,
 {
+    retry_numbered(env, policy, |_| attempt()).await
+}
+
+/// As [`retry()`], and tells each attempt how many have failed before: one that has failed often
+/// may [insist](crate::Txn::insist).
+///
+/// # Errors
+/// As [`retry()`].
+pub async fn retry_numbered<T, E, F, Fut>(
+    env: &Env,
+    policy: &RetryPolicy,
+    mut attempt: F,
+) -> Result<T, RetryError<E>>
+where
+    E: Retryable + std::error::Error + 'static,
+    F: FnMut(u32) -> Fut,
+    Fut: Future<Output = Result<T, E>>,
+{
     let mut aborts = AbortCounts::default();
     let mut failures = 0;
     loop {
-        let error = match attempt().await {
+        let error = match attempt(failures).await {
             Ok(value) => return Ok(value),
             Err(error) => error,
         };

@@ -9,7 +9,9 @@ impl Txn<'_> {
     /// [`commit`](Self::commit) does. After an error that has rolled the transaction back already,
     /// only the maintenance.
     pub async fn rollback(mut self) {
+        let row_locks = self.row_locks.take();
         self.abort(self.rollback_cause());
+        row_locks.released().await;
         self.maintain().await;
     }
 

@@ -23,6 +23,8 @@ pub struct SessionLimits {
     /// A transaction, from its beginning to the beginning of its commit, with the time for which it
     /// idles.
     pub transaction: Option<Duration>,
+    /// A wait for a row lock; `None` for 60 seconds. See [`Txn::set_lock_timeout`].
+    pub lock: Option<Duration>,
 }
 
 /// A client's way into a database, which owns all it needs: it may be kept in a connection, and
@@ -60,7 +62,12 @@ pub struct Session {
     txn: Option<ParkedTxn>,
     /// When the transaction has to be over, and how long it may take.
     deadline: Option<(Duration, Duration)>,
+    /// Transactions in a row that others have made fail.
+    losses: u32,
 }
+
+/// Losses in a row after which a session [insists](Txn::insist).
+const LOSSES_BEFORE_INSISTING: u32 = 4;
 
 /// A transaction for the time of one operation: set aside again however that ends.
 struct ResumedTxn<'s> {
@@ -88,7 +95,7 @@ impl Database {
             return Err(TxnError::NoSessions { protocol });
         }
         let limits = SessionLimits::default();
-        Ok(Session { db: self.clone(), limits, txn: None, deadline: None })
+        Ok(Session { db: self.clone(), limits, txn: None, deadline: None, losses: 0 })
     }
 }
 
@@ -116,13 +123,23 @@ impl Session {
         self.txn.is_some()
     }
 
-    /// Begins a transaction as [`Database::begin_with`] does. No round trip, no waiting.
+    /// Begins a transaction as [`Database::begin_with`] does. No round trip, no waiting. After four
+    /// transactions in a row that had to be run again it [insists](Txn::insist), where rows can be
+    /// locked.
     ///
     /// # Errors
     /// [`TxnError::InTransaction`].
     pub fn begin(&mut self, isolation: Isolation) -> Result<(), TxnError> {
         self.check_idle()?;
-        self.take_up(self.db.begin_with(isolation).park());
+        let mut begun = self.db.begin_with(isolation);
+        if self.losses >= LOSSES_BEFORE_INSISTING && begun.check_locks_rows().is_ok() {
+            begun.insist()?;
+        }
+        if let Some(timeout) = self.limits.lock {
+            begun.set_lock_timeout(timeout);
+        }
+        let begun = begun.park();
+        self.take_up(begun);
         Ok(())
     }
 
@@ -186,7 +203,7 @@ impl Session {
 
     /// Goes on with the transaction, for an operation within a bound.
     fn resume(&mut self) -> Result<(ResumedTxn<'_>, OperationBound<'_>), TxnError> {
-        let Self { db, limits, txn: place, deadline } = self;
+        let Self { db, limits, txn: place, deadline, .. } = self;
         let parked = place.take().ok_or(TxnError::NoTransaction)?;
         let txn = parked.resume(db.state());
         let env = db.engine().env();
@@ -218,7 +235,13 @@ impl Session {
             txn.abort(AbortCause::Interrupted);
             return Err(TxnError::DeadlineExceeded { what: "transaction", limit });
         }
-        txn.commit().await
+        let lost = txn.was_lost();
+        let ended = txn.commit().await;
+        self.losses = match &ended {
+            Err(error) if lost || error.is_retryable() => self.losses.saturating_add(1),
+            _ => 0,
+        };
+        ended
     }
 
     /// Rolls back as [`Txn::rollback`] does. No transaction is in progress afterwards, as after
@@ -228,7 +251,9 @@ impl Session {
     /// [`TxnError::NoTransaction`].
     pub async fn rollback(&mut self) -> Result<(), TxnError> {
         let parked = self.txn.take().ok_or(TxnError::NoTransaction)?;
-        parked.resume(self.db.state()).rollback().await;
+        let txn = parked.resume(self.db.state());
+        self.losses = if txn.was_lost() { self.losses.saturating_add(1) } else { 0 };
+        txn.rollback().await;
         Ok(())
     }
 }

@@ -43,6 +43,7 @@ use selkie_engine::log::Lsn;
 use selkie_fabric::env::yield_now;
 
 use crate::error::{AbortCause, TxnError};
+use crate::locks::row_locks::RowLocks;
 use crate::protocol::choice::{Isolation, Protocol, ProtocolRules, WriteRule};
 use crate::protocol::leaf_latch::{LatchMode, LeafImage};
 use crate::protocol::timestamp_order::TimestampOrder;
@@ -91,6 +92,8 @@ pub struct Txn<'db> {
     pub(super) log_need: u64,
     /// Leaves looked at, to let other tasks run now and then.
     pub(crate) leaves_seen: u32,
+    /// The rows that it has locked.
+    pub(crate) row_locks: RowLocks,
     pub(crate) work: Workspace<'db>,
 }
 
@@ -129,6 +132,7 @@ impl<'db> Txn<'db> {
             is_validated: false,
             log_need: 0,
             leaves_seen: 0,
+            row_locks: RowLocks::default(),
             work: db.workspaces.take(shard),
         }
     }
@@ -148,6 +152,11 @@ impl<'db> Txn<'db> {
     /// Whether it has neither ended nor been rolled back.
     pub(super) fn is_active(&self) -> bool {
         self.phase == TxnPhase::Active
+    }
+
+    /// Whether it was rolled back because of others, and may be run again.
+    pub(super) fn was_lost(&self) -> bool {
+        matches!(self.phase, TxnPhase::RolledBack(cause) if cause.is_retryable())
     }
 
     /// How many leaves are latched.
@@ -396,6 +405,8 @@ impl<'db> Txn<'db> {
         self.work.undo_to(&self.db.engine, 0);
         // A rollback promises nothing that would have to be durable.
         let _ = self.release_all();
+        // By a task, unless a caller that can wait has taken them.
+        drop(self.row_locks.take());
         self.db.stats.aborted(self.shard, cause);
     }
 

@@ -277,8 +277,10 @@ fn a_cursor_is_kept_beside_a_session() {
             session.rollback().await.unwrap();
 
             // A fetch that takes too long ends the transaction, as any operation does.
-            session
-                .set_limits(SessionLimits { operation: Some(Duration::ZERO), transaction: None });
+            session.set_limits(SessionLimits {
+                operation: Some(Duration::ZERO),
+                ..SessionLimits::default()
+            });
             session.begin(Isolation::Serializable).unwrap();
             let late = session.fetch(&mut by_id, 1).await.map(drop).unwrap_err();
             assert!(matches!(late, TxnError::DeadlineExceeded { .. }), "{late}");

@@ -21,6 +21,8 @@ mod partition;
 mod read_ahead;
 mod reading;
 mod rollback;
+mod row_locks;
+mod row_locks_death;
 mod sequences;
 mod serializable;
 mod sessions;

@@ -269,7 +269,10 @@ fn operations_and_transactions_end_at_their_deadlines() {
         let env = databases[0].engine().env().clone();
         let mut session = databases[0].session().unwrap();
         let limit = Duration::from_millis(150);
-        session.set_limits(SessionLimits { operation: Some(limit), transaction: None });
+        session.set_limits(SessionLimits {
+            operation: Some(limit),
+            ..SessionLimits::default()
+        });
         session.begin(Isolation::Serializable).unwrap();
         add_to(&mut session, table, 10, 1).await.unwrap();
         // Another node holds the leaf for longer.
@@ -288,7 +291,10 @@ fn operations_and_transactions_end_at_their_deadlines() {
 
         // It idles for longer than the transaction may take.
         let transaction = Some(limit);
-        session.set_limits(SessionLimits { operation: None, transaction });
+        session.set_limits(SessionLimits {
+            transaction,
+            ..SessionLimits::default()
+        });
         for commits in [true, false] {
             session.begin(Isolation::Serializable).unwrap();
             add_to(&mut session, table, 10, 1).await.unwrap();
@@ -303,10 +309,16 @@ fn operations_and_transactions_end_at_their_deadlines() {
             assert_eq!(session.is_in_transaction(), !commits);
         }
         // Once it is rolled back, that is what it says, whatever the limits are by then.
-        session.set_limits(SessionLimits { operation: Some(Duration::ZERO), transaction: None });
+        session.set_limits(SessionLimits {
+            operation: Some(Duration::ZERO),
+            ..SessionLimits::default()
+        });
         let next = balance_of(&mut session, table, 10).await.unwrap_err();
         assert!(is_rolled_back(&session, &next, AbortCause::Interrupted), "{next}");
-        session.set_limits(SessionLimits { operation: None, transaction });
+        session.set_limits(SessionLimits {
+            transaction,
+            ..SessionLimits::default()
+        });
         session.rollback().await.unwrap();
         session.begin(Isolation::Serializable).unwrap();
         add_to(&mut session, table, 10, 1).await.unwrap();

@@ -32,6 +32,9 @@ pub(crate) struct ClusterOptions {
     pub(crate) log_bytes: u64,
     /// Memory of each memory node.
     pub(crate) bytes_per_node: u64,
+    /// A bug that is brought back on every node.
+    #[cfg(feature = "planted")]
+    pub(crate) planted: selkie_engine::Planted,
 }
 
 impl ClusterOptions {
@@ -46,6 +49,8 @@ impl ClusterOptions {
             coding: Coding::PLAIN,
             log_bytes: 0,
             bytes_per_node: 64 << 20,
+            #[cfg(feature = "planted")]
+            planted: selkie_engine::Planted::Nothing,
         }
     }
 }
@@ -92,6 +97,8 @@ impl Cluster {
                 let log = log.clone();
                 let default = EngineConfig::default();
                 let config = EngineConfig { cache_bytes, overflow_bytes, log, ..default };
+                #[cfg(feature = "planted")]
+                let config = EngineConfig { planted: options.planted, ..config };
                 let id = ComputeId::new(node).unwrap();
                 let env = runtime.env();
                 engines

@@ -1,0 +1,294 @@
+//! Rows that a transaction locks before it reads them.
+
+use selkie_btree::{KeyLocation, LeafView, leaf_mark_locked};
+use selkie_engine::GAddr;
+
+use crate::access::cursor::Cursor;
+use crate::access::leaf::no_stable_leaf;
+use crate::catalogue::handles::Table;
+use crate::catalogue::table_info::{IndexInfo, TableInfo};
+use crate::encoding::key::KeyBuf;
+use crate::encoding::key_range::KeyRange;
+use crate::encoding::row_ref::RowRef;
+use crate::error::TxnError;
+use crate::locks::entry::{LockName, Owner};
+use crate::locks::row_locks::{LockOutcome, LockWait};
+use crate::protocol::leaf_latch::LatchMode;
+use crate::transaction::txn::Txn;
+
+/// Attempts to find a leaf that others split or merge meanwhile.
+const MARK_ATTEMPTS: u32 = 64;
+
+impl Txn<'_> {
+    /// Locks the row with this primary key to the end of the transaction, be it there or not: other
+    /// transactions, on any node, that lock it or commit a change of it wait for that end. Those
+    /// that only read do not. Waiters get it in the order in which they came. No round trip if the
+    /// pages are cached; nothing is latched afterwards, also in a [`Session`](crate::Session).
+    ///
+    /// # Errors
+    /// [`TxnError::Deadlock`] and [`TxnError::LockTimeout`], which roll back, as the other errors
+    /// that do; [`TxnError::NoRowLocks`]; [`TxnError::ReadOnly`]; [`TxnError::KeyMismatch`].
+    pub async fn lock_row(
+        &mut self,
+        table: Table,
+        key: &[u8],
+        wait: LockWait,
+    ) -> Result<LockOutcome, TxnError> {
+        self.open_read_for(LatchMode::Exclusive)?;
+        self.check_locks_rows()?;
+        let info = self.table_info(table).await?;
+        info.check_key(&info.primary, key)?;
+        let locked = self.lock_key(&info.primary, key, wait).await;
+        self.close_read(locked).await
+    }
+
+    /// The row with this primary key, locked as by [`lock_row`](Self::lock_row), in its newest
+    /// state. Rows that a serializable transaction has read before have to be as they were. `None`
+    /// if there is no such row, or it is locked by another and is to be left out
+    /// ([`LockWait::SkipLocked`]).
+    ///
+    /// # Errors
+    /// As [`lock_row`](Self::lock_row) and [`get`](Self::get); [`TxnError::RowLocked`] if it is
+    /// locked by another and the transaction was not to wait, which leaves all as it was;
+    /// [`TxnError::Stale`] under [`RepeatableRead`](crate::Isolation::RepeatableRead) if the row
+    /// was changed after the snapshot.
+    pub async fn get_locked(
+        &mut self,
+        table: Table,
+        key: &[u8],
+        wait: LockWait,
+    ) -> Result<Option<RowRef<'_>>, TxnError> {
+        match (self.lock_row(table, key, wait).await?, wait) {
+            (LockOutcome::Held, _) => {}
+            (LockOutcome::NotAvailable, LockWait::SkipLocked) => return Ok(None),
+            (LockOutcome::NotAvailable, _) => {
+                let table = self.table_info(table).await?.schema.name.clone();
+                return Err(TxnError::RowLocked { table });
+            }
+        }
+        if self.view.is_of_transaction() {
+            return self.get_unchanged(table, key).await;
+        }
+        self.get_for_update(table, key).await
+    }
+
+    /// The row at the snapshot of the transaction, if it has not changed since.
+    async fn get_unchanged(
+        &mut self,
+        table: Table,
+        key: &[u8],
+    ) -> Result<Option<RowRef<'_>>, TxnError> {
+        self.get_for_update(table, key).await?;
+        // A leaf that has not changed since is read as it is; of another there is an image.
+        if self.work.last_version.psn.is_none() {
+            let valid = self.validate_rows().await;
+            self.close_read(valid).await?;
+        }
+        self.get_for_update(table, key).await
+    }
+
+    /// The next row of a [cursor](Self::cursor) that could be locked, in its newest state. A row
+    /// that is gone by then, or not in the range any more, is left out, and those that others have
+    /// locked under [`LockWait::SkipLocked`]. One row and one lock at a time. For a queue of work,
+    /// under [`ReadCommitted`](crate::Isolation::ReadCommitted): there what was looked at and left
+    /// out need not stay as it was.
+    ///
+    /// # Errors
+    /// As [`Cursor::fetch`] and [`get_locked`](Self::get_locked).
+    pub async fn next_locked(
+        &mut self,
+        cursor: &mut Cursor,
+        wait: LockWait,
+    ) -> Result<Option<RowRef<'_>>, TxnError> {
+        self.open_read_for(LatchMode::Exclusive)?;
+        self.check_locks_rows()?;
+        let (source, range) = cursor.source_and_range();
+        let key = loop {
+            self.open_read()?;
+            let info = self.table_info(source.table()).await?;
+            let mut key = KeyBuf::new();
+            match cursor.fetch(self, 1).await?.iter().next() {
+                None => return Ok(None),
+                Some(row) => {
+                    info.primary.encode(row, &mut key)?;
+                }
+            }
+            let Some(row) = self.get_locked(source.table(), &key, wait).await? else { continue };
+            if info.source(source)?.number == info.primary.number {
+                break key;
+            }
+            let index = info.source(source)?;
+            if range.contains(&index.entry(row, &key)?.key) {
+                break key;
+            }
+        };
+        self.get_for_update(source.table(), &key).await
+    }
+
+    /// From now on the transaction locks each row that it reads by its key or changes, and, where
+    /// it reads ranges, the whole table: commits of others wait for its end, so that it gets
+    /// through where it has lost again and again. For a transaction that others make run again, not
+    /// for each: where it reads a range, it stops the writers of that table. A
+    /// [`Session`](crate::Session) does so by itself after a few losses in a row.
+    ///
+    /// # Errors
+    /// [`TxnError::NoRowLocks`], [`TxnError::ReadOnly`].
+    pub fn insist(&mut self) -> Result<(), TxnError> {
+        if self.is_read_only() {
+            return Err(TxnError::ReadOnly);
+        }
+        self.check_locks_rows()?;
+        self.row_locks.insists = true;
+        Ok(())
+    }
+
+    /// How long the transaction waits for a lock at most, from now on: 60 seconds unless set.
+    pub fn set_lock_timeout(&mut self, timeout: std::time::Duration) {
+        self.row_locks.timeout = timeout;
+    }
+
+    /// Fails unless there are row locks.
+    pub(crate) fn check_locks_rows(&self) -> Result<(), TxnError> {
+        match self.records_rows() && self.db.locks.is_some() {
+            true => Ok(()),
+            false => Err(TxnError::NoRowLocks),
+        }
+    }
+
+    /// Locks a row, if the transaction insists.
+    pub(crate) async fn insist_on_row(
+        &mut self,
+        info: &TableInfo,
+        key: &[u8],
+    ) -> Result<(), TxnError> {
+        if self.row_locks.insists {
+            let _ = self.lock_key(&info.primary, key, LockWait::Wait).await?;
+        }
+        Ok(())
+    }
+
+    /// Locks the table, if the transaction insists, which is to read a range of it.
+    pub(crate) async fn insist_on_range(
+        &mut self,
+        info: &TableInfo,
+        index: &IndexInfo,
+        range: &KeyRange,
+    ) -> Result<(), TxnError> {
+        if !self.row_locks.insists || self.is_read_only() {
+            return Ok(());
+        }
+        info.check_range(index, range)?;
+        self.lock_range(index, range).await?;
+        if index.number != info.primary.number {
+            // The entries lead to rows anywhere.
+            self.lock_range(&info.primary, &KeyRange::all()).await?;
+        }
+        Ok(())
+    }
+
+    async fn lock_range(&mut self, index: &IndexInfo, range: &KeyRange) -> Result<(), TxnError> {
+        let _ = self.acquire_lock(LockName::of_tree(index.tree.root()), LockWait::Wait).await?;
+        let mut at: Vec<u8> = range.low().to_vec();
+        while let Some(end) = self.mark_leaf(index, &at).await? {
+            if range.high().is_some_and(|high| *end >= *high) {
+                break;
+            }
+            at = end;
+            self.yield_now_and_then().await;
+        }
+        self.refresh_view();
+        Ok(())
+    }
+
+    async fn lock_key(
+        &mut self,
+        index: &IndexInfo,
+        key: &[u8],
+        wait: LockWait,
+    ) -> Result<LockOutcome, TxnError> {
+        let name = LockName::of_row(index.tree.root(), key);
+        let outcome = self.acquire_lock(name, wait).await?;
+        if outcome == LockOutcome::Held {
+            // The entry before the mark: see `locks`.
+            self.mark_leaf(index, key).await?;
+        }
+        self.refresh_view();
+        Ok(outcome)
+    }
+
+    /// Where an operation or a statement has a view of its own, it begins after the wait: the rest
+    /// of a statement sees that later state, too.
+    fn refresh_view(&mut self) {
+        self.view.refresh();
+    }
+
+    pub(crate) async fn acquire_lock(
+        &mut self,
+        name: LockName,
+        wait: LockWait,
+    ) -> Result<LockOutcome, TxnError> {
+        let Some(table) = &self.db.locks else { return Err(TxnError::NoRowLocks) };
+        self.work.last_read = None;
+        let db = self.db;
+        let new = || Owner {
+            node: u8::try_from(db.engine.node().index()).unwrap_or(u8::MAX),
+            incarnation: db.engine.incarnation(),
+            txn: db.unique_number(),
+            age: db.latest_stamp().get(),
+        };
+        self.row_locks.acquire(table, new, name, wait).await
+    }
+
+    /// Marks the leaf of a key: rows of it may be locked. Returns where it ends.
+    async fn mark_leaf(
+        &mut self,
+        index: &IndexInfo,
+        key: &[u8],
+    ) -> Result<Option<Vec<u8>>, TxnError> {
+        self.work.last_read = None;
+        let engine = &self.db.engine;
+        for _ in 0..MARK_ATTEMPTS {
+            let _pin = engine.pin();
+            let mut addr = self.locate(index, key).await?;
+            let mut marks = false;
+            while !addr.is_null() {
+                let found = match marks {
+                    false => marked(&engine.shared(addr).await?, key)?,
+                    true => {
+                        let mut leaf = engine.exclusive(addr).await?;
+                        let found = marked(&leaf, key)?;
+                        if let Marked::Here(false, _) = found {
+                            leaf_mark_locked(&mut leaf, true)?;
+                        }
+                        found
+                    }
+                };
+                match found {
+                    Marked::Here(false, _) if !marks => marks = true,
+                    Marked::Here(_, end) => return Ok(end),
+                    Marked::At(next) => addr = next,
+                }
+            }
+        }
+        Err(no_stable_leaf(index))
+    }
+}
+
+/// Whether a leaf is that of a key.
+enum Marked {
+    /// It is; whether it is marked, and where it ends.
+    Here(bool, Option<Vec<u8>>),
+    /// That one may be; null for none.
+    At(GAddr),
+}
+
+fn marked(page: &[u8], key: &[u8]) -> Result<Marked, TxnError> {
+    let leaf = LeafView::new(page)?;
+    Ok(match leaf.where_is(key)? {
+        KeyLocation::Here(_) => {
+            Marked::Here(leaf.may_be_locked(), leaf.high_fence().map(<[u8]>::to_vec))
+        }
+        KeyLocation::Right(next) => Marked::At(next),
+        KeyLocation::Elsewhere => Marked::At(GAddr::NULL),
+    })
+}

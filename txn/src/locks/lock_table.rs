@@ -1,0 +1,223 @@
+//! The lock tree on one node: entering a queue, looking at it, leaving it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use selkie_btree::{Tree, TreeError, ValueChange, max_entry};
+use selkie_engine::{ComputeId, Engine, EngineError};
+
+use crate::locks::doorbell::Doorbell;
+use crate::locks::entry::{
+    LockName, LockRequest, MOST_REQUESTS, NAME, Owner, REQUEST, Wait, decode_queue, encode_queue,
+};
+
+/// Between two attempts at leaving a queue.
+const LEAVE_AGAIN: Duration = Duration::from_millis(5);
+
+/// The locks of a database, as one node sees them.
+pub(crate) struct LockTable {
+    pub(crate) engine: Engine,
+    pub(crate) tree: Tree,
+    pub(crate) doorbell: Doorbell,
+    /// Locks that were waited for.
+    pub(crate) waits: AtomicU64,
+    /// The next number of a request.
+    next: AtomicU64,
+}
+
+/// Where a request stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It has the lock.
+    Holds,
+    /// It waits for others.
+    Waits,
+    /// It is not in the queue: that is full, or it was not to wait.
+    Absent,
+    /// Those before it are of nodes that are gone.
+    BehindTheDead,
+}
+
+impl LockTable {
+    pub(crate) fn new(engine: &Engine, tree: Tree) -> Self {
+        let (waits, next) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { engine: engine.clone(), tree, doorbell: Doorbell::default(), waits, next }
+    }
+
+    /// A number of no other request or wait on this node.
+    pub(crate) fn next_number(&self) -> u64 {
+        // Relaxed: only that no number is given twice.
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Most requests in a queue.
+    fn most_requests(&self) -> usize {
+        let fits = max_entry(self.engine.page_bytes()).saturating_sub(NAME) / REQUEST;
+        fits.min(MOST_REQUESTS)
+    }
+
+    pub(crate) fn lives(&self, owner: &Owner) -> bool {
+        self.is_member(owner.node, owner.incarnation)
+    }
+
+    fn is_member(&self, node: u8, incarnation: u32) -> bool {
+        let node = ComputeId::new(usize::from(node));
+        node.is_some_and(|node| self.engine.is_member(node, incarnation))
+    }
+
+    /// Takes those out who are of nodes that are gone.
+    fn bury(&self, queue: &mut Vec<LockRequest>) {
+        #[cfg(feature = "planted")]
+        if self.engine.planted() == selkie_engine::Planted::LostLocks
+            && queue.iter().any(|request| !self.lives(&request.owner))
+        {
+            queue.clear();
+        }
+        queue.retain(|request| self.lives(&request.owner));
+    }
+
+    /// Enters a request at the end of the queue, or takes it for the same if its transaction is in
+    /// it already. One that is not to wait enters an empty queue only.
+    pub(crate) async fn enter(
+        &self,
+        name: LockName,
+        request: LockRequest,
+        waits: bool,
+    ) -> Result<Standing, TreeError> {
+        let most = self.most_requests();
+        let change = |value: Option<&[u8]>| {
+            let before = value.map(decode_queue).unwrap_or_default();
+            let mut queue = before.clone();
+            self.bury(&mut queue);
+            let own = queue.iter().position(|other| other.owner.txn == request.owner.txn);
+            let at = match own {
+                Some(at) => Some(at),
+                None if queue.is_empty() || (waits && queue.len() < most) => {
+                    queue.push(request);
+                    Some(queue.len() - 1)
+                }
+                None => None,
+            };
+            if let Some(own) = at.and_then(|at| queue.get_mut(at)) {
+                own.ticket = request.ticket;
+            }
+            let standing = match at {
+                Some(0) => Standing::Holds,
+                Some(_) => Standing::Waits,
+                None => Standing::Absent,
+            };
+            let change = match queue == before {
+                true => ValueChange::Keep,
+                false => ValueChange::Set(encode_queue(&queue)),
+            };
+            (change, standing)
+        };
+        self.tree.modify(&self.engine, &name.key(), change).await
+    }
+
+    /// Where a transaction stands in a queue.
+    pub(crate) async fn look(&self, name: LockName, txn: u64) -> Result<Standing, TreeError> {
+        let queue = self.queue(name).await?;
+        let Some(at) = queue.iter().position(|request| request.owner.txn == txn) else {
+            return Ok(Standing::Absent);
+        };
+        let waits = queue.iter().take(at).any(|request| self.lives(&request.owner));
+        Ok(match (at, waits) {
+            (0, _) => Standing::Holds,
+            (_, true) if queue.iter().all(|request| self.lives(&request.owner)) => Standing::Waits,
+            _ => Standing::BehindTheDead,
+        })
+    }
+
+    /// Who holds a lock or waits for it, in order.
+    pub(crate) async fn queue(&self, name: LockName) -> Result<Vec<LockRequest>, TreeError> {
+        let queue = self.tree.get_with(&self.engine, &name.key(), decode_queue).await?;
+        Ok(queue.unwrap_or_default())
+    }
+
+    /// Takes a transaction out of a queue: this request of it only, if one is given. Tries until it
+    /// is done, or will never be: the node has failed or is closed, whose entries are nobody's.
+    pub(crate) async fn leave(&self, name: LockName, txn: u64, ticket: Option<u32>) {
+        self.until_done(name.key(), |value| {
+            let mut queue = value.map(decode_queue).unwrap_or_default();
+            let before = queue.len();
+            queue.retain(|other| {
+                other.owner.txn != txn || ticket.is_some_and(|ticket| other.ticket != ticket)
+            });
+            match queue.len() {
+                0 => ValueChange::Remove,
+                len if len == before => ValueChange::Keep,
+                _ => ValueChange::Set(encode_queue(&queue)),
+            }
+        })
+        .await;
+        self.doorbell.ring(name);
+    }
+
+    /// Makes it known that a transaction waits.
+    pub(crate) async fn publish(&self, txn: u64, wait: Wait) -> Result<(), TreeError> {
+        let change = |_: Option<&[u8]>| (ValueChange::Set(wait.encode()), ());
+        self.tree.modify(&self.engine, &Wait::key(txn), change).await
+    }
+
+    /// It waits no more: nothing is known but a later wait.
+    pub(crate) async fn withdraw(&self, txn: u64, number: u64) {
+        self.until_done(Wait::key(txn), |value| {
+            match value.and_then(Wait::decode).filter(|wait| wait.number == number) {
+                Some(_) => ValueChange::Remove,
+                None => ValueChange::Keep,
+            }
+        })
+        .await;
+    }
+
+    /// What a transaction waits for, if that is known.
+    pub(crate) async fn wait_of(&self, txn: u64) -> Result<Option<Wait>, TreeError> {
+        let found = self.tree.get_with(&self.engine, &Wait::key(txn), Wait::decode).await?;
+        let Some(wait) = found.flatten() else { return Ok(None) };
+        if self.is_member(wait.node, wait.incarnation) {
+            return Ok(Some(wait));
+        }
+        self.withdraw(txn, wait.number).await;
+        Ok(None)
+    }
+
+    async fn until_done(&self, key: [u8; NAME], change: impl Fn(Option<&[u8]>) -> ValueChange) {
+        loop {
+            let change = |value: Option<&[u8]>| (change(value), ());
+            match self.tree.modify(&self.engine, &key, change).await {
+                Err(TreeError::Contended { .. }) => {}
+                Err(error) if error.is_retryable() => {}
+                Err(TreeError::Engine(EngineError::FreedInUse)) => {}
+                result => {
+                    if let Err(error) = result {
+                        tracing::debug!(%error, "a row lock is not given back");
+                    }
+                    return;
+                }
+            }
+            self.engine.env().sleep(LEAVE_AGAIN).await;
+        }
+    }
+
+    /// Whether a transaction other than this one holds a lock or waits for it, unless this one
+    /// holds it. For a caller that holds leaves, as [`Tree::first_in_order`].
+    pub(crate) async fn is_kept_from(&self, name: LockName, txn: u64) -> Result<bool, TreeError> {
+        let key = name.key();
+        let read = |entry: Option<(&[u8], &[u8])>| match entry {
+            Some((found, value)) if found == key => decode_queue(value),
+            _ => Vec::new(),
+        };
+        let queue = self.tree.first_in_order(&self.engine, &key, read).await?;
+        let mut living = queue.iter().filter(|request| self.lives(&request.owner));
+        Ok(living.next().is_some_and(|first| first.owner.txn != txn))
+    }
+
+    /// Whether any row of a tree is locked. As [`is_kept_from`](Self::is_kept_from).
+    pub(crate) async fn has_locks(&self, whole: LockName) -> Result<bool, TreeError> {
+        let read = |entry: Option<(&[u8], &[u8])>| {
+            entry.is_some_and(|(key, _)| whole.is_of_same_tree(key))
+        };
+        self.tree.first_in_order(&self.engine, &whole.key(), read).await
+    }
+}

@@ -1,0 +1,242 @@
+//! What one transaction has locked, and how it waits.
+//!
+//! *Nothing is left behind.* A name is noted here before it is entered in the lock tree, and taken
+//! out when it has left. [`RowLocks`] and [`QueuePlace`], when they are dropped, hand what is noted
+//! to a task of the node, which goes on until it has left or the node has failed: so a transaction
+//! may be dropped, and so may each future of it, at any await.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::error::TxnError;
+use crate::locks::entry::{LockName, LockRequest, Owner, Wait};
+use crate::locks::lock_table::{LockTable, Standing};
+
+/// First time after which a waiter looks again; it doubles up to [`LONGEST_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_micros(20);
+/// Longest time after which a waiter looks again.
+const LONGEST_PAUSE: Duration = Duration::from_millis(2);
+/// When a waiter looks for a deadlock first; it doubles up to [`LONGEST_SEARCH`].
+const FIRST_SEARCH: Duration = Duration::from_millis(20);
+/// Longest time between two searches for a deadlock.
+const LONGEST_SEARCH: Duration = Duration::from_secs(1);
+const _: () = assert!(LONGEST_PAUSE.as_nanos() < FIRST_SEARCH.as_nanos());
+/// How long a transaction waits for a lock, unless set.
+pub(crate) const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What to do if a row is locked by another transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum LockWait {
+    /// Wait, in the order in which transactions came.
+    #[default]
+    Wait,
+    /// Fail at once.
+    NoWait,
+    /// Leave the row out.
+    SkipLocked,
+}
+
+/// What became of a wish to lock a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[must_use]
+pub enum LockOutcome {
+    /// The transaction holds the lock to its end.
+    Held,
+    /// Another transaction holds it, or waits for it, and this one was not to wait.
+    NotAvailable,
+}
+
+/// The locks of a transaction.
+pub(crate) struct RowLocks {
+    table: Option<Arc<LockTable>>,
+    owner: Option<Owner>,
+    held: BTreeSet<LockName>,
+    /// How long it waits for a lock.
+    pub(crate) timeout: Duration,
+    /// It locks all that it reads or changes.
+    pub(crate) insists: bool,
+    /// A task gives them back, which is dropped with its node only.
+    is_task: bool,
+}
+
+impl Default for RowLocks {
+    fn default() -> Self {
+        let held = BTreeSet::new();
+        Self {
+            table: None,
+            owner: None,
+            held,
+            timeout: LOCK_TIMEOUT,
+            insists: false,
+            is_task: false,
+        }
+    }
+}
+
+impl Drop for RowLocks {
+    fn drop(&mut self) {
+        if self.held.is_empty() || self.is_task {
+            return;
+        }
+        let mut held = self.take();
+        held.is_task = true;
+        if let Some(table) = held.table.clone() {
+            table.engine.env().spawn("row_locks_release", held.released());
+        }
+    }
+}
+
+impl RowLocks {
+    /// The number of the transaction, if it has locked something.
+    pub(crate) fn number(&self) -> u64 {
+        self.owner.map_or(0, |owner| owner.txn)
+    }
+
+    /// The locks, which this one has no more.
+    pub(crate) fn take(&mut self) -> Self {
+        let held = std::mem::take(&mut self.held);
+        let (table, owner) = (self.table.clone(), self.owner);
+        Self { table, owner, held, timeout: self.timeout, insists: false, is_task: false }
+    }
+
+    /// Gives all locks back. A future that is dropped leaves the rest to a task.
+    pub(crate) async fn released(mut self) {
+        let (Some(table), Some(owner)) = (self.table.clone(), self.owner) else { return };
+        while let Some(name) = self.held.first().copied() {
+            table.leave(name, owner.txn, None).await;
+            self.held.remove(&name);
+        }
+    }
+
+    /// Locks a row or a tree, for a transaction that is `new` to locks if it has none yet.
+    ///
+    /// # Errors
+    /// [`TxnError::Deadlock`], [`TxnError::LockTimeout`], and what the lock tree reports. It has no
+    /// place in the queue afterwards.
+    pub(crate) async fn acquire(
+        &mut self,
+        table: &Arc<LockTable>,
+        new: impl FnOnce() -> Owner,
+        name: LockName,
+        wait: LockWait,
+    ) -> Result<LockOutcome, TxnError> {
+        if self.held.contains(&name) {
+            return Ok(LockOutcome::Held);
+        }
+        let owner = *self.owner.get_or_insert_with(new);
+        self.table.get_or_insert_with(|| Arc::clone(table));
+        let request = LockRequest { owner, ticket: table.next_number() as u32 };
+        let table = Arc::clone(table);
+        let mut place =
+            QueuePlace { table, name, request, wait: None, is_in: true, is_task: false };
+        let waits = wait == LockWait::Wait;
+        let outcome = match place.table.enter(name, request, waits).await? {
+            Standing::Holds => Ok(LockOutcome::Held),
+            _ if !waits => Ok(LockOutcome::NotAvailable),
+            standing => place.wait(standing, self.timeout).await.map(|()| LockOutcome::Held),
+        };
+        if matches!(outcome, Ok(LockOutcome::Held)) {
+            // No await between: it is noted here or there.
+            place.is_in = false;
+            self.held.insert(name);
+        }
+        place.left().await;
+        outcome
+    }
+}
+
+/// A place in a queue, of a transaction that does not know yet whether it has the lock.
+struct QueuePlace {
+    table: Arc<LockTable>,
+    name: LockName,
+    request: LockRequest,
+    /// The number of the wait that was made known.
+    wait: Option<u64>,
+    /// Whether it may be in the queue.
+    is_in: bool,
+    /// A task leaves the queue, which is dropped with its node only.
+    is_task: bool,
+}
+
+impl Drop for QueuePlace {
+    fn drop(&mut self) {
+        if self.is_task || (!self.is_in && self.wait.is_none()) {
+            return;
+        }
+        let (table, name, request) = (Arc::clone(&self.table), self.name, self.request);
+        let place = Self {
+            table: Arc::clone(&table),
+            name,
+            request,
+            wait: self.wait.take(),
+            is_in: std::mem::take(&mut self.is_in),
+            is_task: true,
+        };
+        table.engine.env().spawn("row_lock_leave", place.left());
+    }
+}
+
+impl QueuePlace {
+    /// Takes back what is not the transaction's: its wait, and its place unless it holds the lock.
+    async fn left(mut self) {
+        let txn = self.request.owner.txn;
+        if self.is_in {
+            self.table.leave(self.name, txn, Some(self.request.ticket)).await;
+            self.is_in = false;
+        }
+        if let Some(number) = self.wait {
+            self.table.withdraw(txn, number).await;
+            self.wait = None;
+        }
+    }
+
+    /// Waits until it is the first.
+    async fn wait(&mut self, entered: Standing, timeout: Duration) -> Result<(), TxnError> {
+        let table = Arc::clone(&self.table);
+        let env = table.engine.env();
+        // Relaxed: a counter.
+        table.waits.fetch_add(1, Ordering::Relaxed);
+        let (begun, number) = (env.now(), table.next_number());
+        let (ends, mut search_at) = (begun.saturating_add(timeout), begun + FIRST_SEARCH);
+        let (mut pause, mut search, mut standing) = (FIRST_PAUSE, FIRST_SEARCH, entered);
+        loop {
+            standing = match standing {
+                Standing::Holds => return Ok(()),
+                Standing::Waits => table.look(self.name, self.request.owner.txn).await?,
+                Standing::Absent | Standing::BehindTheDead => {
+                    table.enter(self.name, self.request, true).await?
+                }
+            };
+            if standing == Standing::Holds {
+                return Ok(());
+            }
+            let now = env.now();
+            if now >= ends {
+                return Err(TxnError::LockTimeout { waited: now.saturating_sub(begun) });
+            }
+            if now >= search_at {
+                if self.is_victim(number).await? {
+                    return Err(TxnError::Deadlock);
+                }
+                search = (search * 2).min(LONGEST_SEARCH);
+                search_at = env.now() + search;
+            }
+            let most = pause.min(ends.saturating_sub(now));
+            table.doorbell.wait(env, self.name, number, most).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Makes its wait known, and looks whether it is to give up.
+    async fn is_victim(&mut self, number: u64) -> Result<bool, TxnError> {
+        let Owner { node, incarnation, txn, .. } = self.request.owner;
+        if self.wait.is_none() {
+            self.wait = Some(number);
+            let wait = Wait { node, incarnation, number, name: self.name };
+            self.table.publish(txn, wait).await?;
+        }
+        Ok(self.table.is_victim(self.request, number, self.name).await?)
+    }
+}

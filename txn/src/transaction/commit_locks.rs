@@ -1,0 +1,91 @@
+//! What a commit does about rows that others have locked: see [`locks`](crate::locks).
+
+use selkie_btree::{LeafView, TreeError, leaf_mark_locked};
+use selkie_engine::{EngineError, GAddr};
+
+use crate::catalogue::table_info::IndexInfo;
+use crate::error::TxnError;
+use crate::locks::entry::LockName;
+use crate::locks::lock_table::LockTable;
+use crate::locks::row_locks::LockWait;
+use crate::protocol::write_set::WriteSet;
+use crate::transaction::txn::Txn;
+
+/// Locks that keep a commit from its rows.
+pub(super) type Obstacles = Vec<LockName>;
+
+impl<'db> Txn<'db> {
+    /// Which locks keep the transaction from its changes, whose leaves are held. One test for each
+    /// change where no leaf is marked.
+    pub(super) async fn obstacles(
+        &mut self,
+        writes: &WriteSet,
+        leaves: &[(&'db IndexInfo, usize)],
+    ) -> Result<Obstacles, TxnError> {
+        let Some(table) = &self.db.locks else { return Ok(Vec::new()) };
+        let (mut obstacles, mut last) = (Vec::new(), None);
+        for (change, (index, leaf)) in writes.all().zip(leaves) {
+            if !LeafView::new(self.work.locks.bytes(*leaf))?.may_be_locked() {
+                continue;
+            }
+            let whole = LockName::of_tree(index.tree.root());
+            if last != Some(whole) {
+                last = Some(whole);
+                let has_locks = table.has_locks(whole).await;
+                if !self.looked_in_order(table, has_locks).await? {
+                    last = None;
+                    leaf_mark_locked(self.work.locks.exclusive_mut(*leaf), false)?;
+                    continue;
+                }
+                self.add_obstacle(table, whole, &mut obstacles).await?;
+            }
+            let row = LockName::of_row(index.tree.root(), change.key);
+            self.add_obstacle(table, row, &mut obstacles).await?;
+        }
+        obstacles.sort_unstable();
+        obstacles.dedup();
+        Ok(obstacles)
+    }
+
+    async fn add_obstacle(
+        &mut self,
+        table: &LockTable,
+        name: LockName,
+        obstacles: &mut Obstacles,
+    ) -> Result<(), TxnError> {
+        let kept = table.is_kept_from(name, self.row_locks.number()).await;
+        if self.looked_in_order(table, kept).await? {
+            obstacles.push(name);
+        }
+        Ok(())
+    }
+
+    /// What a look into the lock tree gave. If a recovery is in the way, lets all leaves go, which
+    /// the recovery may need, waits for it, and has the commit begin again.
+    async fn looked_in_order(
+        &mut self,
+        table: &LockTable,
+        looked: Result<bool, TreeError>,
+    ) -> Result<bool, TxnError> {
+        let Err(TreeError::Engine(EngineError::Busy { addr })) = looked else {
+            return Ok(looked?);
+        };
+        self.work.locks.release();
+        drop(table.engine.shared(addr).await?);
+        Err(TxnError::Conflict { leaf: addr, upgrade: false })
+    }
+
+    /// Waits for these locks, with no leaf held, and has them then.
+    pub(super) async fn overcome(&mut self, obstacles: Obstacles) -> Result<(), TxnError> {
+        self.work.locks.release();
+        for name in obstacles {
+            let _ = self.acquire_lock(name, LockWait::Wait).await?;
+        }
+        Ok(())
+    }
+}
+
+/// What a commit that has met locks gives up its attempt with.
+pub(super) fn met_locks() -> TxnError {
+    TxnError::Conflict { leaf: GAddr::NULL, upgrade: false }
+}

@@ -12,7 +12,7 @@ use selkie_engine::{Engine, EngineError, ExclusiveGuard, change_together};
 use crate::error::TreeError;
 use crate::latch::{ExclusiveLatch, SharedLatch};
 use crate::leaf::{leaf_insert, leaf_remove, leaf_replace};
-use crate::page::{self, PageView, Placement, Target, max_entry, max_key};
+use crate::page::{self, PageView, Placement, Target, max_key, max_value};
 use crate::reclaim::StampRule;
 use crate::split::PendingPost;
 use crate::tree::Tree;
@@ -59,7 +59,7 @@ impl Tree {
     ///
     /// # Errors
     /// [`TreeError::Duplicate`] if the key is there; [`TreeError::KeyTooLong`],
-    /// [`TreeError::EntryTooLarge`]; [`TreeError::Engine`] (pool full, timeout); as
+    /// [`TreeError::ValueTooLong`]; [`TreeError::Engine`] (pool full, timeout); as
     /// [`Tree::locate`]. The row is not in the tree after any of them.
     pub async fn insert(&self, engine: &Engine, key: &[u8], value: &[u8]) -> Result<(), TreeError> {
         let policy = WritePolicy { insert: true, replace: false };
@@ -159,8 +159,8 @@ impl Tree {
             if written.is_ok() {
                 break true;
             }
-            // Every round leaves fewer rows on the key's side, and one row beside it always fits.
-            match self.split_leaf(engine, &mut leaf, key).await {
+            // Every round leaves fewer rows on the key's side, or shorter fences.
+            match self.split_leaf(engine, &mut leaf, key, value.len()).await {
                 Ok((right, post)) => {
                     posts.push(post);
                     leaf = side_of(key, leaf, right)?;
@@ -234,12 +234,12 @@ fn tidied(result: Result<(), TreeError>) -> Result<(), TreeError> {
 /// Refuses rows that no page takes.
 pub(crate) fn check_size(engine: &Engine, key: &[u8], value: &[u8]) -> Result<(), TreeError> {
     let page = engine.page_bytes();
-    let (bytes, max) = (key.len() + value.len(), max_entry(page));
     if key.len() > max_key(page) {
         return Err(TreeError::KeyTooLong { bytes: key.len(), max: max_key(page) });
     }
+    let (bytes, max) = (value.len(), max_value(page, key.len()));
     if bytes > max {
-        return Err(TreeError::EntryTooLarge { bytes, max });
+        return Err(TreeError::ValueTooLong { bytes, max, key_bytes: key.len() });
     }
     Ok(())
 }

@@ -41,13 +41,15 @@ pub enum TreeError {
     /// A tree that is to be loaded has rows, or others change it.
     #[error("the tree is not empty")]
     NotEmpty,
-    /// Key plus value exceed [`max_entry`](crate::max_entry).
-    #[error("entry of {bytes} bytes, at most {max} fit a page")]
-    EntryTooLarge {
-        /// Key plus value.
+    /// The value exceeds [`max_value`](crate::max_value).
+    #[error("value of {bytes} bytes, at most {max} fit a page with a key of {key_bytes} bytes")]
+    ValueTooLong {
+        /// Length of the value.
         bytes: usize,
-        /// The largest allowed.
+        /// The longest allowed with a key of this length.
         max: usize,
+        /// Length of the key.
+        key_bytes: usize,
     },
     /// The key exceeds [`max_key`](crate::max_key).
     #[error("key of {bytes} bytes, at most {max} fit a page")]

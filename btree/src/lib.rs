@@ -123,12 +123,12 @@ pub use leaf::{
     KeyLocation, LeafView, leaf_insert, leaf_mark_locked, leaf_remove, leaf_replace, leaf_stamp,
 };
 pub use ops::ValueChange;
-pub use page::{HEADER as LEAF_HEADER_BYTES, Stamps, max_entry, max_key};
+pub use page::{HEADER as LEAF_HEADER_BYTES, Stamps, max_key, max_value};
 pub use reclaim::{Reclaimed, StampRule};
 pub use sample::LeavesOfParent;
 pub use scan::Direction;
 pub use selkie_engine::Stamp;
-pub use split::PendingPost;
+pub use split::{MAX_SPLITS, PendingPost};
 pub use sweep::{SweepRange, Swept};
 pub use tree::Tree;
 pub use verify::TreeStats;

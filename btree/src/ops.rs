@@ -12,7 +12,7 @@ use selkie_engine::{Engine, EngineError, ExclusiveGuard, GAddr, change_together}
 use crate::error::TreeError;
 use crate::latch::{ExclusiveLatch, SharedLatch};
 use crate::leaf::{leaf_insert, leaf_remove, leaf_replace};
-use crate::page::{self, PageView, Placement, Target, max_entry, max_key};
+use crate::page::{self, PageView, Placement, Target, max_key, max_value};
 use crate::reclaim::StampRule;
 use crate::split::PendingPost;
 use crate::tree::Tree;
@@ -70,7 +70,7 @@ impl Tree {
     ///
     /// # Errors
     /// [`TreeError::Duplicate`] if the key is there; [`TreeError::KeyTooLong`],
-    /// [`TreeError::EntryTooLarge`]; [`TreeError::Engine`] (pool full, timeout); as
+    /// [`TreeError::ValueTooLong`]; [`TreeError::Engine`] (pool full, timeout); as
     /// [`Tree::locate`]. The row is not in the tree after any of them.
     pub async fn insert(&self, engine: &Engine, key: &[u8], value: &[u8]) -> Result<(), TreeError> {
         let policy = WritePolicy { insert: true, replace: false };
@@ -145,7 +145,7 @@ impl Tree {
                 let value = slot.ok().map(|slot| view.cell(slot)).transpose();
                 let value = value.map_err(TreeError::damaged(addr))?.map(|cell| cell.value);
                 let (change, returned) = change(value);
-                match (&change, slot) {
+                let value_bytes = match (&change, slot) {
                     (ValueChange::Keep, _) | (ValueChange::Remove, Err(_)) => return Ok(returned),
                     (ValueChange::Remove, Ok(slot)) => {
                         leaf_remove(&mut leaf, slot)?;
@@ -162,10 +162,11 @@ impl Tree {
                             self.release_shrunk(engine, leaf, before, key).await?;
                             return Ok(returned);
                         }
+                        value.len()
                     }
-                }
+                };
                 // No room: split, and look again, as others may have been there since.
-                let split = self.split_leaf(engine, &mut leaf, key).await;
+                let split = self.split_leaf(engine, &mut leaf, key, value_bytes).await;
                 match split {
                     Ok((mut right, post)) => {
                         change_together([&mut leaf, &mut right]);
@@ -278,8 +279,8 @@ impl Tree {
             if written.is_ok() {
                 break true;
             }
-            // Every round leaves fewer rows on the key's side, and one row beside it always fits.
-            match self.split_leaf(engine, &mut leaf, key).await {
+            // Every round leaves fewer rows on the key's side, or shorter fences.
+            match self.split_leaf(engine, &mut leaf, key, value.len()).await {
                 Ok((right, post)) => {
                     posts.push(post);
                     leaf = side_of(key, leaf, right)?;
@@ -353,12 +354,12 @@ fn tidied(result: Result<(), TreeError>) -> Result<(), TreeError> {
 /// Refuses rows that no page takes.
 pub(crate) fn check_size(engine: &Engine, key: &[u8], value: &[u8]) -> Result<(), TreeError> {
     let page = engine.page_bytes();
-    let (bytes, max) = (key.len() + value.len(), max_entry(page));
     if key.len() > max_key(page) {
         return Err(TreeError::KeyTooLong { bytes: key.len(), max: max_key(page) });
     }
+    let (bytes, max) = (value.len(), max_value(page, key.len()));
     if bytes > max {
-        return Err(TreeError::EntryTooLarge { bytes, max });
+        return Err(TreeError::ValueTooLong { bytes, max, key_bytes: key.len() });
     }
     Ok(())
 }

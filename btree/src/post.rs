@@ -39,7 +39,7 @@ use selkie_engine::{Engine, ExclusiveGuard, GAddr, change_together};
 
 use crate::error::TreeError;
 use crate::latch::{SharedLatch, pause};
-use crate::page::{self, Damage, NoRoomOr, PageSpec, PageView, Target};
+use crate::page::{self, CHILD, Damage, NoRoomOr, PageSpec, PageView, Target};
 use crate::split::PendingPost;
 use crate::tree::{RESTARTS, Tree};
 
@@ -139,7 +139,7 @@ impl Tree {
     ) -> Result<PendingPost, TreeError> {
         let left_addr = left.addr();
         let cut = PageView::parse(&left)
-            .and_then(|view| page::choose_cut(&view, &pending.separator))
+            .and_then(|view| page::choose_cut(&view, &pending.separator, CHILD))
             .map_err(TreeError::damaged(left_addr))?;
         let mut right = engine.allocate().await?;
         let (bytes, child) = (left.len(), right.addr());
@@ -171,7 +171,7 @@ impl Tree {
         let damaged = TreeError::damaged(root.addr());
         let source = root.to_vec();
         let planned = PageView::parse(&source)
-            .and_then(|view| Ok((page::choose_cut(&view, separator)?, view.level())));
+            .and_then(|view| Ok((page::choose_cut(&view, separator, CHILD)?, view.level())));
         let (cut, level) = match planned {
             Ok(planned) => planned,
             Err(damage) => return Err(damaged(damage)),

@@ -11,6 +11,10 @@ use crate::latch::SharedInOrderLatch;
 use crate::page::{self, PageView, Placement, Target};
 use crate::tree::Tree;
 
+/// Splits in a row that one entry needs at most: some take other entries away from it, and two make
+/// the fences beside it as short as they can be.
+pub const MAX_SPLITS: usize = 8;
+
 /// A page that no parent points to yet. Hand it to [`Tree::post`] once no latch is held. Dropping
 /// it leaves the tree valid, only a little slower around that page, until a later write reaches it
 /// by the right link and posts it.
@@ -42,10 +46,11 @@ impl PendingPost {
 }
 
 impl Tree {
-    /// Splits `left`, a leaf in which `key` found no room, and returns the new right neighbour,
-    /// latched, with the separator for the parent. Afterwards `key` belongs to whichever of the two
-    /// [`LeafView::where_is`](crate::LeafView::where_is) says, and usually has room there; with
-    /// rows near [`max_entry`](crate::max_entry) it may take a second split of that side.
+    /// Splits `left`, a leaf in which `key` found no room for a value of `value_bytes`, and returns
+    /// the new right neighbour, latched, with the separator for the parent. Afterwards `key`
+    /// belongs to whichever of the two [`LeafView::where_is`](crate::LeafView::where_is) says, and
+    /// usually has room there; with values near [`max_value`](crate::max_value) it may take some
+    /// more splits of that side, [`MAX_SPLITS`](crate::MAX_SPLITS) at most.
     ///
     /// A key at the end of the leaf cuts there, so ascending inserts leave full leaves behind;
     /// others cut in the middle by bytes. `key` may be in the leaf already, as a row that grows.
@@ -55,7 +60,7 @@ impl Tree {
     ///
     /// # Errors
     /// [`TreeError::Engine`] (the pool may be full), [`TreeError::Corrupt`] (also for an entry
-    /// larger than `max_entry`), [`TreeError::Contended`].
+    /// larger than `max_value` allows), [`TreeError::Contended`].
     ///
     /// # Panics
     /// When `key` is outside the leaf's fences: the caller skipped the check.
@@ -64,13 +69,14 @@ impl Tree {
         engine: &'e Engine,
         left: &mut ExclusiveGuard<'_>,
         key: &[u8],
+        value_bytes: usize,
     ) -> Result<(ExclusiveGuard<'e>, PendingPost), TreeError> {
         let left_addr = left.addr();
         let cut = {
             let view = PageView::parse(left).map_err(TreeError::damaged(left_addr))?;
             assert!(view.level() == 0, "split_leaf of an inner page");
             assert!(view.place(Target::At(key)) == Placement::Here, "split for a foreign key");
-            page::choose_cut(&view, key).map_err(TreeError::damaged(left_addr))?
+            page::choose_cut(&view, key, value_bytes).map_err(TreeError::damaged(left_addr))?
         };
         let target = Target::At(&cut.separator);
         let seen = {

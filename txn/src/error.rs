@@ -147,6 +147,8 @@ pub enum BulkLoadError {
 ///
 /// [`Duplicate`](Self::Duplicate), [`NotFound`](Self::NotFound), [`Row`](Self::Row),
 /// [`Schema`](Self::Schema), [`Sequence`](Self::Sequence), [`KeyMismatch`](Self::KeyMismatch),
+/// [`RowTooLarge`](Self::RowTooLarge), [`KeyTooLong`](Self::KeyTooLong),
+/// [`ValueGone`](Self::ValueGone),
 /// [`InvalidCursor`](Self::InvalidCursor), [`ReadOnly`](Self::ReadOnly) and
 /// [`NoSavepoint`](Self::NoSavepoint) undo that one operation and leave the transaction usable; so
 /// do the three that a [`Session`](crate::Session) has of its own.
@@ -221,6 +223,44 @@ pub enum TxnError {
         table: String,
         /// The index, or "primary key".
         index: String,
+    },
+    /// A row takes more than a page has room for, with its long values stored apart from it where
+    /// that is possible.
+    #[error(
+        "table {table}: the row takes {bytes} bytes (allowed: {limit} at this page size, with a key \
+         of {key_bytes} bytes)"
+    )]
+    RowTooLarge {
+        /// The table.
+        table: String,
+        /// Bytes that the row would take.
+        bytes: usize,
+        /// Bytes allowed.
+        limit: usize,
+        /// Bytes of its key.
+        key_bytes: usize,
+    },
+    /// The key of a row, or its key in an index, is too long.
+    #[error(
+        "table {table}, {index}: the key takes {bytes} bytes (allowed: {limit} at this page size)"
+    )]
+    KeyTooLong {
+        /// The table.
+        table: String,
+        /// The index, or "primary key".
+        index: String,
+        /// Bytes of the key.
+        bytes: usize,
+        /// Bytes allowed.
+        limit: usize,
+    },
+    /// A value that is stored apart from its row was replaced or deleted since the row was read, by
+    /// an earlier operation. Only under [`ReadCommitted`](crate::Isolation::ReadCommitted): read
+    /// the row again.
+    #[error("table {table}: the value was replaced or deleted since its row was read")]
+    ValueGone {
+        /// The table.
+        table: String,
     },
     /// There is no row to update or delete.
     #[error("table {table}: no row with this key")]
@@ -416,6 +456,9 @@ impl TxnError {
             | Self::OutOfTimestamps { .. } => AbortCause::Failure,
             Self::Duplicate { .. }
             | Self::NotFound { .. }
+            | Self::RowTooLarge { .. }
+            | Self::KeyTooLong { .. }
+            | Self::ValueGone { .. }
             | Self::ReadOnly
             | Self::NoSavepoint
             | Self::RowLocked { .. }

@@ -100,7 +100,7 @@ impl<'e> BulkLoad<'e> {
     ///
     /// # Errors
     /// [`TreeError::OutOfOrder`] if the key is not above the one before;
-    /// [`TreeError::KeyTooLong`], [`TreeError::EntryTooLarge`]; the row is not in the load then,
+    /// [`TreeError::KeyTooLong`], [`TreeError::ValueTooLong`]; the row is not in the load then,
     /// which may go on. [`TreeError::Engine`] (the pool is full): the load cannot go on.
     pub async fn push(&mut self, key: &[u8], value: &[u8]) -> Result<(), TreeError> {
         check_size(self.engine, key, value)?;

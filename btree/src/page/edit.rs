@@ -55,7 +55,7 @@ pub(crate) fn insert(
     let rest = rest_of(suffix);
     let offset = cell_before(header.heap, rest.len() + value.len())?;
     let suffix_len = u16::try_from(suffix.len()).map_err(|_| Damage("key too long"))?;
-    let word = Slot { head: head_of(suffix), offset, suffix_len };
+    let word = Slot { head: head_of(suffix), offset, suffix_len, is_low_fence: false };
     put_cell(change(page, usize::from(offset)..usize::from(header.heap))?, rest, value)?;
     let slots = change(page, HEADER + slot * SLOT..header.slots_end() + SLOT)?;
     slots.copy_within(..slots.len() - SLOT, SLOT);
@@ -92,6 +92,9 @@ pub(crate) fn remove(page: &mut impl PageMut, slot: usize) -> Result<(), Damage>
 pub(crate) fn replace(page: &mut impl PageMut, slot: usize, value: &[u8]) -> Result<(), NoRoomOr> {
     let view = PageView::parse(page)?;
     let cell = view.cell(slot)?;
+    if cell.slot.is_low_fence {
+        return Err(Damage("the entry of a low fence is not replaced").into());
+    }
     let (header, word, freed) = (*view.header(), cell.slot, cell.heap_bytes());
     let need = CELL_HEADER + cell.rest.len() + value.len();
     if need > view.free_bytes() + usize::from(header.garbage) + freed {

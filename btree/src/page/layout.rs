@@ -29,19 +29,29 @@ pub(crate) const DEAD: u8 = 1;
 pub(crate) const LOCKED: u8 = 2;
 /// Value bytes of an inner entry.
 pub(crate) const CHILD: usize = 8;
-/// Fence bytes (both together) that three maximal entries leave room for.
-const FENCE_RESERVE: usize = 20;
+/// What an inner entry takes beside the bytes of its key.
+const INNER_ENTRY: usize = SLOT + CELL_HEADER + CHILD;
+/// Bit of the length of a suffix in an inner page's slot 0: the bytes behind the head are those of
+/// the low fence, and not in the cell.
+const IN_LOW_FENCE: u16 = 1 << 15;
 
-/// Largest key plus value a leaf of `page_bytes` takes: three of them fit one page (while its two
-/// fences take at most 20 bytes together; two of them always fit).
-pub const fn max_entry(page_bytes: usize) -> usize {
-    (page_bytes - HEADER - FENCE_RESERVE) / 3 - SLOT - CELL_HEADER + HEAD
+/// Longest value, in bytes, that a leaf of `page_bytes` takes with a key of `key_bytes`; 0 also for
+/// a key that is too long.
+///
+/// A leaf that has no other entry takes it once its fences are as short as this key allows, which
+/// they are after at most two splits beside the key (see [`choose_cut`](super::choose_cut)). The
+/// low fence is the beginning of the key then, and the high fence has one byte that the key does
+/// not have at most. What they and the suffix take together is longest if the low fence is the
+/// whole key: `2 * key_bytes + 1`.
+pub const fn max_value(page_bytes: usize, key_bytes: usize) -> usize {
+    (page_bytes - HEADER - SLOT - CELL_HEADER - 1).saturating_sub(2 * key_bytes)
 }
 
-/// Longest key, in bytes, for pages of `page_bytes`: an inner page then has at least three
-/// children.
+/// Longest key, in bytes, for pages of `page_bytes`: a quarter of what an inner page has beside its
+/// header and its slots, so that it has at least three children. Two keys more are its fences, of
+/// which the low one is the key of its first child, too.
 pub const fn max_key(page_bytes: usize) -> usize {
-    page_bytes / 32 * 3
+    (page_bytes - HEADER - INNER_ENTRY - 2 * (INNER_ENTRY - HEAD)) / 4
 }
 
 /// Bytes an entry takes: slot and cell.
@@ -53,26 +63,20 @@ pub(crate) const fn entry_bytes(suffix: usize, value: usize) -> usize {
 const fn check(page: usize) {
     let key = max_key(page);
     let fences = 2 * key;
-    // The head saves its bytes only for suffixes that are long enough to have one.
-    let leaf_entry = max_entry(page) + SLOT + CELL_HEADER;
-    assert!(HEADER + fences + 2 * leaf_entry <= page, "two maximal entries always fit a leaf");
+    let inner_entry = INNER_ENTRY + key - HEAD;
     assert!(
-        HEADER + FENCE_RESERVE + 3 * (leaf_entry - HEAD) <= page,
-        "three maximal entries with short fences fit a leaf"
+        HEADER + fences + INNER_ENTRY + 2 * inner_entry <= page,
+        "an inner page has room for three children, whatever their separators are"
     );
-    // Of a full page, with one more entry, the larger side of the best cut has at most half of the
-    // bytes and half an entry; the separator comes on top, as the fence of either side.
-    assert!(
-        (page - HEADER) / 2 + leaf_entry + key + key / 2 + HEADER <= page,
-        "both halves of a leaf fit their pages with their new fences"
-    );
-    // An inner page split in the middle by bytes has room for one more separator in either half.
-    let inner_entry = entry_bytes(key, CHILD) + HEAD;
-    assert!(
-        (page - HEADER) / 2 + inner_entry + inner_entry / 2 + key + key / 2 + HEADER <= page,
-        "a separator always fits a freshly split inner page"
-    );
-    assert!(max_entry(page) > max_key(page) + CHILD);
+    // Of a full inner page, with one more entry, the larger side of the best cut has at most half
+    // of the bytes and half an entry. The separator is a fence of either side. That is most if both
+    // fences are as long as can be, or if there are none.
+    let with_fences = (page - HEADER - fences + inner_entry) / 2 + inner_entry / 2;
+    assert!(HEADER + fences + with_fences <= page, "a separator fits a page that was split");
+    let without = (page - HEADER + inner_entry) / 2 + inner_entry / 2;
+    assert!(HEADER + key + without <= page, "a separator fits an outermost page that was split");
+    // Where nothing is stored with the longest key.
+    assert!(HEADER + fences + 1 + SLOT + CELL_HEADER <= page && max_value(page, key) > 3 * CHILD);
 }
 const _: () = {
     let mut gcl = MIN_PAGE + PSN_BYTES;
@@ -80,8 +84,8 @@ const _: () = {
         check(gcl - PSN_BYTES);
         gcl *= 2;
     }
-    assert!(max_entry(2048 - PSN_BYTES) >= 652, "as the TPC-C tables are cut for");
-    assert!(HEADER == STAMPS_AT + STAMPS && SLOT == 8 && MAX_PAGE <= u16::MAX as usize);
+    assert!(max_value(2048 - PSN_BYTES, 64) >= 1024 + 512, "as the largest rows are cut for");
+    assert!(HEADER == STAMPS_AT + STAMPS && SLOT == 8 && MAX_PAGE < IN_LOW_FENCE as usize);
 };
 
 /// What is wrong with a page. Becomes [`crate::TreeError::Corrupt`] once the address is known.
@@ -172,23 +176,28 @@ pub(crate) struct Slot {
     pub(crate) head: u32,
     pub(crate) offset: u16,
     pub(crate) suffix_len: u16,
+    /// The bytes of the suffix behind the head are those of the low fence, and not in the cell.
+    pub(crate) is_low_fence: bool,
 }
 
 impl Slot {
     #[inline]
     pub(crate) fn decode(b: &[u8; SLOT]) -> Self {
+        let length = u16::from_le_bytes([b[6], b[7]]);
         Self {
             head: u32::from_le_bytes([b[0], b[1], b[2], b[3]]),
             offset: u16::from_le_bytes([b[4], b[5]]),
-            suffix_len: u16::from_le_bytes([b[6], b[7]]),
+            suffix_len: length & !IN_LOW_FENCE,
+            is_low_fence: length & IN_LOW_FENCE != 0,
         }
     }
 
     pub(crate) fn encode(self) -> [u8; SLOT] {
+        let flag = if self.is_low_fence { IN_LOW_FENCE } else { 0 };
         let mut b = [0; SLOT];
         b[0..4].copy_from_slice(&self.head.to_le_bytes());
         b[4..6].copy_from_slice(&self.offset.to_le_bytes());
-        b[6..8].copy_from_slice(&self.suffix_len.to_le_bytes());
+        b[6..8].copy_from_slice(&(self.suffix_len | flag).to_le_bytes());
         b
     }
 }

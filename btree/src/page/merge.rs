@@ -1,7 +1,8 @@
 //! Two neighbours that become one page, or share their entries anew; and when they should.
 
+use super::cut::middle_cut;
 use super::layout::{CHILD, Damage, HEADER, LOCKED, MAX_PAGE, SLOT, entry_bytes};
-use super::rebuild::{Builder, PageSpec, middle_cut, split_into};
+use super::rebuild::{Builder, PageSpec, split_into};
 use super::view::PageView;
 use super::write::PageMut;
 
@@ -78,7 +79,12 @@ fn joined_bytes(left: &PageView<'_>, right: &PageView<'_>) -> Result<usize, Dama
         let longer = usize::from(page.header().prefix_len).saturating_sub(prefix);
         for slot in 0..page.len() {
             let cell = page.cell(slot)?;
-            bytes += entry_bytes(usize::from(cell.slot.suffix_len) + longer, cell.value.len());
+            let suffix = match slot == 0 && page.level() > 0 && std::ptr::eq(page, left) {
+                // Of an inner page, the first key is the low fence.
+                true => 0,
+                false => usize::from(cell.slot.suffix_len) + longer,
+            };
+            bytes += entry_bytes(suffix, cell.value.len());
         }
     }
     Ok(bytes)
@@ -131,7 +137,7 @@ pub(crate) fn share(
     let bytes = left.page_bytes();
     let mut both = vec![0; 2 * bytes];
     join_into(&mut both, left, right)?;
-    let cut = middle_cut(&PageView::parse(&both)?)?;
+    let cut = middle_cut(&PageView::parse(&both)?, bytes)?;
     let (mut left, mut right) = (vec![0; bytes], vec![0; bytes]);
     split_into(&both, &mut left, &mut right, &cut, right_addr)?;
     Ok(Halves { left, right, separator: cut.separator })

@@ -4,7 +4,8 @@
 //! reports the bytes that it changes. Leaves and inner pages share the format; an inner entry's
 //! value is the child's address (8 bytes). Slot 0 of an inner page carries the page's own low
 //! fence, so entry `i` covers `[key i, key i + 1)` and the last one ends at the high fence: there
-//! is no special first child.
+//! is no special first child. Its bytes behind the head are not stored again: bit 15 of the suffix
+//! length says that they are those of the low fence.
 //!
 //! # Byte map (little-endian)
 //!
@@ -44,6 +45,7 @@
 //! [`PageView::parse`] checks the header in constant time; every later access goes through checked
 //! slicing. A damaged page yields [`Damage`], never a panic and never a byte outside the page.
 
+mod cut;
 mod edit;
 mod layout;
 mod merge;
@@ -56,15 +58,16 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-pub use layout::{HEADER, max_entry, max_key};
+pub use layout::{HEADER, max_key, max_value};
 pub use stamps::Stamps;
 
+pub(crate) use cut::choose_cut;
 pub(crate) use edit::{
     NoRoomOr, bump_removals, insert, mark_dead, mark_locked, remove, replace, stamp,
 };
-pub(crate) use layout::{Damage, MAX_PAGE, MIN_PAGE, entry_bytes};
+pub(crate) use layout::{CHILD, Damage, MAX_PAGE, MIN_PAGE, entry_bytes};
 pub(crate) use merge::{Joint, absorb, has_room_instead, joint, share, underfill};
-pub(crate) use rebuild::{PageSpec, choose_cut, format, split, split_into};
+pub(crate) use rebuild::{PageSpec, format, split, split_into};
 pub(crate) use view::{PageView, Placement, Target};
 #[cfg(test)]
 pub(crate) use write::PageMut;

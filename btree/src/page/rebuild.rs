@@ -6,7 +6,8 @@
 
 use std::ops::Range;
 
-use super::layout::{Damage, HEADER, Header, LOCKED, SLOT, Slot, entry_bytes};
+use super::cut::SplitPoint;
+use super::layout::{CELL_HEADER, Damage, HEADER, Header, LOCKED, SLOT, Slot};
 use super::order::{head_of, rest_of};
 use super::stamps::Stamps;
 use super::view::PageView;
@@ -74,6 +75,13 @@ impl<'p> Builder<'p> {
         Ok(Self { page, header })
     }
 
+    /// The low fence, which is in the page already.
+    fn low(&self) -> &[u8] {
+        let end = self.page.len().saturating_sub(self.header.high_len.into());
+        let start = end.saturating_sub(self.header.low_len.into());
+        self.page.get(start..end).unwrap_or_default()
+    }
+
     /// Appends an entry; keys must come in order and between the fences.
     fn push(&mut self, key: &[u8], value: &[u8]) -> Result<(), Damage> {
         let suffix = key
@@ -81,10 +89,13 @@ impl<'p> Builder<'p> {
             .ok_or(Damage("key without the page's prefix"))?;
         let slot_at = self.header.slots_end();
         let free = usize::from(self.header.heap).saturating_sub(slot_at);
-        if entry_bytes(suffix.len(), value.len()) > free {
+        // The first key of an inner page is its low fence, and is stored once.
+        let is_low_fence = self.header.level > 0 && self.header.count == 0 && self.low() == key;
+        let rest = if is_low_fence { &[] } else { rest_of(suffix) };
+        let heap = self.header.heap;
+        if SLOT + CELL_HEADER + rest.len() + value.len() > free {
             return Err(Damage("entries do not fit the page"));
         }
-        let (rest, heap) = (rest_of(suffix), self.header.heap);
         let offset = cell_before(heap, rest.len() + value.len())?;
         let cell = self.page.get_mut(usize::from(offset)..usize::from(heap));
         put_cell(cell.ok_or(Damage("write out of bounds"))?, rest, value)?;
@@ -92,6 +103,7 @@ impl<'p> Builder<'p> {
             head: head_of(suffix),
             offset,
             suffix_len: u16::try_from(suffix.len()).map_err(|_| Damage("key too long"))?,
+            is_low_fence,
         };
         put(self.page, slot_at, &slot.encode())?;
         debug_assert_eq!(slot_at + SLOT, HEADER + SLOT * (usize::from(self.header.count) + 1));
@@ -164,128 +176,6 @@ pub(crate) fn rebuild(
     copy_entries(&mut image, spec, &view, 0..view.len(), substitute)?;
     page.change(0..image.len()).copy_from_slice(&image);
     Ok(())
-}
-
-/// Where to split a page.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct SplitPoint {
-    /// Entries from this slot on go to the right page.
-    pub(crate) at: usize,
-    /// High fence of the left page and low fence of the right one.
-    pub(crate) separator: Vec<u8>,
-}
-
-/// Chooses where to split `view` for `key`, which found no room in it.
-///
-/// A key that goes at the end of the page cuts there: ascending inserts leave full pages behind,
-/// and a leaf's right page starts empty or nearly so. Otherwise both sides, the new entry included,
-/// come out as equal in bytes as they can. Every leaf cut leaves either side at most as many rows
-/// as there were, the new one included. A leaf's separator is as short as the two keys beside it
-/// allow; an inner page's is the key of the right page's first child.
-pub(crate) fn choose_cut(view: &PageView<'_>, key: &[u8]) -> Result<SplitPoint, Damage> {
-    let found = view.search(key)?;
-    let mut bytes = Vec::with_capacity(view.len() + 1);
-    let mut values = 0;
-    for slot in 0..view.len() {
-        let cell = view.cell(slot)?;
-        bytes.push(SLOT + cell.heap_bytes());
-        values += cell.value.len();
-    }
-    if view.level() > 0 {
-        let at = match found {
-            Err(slot) if slot == view.len() => slot.checked_sub(1).filter(|at| *at > 0),
-            _ => balanced(&bytes),
-        };
-        let at = at.ok_or(Damage("full inner page with fewer than two children"))?;
-        let mut separator = Vec::new();
-        view.key_into(at, &mut separator)?;
-        return Ok(SplitPoint { at, separator });
-    }
-    let too_few = Damage("entry larger than a page can take");
-    let Err(new) = found else {
-        // The entry in `found` outgrew the page: nothing is added.
-        let at = balanced(&bytes).ok_or(too_few)?;
-        return leaf_cut(view, at, &key_at(view, at - 1)?, key_at(view, at)?);
-    };
-    if new == view.len() {
-        return end_cut(view, key, &bytes);
-    }
-    let suffix = key.len().saturating_sub(usize::from(view.header().prefix_len));
-    bytes.insert(new, entry_bytes(suffix, values / view.len()));
-    // `cut` counts the new entry, `at` does not.
-    let cut = balanced(&bytes).ok_or(too_few)?;
-    let at = if cut > new { cut - 1 } else { cut };
-    let left_last = if cut == new + 1 { key.to_vec() } else { key_at(view, at - 1)? };
-    let right_first = if cut == new { key.to_vec() } else { key_at(view, at)? };
-    leaf_cut(view, at, &left_last, right_first)
-}
-
-/// The cut that makes the two sides as equal in bytes as they can be, for no new entry.
-pub(super) fn middle_cut(view: &PageView<'_>) -> Result<SplitPoint, Damage> {
-    let mut bytes = Vec::with_capacity(view.len());
-    for slot in 0..view.len() {
-        bytes.push(SLOT + view.cell(slot)?.heap_bytes());
-    }
-    let at = balanced(&bytes).ok_or(Damage("fewer than two entries to be divided"))?;
-    let right_first = key_at(view, at)?;
-    match view.level() {
-        0 => leaf_cut(view, at, &key_at(view, at - 1)?, right_first),
-        _ => Ok(SplitPoint { at, separator: right_first }),
-    }
-}
-
-/// The cut for a key that goes at the end of a leaf: as far right as the left page, which gets the
-/// separator as its high fence, has room for. `bytes` are the sizes of the entries.
-fn end_cut(view: &PageView<'_>, key: &[u8], bytes: &[usize]) -> Result<SplitPoint, Damage> {
-    let mut left = HEADER + view.low().len() + bytes.iter().sum::<usize>();
-    let mut right_first = key.to_vec();
-    for (last, size) in bytes.iter().enumerate().rev() {
-        let left_last = key_at(view, last)?;
-        let cut = leaf_cut(view, last + 1, &left_last, right_first)?;
-        if left + cut.separator.len() <= view.page_bytes() {
-            return Ok(cut);
-        }
-        left -= size;
-        right_first = left_last;
-    }
-    Err(Damage("entry larger than a page can take"))
-}
-
-/// The whole key of a slot.
-fn key_at(view: &PageView<'_>, slot: usize) -> Result<Vec<u8>, Damage> {
-    let mut key = Vec::new();
-    view.key_into(slot, &mut key)?;
-    Ok(key)
-}
-
-/// A cut with the shortest separator above `left_last` and not above `right_first`.
-fn leaf_cut(
-    view: &PageView<'_>,
-    at: usize,
-    left_last: &[u8],
-    mut right_first: Vec<u8>,
-) -> Result<SplitPoint, Damage> {
-    if left_last >= right_first.as_slice() || at > view.len() {
-        return Err(Damage("keys out of order"));
-    }
-    let common = left_last.iter().zip(&right_first).take_while(|(a, b)| a == b).count();
-    right_first.truncate(common + 1);
-    Ok(SplitPoint { at, separator: right_first })
-}
-
-/// The cut that makes the larger side smallest, both sides non-empty. `None` for fewer than two.
-fn balanced(bytes: &[usize]) -> Option<usize> {
-    let total: usize = bytes.iter().sum();
-    let mut left = 0;
-    let mut best = None;
-    for (index, size) in bytes.iter().enumerate().take(bytes.len().saturating_sub(1)) {
-        left += size;
-        let larger = left.max(total - left);
-        if best.is_none_or(|(least, _)| larger < least) {
-            best = Some((larger, index + 1));
-        }
-    }
-    best.map(|(_, cut)| cut)
 }
 
 /// Writes the two halves of `source` into `left` and `right`; `right_addr` is where `right` lives.

@@ -51,7 +51,8 @@ pub(crate) struct Cell<'a> {
 impl Cell<'_> {
     /// Bytes of the cell in the heap.
     pub(crate) fn heap_bytes(&self) -> usize {
-        CELL_HEADER + self.rest.len() + self.value.len()
+        let rest = if self.slot.is_low_fence { 0 } else { self.rest.len() };
+        CELL_HEADER + rest + self.value.len()
     }
 
     /// Appends the whole suffix to `key`.
@@ -184,12 +185,18 @@ impl<'a> PageView<'a> {
         Ok(Err(from))
     }
 
-    /// The suffix bytes of an entry that lie in its cell.
+    /// The suffix bytes of an entry behind those in its head: they lie in its cell, or in the low
+    /// fence.
     #[inline]
     fn rest_of(&self, slot: Slot) -> Result<&'a [u8], Damage> {
         let rest_len = usize::from(slot.suffix_len).saturating_sub(HEAD);
         if rest_len == 0 {
             return Ok(&[]);
+        }
+        if slot.is_low_fence {
+            let rest = self.low().get(usize::from(self.header.prefix_len) + HEAD..);
+            let is_whole = |rest: &&[u8]| rest.len() == rest_len;
+            return rest.filter(is_whole).ok_or(Damage("low fence of another length"));
         }
         let at = usize::from(slot.offset) + CELL_HEADER;
         self.page.get(at..at + rest_len).ok_or(Damage("cell out of bounds"))
@@ -207,7 +214,8 @@ impl<'a> PageView<'a> {
             .and_then(|cell| cell.first_chunk::<CELL_HEADER>())
             .map(|len| usize::from(u16::from_le_bytes(*len)))
             .ok_or(Damage("cell out of bounds"))?;
-        let value_at = at + CELL_HEADER + rest.len();
+        let in_cell = if slot.is_low_fence { 0 } else { rest.len() };
+        let value_at = at + CELL_HEADER + in_cell;
         let value =
             self.page.get(value_at..value_at + value_len).ok_or(Damage("cell out of bounds"))?;
         Ok(Cell { slot, rest, value, value_at })
@@ -294,6 +302,9 @@ impl<'a> PageView<'a> {
             }
             if self.level() > 0 {
                 self.child(slot)?;
+            }
+            if cell.slot.is_low_fence && (self.level() == 0 || slot > 0) {
+                return Err(Damage("key of the low fence at another place"));
             }
             if slot > 0 && key <= last {
                 return Err(Damage("keys out of order"));

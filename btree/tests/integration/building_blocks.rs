@@ -31,7 +31,7 @@ fn an_unposted_split_is_valid_and_posting_is_idempotent() {
         let _pin = engine.pin();
         let left = full_leaf(tree, engine).await;
         let mut guard = engine.exclusive(left).await.unwrap();
-        let (right, post) = tree.split_leaf(engine, &mut guard, &[7]).await.unwrap();
+        let (right, post) = tree.split_leaf(engine, &mut guard, &[7], 8).await.unwrap();
         let right_addr = right.addr();
         let view = LeafView::new(&guard).unwrap();
         assert_eq!(view.right(), right_addr);
@@ -71,7 +71,7 @@ fn a_post_for_a_leaf_that_died_does_nothing() {
         let _pin = engine.pin();
         let left = full_leaf(tree, engine).await;
         let mut guard = engine.exclusive(left).await.unwrap();
-        let (mut right, post) = tree.split_leaf(engine, &mut guard, &[7]).await.unwrap();
+        let (mut right, post) = tree.split_leaf(engine, &mut guard, &[7], 8).await.unwrap();
         let right_addr = right.addr();
         while !LeafView::new(&right).unwrap().is_empty() {
             leaf_remove(&mut right, 0).unwrap();
@@ -160,7 +160,7 @@ fn reclaim_checks_the_pages_it_changes() {
 
         // A leaf between the two that the parent does not know yet: it is posted first.
         let mut guard = engine.exclusive(left).await.unwrap();
-        let (middle, post) = tree.split_leaf(engine, &mut guard, b"aa").await.unwrap();
+        let (middle, post) = tree.split_leaf(engine, &mut guard, b"aa", 8).await.unwrap();
         drop((guard, middle));
         let stats = tree.verify(engine).await.unwrap();
         assert_eq!((stats.leaves, stats.unposted, stats.entries), (3, 1, 2));
@@ -304,7 +304,7 @@ async fn append_unposted(tree: Tree, engine: &Engine, key: &[u8]) {
         if !right.is_null() {
             addr = right;
         } else if leaf_insert(&mut guard, key, b"row").is_err() {
-            let (right, lost) = tree.split_leaf(engine, &mut guard, key).await.unwrap();
+            let (right, lost) = tree.split_leaf(engine, &mut guard, key, 8).await.unwrap();
             addr = right.addr();
             drop(lost);
         } else {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use selkie_btree::{DEFAULT_FILL, StampRule, Tree, TreeError, TreeStats, max_entry, max_key};
+use selkie_btree::{DEFAULT_FILL, StampRule, Tree, TreeError, TreeStats, max_key, max_value};
 use selkie_engine::{Engine, PSN_BYTES};
 
 use crate::common::{Cluster, Dice, FRAMES, Model, assert_same};
@@ -84,7 +84,7 @@ fn rows_of_every_size_fit_their_pages() {
                         key.push([0, 1, b'a', b'b', 0xff][dice.below(5)]);
                     }
                     key.truncate(max_key(page));
-                    let room = max_entry(page) - key.len();
+                    let room = max_value(page, key.len());
                     let value = vec![3; [3, 30, room][dice.below(3)].min(room)];
                     model.insert(key, value);
                 }

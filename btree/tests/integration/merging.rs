@@ -330,7 +330,7 @@ fn a_late_post_meets_pages_that_were_merged() {
                 let key = [&row.to_be_bytes()[..], b"+"].concat();
                 let addr = tree.locate(engine, &key).await.unwrap();
                 let mut guard = engine.exclusive(addr).await.unwrap();
-                let (right, post) = tree.split_leaf(engine, &mut guard, &key).await.unwrap();
+                let (right, post) = tree.split_leaf(engine, &mut guard, &key, 8).await.unwrap();
                 drop((guard, right));
                 posts.push(post);
             }
@@ -379,7 +379,7 @@ fn a_late_post_is_not_misled_by_the_count_of_another_parent() {
         let middle = key(700);
         let addr = tree.locate(engine, &middle).await.unwrap();
         let mut guard = engine.exclusive(addr).await.unwrap();
-        let (right, post) = tree.split_leaf(engine, &mut guard, &middle).await.unwrap();
+        let (right, post) = tree.split_leaf(engine, &mut guard, &middle, 8).await.unwrap();
         let born = right.addr();
         drop((guard, right));
         // All leaves of some parents go, and none of the first one's, which is full.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use selkie_btree::{Direction, StampRule, Tree, TreeError, max_entry, max_key};
+use selkie_btree::{Direction, StampRule, Tree, TreeError, max_key, max_value};
 use selkie_engine::{Engine, EngineError, PSN_BYTES};
 
 use crate::common::{ALL, Cluster, Dice, FRAMES, Model, assert_same, rows};
@@ -73,7 +73,7 @@ fn random_operations_match_an_ordered_map() {
                 // Phases of growth and of decay, so that leaves empty out.
                 let growing = (step / 2_000) % 2 == 0;
                 let key = key(&mut dice, longest);
-                let room = max_entry(gcl - PSN_BYTES) - key.len();
+                let room = max_value(gcl - PSN_BYTES, key.len());
                 let value = vec![step as u8; [3, 3, 40, room][dice.below(4)].min(room)];
                 let has = model.contains_key(&key);
                 match dice.below(8) {
@@ -168,25 +168,25 @@ fn rows_that_fit_no_page_are_refused() {
         let long = vec![b'k'; max_key(512 - PSN_BYTES) + 1];
         assert!(matches!(
             tree.insert(engine, &long, b"").await,
-            Err(TreeError::KeyTooLong { bytes: 46, max: 45 })
+            Err(TreeError::KeyTooLong { bytes: 104, max: 103 })
         ));
-        let large = vec![0; max_entry(512 - PSN_BYTES)];
+        let large = vec![0; max_value(512 - PSN_BYTES, 1) + 1];
         assert!(matches!(
             tree.upsert(engine, b"k", &large).await,
-            Err(TreeError::EntryTooLarge { bytes: 141, max: 140 })
+            Err(TreeError::ValueTooLong { bytes: 448, max: 447, key_bytes: 1 })
         ));
         // The longest keys with the largest values: every split shape, with the longest fences.
         let mut model = Model::new();
         let mut dice = Dice(5);
         for number in 0..200_u8 {
-            let mut key = vec![number.reverse_bits(); 45];
-            key[44] = 1;
-            let value = vec![number; [0, 50, 95][dice.below(3)]];
+            let mut key = vec![number.reverse_bits(); 103];
+            key[102] = 1;
+            let value = vec![number; [0, 50, 243][dice.below(3)]];
             tree.insert(engine, &key, &value).await.unwrap();
             model.insert(key, value);
         }
         for (key, value) in &mut model {
-            *value = vec![1; 95];
+            *value = vec![1; 243];
             assert!(tree.update(engine, key, value).await.unwrap());
         }
         assert_same(tree, engine, &model).await;

@@ -90,7 +90,7 @@ pub(crate) struct Arguments {
     /// headroom]
     #[arg(long, value_name = "N")]
     memory_mb: Option<u64>,
-    /// Bytes of a cache line of an embedded pool, the unit of caching: a power of two, 2048 to 8192
+    /// Bytes of a cache line of an embedded pool, the unit of caching: a power of two, 1024 to 8192
     /// [default: 2048]
     #[arg(long, value_name = "BYTES")]
     gcl: Option<usize>,

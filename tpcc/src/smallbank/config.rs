@@ -108,7 +108,7 @@ mod tests {
         });
         let allowed = "must be above 0 and at most 3600 seconds of virtual time";
         assert_eq!(duration, format!("duration = 3601: {allowed}"));
-        let gcl = refused(|c| c.setup.gcl_bytes = 512);
-        assert!(gcl.contains("for SmallBank: an entry of table account"), "{gcl}");
+        let gcl = refused(|c| c.setup.gcl_bytes = 256);
+        assert_eq!(gcl, "gcl = 256: must be a power of two in 512 to 8192");
     }
 }

@@ -14,7 +14,7 @@ pub(super) const OWNER: usize = 0;
 pub const BALANCE: usize = 1;
 
 /// Bytes of a name at most.
-const NAME_BYTES: u16 = 32;
+const NAME_BYTES: u32 = 32;
 
 /// The tables, resolved once.
 #[derive(Clone, Copy, Debug)]

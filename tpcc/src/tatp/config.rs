@@ -65,8 +65,8 @@ mod tests {
         let none = Config { subscribers: 0, ..Config::default() };
         let text = none.validate().unwrap_err().to_string();
         assert_eq!(text, "subscribers = 0: must be 1 to 20000000");
-        let setup = Setup { gcl_bytes: 512, ..Setup::default() };
+        let setup = Setup { gcl_bytes: 256, ..Setup::default() };
         let text = Config { setup, ..Config::default() }.validate().unwrap_err().to_string();
-        assert!(text.contains("for TATP: an entry of table subscriber"), "{text}");
+        assert!(text.ends_with("must be a power of two in 512 to 8192"), "{text}");
     }
 }

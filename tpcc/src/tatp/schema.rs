@@ -55,7 +55,7 @@ pub struct Tables {
 const I32: ColumnType = ColumnType::I32;
 const I64: ColumnType = ColumnType::I64;
 
-const fn text(bytes: u16) -> ColumnType {
+const fn text(bytes: u32) -> ColumnType {
     ColumnType::Text(bytes)
 }
 

@@ -307,7 +307,7 @@ mod tests {
         assert!(refused(|c| c.mail_tasks = 0).starts_with("mail-tasks = 0: must be 1 to"));
         let coherence = refused(|c| c.coherence = Coherence::Rpc);
         assert_eq!(coherence, "coherence = rpc: must be selcc or sel");
-        let gcl = "must be a power of two in 2048 to 8192";
+        let gcl = "must be a power of two in 1024 to 8192";
         assert_eq!(refused(|c| c.gcl_bytes = 1000), format!("gcl = 1000: {gcl}"));
         assert_eq!(refused(|c| c.gcl_bytes = 16384), format!("gcl = 16384: {gcl}"));
         assert!(refused(|c| c.cache_mib = Some(1)).starts_with("cache-mb = 1: must be 2 to"));
@@ -318,8 +318,8 @@ mod tests {
 
     #[test]
     fn small_pages_are_refused_with_the_table() {
-        let text = refused(|c| c.gcl_bytes = 1024);
-        assert!(text.starts_with("gcl = 1024: must be at least 2048 for TPC-C"), "{text}");
+        let text = refused(|c| c.gcl_bytes = 512);
+        assert!(text.starts_with("gcl = 512: must be at least 1024 for TPC-C"), "{text}");
         assert!(text.contains("table customer_data"), "{text}");
         let large = Config { gcl_bytes: 4096, ..Config::default() };
         large.validate().unwrap();

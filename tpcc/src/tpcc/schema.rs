@@ -34,7 +34,7 @@ pub const C_DATA_BYTES: usize = 500;
 const I32: ColumnType = ColumnType::I32;
 const I64: ColumnType = ColumnType::I64;
 
-const fn text(bytes: u16) -> ColumnType {
+const fn text(bytes: u32) -> ColumnType {
     ColumnType::Text(bytes)
 }
 
@@ -369,10 +369,10 @@ mod tests {
     }
 
     #[test]
-    fn two_kilobyte_pages_are_the_smallest_that_fit() {
-        assert_eq!(misfit(2048), None);
+    fn one_kilobyte_pages_are_the_smallest_that_fit() {
+        assert_eq!(misfit(1024), None);
         assert_eq!(misfit(8192), None);
-        let misfit = misfit(1024).unwrap();
+        let misfit = misfit(512).unwrap();
         assert_eq!((misfit.table.as_str(), misfit.bytes), ("customer_data", 12 + 2 + 500 + 12));
     }
 }

@@ -6,7 +6,7 @@
 //! *Why undo always has room.* Undo visits the states of the transaction backwards, splits
 //! included, and each of these states has been in that very page, so it fits.
 
-use selkie_btree::{KeyLocation, LeafView, leaf_insert, leaf_remove, leaf_replace};
+use selkie_btree::{KeyLocation, LeafView, MAX_SPLITS, leaf_insert, leaf_remove, leaf_replace};
 
 use crate::access::leaf::no_stable_leaf;
 use crate::catalogue::table_info::IndexInfo;
@@ -14,9 +14,6 @@ use crate::encoding::row_mut::RowChanges;
 use crate::error::TxnError;
 use crate::protocol::undo_log::EntryChange;
 use crate::transaction::txn::Txn;
-
-/// Splits in a row that may be needed for one entry: each halves the leaf.
-const SPLITS: usize = 8;
 
 impl Txn<'_> {
     /// Adds an entry to the held leaf that it belongs to and is not in.
@@ -27,14 +24,14 @@ impl Txn<'_> {
         key: &[u8],
         value: &[u8],
     ) -> Result<(), TxnError> {
-        for _ in 0..SPLITS {
+        for _ in 0..=MAX_SPLITS {
             self.admit_change()?;
             if leaf_insert(self.work.locks.exclusive_mut(leaf), key, value).is_ok() {
                 self.work.locks.note_change(leaf);
                 self.work.undo.push(EntryChange::Inserted, leaf, key, &[]);
                 return Ok(());
             }
-            leaf = self.split(index, leaf, key).await?;
+            leaf = self.split(index, leaf, (key, value.len())).await?;
         }
         Err(no_stable_leaf(index))
     }
@@ -48,12 +45,12 @@ impl Txn<'_> {
         key: &[u8],
         row: &[u8],
     ) -> Result<(), TxnError> {
-        for _ in 0..SPLITS {
+        for _ in 0..=MAX_SPLITS {
             self.admit_change()?;
             if self.try_replace(leaf, slot, key, row)? {
                 return Ok(());
             }
-            leaf = self.split(index, leaf, key).await?;
+            leaf = self.split(index, leaf, (key, row.len())).await?;
             let bytes = self.work.locks.bytes(leaf);
             let KeyLocation::Here(Ok(found)) = LeafView::new(bytes)?.where_is(key)? else {
                 return Err(no_stable_leaf(index));
@@ -122,19 +119,19 @@ impl Txn<'_> {
         Ok(())
     }
 
-    /// Splits a held leaf to make room for `key`; both halves are held then. Returns the one that
-    /// `key` belongs to.
+    /// Splits a held leaf to make room for a key and its value; both halves are held then. Returns
+    /// the one that the key belongs to.
     async fn split(
         &mut self,
         index: &IndexInfo,
         leaf: usize,
-        key: &[u8],
+        (key, value_bytes): (&[u8], usize),
     ) -> Result<usize, TxnError> {
         let engine = &self.db.engine;
         let guard = self.work.locks.exclusive_mut(leaf);
         let image = guard.to_vec();
         // Between the split and its undo record there is no suspension point.
-        let (right, post) = index.tree.split_leaf(engine, guard, key).await?;
+        let (right, post) = index.tree.split_leaf(engine, guard, key, value_bytes).await?;
         let right = self.work.locks.add_made(index.number, right)?;
         self.work.undo.push_split(leaf, right, &image, (index.known, post));
         self.work.locks.note_change(leaf);

@@ -4,8 +4,9 @@
 //! reads, [`get_many`] those of many keys, [`cursor`] the cursors, which do not see
 //! [`own_additions`]; [`read_ahead`] fetches pages early. [`write`] has the changes of rows with
 //! the entries of their indexes. A change reaches a held leaf through [`leaf_write`], or the write
-//! set through [`deferred`]. [`snapshot_read`] reads leaves as they were, and records what is read;
-//! [`validate`] compares that with what is there.
+//! set through [`deferred`]. [`row_size`] says which values are stored apart from a row,
+//! [`long_values`] how, and [`whole_row`] has the operations on them. [`snapshot_read`] reads
+//! leaves as they were, and records what is read; [`validate`] compares that with what is there.
 
 pub(crate) mod cursor;
 pub(crate) mod deferred;
@@ -13,12 +14,15 @@ mod get_many;
 pub(crate) mod leaf;
 pub(crate) mod leaf_write;
 mod locked;
+pub(crate) mod long_values;
 pub(crate) mod own_additions;
 pub(crate) mod read;
 pub(crate) mod read_ahead;
+pub(crate) mod row_size;
 pub(crate) mod snapshot_read;
 pub(crate) mod table_use;
 pub(crate) mod validate;
 pub(crate) mod walk;
 pub(crate) mod walk_state;
+pub(crate) mod whole_row;
 pub(crate) mod write;

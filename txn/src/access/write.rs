@@ -8,9 +8,12 @@
 use selkie_btree::LeafView;
 
 use crate::access::leaf::LeafRef;
+use crate::access::row_size::Pointers;
 use crate::catalogue::handles::Table;
 use crate::catalogue::table_info::{IndexEntry, IndexInfo, TableInfo};
 use crate::encoding::key::KeyBuf;
+use crate::encoding::moved_values::{MovedValues, ValuePointer};
+use crate::encoding::row_error::RowError;
 use crate::encoding::row_mut::{RowChanges, RowMut};
 use crate::encoding::row_ref::RowRef;
 use crate::error::TxnError;
@@ -33,9 +36,11 @@ impl Txn<'_> {
     ///
     /// # Errors
     /// [`TxnError::Duplicate`] if the primary key or a unique index has the key already, naming
-    /// which; nothing is inserted then. [`TxnError::ForeignRow`] if it was made for another table,
-    /// or before the columns of this one were changed; [`TxnError::ReadOnly`];
-    /// [`TxnError::Conflict`] and the other errors that roll back.
+    /// which; [`TxnError::RowTooLarge`], [`TxnError::KeyTooLong`]; nothing is inserted then.
+    /// [`RowError::Moved`] if the row was read, and has values that were not read with it.
+    /// [`TxnError::ForeignRow`] if it was made for another table, or before the columns of this one
+    /// were changed; [`TxnError::ReadOnly`]; [`TxnError::Conflict`] and the other errors that roll
+    /// back.
     pub async fn insert(&mut self, table: Table, row: RowRef<'_>) -> Result<(), TxnError> {
         self.open_read_for(LatchMode::Exclusive)?;
         let info = self.table_info(table).await?;
@@ -46,12 +51,14 @@ impl Txn<'_> {
     }
 
     /// Changes the row with this primary key; `change` sees it and sets columns. Columns of fixed
-    /// width are changed in position. Returns what `change` returns.
+    /// width are changed in position. Values that are stored apart from the row are not read, and
+    /// stay as they are if they are not set. Returns what `change` returns.
     ///
     /// # Errors
     /// [`TxnError::NotFound`]; [`TxnError::Duplicate`] if a unique index has the new key already;
-    /// what `change` returns. Nothing is changed then. [`TxnError::ReadOnly`];
-    /// [`TxnError::Conflict`] and the other errors that roll back.
+    /// [`TxnError::RowTooLarge`], [`TxnError::KeyTooLong`]; what `change` returns. Nothing is
+    /// changed then. [`TxnError::ReadOnly`]; [`TxnError::Conflict`] and the other errors that roll
+    /// back.
     pub async fn update<R, F>(&mut self, table: Table, key: &[u8], change: F) -> Result<R, TxnError>
     where
         F: FnOnce(&mut RowMut<'_>) -> Result<R, TxnError> + Send,
@@ -91,9 +98,16 @@ impl Txn<'_> {
         let mut primary = KeyBuf::new();
         info.primary.encode(row, &mut primary)?;
         self.insist_on_row(info, &primary).await?;
-        self.add(info, &info.primary, &primary, row.as_bytes()).await?;
+        self.check_key_bytes(info, &info.primary, &primary)?;
+        if self.is_in_line(info, &primary, row) {
+            self.add(info, &info.primary, &primary, row.as_bytes()).await?;
+        } else {
+            let stored = Box::pin(self.move_out(info, &primary, row, Pointers::Copied)).await?;
+            self.add(info, &info.primary, &primary, &stored).await?;
+        }
         for index in &info.indexes {
             let entry = index.entry(row, &primary)?;
+            self.check_key_bytes(info, index, &entry.key)?;
             self.add(info, index, &entry.key, entry.value).await?;
         }
         Ok(())
@@ -112,27 +126,38 @@ impl Txn<'_> {
     {
         self.insist_on_row(info, key).await?;
         let position = self.find_row(info, key, row).await?;
-        info.write_in_last_layout(row)?;
+        let pointers = pointers_of(info, row)?;
+        let mut moved = info.write_in_last_layout(row)?;
+        let mut brought_in = 0;
+        if !pointers.is_empty() {
+            brought_in = Box::pin(self.bring_in(info, row, &mut moved)).await?;
+        }
         // Index entries are made from the row before and after the change.
         let is_deferred = matches!(position, ChangedRow::Deferred(_));
         let before = (is_deferred && !info.indexes.is_empty()).then(|| row.clone());
-        let mut row_mut = RowMut::new(&info.layout, row);
+        let mut row_mut = RowMut::with_moved(&info.layout, row, moved);
         let returned = change(&mut row_mut)?;
-        let changes = row_mut.into_changes();
-        self.store(info, key, position, before.as_deref(), row, &changes).await?;
+        let (mut changes, moved) = row_mut.into_changes();
+        changes.columns |= brought_in;
+        changes.rebuilt |= brought_in != 0;
+        let is_stored_anew = changes.columns != 0;
+        self.store(info, key, position, before.as_deref(), row, &(changes, moved)).await?;
+        if is_stored_anew && !pointers.is_empty() {
+            Box::pin(self.remove_unused(info, &pointers, Some(row))).await?;
+        }
         Ok(returned)
     }
 
-    /// Writes a changed row and its index entries. `before` is the row as it was, if the change is
-    /// deferred and there are indexes.
+    /// Writes a changed row and its index entries. `row` has what was stored then. `before` is the
+    /// row as it was, if the change is deferred and there are indexes.
     async fn store(
         &mut self,
         info: &TableInfo,
         key: &[u8],
         position: ChangedRow,
         before: Option<&[u8]>,
-        row: &[u8],
-        changes: &RowChanges,
+        row: &mut Vec<u8>,
+        (changes, moved): &(RowChanges, MovedValues),
     ) -> Result<(), TxnError> {
         for index in info.indexes.iter().filter(|index| index.mask & changes.columns != 0) {
             let before = match (position, before) {
@@ -143,11 +168,16 @@ impl Txn<'_> {
                 (ChangedRow::Deferred(_), None) => unreachable!("the table has an index"),
             };
             let old = index.entry(RowRef::new(&info.layout, before), key)?;
-            let new = index.entry(RowRef::new(&info.layout, row), key)?;
+            let new = index.entry(RowRef::with_moved(&info.layout, row, moved), key)?;
             if old.key != new.key {
+                self.check_key_bytes(info, index, &new.key)?;
                 self.remove_entry(info, index, &old).await?;
                 self.add(info, index, &new.key, new.value).await?;
             }
+        }
+        let changed = RowRef::with_moved(&info.layout, row, moved);
+        if changes.columns != 0 && !self.is_in_line(info, key, changed) {
+            *row = Box::pin(self.move_out(info, key, changed, Pointers::Kept)).await?;
         }
         match position {
             ChangedRow::Deferred(read) if changes.columns != 0 => {
@@ -172,6 +202,12 @@ impl Txn<'_> {
     ) -> Result<(), TxnError> {
         self.insist_on_row(info, key).await?;
         let position = self.find_row(info, key, row).await?;
+        let pointers = pointers_of(info, row)?;
+        if !pointers.is_empty() {
+            let mut moved = info.write_in_last_layout(row)?;
+            Box::pin(self.bring_in(info, row, &mut moved)).await?;
+            Box::pin(self.remove_unused(info, &pointers, None)).await?;
+        }
         for index in &info.indexes {
             let entry = index.entry(info.row(row)?, key)?;
             self.remove_entry(info, index, &entry).await?;
@@ -239,4 +275,9 @@ impl Txn<'_> {
         };
         self.add_at(index, leaf, key, value).await
     }
+}
+
+/// The pointers of a stored row, if it can have any.
+fn pointers_of(info: &TableInfo, row: &[u8]) -> Result<Vec<ValuePointer>, RowError> {
+    if info.values.is_some() { info.pointers(row) } else { Ok(Vec::new()) }
 }

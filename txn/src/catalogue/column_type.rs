@@ -5,8 +5,9 @@ use serde::{Deserialize, Serialize};
 /// Most columns a table may have; sets of columns are 64-bit masks.
 pub const MAX_COLUMNS: usize = 64;
 
-/// Longest text, byte or JSON column, in bytes: no page holds more.
-pub const MAX_COLUMN_BYTES: u16 = 8192;
+/// Longest text, byte or JSON column, in bytes: 256 MiB. What a page has no room for is stored in
+/// pieces, in databases for snapshots.
+pub const MAX_COLUMN_BYTES: u32 = 256 << 20;
 
 /// Most digits of a decimal column.
 pub const MAX_DECIMAL_DIGITS: u16 = 8192;
@@ -48,11 +49,11 @@ pub enum ColumnType {
     Decimal(u16),
     /// UTF-8 text of at most so many bytes. It is compared byte by byte, which is the order of
     /// code points: the collation "C" of SQL.
-    Text(u16),
+    Text(u32),
     /// Any bytes, at most so many.
-    Bytes(u16),
+    Bytes(u32),
     /// A JSON document of at most so many bytes; they are not looked at. It has no place in a key.
-    Json(u16),
+    Json(u32),
 }
 
 impl ColumnType {
@@ -90,6 +91,16 @@ impl ColumnType {
             fixed => fixed.max_bytes(),
         };
         value + nullable as usize
+    }
+
+    /// Fewest bytes a value takes in a key.
+    pub(crate) const fn min_key_bytes(self, nullable: bool) -> usize {
+        match (nullable, self) {
+            (true, _) | (_, Self::Decimal(_)) => 1,
+            // Those that end it.
+            (_, Self::Text(_) | Self::Bytes(_)) => 2,
+            (_, fixed) => fixed.max_bytes(),
+        }
     }
 
     /// Its name without a length.

@@ -35,7 +35,7 @@ impl DefaultValue {
     #[must_use]
     pub fn of(value: Value<'_>) -> Option<Self> {
         // What is too long for its length is too long for every column.
-        let length = |length: usize| u16::try_from(length).unwrap_or(u16::MAX);
+        let length = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
         let (ty, bytes): (_, Box<[u8]>) = match value {
             Value::Null => return None,
             Value::Bool(value) => (ColumnType::Bool, [u8::from(value)].into()),
@@ -50,7 +50,7 @@ impl DefaultValue {
             Value::Interval(value) => (ColumnType::Interval, value.to_stored().into()),
             Value::Uuid(value) => (ColumnType::Uuid, value.into()),
             Value::Decimal(value) => {
-                let digits = length(value.significant_digits());
+                let digits = u16::try_from(value.significant_digits()).unwrap_or(u16::MAX);
                 (ColumnType::Decimal(digits), value.to_stored().as_slice().into())
             }
             Value::Text(value) => (ColumnType::Text(length(value.len())), value.as_bytes().into()),

@@ -16,7 +16,7 @@
 //! so two definitions never have the same. A transaction that uses a table reads its row, so a
 //! transaction that commits has used the definition that was in force.
 
-use selkie_btree::{max_entry, max_key};
+use selkie_btree::max_key;
 use serde::{Deserialize, Serialize};
 
 use crate::catalogue::column_history::ColumnHistory;
@@ -24,7 +24,7 @@ use crate::catalogue::column_type::ColumnType;
 use crate::catalogue::error::CatalogueError;
 use crate::catalogue::handles::{Index, Table};
 use crate::catalogue::schema::{IndexSchema, TableSchema};
-use crate::catalogue::stored_table::{IndexDefinition, StoredTable, nullable_columns};
+use crate::catalogue::stored_table::{IndexDefinition, StoredTable, ValuesTree, nullable_columns};
 use crate::catalogue::table_info::TableInfo;
 use crate::encoding::row_builder::RowBuilder;
 use crate::encoding::row_error::RowError;
@@ -69,11 +69,19 @@ pub(crate) struct TableDefinition {
     pub(crate) next_index: u16,
     /// By which its rows are read.
     pub(crate) columns: ColumnHistory,
+    /// The tree of its long values, if it can have such.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) values: Option<ValuesTree>,
 }
 
 impl TableDefinition {
-    /// Of a new table with these trees. `identity` makes identities.
-    pub(crate) fn new(stored: StoredTable, identity: impl Fn() -> i64) -> Self {
+    /// Of a new table with these trees, of which that at `values` is for its long values.
+    /// `identity` makes identities.
+    pub(crate) fn new(
+        stored: StoredTable,
+        values: Option<u64>,
+        identity: impl Fn() -> i64,
+    ) -> Self {
         let schema = &stored.schema;
         let index = |(number, index): (u16, &IndexSchema)| {
             let nullable = nullable_columns(schema, index);
@@ -82,7 +90,8 @@ impl TableDefinition {
         let next_index = stored.indexes.len() as u16;
         let indexes = (0..).zip(&schema.indexes).map(index).collect();
         let columns = ColumnHistory::new(schema);
-        Self { identity: identity(), indexes, stored, next_index, columns }
+        let values = values.map(|root| ValuesTree { root, identity: identity() });
+        Self { identity: identity(), indexes, stored, next_index, columns, values }
     }
 
     pub(crate) fn resolve(self, table: Table) -> Result<TableInfo, TxnError> {
@@ -93,7 +102,8 @@ impl TableDefinition {
         }
         let indexes = self.indexes.into_iter();
         let columns = Some(self.columns);
-        Ok(TableInfo::resolve_with(table, self.stored, self.identity, indexes, columns)?)
+        let (identity, values) = (self.identity, self.values);
+        Ok(TableInfo::resolve_with(table, self.stored, identity, indexes, columns, values)?)
     }
 
     /// The rows by which the catalogue, whose tables are `system`, says this of the table of that
@@ -139,7 +149,9 @@ impl TableDefinition {
 
     /// The roots of all trees.
     pub(crate) fn roots(&self) -> impl Iterator<Item = u64> {
-        std::iter::once(self.stored.primary).chain(self.stored.indexes.iter().copied())
+        let values = self.values.map(|values| values.root);
+        let indexes = self.stored.indexes.iter().copied();
+        std::iter::once(self.stored.primary).chain(indexes).chain(values)
     }
 }
 
@@ -162,12 +174,13 @@ pub(crate) fn max_name_bytes(page_bytes: usize) -> usize {
 
 /// Bytes of a definition in one piece.
 pub(crate) fn piece_bytes(page_bytes: usize) -> usize {
-    max_entry(page_bytes) / 2
+    // As it always was: definitions that are there are counted by it.
+    ((page_bytes - 64) / 3 - 6) / 2
 }
 
 /// The tables of the catalogue, in the order of their numbers.
 pub(crate) fn system_tables(page_bytes: usize) -> Vec<TableSchema> {
-    let (name, piece) = (max_name_bytes(page_bytes) as u16, piece_bytes(page_bytes) as u16);
+    let (name, piece) = (max_name_bytes(page_bytes) as u32, piece_bytes(page_bytes) as u32);
     let number = |table| TableSchema::new(table).column("number", ColumnType::I64);
     vec![
         number("tables")
@@ -213,7 +226,7 @@ pub(crate) fn system_tables(page_bytes: usize) -> Vec<TableSchema> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalogue::table_info::check_sizes;
+    use crate::catalogue::sizes::check_sizes;
 
     #[test]
     fn the_tables_of_the_catalogue_fit_pages_of_all_sizes() {

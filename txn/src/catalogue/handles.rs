@@ -43,6 +43,11 @@ impl Table {
         self.0 << TREE_BITS
     }
 
+    /// The number of the tree of its long values: that of an index which no table has.
+    pub(crate) fn values_tree(self) -> usize {
+        self.index(u16::MAX - 1).tree()
+    }
+
     /// The table that the tree of this number belongs to.
     pub(crate) fn of_tree(tree: usize) -> Self {
         Self(tree >> TREE_BITS)

@@ -6,7 +6,7 @@
 //! that opens the database reads them back. [`table_info`] resolves names to positions once;
 //! [`directory`] finds a resolved table by its name or its [handle](handles). Where tables may
 //! change, [`definition`] says how they are stored, [`column_history`] what their rows look like,
-//! and [`changing`] has those that were read.
+//! and [`changing`] has those that were read. [`sizes`] says how large rows and keys may be.
 
 pub(crate) mod changing;
 pub(crate) mod column_history;
@@ -18,8 +18,10 @@ pub(crate) mod earlier_layouts;
 pub(crate) mod error;
 pub(crate) mod handles;
 pub(crate) mod known_tree;
+pub(crate) mod named_row_error;
 pub(crate) mod schema;
 pub(crate) mod schema_error;
+pub(crate) mod sizes;
 pub(crate) mod store;
 pub(crate) mod stored_table;
 pub(crate) mod table_info;
@@ -28,5 +30,6 @@ pub use column_type::{ColumnType, MAX_COLUMN_BYTES, MAX_COLUMNS, MAX_DECIMAL_DIG
 pub use default_value::DefaultValue;
 pub use error::CatalogueError;
 pub use handles::{Index, Source, Table};
+pub use named_row_error::NamedRowError;
 pub use schema::{Column, DatabaseSchema, IndexSchema, KeyOrder, TableSchema};
 pub use schema_error::SchemaError;

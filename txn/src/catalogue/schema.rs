@@ -404,7 +404,7 @@ mod tests {
         assert!(refused(good().primary_key([0, 0])).contains("twice"));
         assert!(refused(good().index("f", [2])).contains("JSON has no place"));
         let long = good().column("d", ColumnType::Json(MAX_COLUMN_BYTES + 1));
-        assert!(refused(long).contains("column d: 8193 bytes (allowed: 1 to 8192)"));
+        assert!(refused(long).contains("column d: 268435457 bytes (allowed: 1 to 268435456)"));
         let default = Column::new("d", ColumnType::I16).default(Value::I32(1));
         let default = refused(good().with_column(default));
         assert!(default.contains("column d: its default cannot be stored: column 3 is I16"));

@@ -31,7 +31,7 @@ pub enum SchemaError {
         /// The column.
         column: String,
         /// Its maximum length.
-        bytes: u16,
+        bytes: u32,
     },
     /// A decimal column of no or too many digits.
     #[error("table {table}, column {column}: {digits} digits (allowed: 1 to {MAX_DECIMAL_DIGITS})")]
@@ -65,16 +65,16 @@ pub enum SchemaError {
         /// How many there would be.
         columns: usize,
     },
-    /// With a column, the largest row and its key do not fit a page often enough.
+    /// With a column, even the smallest row does not fit a page with its key.
     #[error(
-        "table {table}, column {column}: the largest row would take {size} bytes (allowed: {allowed} at this page size)"
+        "table {table}, column {column}: every row would take {size} bytes or more (allowed: {allowed} at this page size)"
     )]
     RowTooLarge {
         /// The table.
         table: String,
         /// The column that was to be added.
         column: String,
-        /// Bytes of the largest key and row.
+        /// Bytes of the smallest key and row.
         size: usize,
         /// Bytes allowed.
         allowed: usize,
@@ -135,16 +135,16 @@ pub enum SchemaError {
         /// The table.
         table: String,
     },
-    /// The largest row (or index entry) with its key does not fit a page often enough.
+    /// Even the smallest row with its key does not fit a page, or the smallest key is too long.
     #[error(
-        "table {table}, {index}: the largest entry takes {size} bytes (allowed: {allowed} at this page size)"
+        "table {table}, {index}: every entry takes {size} bytes or more (allowed: {allowed} at this page size)"
     )]
     EntryTooLarge {
         /// The table.
         table: String,
         /// The index, or "primary key".
         index: String,
-        /// Bytes of the largest key and value.
+        /// Bytes of the smallest key and value, or of the smallest key.
         size: usize,
         /// Bytes allowed.
         allowed: usize,

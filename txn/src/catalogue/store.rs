@@ -27,6 +27,7 @@ use crate::catalogue::error::{
 };
 use crate::catalogue::handles::Table;
 use crate::catalogue::schema::{DatabaseSchema, TableSchema};
+use crate::catalogue::sizes::has_long_values;
 use crate::catalogue::stored_table::StoredTable;
 use crate::catalogue::table_info::TableInfo;
 use crate::encoding::key::KeyBuf;
@@ -141,7 +142,11 @@ async fn define(engine: &Engine, stored: Vec<StoredTable>) -> Result<Vec<StoredT
     for table in stored {
         let random = || engine.env().random_u64().cast_signed() | 1;
         let version = random();
-        let definition = TableDefinition::new(table, random);
+        let values = match has_long_values(&table.schema, engine.page_bytes()) {
+            true => Some(Tree::create(engine, u16::MAX).await?.root().to_u64()),
+            false => None,
+        };
+        let definition = TableDefinition::new(table, values, random);
         let system: Vec<&TableInfo> = infos.iter().collect();
         for (table, row) in definition.rows(next, version, &system, engine.page_bytes())? {
             insert(engine, table, &row).await?;

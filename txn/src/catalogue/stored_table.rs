@@ -28,6 +28,14 @@ pub(crate) struct IndexDefinition {
     pub(crate) nullable: u64,
 }
 
+/// The tree of the values that the rows of a table have no room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ValuesTree {
+    pub(crate) root: u64,
+    /// Of the tree, as that of the table.
+    pub(crate) identity: i64,
+}
+
 /// Which columns of an index may be NULL.
 pub(crate) fn nullable_columns(schema: &TableSchema, index: &IndexSchema) -> u64 {
     let may_be = |column: &usize| schema.columns.get(*column).is_some_and(|own| own.nullable);

@@ -1,6 +1,6 @@
 //! Tables and trees as operations need them: schemas resolved once, into positions.
 
-use selkie_btree::{Tree, max_entry, max_key};
+use selkie_btree::Tree;
 use selkie_engine::GAddr;
 
 use crate::catalogue::column_history::ColumnHistory;
@@ -9,10 +9,11 @@ use crate::catalogue::handles::{Source, Table};
 use crate::catalogue::known_tree::KnownTree;
 use crate::catalogue::schema::{IndexSchema, TableSchema};
 use crate::catalogue::schema_error::SchemaError;
-use crate::catalogue::stored_table::{IndexDefinition, StoredTable, nullable_columns};
+use crate::catalogue::stored_table::{IndexDefinition, StoredTable, ValuesTree, nullable_columns};
 use crate::encoding::key::KeyBuf;
 use crate::encoding::key_column::{KeyColumn, split_parts};
 use crate::encoding::key_range::KeyRange;
+use crate::encoding::moved_values::{MovedValues, ValuePointer};
 use crate::encoding::row_builder::RowBuilder;
 use crate::encoding::row_error::RowError;
 use crate::encoding::row_layout::RowLayout;
@@ -22,6 +23,8 @@ use crate::error::TxnError;
 
 /// What errors call the primary index.
 pub(crate) const PRIMARY: &str = "primary key";
+/// What errors call the tree of long values.
+pub(crate) const VALUES: &str = "long values";
 
 /// A tree and what its keys look like.
 #[derive(Debug)]
@@ -63,6 +66,8 @@ pub(crate) struct TableInfo {
     earlier: EarlierLayouts,
     pub(crate) primary: IndexInfo,
     pub(crate) indexes: Vec<IndexInfo>,
+    /// The tree of the values that rows have no room for, if there can be such.
+    pub(crate) values: Option<IndexInfo>,
 }
 
 impl TableInfo {
@@ -74,17 +79,18 @@ impl TableInfo {
             let (is_complete, identity) = (true, 0);
             IndexDefinition { number, is_complete, identity, nullable }
         };
-        Self::resolve_with(table, stored, 0, (0..).zip(indexes).map(index), None)
+        Self::resolve_with(table, stored, 0, (0..).zip(indexes).map(index), None, None)
     }
 
-    /// Resolves a stored table, with the identity of its own tree, with its indexes, and with its
-    /// columns if it may change.
+    /// Resolves a stored table, with the identity of its own tree, with its indexes, with its
+    /// columns if it may change, and with the tree of its long values.
     pub(crate) fn resolve_with(
         table: Table,
         stored: StoredTable,
         identity: i64,
         definitions: impl Iterator<Item = IndexDefinition>,
         columns: Option<ColumnHistory>,
+        values: Option<ValuesTree>,
     ) -> Result<Self, SchemaError> {
         let StoredTable { schema, primary, indexes } = stored;
         schema.validate()?;
@@ -106,7 +112,8 @@ impl TableInfo {
             None => RowLayout::of(&schema),
         };
         let earlier = EarlierLayouts::new(columns);
-        Ok(Self { schema, layout, earlier, primary, indexes: resolved })
+        let values = values.map(|values| IndexInfo::of_values(table, values));
+        Ok(Self { schema, layout, earlier, primary, indexes: resolved, values })
     }
 
     /// A stored row of the table.
@@ -121,25 +128,43 @@ impl TableInfo {
         Ok(RowRef::new(self.earlier.of_row(&self.schema, bytes)?, bytes))
     }
 
-    /// Gives a stored row the layout in which rows are written, if it has an earlier one.
+    /// Gives a stored row the layout in which rows are written, if it has an earlier one. Returns
+    /// values that are too long for the row, as a default may be.
     ///
     /// # Errors
     /// As [`row`](Self::row).
-    pub(crate) fn write_in_last_layout(&self, row: &mut Vec<u8>) -> Result<(), RowError> {
+    pub(crate) fn write_in_last_layout(&self, row: &mut Vec<u8>) -> Result<MovedValues, RowError> {
         if self.layout.mark.is_of(row) {
-            return Ok(());
+            return Ok(MovedValues::default());
         }
         let (earlier, mut rewritten) = (self.row(row)?, RowBuilder::new(&self.layout));
         for column in 0..self.layout.columns.len() {
-            rewritten.stored(earlier.stored(column)?);
+            match earlier.pointer(column)? {
+                Some(pointer) => rewritten.pointer(pointer),
+                None => rewritten.stored(earlier.stored(column)?),
+            };
         }
-        *row = rewritten.into_bytes()?;
-        Ok(())
+        let (bytes, moved) = rewritten.into_parts()?;
+        *row = bytes;
+        Ok(moved)
+    }
+
+    /// The pointers of a stored row, also those of columns that were dropped.
+    ///
+    /// # Errors
+    /// As [`row`](Self::row).
+    pub(crate) fn pointers(&self, row: &[u8]) -> Result<Vec<ValuePointer>, RowError> {
+        Ok(self.row(row)?.layout().pointers(row).collect())
+    }
+
+    /// The columns of all keys as a set. Their values stay in rows.
+    pub(crate) fn key_columns(&self) -> u64 {
+        self.indexes.iter().fold(self.primary.mask, |mask, index| mask | index.mask)
     }
 
     /// All trees.
     pub(crate) fn all_indexes(&self) -> impl Iterator<Item = &IndexInfo> {
-        std::iter::once(&self.primary).chain(&self.indexes)
+        std::iter::once(&self.primary).chain(&self.indexes).chain(&self.values)
     }
 
     /// The index whose tree has this number.
@@ -265,6 +290,23 @@ impl IndexInfo {
         }
     }
 
+    /// The tree of the values that the rows of a table have no room for. Its keys have no columns.
+    fn of_values(table: Table, values: ValuesTree) -> Self {
+        let tree = Tree::open(GAddr::from_u64(values.root), u16::MAX);
+        let known = KnownTree::new(tree, table.values_tree(), values.identity);
+        Self {
+            name: VALUES.to_owned(),
+            number: known.number(),
+            is_complete: true,
+            tree,
+            known,
+            mask: 0,
+            parts: Vec::new(),
+            unique: true,
+            nulls_distinct: false,
+        }
+    }
+
     /// Appends the encoded columns of `row`; returns whether one is NULL.
     pub(crate) fn encode(&self, row: RowRef<'_>, key: &mut KeyBuf) -> Result<bool, RowError> {
         let mut any_null = false;
@@ -307,77 +349,20 @@ impl IndexInfo {
     }
 }
 
-/// Checks the sizes of a table's entries against the pages they must fit.
-///
-/// A key must be short enough for inner pages. Two entries and, whatever the fences are, two keys
-/// of the longest kind must fit a leaf: the transaction keeps room for its fences free (see
-/// `write`), and a leaf with one entry must still take another one of any size.
-///
-/// # Errors
-/// [`SchemaError::EntryTooLarge`] naming table, size and what is allowed. `number_bytes` are those
-/// of layout numbers in rows.
-pub(crate) fn check_sizes(
-    schema: &TableSchema,
-    number_bytes: usize,
-    gcl_bytes: usize,
-) -> Result<(), SchemaError> {
-    let layout = RowLayout::of(schema);
-    let primary = primary_schema(schema);
-    let primary_key = columns_bytes(schema, &primary);
-    let check = |index: &str, size: usize, allowed: usize| {
-        if size <= allowed {
-            return Ok(());
-        }
-        let (table, index) = (schema.name.clone(), index.to_owned());
-        Err(SchemaError::EntryTooLarge { table, index, size, allowed })
-    };
-    let largest = max_entry(gcl_bytes);
-    let entry = |key_bytes: usize| largest.min((3 * largest).saturating_sub(2 * key_bytes) / 2);
-    check(PRIMARY, primary_key, max_key(gcl_bytes))?;
-    check(PRIMARY, primary_key + number_bytes + layout.max_bytes, entry(primary_key))?;
-    for index in &schema.indexes {
-        let key_bytes = max_key_bytes(schema, index, primary_key);
-        check(&index.name, key_bytes, max_key(gcl_bytes))?;
-        check(&index.name, columns_bytes(schema, index) + primary_key, entry(key_bytes))?;
-    }
-    Ok(())
-}
-
-fn primary_schema(table: &TableSchema) -> IndexSchema {
+pub(super) fn primary_schema(table: &TableSchema) -> IndexSchema {
     let primary = IndexSchema::new(PRIMARY, table.primary_key.clone());
     primary.unique().order(table.primary_key_order.clone())
 }
 
 /// How the columns of a key are encoded: `nullable` says of which it says whether they are NULL.
 #[expect(clippy::indexing_slicing, reason = "the schema was validated: keys name its columns")]
-fn parts(table: &TableSchema, index: &IndexSchema, nullable: u64) -> Vec<KeyColumn> {
+pub(super) fn parts(table: &TableSchema, index: &IndexSchema, nullable: u64) -> Vec<KeyColumn> {
     let part = |(at, &column): (usize, &usize)| {
         let order = index.order.get(at).copied().unwrap_or_default();
         let (ty, nullable) = (table.columns[column].ty, nullable & 1 << at != 0);
         KeyColumn { column, ty, nullable, order }
     };
     index.columns.iter().enumerate().map(part).collect()
-}
-
-/// Most bytes that the columns of an index take in a key.
-fn columns_bytes(table: &TableSchema, index: &IndexSchema) -> usize {
-    let parts = parts(table, index, nullable_columns(table, index));
-    parts.iter().map(|part| part.ty.max_key_bytes(part.nullable)).sum()
-}
-
-/// Longest key in the tree of a secondary index.
-fn max_key_bytes(table: &TableSchema, index: &IndexSchema, primary_key: usize) -> usize {
-    let columns = columns_bytes(table, index);
-    if !index.unique {
-        return columns + primary_key;
-    }
-    // A NULL makes the primary key follow, and takes one byte.
-    let parts = parts(table, index, nullable_columns(table, index)).into_iter();
-    let saved = parts.filter(|part| part.nullable).map(|part| part.ty.max_key_bytes(false)).min();
-    match saved {
-        Some(saved) if index.nulls_distinct => columns.max(columns - saved + primary_key),
-        _ => columns,
-    }
 }
 
 #[cfg(test)]
@@ -444,49 +429,5 @@ mod tests {
         assert!(matches!(many, TxnError::KeyMismatch { .. }), "{many}");
         let wrong = info.key(index, &[Value::I16(1), Value::Bytes(b"y")]).unwrap_err();
         assert_eq!(wrong.to_string(), "column 2 is Text(4), not Bytes");
-    }
-
-    #[test]
-    fn keys_with_distinct_nulls_have_room_for_the_primary_key() {
-        let table = |index: IndexSchema| {
-            TableSchema::new("t")
-                .column("id", ColumnType::Text(40))
-                .nullable_column("a", ColumnType::Text(30))
-                .nullable_column("b", ColumnType::Text(40))
-                .primary_key([0])
-                .with_index(index)
-        };
-        let index = || IndexSchema::new("i", [1, 2]).unique();
-        let (a, b, id) = (1 + 62, 1 + 82, 82);
-        let longest = |index: IndexSchema| max_key_bytes(&table(index.clone()), &index, id);
-        assert_eq!(longest(index()), a + b);
-        assert_eq!(longest(index().nulls_distinct()), 1 + b + id);
-        assert_eq!(longest(IndexSchema::new("i", [1, 2])), a + b + id);
-        let allowed = max_key(2048);
-        assert!((a + b..a + b + id).contains(&allowed), "{allowed}");
-        assert_eq!(check_sizes(&table(index()), 0, 2048), Ok(()));
-        let refused = check_sizes(&table(IndexSchema::new("i", [1, 2])), 0, 2048).unwrap_err();
-        assert!(refused.to_string().contains("takes 228 bytes"), "{refused}");
-    }
-
-    #[test]
-    fn oversized_tables_are_refused_by_name() {
-        let table = |text| {
-            TableSchema::new("big")
-                .column("id", ColumnType::I32)
-                .column("text", ColumnType::Text(text))
-                .primary_key([0])
-                .index("by_text", [1])
-        };
-        assert_eq!(check_sizes(&table(20), 0, 2048), Ok(()));
-        let error = check_sizes(&table(200), 0, 2048).unwrap_err();
-        assert!(error.to_string().contains("table big, by_text"), "{error}");
-        let mut no_index = table(2000);
-        no_index.indexes.clear();
-        let error = check_sizes(&no_index, 0, 2048).unwrap_err();
-        let SchemaError::EntryTooLarge { size, allowed, .. } = &error else { panic!("{error}") };
-        assert_eq!(*size, 4 + 4 + 2 + 2000);
-        assert!(*allowed < 2048 / 3 + 16);
-        assert!(check_sizes(&no_index, 0, 8192).is_ok());
     }
 }

@@ -66,6 +66,7 @@ impl Txn<'_> {
         change(&mut after)?;
         after.stored.schema.validate()?;
         self.check_table(&after.stored.schema)?;
+        self.create_values_tree(&mut after).await?;
         self.redefine(table, &before, &after).await
     }
 

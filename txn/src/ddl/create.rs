@@ -9,8 +9,9 @@ use crate::catalogue::error::CatalogueError;
 use crate::catalogue::handles::Table;
 use crate::catalogue::schema::TableSchema;
 use crate::catalogue::schema_error::SchemaError;
-use crate::catalogue::stored_table::StoredTable;
-use crate::catalogue::table_info::{TableInfo, check_sizes};
+use crate::catalogue::sizes::{check_sizes, has_long_values};
+use crate::catalogue::stored_table::{StoredTable, ValuesTree};
+use crate::catalogue::table_info::TableInfo;
 use crate::encoding::key::KeyBuf;
 use crate::encoding::row_layout::MAX_NUMBER_BYTES;
 use crate::encoding::row_ref::RowRef;
@@ -47,7 +48,11 @@ impl<'db> Txn<'db> {
             indexes.push(self.create_tree(u16::MAX, stamp).await?);
         }
         let stored = StoredTable { schema, primary, indexes };
-        let definition = TableDefinition::new(stored, || self.new_version());
+        let values = match has_long_values(&stored.schema, self.db.engine.page_bytes()) {
+            true => Some(self.create_tree(u16::MAX, stamp).await?),
+            false => None,
+        };
+        let definition = TableDefinition::new(stored, values, || self.new_version());
         let version = self.new_version();
         let page_bytes = self.db.engine.page_bytes();
         for (table, row) in definition.rows(number, version, &self.system_tables(), page_bytes)? {
@@ -86,6 +91,20 @@ impl<'db> Txn<'db> {
         let mut guard = engine.exclusive(leaf).await?;
         leaf_stamp(&mut guard, Stamps { read: Stamp::default(), write: stamp });
         Ok(tree.root().to_u64())
+    }
+
+    /// Gives a table that can have long values from now on a tree for them.
+    pub(super) async fn create_values_tree(
+        &mut self,
+        definition: &mut TableDefinition,
+    ) -> Result<(), TxnError> {
+        let page_bytes = self.db.engine.page_bytes();
+        if definition.values.is_none() && has_long_values(&definition.stored.schema, page_bytes) {
+            let stamp = self.stamp_of_new_trees().await?;
+            let root = self.create_tree(u16::MAX, stamp).await?;
+            definition.values = Some(ValuesTree { root, identity: self.new_version() });
+        }
+        Ok(())
     }
 
     /// The stamp of the first leaves of trees that are created now: later than that of each commit

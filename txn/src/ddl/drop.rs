@@ -61,6 +61,10 @@ impl Txn<'_> {
             *root = self.create_tree(u16::MAX, stamp).await?;
             index.identity = self.new_version();
         }
+        if let Some(values) = &mut after.values {
+            values.root = self.create_tree(u16::MAX, stamp).await?;
+            values.identity = self.new_version();
+        }
         for root in before.roots() {
             self.drop_tree(root).await?;
         }

@@ -23,6 +23,7 @@ use crate::catalogue::stored_table::{IndexDefinition, nullable_columns};
 use crate::catalogue::table_info::{IndexInfo, TableInfo};
 use crate::encoding::key::KeyBuf;
 use crate::encoding::key_range::KeyRange;
+use crate::encoding::row_error::RowError;
 use crate::encoding::row_ref::RowRef;
 use crate::error::TxnError;
 use crate::transaction::database::Database;
@@ -196,10 +197,22 @@ impl<'db> Txn<'db> {
         self.scan_rows(info, &info.primary, &range, forward, &mut take, &mut entry).await?;
         let next = rows.get(ROWS_AT_ONCE).map(|(key, _)| key.clone());
         rows.truncate(ROWS_AT_ONCE);
-        for (primary, row) in rows {
+        for (primary, mut row) in rows {
+            if info.values.is_some() && has_moved(info, index, &row)? {
+                // It stays in the row from now on.
+                self.update_row(info, &primary, &mut row, |_| Ok(())).await?;
+            }
             let entry = index.entry(info.row(&row)?, &primary)?;
+            self.check_key_bytes(info, index, &entry.key)?;
             self.add_unless_entered(info, index, &entry.key, entry.value).await?;
         }
         Ok(next)
     }
+}
+
+/// Whether a value that the key of this index has is stored apart from its row.
+fn has_moved(info: &TableInfo, index: &IndexInfo, row: &[u8]) -> Result<bool, RowError> {
+    let row = info.row(row)?;
+    let mut columns = (0..row.layout().columns.len()).filter(|at| index.mask & 1 << at != 0);
+    columns.try_fold(false, |found, column| Ok(found || row.pointer(column)?.is_some()))
 }

@@ -2,27 +2,32 @@
 
 use crate::catalogue::column_type::ColumnType;
 use crate::encoding::decimal::DecimalRef;
-use crate::encoding::row_bytes::{set_end, set_null_bit, write_at};
+use crate::encoding::moved_values::{MovedValues, ValuePointer};
+use crate::encoding::row_bytes::{push_pointer, push_variable, set_end, set_null_bit, write_at};
 use crate::encoding::row_error::RowError;
 use crate::encoding::row_layout::{ColumnPlace, RowLayout};
 use crate::encoding::row_ref::RowRef;
 use crate::encoding::temporal::Interval;
 use crate::encoding::value::{Value, check_time};
 
-/// Builds one row, column after column in their order. The first mistake is kept and reported by
-/// [`finish`](Self::finish), so calls can be chained. Reuse one builder for many rows:
-/// [`clear`](Self::clear) keeps its memory.
+/// Builds one row, column after column in their order. Values may be as long as their columns
+/// allow: the transaction that stores the row stores apart from it what it has no room for. The
+/// first mistake is kept and reported by [`finish`](Self::finish), so calls can be chained. Reuse
+/// one builder for many rows: [`clear`](Self::clear) keeps its memory.
 #[derive(Clone, Debug)]
 pub struct RowBuilder<'a> {
     layout: &'a RowLayout,
     bytes: Vec<u8>,
+    /// Values that are too long for them.
+    moved: MovedValues,
     next: usize,
     error: Option<RowError>,
 }
 
 impl<'a> RowBuilder<'a> {
     pub(crate) fn new(layout: &'a RowLayout) -> Self {
-        let mut builder = Self { layout, bytes: Vec::new(), next: 0, error: None };
+        let (bytes, moved) = (Vec::new(), MovedValues::default());
+        let mut builder = Self { layout, bytes, moved, next: 0, error: None };
         builder.clear();
         builder
     }
@@ -30,6 +35,7 @@ impl<'a> RowBuilder<'a> {
     /// Starts again with the first column.
     pub fn clear(&mut self) {
         self.bytes.clear();
+        self.moved.clear();
         self.bytes.resize(self.layout.variable_at, 0);
         self.layout.mark.write(&mut self.bytes);
         self.next = 0;
@@ -74,7 +80,7 @@ impl<'a> RowBuilder<'a> {
     /// The next column, a `Time`, in microseconds since midnight.
     pub fn time(&mut self, value: i64) -> &mut Self {
         let column = self.next;
-        self.step(|layout, bytes| {
+        self.step(|layout, bytes, _| {
             let at = layout.fixed_offset(column, ColumnType::Time)?;
             check_time(column, value)?;
             write_at(bytes, at, &value.to_le_bytes());
@@ -143,14 +149,14 @@ impl<'a> RowBuilder<'a> {
     /// The next column is NULL.
     pub fn null(&mut self) -> &mut Self {
         let column = self.next;
-        self.step(|layout, bytes| {
+        self.step(|layout, bytes, _| {
             let place = layout.column(column)?;
             if !place.nullable {
                 return Err(RowError::NotNullable { column });
             }
             set_null_bit(bytes, place.null_bit, true);
             if let ColumnPlace::Variable(ordinal) = place.place {
-                set_end(layout, bytes, ordinal);
+                set_end(layout, bytes, ordinal, false);
             }
             Ok(())
         })
@@ -162,7 +168,7 @@ impl<'a> RowBuilder<'a> {
         let (layout, column) = (self.layout, self.next);
         let default = layout.default_of(column);
         if default.is_none() && layout.column(column).is_ok_and(|layout| !layout.nullable) {
-            return self.step(|_, _| Err(RowError::NoDefault { column }));
+            return self.step(|_, _, _| Err(RowError::NoDefault { column }));
         }
         self.stored(default)
     }
@@ -179,12 +185,11 @@ impl<'a> RowBuilder<'a> {
     pub(crate) fn stored(&mut self, value: Option<&[u8]>) -> &mut Self {
         let Some(value) = value else { return self.null() };
         let column = self.next;
-        self.step(|layout, bytes| {
+        self.step(|layout, bytes, moved| {
             match layout.column(column)?.place {
                 ColumnPlace::Fixed(at) => write_at(bytes, at, value),
                 ColumnPlace::Variable(ordinal) => {
-                    bytes.extend_from_slice(value);
-                    set_end(layout, bytes, ordinal);
+                    push_variable(layout, bytes, moved, ordinal, value);
                 }
                 // A row is made in the layout that has all columns.
                 ColumnPlace::Missing { .. } | ColumnPlace::MissingNull => {
@@ -192,6 +197,18 @@ impl<'a> RowBuilder<'a> {
                 }
             }
             Ok(())
+        })
+    }
+
+    /// The next column, of a value that another row has a pointer to.
+    pub(crate) fn pointer(&mut self, pointer: ValuePointer) -> &mut Self {
+        let column = self.next;
+        self.step(|layout, bytes, _| match layout.column(column)?.place {
+            ColumnPlace::Variable(ordinal) => {
+                push_pointer(layout, bytes, ordinal, pointer);
+                Ok(())
+            }
+            _ => Err(RowError::Damaged { column }),
         })
     }
 
@@ -207,21 +224,22 @@ impl<'a> RowBuilder<'a> {
         if self.next < columns {
             return Err(RowError::Incomplete { given: self.next, columns });
         }
-        Ok(RowRef::new(self.layout, &self.bytes))
+        Ok(RowRef::with_moved(self.layout, &self.bytes, &self.moved))
     }
 
-    /// As [`finish`](Self::finish), for an owner of the bytes.
-    pub(crate) fn into_bytes(self) -> Result<Vec<u8>, RowError> {
+    /// As [`finish`](Self::finish), for an owner of the bytes, and of the values that are not among
+    /// them.
+    pub(crate) fn into_parts(self) -> Result<(Vec<u8>, MovedValues), RowError> {
         self.finish()?;
-        Ok(self.bytes)
+        Ok((self.bytes, self.moved))
     }
 
     fn step(
         &mut self,
-        fill: impl FnOnce(&RowLayout, &mut Vec<u8>) -> Result<(), RowError>,
+        fill: impl FnOnce(&RowLayout, &mut Vec<u8>, &mut MovedValues) -> Result<(), RowError>,
     ) -> &mut Self {
         if self.error.is_none() {
-            self.error = fill(self.layout, &mut self.bytes).err();
+            self.error = fill(self.layout, &mut self.bytes, &mut self.moved).err();
             self.next += 1;
         }
         self
@@ -229,7 +247,7 @@ impl<'a> RowBuilder<'a> {
 
     fn fixed(&mut self, ty: ColumnType, value: &[u8]) -> &mut Self {
         let column = self.next;
-        self.step(|layout, bytes| {
+        self.step(|layout, bytes, _| {
             let at = layout.fixed_offset(column, ty)?;
             write_at(bytes, at, value);
             Ok(())
@@ -239,10 +257,9 @@ impl<'a> RowBuilder<'a> {
     /// `length` is in the unit of the column's limit.
     fn variable(&mut self, ty: ColumnType, length: usize, value: &[u8]) -> &mut Self {
         let column = self.next;
-        self.step(|layout, bytes| {
+        self.step(|layout, bytes, moved| {
             let ordinal = layout.variable_ordinal(column, ty, length)?;
-            bytes.extend_from_slice(value);
-            set_end(layout, bytes, ordinal);
+            push_variable(layout, bytes, moved, ordinal, value);
             Ok(())
         })
     }

@@ -50,7 +50,25 @@ pub enum RowError {
         /// Length of the value.
         bytes: usize,
         /// Longest value allowed.
-        max: u16,
+        max: u32,
+    },
+    /// The value is stored apart from the row, and was not read with it:
+    /// [`Txn::get_whole`](crate::Txn::get_whole), [`Txn::load_values`](crate::Txn::load_values) and
+    /// [`Txn::read_value`](crate::Txn::read_value) read it.
+    #[error("column {column}: its {bytes} bytes are stored apart from the row, and were not read")]
+    Moved {
+        /// The column.
+        column: usize,
+        /// Length of the value.
+        bytes: u32,
+    },
+    /// Bytes that are to be appended to a text are not UTF-8 by themselves.
+    #[error("column {column}: the {bytes} bytes to be written are not UTF-8 by themselves")]
+    NotUtf8 {
+        /// The column.
+        column: usize,
+        /// How many there are.
+        bytes: usize,
     },
     /// The decimal has more digits than the column allows.
     #[error("column {column}: {digits} digits (allowed: {max})")]
@@ -103,6 +121,28 @@ pub enum RowError {
         /// The column that could not be read.
         column: usize,
     },
+}
+
+impl RowError {
+    /// The column that it is about, if it is about one.
+    #[must_use]
+    pub fn column(&self) -> Option<usize> {
+        match *self {
+            Self::NoSuchColumn { column, .. }
+            | Self::WrongType { column, .. }
+            | Self::Null { column }
+            | Self::NotNullable { column }
+            | Self::NoDefault { column }
+            | Self::TooLong { column, .. }
+            | Self::Moved { column, .. }
+            | Self::NotUtf8 { column, .. }
+            | Self::TooManyDigits { column, .. }
+            | Self::OutOfRange { column, .. }
+            | Self::KeyColumn { column }
+            | Self::Damaged { column } => Some(column),
+            Self::Incomplete { .. } | Self::UnknownLayout { .. } => None,
+        }
+    }
 }
 
 /// The error for a column of type `actual` used as `wanted`.

@@ -8,6 +8,9 @@
 //! ends             u16 for each variable column: where its bytes end in the next section
 //! variable bytes   Decimal, Text, Bytes and Json columns in column order (NULL: nothing)
 //! ```
+//! An end has 15 bits. The highest one says that the column has a pointer in place of its value
+//! ([`moved_values`](crate::encoding::moved_values)).
+//!
 //! A `Bool` is 0 or 1; numbers, dates, times and timestamps are integers or floats of their width;
 //! an `Interval` is its months (i32), days (i32) and microseconds (i64); a `Uuid` its 16 bytes; a
 //! `Decimal` its scale and its ordered form, see `encoding/decimal.rs`.
@@ -23,6 +26,7 @@
 
 use crate::catalogue::column_type::ColumnType;
 use crate::catalogue::schema::{Column, TableSchema};
+use crate::encoding::moved_values::ValuePointer;
 use crate::encoding::row_error::{RowError, wrong_type};
 use crate::encoding::value::check_length;
 
@@ -30,6 +34,8 @@ use crate::encoding::value::check_length;
 pub(crate) const LAYOUT_NUMBERS: u16 = 128 << 8;
 /// Most bytes of a layout number in a row.
 pub(crate) const MAX_NUMBER_BYTES: usize = 2;
+/// Bit of a variable column's end: in its place is a pointer.
+pub(crate) const MOVED: u16 = 1 << 15;
 /// The numbers below are stored in one byte.
 const SHORT_NUMBERS: u16 = 128;
 
@@ -127,7 +133,7 @@ pub(crate) struct RowLayout {
     pub(crate) ends_at: usize,
     /// Where the variable bytes begin: also the length of the shortest row.
     pub(crate) variable_at: usize,
-    /// Length of the longest row.
+    /// Length of the longest row, all values in it.
     pub(crate) max_bytes: usize,
     /// The values of columns that rows of this layout lack.
     pub(crate) missing: Box<[u8]>,
@@ -226,8 +232,25 @@ impl RowLayout {
     }
 
     fn end(&self, row: &[u8], ordinal: usize) -> Option<usize> {
+        Some((self.end_word(row, ordinal)? & !MOVED).into())
+    }
+
+    fn end_word(&self, row: &[u8], ordinal: usize) -> Option<u16> {
         let at = self.ends_at + 2 * ordinal;
-        Some(u16::from_le_bytes(row.get(at..at + 2)?.try_into().ok()?).into())
+        Some(u16::from_le_bytes(row.get(at..at + 2)?.try_into().ok()?))
+    }
+
+    /// Whether a variable column has a pointer in place of its value.
+    #[inline]
+    pub(crate) fn is_moved(&self, row: &[u8], ordinal: usize) -> bool {
+        self.end_word(row, ordinal).is_some_and(|end| end & MOVED != 0)
+    }
+
+    /// The pointers of a row of this layout, also those of columns that were dropped.
+    pub(crate) fn pointers(&self, row: &[u8]) -> impl Iterator<Item = ValuePointer> {
+        (0..self.variable_columns)
+            .filter(|ordinal| self.is_moved(row, *ordinal))
+            .filter_map(|ordinal| ValuePointer::decode(row.get(self.variable(row, ordinal)?)?))
     }
 
     /// Offset of a fixed-width column of this type.

@@ -4,9 +4,10 @@ use std::ops::Range;
 
 use crate::catalogue::column_type::ColumnType;
 use crate::encoding::decimal::DecimalRef;
+use crate::encoding::moved_values::{MOST_IN_ROW, MovedValues, ValuePointer};
 use crate::encoding::row_bytes::set_null_bit;
 use crate::encoding::row_error::RowError;
-use crate::encoding::row_layout::{ColumnLayout, ColumnPlace, RowLayout};
+use crate::encoding::row_layout::{ColumnLayout, ColumnPlace, MOVED, RowLayout};
 use crate::encoding::row_ref::RowRef;
 use crate::encoding::temporal::Interval;
 use crate::encoding::value::{Value, check_time};
@@ -17,6 +18,8 @@ use crate::encoding::value::{Value, check_time};
 pub struct RowMut<'a> {
     layout: &'a RowLayout,
     bytes: &'a mut Vec<u8>,
+    /// Values that are too long for them.
+    moved: MovedValues,
     changes: RowChanges,
 }
 
@@ -32,18 +35,29 @@ pub(crate) struct RowChanges {
 }
 
 impl<'a> RowMut<'a> {
+    #[cfg(test)]
     pub(crate) fn new(layout: &'a RowLayout, bytes: &'a mut Vec<u8>) -> Self {
-        Self { layout, bytes, changes: RowChanges::default() }
+        Self::with_moved(layout, bytes, MovedValues::default())
     }
 
-    pub(crate) fn into_changes(self) -> RowChanges {
-        self.changes
+    /// A row with values that are not in its bytes.
+    pub(crate) fn with_moved(
+        layout: &'a RowLayout,
+        bytes: &'a mut Vec<u8>,
+        moved: MovedValues,
+    ) -> Self {
+        Self { layout, bytes, moved, changes: RowChanges::default() }
+    }
+
+    /// What was changed, and the values that are not in the row's bytes.
+    pub(crate) fn into_changes(self) -> (RowChanges, MovedValues) {
+        (self.changes, self.moved)
     }
 
     /// The row as it is now.
     #[must_use]
     pub fn as_row(&self) -> RowRef<'_> {
-        RowRef::new(self.layout, self.bytes)
+        RowRef::with_moved(self.layout, self.bytes, &self.moved)
     }
 
     /// As [`RowRef::i32`].
@@ -81,7 +95,8 @@ impl<'a> RowMut<'a> {
     /// As [`RowRef::text`].
     ///
     /// # Errors
-    /// As [`RowRef::text`].
+    /// As [`RowRef::text`]. Values that are [stored apart](RowRef::is_moved) are not read for an
+    /// update: [`RowError::Moved`], unless the column was set before.
     pub fn text(&self, column: usize) -> Result<&str, RowError> {
         self.as_row().text(column)
     }
@@ -288,28 +303,70 @@ impl<'a> RowMut<'a> {
         Ok(())
     }
 
-    /// Replaces the bytes of a variable column, and moves what follows.
+    /// Replaces the value of a variable column: in the row, or beside it if it is too long.
     fn splice(&mut self, column: usize, ordinal: usize, value: &[u8]) -> Result<(), RowError> {
         let damaged = RowError::Damaged { column };
         let old = self.layout.variable(self.bytes, ordinal).ok_or(damaged.clone())?;
         if old.end > self.bytes.len() {
             return Err(damaged);
         }
-        if old.len() == value.len() {
+        let others = self.bytes.len() - self.layout.variable_at - old.len();
+        if others + value.len() > MOST_IN_ROW {
+            let pointer = self.moved.add(value);
+            return self.splice_stored(column, ordinal, old, (&pointer.encode(), MOVED));
+        }
+        self.splice_stored(column, ordinal, old, (value, 0))
+    }
+
+    /// Replaces the bytes of a variable column, and moves what follows. `moved` is the bit that
+    /// says whether they are a pointer.
+    fn splice_stored(
+        &mut self,
+        column: usize,
+        ordinal: usize,
+        old: Range<usize>,
+        (value, moved): (&[u8], u16),
+    ) -> Result<(), RowError> {
+        let damaged = RowError::Damaged { column };
+        let was_moved = self.layout.is_moved(self.bytes, ordinal);
+        if old.len() == value.len() && !was_moved && moved == 0 {
             return self.patch(old, column, |bytes| bytes.copy_from_slice(value));
         }
         for later in ordinal..self.layout.variable_columns {
             let at = self.layout.ends_at + 2 * later;
             let end = self.bytes.get_mut(at..at + 2).ok_or(damaged.clone())?;
-            let old_end = u16::from_le_bytes(end.try_into().map_err(|_| damaged.clone())?);
-            let moved = (usize::from(old_end) + value.len()).checked_sub(old.len());
-            let moved = moved.and_then(|end| u16::try_from(end).ok()).ok_or(damaged.clone())?;
-            end.copy_from_slice(&moved.to_le_bytes());
+            let word = u16::from_le_bytes(end.try_into().map_err(|_| damaged.clone())?);
+            let bit = if later == ordinal { moved } else { word & MOVED };
+            let after = (usize::from(word & !MOVED) + value.len()).checked_sub(old.len());
+            let after = after.and_then(|end| u16::try_from(end).ok()).filter(|end| *end < MOVED);
+            end.copy_from_slice(&(after.ok_or(damaged.clone())? | bit).to_le_bytes());
         }
         self.bytes.splice(old, value.iter().copied());
         self.changes.rebuilt = true;
         self.changes.columns |= 1 << column;
         Ok(())
+    }
+
+    /// Puts the value of a column into the row that this has a pointer to.
+    pub(crate) fn bring_in(&mut self, column: usize, value: &[u8]) -> Result<(), RowError> {
+        match self.layout.column(column)?.place {
+            ColumnPlace::Variable(ordinal) => self.splice(column, ordinal, value),
+            _ => Err(RowError::Damaged { column }),
+        }
+    }
+
+    /// Gives a column, which has a pointer, another one.
+    pub(crate) fn set_pointer(
+        &mut self,
+        column: usize,
+        pointer: ValuePointer,
+    ) -> Result<(), RowError> {
+        let damaged = RowError::Damaged { column };
+        let ColumnPlace::Variable(ordinal) = self.layout.column(column)?.place else {
+            return Err(damaged);
+        };
+        let old = self.layout.variable(self.bytes, ordinal).ok_or(damaged)?;
+        self.splice_stored(column, ordinal, old, (&pointer.encode(), MOVED))
     }
 
     fn patch(
@@ -419,7 +476,7 @@ mod tests {
         let mut row = RowMut::new(&layout, &mut bytes);
         row.set_f64(4, 2.0).unwrap();
         assert_eq!(row.set_i32(0, 1), Err(RowError::KeyColumn { column: 0 }));
-        let changes = row.into_changes();
+        let (changes, _) = row.into_changes();
         assert_eq!(changes, RowChanges { dirty: 13..21, columns: 1 << 4, rebuilt: false });
         let differing: Vec<_> = (0..bytes.len()).filter(|&at| bytes[at] != before[at]).collect();
         assert!(differing.iter().all(|at| changes.dirty.contains(at)) && !differing.is_empty());

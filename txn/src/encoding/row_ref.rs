@@ -5,6 +5,7 @@
 
 use crate::catalogue::column_type::ColumnType;
 use crate::encoding::decimal::DecimalRef;
+use crate::encoding::moved_values::{MovedValues, ValuePointer};
 use crate::encoding::row_error::{RowError, wrong_type};
 use crate::encoding::row_layout::{ColumnLayout, ColumnPlace, RowLayout};
 use crate::encoding::temporal::Interval;
@@ -15,18 +16,34 @@ use crate::encoding::value::{Value, check_time};
 pub struct RowRef<'a> {
     layout: &'a RowLayout,
     bytes: &'a [u8],
+    /// Values that it has pointers to.
+    moved: Option<&'a MovedValues>,
 }
 
 impl<'a> RowRef<'a> {
     pub(crate) fn new(layout: &'a RowLayout, bytes: &'a [u8]) -> Self {
-        Self { layout, bytes }
+        Self { layout, bytes, moved: None }
+    }
+
+    /// A row with values that are not in its bytes.
+    pub(crate) fn with_moved(
+        layout: &'a RowLayout,
+        bytes: &'a [u8],
+        moved: &'a MovedValues,
+    ) -> Self {
+        Self { layout, bytes, moved: Some(moved) }
+    }
+
+    /// The values that are not in its bytes, and are here.
+    pub(crate) fn moved(&self) -> Option<&'a MovedValues> {
+        self.moved
     }
 
     pub(crate) fn layout(&self) -> &'a RowLayout {
         self.layout
     }
 
-    /// The row's bytes.
+    /// The row's bytes. Long values are not among them.
     #[must_use]
     pub fn as_bytes(&self) -> &'a [u8] {
         self.bytes
@@ -138,7 +155,8 @@ impl<'a> RowRef<'a> {
     /// A text column.
     ///
     /// # Errors
-    /// As [`i32`](Self::i32), and [`RowError::Damaged`] if the bytes are not UTF-8.
+    /// As [`i32`](Self::i32); [`RowError::Damaged`] if the bytes are not UTF-8; [`RowError::Moved`]
+    /// if they are [stored apart](Self::is_moved) from the row.
     pub fn text(&self, column: usize) -> Result<&'a str, RowError> {
         let bytes = self.variable_of(column, ColumnType::Text(0))?;
         std::str::from_utf8(bytes).map_err(|_| RowError::Damaged { column })
@@ -169,10 +187,60 @@ impl<'a> RowRef<'a> {
         Ok(layout.nullable && self.null_bit(layout, column)?)
     }
 
-    /// A column of whatever type it has.
+    /// Whether the value of a column is stored apart from the row and was not read with it: then
+    /// reading it is [`RowError::Moved`]. [`Txn::get_whole`](crate::Txn::get_whole),
+    /// [`Txn::load_values`](crate::Txn::load_values) and
+    /// [`Txn::read_value`](crate::Txn::read_value) read it.
     ///
     /// # Errors
     /// [`RowError::NoSuchColumn`], [`RowError::Damaged`].
+    pub fn is_moved(&self, column: usize) -> Result<bool, RowError> {
+        match self.stored(column) {
+            Err(RowError::Moved { .. }) => Ok(true),
+            stored => stored.map(|_| false),
+        }
+    }
+
+    /// Bytes of the value of a column as it is stored, also if that is apart from the row; `None`
+    /// if it is NULL. Of texts, byte strings and JSON: their length.
+    ///
+    /// # Errors
+    /// [`RowError::NoSuchColumn`], [`RowError::Damaged`].
+    pub fn value_bytes(&self, column: usize) -> Result<Option<usize>, RowError> {
+        match self.stored(column) {
+            Err(RowError::Moved { bytes, .. }) => Ok(Some(bytes as usize)),
+            stored => Ok(stored?.map(<[u8]>::len)),
+        }
+    }
+
+    /// The pointer that it has in place of a column, if it has one.
+    pub(crate) fn pointer(&self, column: usize) -> Result<Option<ValuePointer>, RowError> {
+        match self.layout.column(column)?.place {
+            ColumnPlace::Variable(ordinal) if self.layout.is_moved(self.bytes, ordinal) => {
+                let range = self.layout.variable(self.bytes, ordinal);
+                let bytes = range.and_then(|range| self.bytes.get(range));
+                let pointer = bytes.and_then(ValuePointer::decode);
+                pointer.map(Some).ok_or(RowError::Damaged { column })
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The value that it has a pointer to.
+    #[cold]
+    fn moved_value(&self, column: usize, ordinal: usize) -> Result<Option<&'a [u8]>, RowError> {
+        let range = self.layout.variable(self.bytes, ordinal);
+        let bytes = range.and_then(|range| self.bytes.get(range));
+        let pointer = bytes.and_then(ValuePointer::decode).ok_or(RowError::Damaged { column })?;
+        let value = self.moved.and_then(|moved| moved.get(pointer));
+        value.map(Some).ok_or(RowError::Moved { column, bytes: pointer.bytes })
+    }
+
+    /// A column of whatever type it has.
+    ///
+    /// # Errors
+    /// [`RowError::NoSuchColumn`], [`RowError::Damaged`]; [`RowError::Moved`] if it is stored apart
+    /// from the row, and was not read with it.
     pub fn value(&self, column: usize) -> Result<Value<'a>, RowError> {
         let Some(bytes) = self.stored(column)? else { return Ok(Value::Null) };
         match self.layout.column(column)?.ty {
@@ -190,6 +258,9 @@ impl<'a> RowRef<'a> {
         let bytes = match layout.place {
             ColumnPlace::Fixed(at) => self.bytes.get(at..at + layout.ty.max_bytes()),
             ColumnPlace::Variable(ordinal) => {
+                if self.layout.is_moved(self.bytes, ordinal) {
+                    return self.moved_value(column, ordinal);
+                }
                 let range = self.layout.variable(self.bytes, ordinal);
                 range.and_then(|range| self.bytes.get(range))
             }

@@ -138,7 +138,7 @@ pub(crate) fn check_length(column: usize, ty: ColumnType, length: usize) -> Resu
             Err(RowError::TooManyDigits { column, digits: length, max })
         }
         ColumnType::Text(max) | ColumnType::Bytes(max) | ColumnType::Json(max)
-            if length > usize::from(max) =>
+            if length > max as usize =>
         {
             Err(RowError::TooLong { column, bytes: length, max })
         }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use selkie_btree::{Tree, TreeError, ValueChange, max_entry};
+use selkie_btree::{Tree, TreeError, ValueChange, max_value};
 use selkie_engine::{ComputeId, Engine, EngineError};
 
 use crate::locks::doorbell::Doorbell;
@@ -52,7 +52,7 @@ impl LockTable {
 
     /// Most requests in a queue.
     fn most_requests(&self) -> usize {
-        let fits = max_entry(self.engine.page_bytes()).saturating_sub(NAME) / REQUEST;
+        let fits = max_value(self.engine.page_bytes(), NAME) / REQUEST;
         fits.min(MOST_REQUESTS)
     }
 

@@ -34,7 +34,7 @@ pub fn ledger(name: &str) -> TableSchema {
         .column("worker", ColumnType::I32)
         .column("sequence", ColumnType::I64)
         .column("state", ColumnType::I32)
-        .column("requests", ColumnType::Bytes(MAX_REQUEST_BYTES as u16))
+        .column("requests", ColumnType::Bytes(MAX_REQUEST_BYTES as u32))
         .primary_key([0, 1])
         .max_rows_per_page(1)
 }

@@ -5,13 +5,14 @@
 //! sorted in memory. At last all become the table in one change of the log
 //! ([`attach`](crate::transaction::attach)).
 
-use selkie_btree::TreeError;
+use selkie_btree::{TreeError, max_value};
 use selkie_fabric::env::yield_now;
 
 use crate::catalogue::changing::KnownTable;
 use crate::catalogue::handles::Table;
 use crate::catalogue::table_info::{IndexInfo, TableInfo};
 use crate::encoding::key::KeyBuf;
+use crate::encoding::row_error::RowError;
 use crate::encoding::row_ref::RowRef;
 use crate::error::{BulkLoadError, TxnError};
 use crate::protocol::choice::ReadRule;
@@ -119,7 +120,7 @@ impl<'db> BulkLoad<'db> {
         let info = db.directory.table(table)?;
         let known = db.directory.known(table);
         let begun = info.primary.tree.bulk_load(&db.engine, options.fill, db.stamp_rule()).await;
-        let rows = begun.map_err(|error| of_tree(info, error))?;
+        let rows = begun.map_err(|error| of_tree(info, &info.primary, error))?;
         let indexes = info.indexes.iter().map(|_| IndexEntries::default()).collect();
         Ok(Self { db, reads, info, known, options, rows, indexes, has_failed: false })
     }
@@ -129,8 +130,9 @@ impl<'db> BulkLoad<'db> {
     ///
     /// # Errors
     /// [`BulkLoadError::OutOfOrder`], [`BulkLoadError::IndexTooLarge`]; [`TxnError::ForeignRow`],
-    /// [`TxnError::Row`]; what the engine reports, a full pool for one. The load has failed then:
-    /// the table stays empty.
+    /// [`TxnError::Row`]; [`TxnError::RowTooLarge`], as no values are stored apart from their rows
+    /// here, [`TxnError::KeyTooLong`]; what the engine reports, a full pool for one. The load has
+    /// failed then: the table stays empty.
     pub async fn push(&mut self, row: RowRef<'_>) -> Result<(), TxnError> {
         self.check()?;
         // Until it has succeeded; also if it is dropped.
@@ -154,8 +156,15 @@ impl<'db> BulkLoad<'db> {
             let (table, limit) = (info.schema.name.clone(), self.options.index_bytes);
             return Err(BulkLoadError::IndexTooLarge { table, limit }.into());
         }
+        let whole = whole_bytes(row)?;
+        if whole > row.as_bytes().len() {
+            // A load stores no values apart from their rows.
+            let (table, key_bytes) = (info.schema.name.clone(), primary.len());
+            let limit = max_value(self.db.engine.page_bytes(), key_bytes);
+            return Err(TxnError::RowTooLarge { table, bytes: whole, limit, key_bytes });
+        }
         let pushed = self.rows.push(&primary, row.as_bytes()).await;
-        pushed.map_err(|error| of_tree(info, error))
+        pushed.map_err(|error| of_tree(info, &info.primary, error))
     }
 
     /// Rows so far.
@@ -180,14 +189,16 @@ impl<'db> BulkLoad<'db> {
         let (db, info, rows) = (self.db, self.info, self.rows.rows());
         let mut built = Vec::with_capacity(1 + self.indexes.len());
         if rows > 0 {
-            built.push(self.rows.build().await.map_err(|error| of_tree(info, error))?);
+            built.push(
+                self.rows.build().await.map_err(|error| of_tree(info, &info.primary, error))?,
+            );
             for (index, entries) in info.indexes.iter().zip(&mut self.indexes) {
                 let entries = std::mem::take(entries);
                 built.push(build_index(db, info, index, self.options, entries).await?);
             }
         }
         attach(db, self.reads, self.known, built).await.map_err(|error| match error {
-            TxnError::Tree(error) => of_tree(info, error),
+            TxnError::Tree(error) => of_tree(info, &info.primary, error),
             other => other,
         })?;
         Ok(rows)
@@ -201,6 +212,15 @@ impl<'db> BulkLoad<'db> {
     }
 }
 
+/// Bytes of a row with the values that are not among its own.
+fn whole_bytes(row: RowRef<'_>) -> Result<usize, RowError> {
+    let columns = 0..row.layout().columns.len();
+    columns.into_iter().try_fold(row.as_bytes().len(), |bytes, column| {
+        let apart = row.pointer(column)?.map_or(0, |pointer| pointer.bytes as usize);
+        Ok(bytes + apart)
+    })
+}
+
 /// Builds the tree of an index.
 async fn build_index(
     db: &DatabaseState,
@@ -212,7 +232,7 @@ async fn build_index(
     entries.sort();
     let failed = |error| match error {
         TreeError::OutOfOrder { .. } => info.duplicate(index),
-        error => of_tree(info, error),
+        error => of_tree(info, index, error),
     };
     let begun = index.tree.bulk_load(&db.engine, options.fill, db.stamp_rule()).await;
     let mut load = begun.map_err(failed)?;
@@ -226,12 +246,18 @@ async fn build_index(
     load.build().await.map_err(failed)
 }
 
-/// The error of a load of this table.
-fn of_tree(info: &TableInfo, error: TreeError) -> TxnError {
+/// The error of a load of this table, in this tree of it.
+fn of_tree(info: &TableInfo, index: &IndexInfo, error: TreeError) -> TxnError {
     let table = info.schema.name.clone();
     match error {
         TreeError::OutOfOrder { position } => BulkLoadError::OutOfOrder { table, position }.into(),
         TreeError::NotEmpty => BulkLoadError::NotEmpty { table }.into(),
+        TreeError::KeyTooLong { bytes, max } => {
+            TxnError::KeyTooLong { table, index: index.name.clone(), bytes, limit: max }
+        }
+        TreeError::ValueTooLong { bytes, max, key_bytes } => {
+            TxnError::RowTooLarge { table, bytes, limit: max, key_bytes }
+        }
         error => error.into(),
     }
 }

@@ -13,8 +13,8 @@ use crate::catalogue::error::CatalogueError;
 use crate::catalogue::handles::{Index, Source, Table};
 use crate::catalogue::schema::{DatabaseSchema, TableSchema};
 use crate::catalogue::schema_error::SchemaError;
+use crate::catalogue::sizes::check_sizes;
 use crate::catalogue::store::{self, Catalogue, ExistingDatabase};
-use crate::catalogue::table_info::check_sizes;
 use crate::encoding::key::KeyBuf;
 use crate::encoding::row_builder::RowBuilder;
 use crate::encoding::row_layout::MAX_NUMBER_BYTES;
@@ -244,6 +244,16 @@ impl Database {
     /// As [`schema`](Self::schema).
     pub fn tree(&self, source: impl Into<Source>) -> Result<Tree, TxnError> {
         Ok(self.state.directory.source(source.into())?.1.tree)
+    }
+
+    /// The tree of the values of a table that its rows have no room for, if it can have such: to
+    /// verify it or read its statistics.
+    ///
+    /// # Errors
+    /// As [`schema`](Self::schema).
+    pub fn values_tree(&self, table: Table) -> Result<Option<Tree>, TxnError> {
+        let values = &self.state.directory.table(table)?.values;
+        Ok(values.as_ref().map(|values| values.tree))
     }
 
     /// The same database with transactions of this protocol. Handles of different

@@ -50,7 +50,9 @@ fn bad_schemas_are_refused_before_anything_is_written() {
     let twice = vec![accounts(), accounts()];
     let huge = vec![
         accounts(),
-        TableSchema::new("huge").column("id", ColumnType::Text(500)).primary_key([0]),
+        (0..30).fold(TableSchema::new("huge").primary_key([0]), |huge, number| {
+            huge.column(format!("u{number}"), ColumnType::Uuid)
+        }),
     ];
     cluster.runtime.block_on(async {
         let error = Database::create(&cluster.engines[0], twice).await.err().unwrap();

@@ -280,12 +280,9 @@ fn what_cannot_be_changed_is_refused_by_name() {
         refused.push(txn.set_default(table, "name", Value::Text("of thirteen b")).await);
         refused.push(txn.add_column(table, number("n")).await);
         refused.push(txn.add_column(table, Column::new("t", ColumnType::Text(0))).await);
-        let wide = Column::new("wide", ColumnType::Text(700)).nullable();
-        refused.push(txn.add_column(table, wide).await);
         let words: Vec<_> = refused.into_iter().map(|r| r.unwrap_err().to_string()).collect();
-        assert!(words[14].ends_with("at this page size)"), "{}", words[14]);
         assert_eq!(
-            words[..14],
+            words,
             [
                 "table item: the name name is used twice",
                 "table item has no column no",
@@ -300,10 +297,9 @@ fn what_cannot_be_changed_is_refused_by_name() {
                 "table item, column price: its default cannot be stored: column 2 is I64, not Text",
                 "table item, column name: its default cannot be stored: column 1: 13 bytes (allowed: 12)",
                 "table item: there are rows in which column n is NULL",
-                "table item, column t: 0 bytes (allowed: 1 to 8192)",
+                "table item, column t: 0 bytes (allowed: 1 to 268435456)",
             ]
         );
-        assert!(words[14].starts_with("table item, column wide: the largest row would take"));
         assert_eq!(txn.schema(table).await.unwrap(), items());
         put(&mut txn, table, 10).await.unwrap();
         txn.rollback().await;

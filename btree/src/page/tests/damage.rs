@@ -30,7 +30,7 @@ fn exercise(page: &[u8], rng: &mut SmallRng) {
         let mut copy = page.to_vec();
         let _ = insert(&mut copy, slot, &key, &vec![3; value]);
     }
-    if let Ok(cut) = choose_cut(&view, &key) {
+    if let Ok(cut) = choose_cut(&view, &key, 40) {
         let (mut copy, mut right) = (page.to_vec(), vec![0; page.len()]);
         let _ = split(&mut copy, &mut right, &cut, 64);
     }

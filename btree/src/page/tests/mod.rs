@@ -4,4 +4,5 @@ mod common;
 mod damage;
 mod edits;
 mod merging;
+mod sizes;
 mod splits;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use selkie_engine::EngineError;
 use selkie_engine::log::LogTo;
-use selkie_fabric::{Fabric, PeerId};
+use selkie_fabric::PeerId;
 use selkie_pool::ComputeIndex;
 
 use super::cluster::{logged, read, recovered, write};

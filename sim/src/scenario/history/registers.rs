@@ -31,7 +31,7 @@ const TOMBSTONE: usize = 1;
 /// Groups that rows are in.
 pub(super) const GROUPS: u64 = 3;
 /// The longest note, bytes.
-const NOTE_BYTES: u16 = 40;
+const NOTE_BYTES: u32 = 40;
 
 /// The tables; `rows_a_page` at most, so that leaves split, and become empty.
 pub(super) fn schemas(rows_a_page: u16) -> Vec<TableSchema> {

@@ -4,7 +4,11 @@
 //! snapshots. The ratio is of the sums; at least 0.95 is wanted.
 //!
 //! Run with `cargo bench -p selkie-tpcc --bench idle_sessions`. Under `cargo test` it runs tiny.
-#![allow(clippy::unwrap_used, reason = "a benchmark: it stops at the first error")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a benchmark: it stops at the first error"
+)]
 
 use std::sync::Arc;
 use std::time::Duration;

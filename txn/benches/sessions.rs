@@ -9,7 +9,11 @@
 //! On the memory fabric, in one process with a thread for each node.
 //!
 //! Run with `cargo bench -p selkie-txn --bench sessions`. Under `cargo test` it runs tiny.
-#![allow(clippy::unwrap_used, reason = "a benchmark: it stops at the first error")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a benchmark: it stops at the first error"
+)]
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -10,7 +10,7 @@ use selkie_tpcc::{Affinity, Config, Progress, Report, Scale, TpccError};
 
 use selkie::engine::Roster;
 use selkie::fabric::RealRuntime;
-use selkie::pool::{Coding, PoolDescriptor};
+use selkie::pool::{Coding, Pool};
 use selkie::report;
 use selkie::shared::{Network, Place, PoolUrl, SharedPool, SharedPoolError};
 use selkie::txn::Protocol;
@@ -262,7 +262,7 @@ fn run_shared(
             (Some(asked), _) => asked,
         };
         let config = Config { warehouses, ..config };
-        let config = of_pool(config, &arguments.durability, pool.descriptor())?;
+        let config = of_pool(config, &arguments.durability, &pool)?;
         config.validate()?;
         report::publish(&pool, &env, &roster);
         Ok(selkie_tpcc::run_shared(fabric, &pool, &env, &config, (purpose, loading), &progress)
@@ -325,15 +325,19 @@ fn warehouses(arguments: &Arguments, shared: bool) -> u32 {
     arguments.warehouses.unwrap_or(usual.max(last_home))
 }
 
-/// The configuration with the pool's own numbers; memory nodes that differ count with their mean.
+/// The configuration with the pool's own numbers, of the memory nodes that live; those that differ
+/// count with their mean.
 fn of_pool(
     config: Config,
     durability: &DurabilityArguments,
-    pool: &PoolDescriptor,
+    pool: &Pool,
 ) -> Result<Config, TpccError> {
-    let nodes = pool.memory_nodes.len();
-    let slabs: u64 = pool.memory_nodes.iter().map(|node| u64::from(node.ranges)).sum();
-    let memory_bytes = pool.geometry().region_bytes(slabs / nodes.max(1) as u64);
+    let state = pool.state();
+    let living = state.memory_nodes.iter().flatten().filter(|node| !node.dead);
+    let slabs: Vec<u64> = living.map(|node| u64::from(node.descriptor.ranges)).collect();
+    let (nodes, pool) = (slabs.len(), pool.descriptor());
+    let mean = slabs.iter().sum::<u64>() / nodes.max(1) as u64;
+    let memory_bytes = pool.geometry().region_bytes(mean);
     let (gcl_bytes, coding) = (pool.gcl_bytes, pool.coding);
     let durability = durability.in_shared_pool(pool.log_bytes)?;
     Ok(Config { gcl_bytes, coding, memory_nodes: nodes, memory_bytes, durability, ..config })

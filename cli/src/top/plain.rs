@@ -6,8 +6,7 @@ use super::snapshot::{ComputeRow, HotRow, MemoryRow, Rates, Snapshot};
 use super::units::{age, count, part, rate, size};
 
 /// Headers of the memory nodes' rows.
-pub(crate) const MEMORY: [&str; 6] =
-    ["memory node", "state", "beat/lease", "lent", "leased", "cpu"];
+pub(crate) const MEMORY: [&str; 6] = ["memory node", "state", "beat/lease", "lent", "used", "cpu"];
 /// Headers of the compute nodes' rows.
 pub(crate) const COMPUTE: [&str; 10] = [
     "compute node",

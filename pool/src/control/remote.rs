@@ -55,12 +55,15 @@ use super::target::{Connect, Target, Unreached, bad_endpoint};
 use crate::document::PoolState;
 use crate::error::PoolError;
 use crate::token::Token;
+use crate::wait_notice::NOTICE;
 
 /// Finds the token of the pool of a name.
 pub type FindToken = Arc<dyn Fn(&str) -> Option<Token> + Send + Sync>;
 
 /// Bound of every call.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// When a wait for the first answer is told of.
+const TELL_AFTER: Duration = Duration::from_secs(1);
 /// Bound of one attempt.
 const ATTEMPT: Duration = Duration::from_secs(2);
 /// Bound of an attempt while others have not been tried: a relay that hangs must not keep its
@@ -324,7 +327,16 @@ impl RelayLine {
         let frame = encode(request).map_err(refused)?;
         self.targets.iter_mut().for_each(|target| target.said = None);
         let (mut doubt, mut limit) = (false, FIRST_ATTEMPT);
+        // One that has answered before may be away for a moment, which is others' to tell.
+        let mut silent_since = self.known.is_none().then(Instant::now);
         loop {
+            if silent_since.take_if(|since| since.elapsed() >= TELL_AFTER).is_some() {
+                tracing::info!(
+                    target: NOTICE,
+                    "{} does not answer yet; given up after {PATIENCE:?}",
+                    self.endpoints
+                );
+            }
             let mut useless = 0;
             for _ in 0..self.targets.len() {
                 let left = until.saturating_duration_since(Instant::now());

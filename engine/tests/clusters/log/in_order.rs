@@ -1,5 +1,5 @@
 //! Callers that hold latches, and queue for a page whose holder dies.
-#![expect(clippy::unwrap_used, reason = "test support: what goes wrong here shall panic")]
+#![allow(clippy::unwrap_used, reason = "test support: what goes wrong here shall panic")]
 
 use std::sync::Arc;
 use std::time::Duration;

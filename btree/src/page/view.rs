@@ -185,6 +185,14 @@ impl<'a> PageView<'a> {
         Ok(Err(from))
     }
 
+    /// Those of the one entry of an inner page whose key is the low fence.
+    #[cold]
+    fn rest_in_low_fence(&self, rest_len: usize) -> Result<&'a [u8], Damage> {
+        let rest = self.low().get(usize::from(self.header.prefix_len) + HEAD..);
+        let is_whole = |rest: &&[u8]| rest.len() == rest_len;
+        rest.filter(is_whole).ok_or(Damage("low fence of another length"))
+    }
+
     /// The suffix bytes of an entry behind those in its head: they lie in its cell, or in the low
     /// fence.
     #[inline]
@@ -194,9 +202,7 @@ impl<'a> PageView<'a> {
             return Ok(&[]);
         }
         if slot.is_low_fence {
-            let rest = self.low().get(usize::from(self.header.prefix_len) + HEAD..);
-            let is_whole = |rest: &&[u8]| rest.len() == rest_len;
-            return rest.filter(is_whole).ok_or(Damage("low fence of another length"));
+            return self.rest_in_low_fence(rest_len);
         }
         let at = usize::from(slot.offset) + CELL_HEADER;
         self.page.get(at..at + rest_len).ok_or(Damage("cell out of bounds"))

@@ -86,6 +86,7 @@ impl PageCache {
     }
 
     /// The frame of a line, in the cache or beyond it.
+    #[inline]
     pub(crate) fn frame_of(&self, addr: GAddr) -> Option<FrameId> {
         let cached = self.table.lookup(&self.frames, addr);
         cached.or_else(|| self.frames.find_beyond_cache(addr))

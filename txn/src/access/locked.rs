@@ -155,28 +155,43 @@ impl Txn<'_> {
         }
     }
 
-    /// Locks a row, if the transaction insists.
+    /// Locks a row, for a transaction that insists, and is to change it.
     pub(crate) async fn insist_on_row(
         &mut self,
         info: &TableInfo,
         key: &[u8],
     ) -> Result<(), TxnError> {
-        if self.row_locks.insists {
-            let _ = self.lock_key(&info.primary, key, LockWait::Wait).await?;
-        }
-        Ok(())
+        self.lock_key(&info.primary, key, LockWait::Wait).await.map(drop)
     }
 
-    /// Locks the table, if the transaction insists, which is to read a range of it.
+    /// As [`insist_on_row`](Self::insist_on_row), for an operation that reads it: an error ends it.
+    pub(crate) async fn insist_to_read(
+        &mut self,
+        info: &TableInfo,
+        key: &[u8],
+    ) -> Result<(), TxnError> {
+        let locked = self.insist_on_row(info, key).await;
+        self.close_read(locked).await
+    }
+
+    /// Locks the table, for a transaction that insists, and is to read a range of it. An error ends
+    /// the operation.
     pub(crate) async fn insist_on_range(
         &mut self,
         info: &TableInfo,
         index: &IndexInfo,
         range: &KeyRange,
     ) -> Result<(), TxnError> {
-        if !self.row_locks.insists || self.is_read_only() {
-            return Ok(());
-        }
+        let locked = self.lock_to_scan(info, index, range).await;
+        self.close_read(locked).await
+    }
+
+    async fn lock_to_scan(
+        &mut self,
+        info: &TableInfo,
+        index: &IndexInfo,
+        range: &KeyRange,
+    ) -> Result<(), TxnError> {
         info.check_range(index, range)?;
         self.lock_range(index, range).await?;
         if index.number != info.primary.number {

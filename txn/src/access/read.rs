@@ -83,8 +83,9 @@ impl<'db> Txn<'db> {
         self.open_read()?;
         let info = self.table_info(source.table()).await?;
         let index = info.source(source)?;
-        let insisted = self.insist_on_range(info, index, range).await;
-        self.close_read(insisted).await?;
+        if self.row_locks.insists {
+            Box::pin(self.insist_on_range(info, index, range)).await?;
+        }
         let mut entry = std::mem::take(&mut self.work.entry);
         let result = self.scan_rows(info, index, range, direction, &mut visit, &mut entry).await;
         self.work.entry = entry;
@@ -108,8 +109,9 @@ impl<'db> Txn<'db> {
         self.open_read()?;
         let info = self.table_info(index.table()).await?;
         let index = info.source(index.into())?;
-        let insisted = self.insist_on_range(info, index, range).await;
-        self.close_read(insisted).await?;
+        if self.row_locks.insists {
+            Box::pin(self.insist_on_range(info, index, range)).await?;
+        }
         let mut entry = std::mem::take(&mut self.work.entry);
         let result = self.scan_index(info, index, range, direction, &mut visit, &mut entry).await;
         self.work.entry = entry;
@@ -173,8 +175,9 @@ impl<'db> Txn<'db> {
         self.open_read_for(mode)?;
         let info = self.table_info(table).await?;
         info.check_key(&info.primary, key)?;
-        let insisted = self.insist_on_row(info, key).await;
-        self.close_read(insisted).await?;
+        if self.row_locks.insists {
+            Box::pin(self.insist_to_read(info, key)).await?;
+        }
         self.view.narrow_to_one_leaf();
         let found = self.find_row_position(info, key, mode, None).await;
         let found = found.and_then(|found| self.with_known_layout(info, found));
@@ -213,8 +216,9 @@ impl<'db> Txn<'db> {
         self.open_read_for(mode)?;
         let info = self.table_info(source.table()).await?;
         let index = info.source(source)?;
-        let insisted = self.insist_on_range(info, index, range).await;
-        self.close_read(insisted).await?;
+        if self.row_locks.insists {
+            Box::pin(self.insist_on_range(info, index, range)).await?;
+        }
         let found = self.find_edge(info, index, range, direction, mode).await;
         let found = found.and_then(|found| self.with_known_layout(info, found));
         let position = self.close_read(found).await?;

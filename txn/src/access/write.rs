@@ -97,7 +97,9 @@ impl Txn<'_> {
     ) -> Result<(), TxnError> {
         let mut primary = KeyBuf::new();
         info.primary.encode(row, &mut primary)?;
-        self.insist_on_row(info, &primary).await?;
+        if self.row_locks.insists {
+            Box::pin(self.insist_on_row(info, &primary)).await?;
+        }
         self.check_key_bytes(info, &info.primary, &primary)?;
         if self.is_in_line(info, &primary, row) {
             self.add(info, &info.primary, &primary, row.as_bytes()).await?;
@@ -124,7 +126,9 @@ impl Txn<'_> {
         F: FnOnce(&mut RowMut<'_>) -> Result<R, TxnError> + Send,
         R: Send,
     {
-        self.insist_on_row(info, key).await?;
+        if self.row_locks.insists {
+            Box::pin(self.insist_on_row(info, key)).await?;
+        }
         let position = self.find_row(info, key, row).await?;
         let pointers = pointers_of(info, row)?;
         let mut moved = info.write_in_last_layout(row)?;
@@ -200,7 +204,9 @@ impl Txn<'_> {
         key: &[u8],
         row: &mut Vec<u8>,
     ) -> Result<(), TxnError> {
-        self.insist_on_row(info, key).await?;
+        if self.row_locks.insists {
+            Box::pin(self.insist_on_row(info, key)).await?;
+        }
         let position = self.find_row(info, key, row).await?;
         let pointers = pointers_of(info, row)?;
         if !pointers.is_empty() {

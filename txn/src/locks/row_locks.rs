@@ -94,6 +94,12 @@ impl RowLocks {
         self.owner.map_or(0, |owner| owner.txn)
     }
 
+    /// Whether it holds none.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+
     /// The locks, which this one has no more.
     pub(crate) fn take(&mut self) -> Self {
         let held = std::mem::take(&mut self.held);

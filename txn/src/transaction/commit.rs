@@ -62,7 +62,7 @@ impl<'db> Txn<'db> {
             // An error of the caller's, which would leave the transaction usable, cannot come here.
             let row_locks = self.row_locks.take();
             self.abort(error.abort_cause().unwrap_or(AbortCause::Failure));
-            row_locks.released().await;
+            Box::pin(row_locks.released()).await;
             self.maintain().await;
             return Err(self.wait_if_full(error).await);
         }
@@ -74,7 +74,9 @@ impl<'db> Txn<'db> {
         }
         let has_changed = self.work.locks.change_bytes() > 0;
         let lsn = self.release_all();
-        self.row_locks.take().released().await;
+        if !self.row_locks.is_empty() {
+            Box::pin(self.row_locks.take().released()).await;
+        }
         let durable = self.db.engine.until_durable(lsn).await;
         if durable.is_ok() || has_changed {
             self.db.stats.committed(self.shard);

@@ -15,8 +15,17 @@ use crate::transaction::txn::Txn;
 pub(super) type Obstacles = Vec<LockName>;
 
 impl<'db> Txn<'db> {
-    /// Which locks keep the transaction from its changes, whose leaves are held. One test for each
-    /// change where no leaf is marked.
+    /// Whether rows of a leaf that is held to be changed may be locked: one test for each leaf.
+    pub(super) fn may_meet_locks(&self) -> Result<bool, TxnError> {
+        for (_, guard) in self.work.locks.exclusive() {
+            if LeafView::new(guard)?.may_be_locked() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Which locks keep the transaction from its changes, whose leaves are held.
     pub(super) async fn obstacles(
         &mut self,
         writes: &WriteSet,

@@ -406,7 +406,9 @@ impl<'db> Txn<'db> {
         // A rollback promises nothing that would have to be durable.
         let _ = self.release_all();
         // By a task, unless a caller that can wait has taken them.
-        drop(self.row_locks.take());
+        if !self.row_locks.is_empty() {
+            drop(self.row_locks.take());
+        }
         self.db.stats.aborted(self.shard, cause);
     }
 

@@ -112,8 +112,7 @@ impl Txn<'_> {
             true => max_value(page_bytes, key.len()),
             false => in_line_bytes(page_bytes, key.len()),
         };
-        row.as_bytes().len() <= most
-            && (is_plain || row.layout().pointers(row.as_bytes()).next().is_none())
+        row.as_bytes().len() <= most && (is_plain || !row.layout().has_pointers(row.as_bytes()))
     }
 
     /// Stores the values apart that a row with this key has no room for; the bytes that the row

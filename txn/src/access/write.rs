@@ -284,6 +284,11 @@ impl Txn<'_> {
 }
 
 /// The pointers of a stored row, if it can have any.
+#[inline]
 fn pointers_of(info: &TableInfo, row: &[u8]) -> Result<Vec<ValuePointer>, RowError> {
-    if info.values.is_some() { info.pointers(row) } else { Ok(Vec::new()) }
+    if info.values.is_none() {
+        return Ok(Vec::new());
+    }
+    let layout = info.row(row)?.layout();
+    Ok(if layout.has_pointers(row) { layout.pointers(row).collect() } else { Vec::new() })
 }

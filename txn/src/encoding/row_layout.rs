@@ -246,6 +246,15 @@ impl RowLayout {
         self.end_word(row, ordinal).is_some_and(|end| end & MOVED != 0)
     }
 
+    /// Whether a row of this layout has pointers. One pass over the ends of its variable columns.
+    #[inline]
+    pub(crate) fn has_pointers(&self, row: &[u8]) -> bool {
+        const BIT: u8 = (MOVED >> 8) as u8;
+        let ends = row.get(self.ends_at..self.ends_at + 2 * self.variable_columns);
+        let (ends, _) = ends.unwrap_or_default().as_chunks::<2>();
+        ends.iter().fold(0, |all, [_, high]| all | high) & BIT != 0
+    }
+
     /// The pointers of a row of this layout, also those of columns that were dropped.
     pub(crate) fn pointers(&self, row: &[u8]) -> impl Iterator<Item = ValuePointer> {
         (0..self.variable_columns)

@@ -335,9 +335,11 @@ fn of_pool(
     let state = pool.state();
     let living = state.memory_nodes.iter().flatten().filter(|node| !node.dead);
     let slabs: Vec<u64> = living.map(|node| u64::from(node.descriptor.ranges)).collect();
-    let (nodes, pool) = (slabs.len(), pool.descriptor());
-    let mean = slabs.iter().sum::<u64>() / nodes.max(1) as u64;
+    let pool = pool.descriptor();
+    let mean = slabs.iter().sum::<u64>() / slabs.len().max(1) as u64;
     let memory_bytes = pool.geometry().region_bytes(mean);
+    // A degraded pool works with fewer than a new one would have to have.
+    let nodes = slabs.len().max(pool.coding.splits());
     let (gcl_bytes, coding) = (pool.gcl_bytes, pool.coding);
     let durability = durability.in_shared_pool(pool.log_bytes)?;
     Ok(Config { gcl_bytes, coding, memory_nodes: nodes, memory_bytes, durability, ..config })

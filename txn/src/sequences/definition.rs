@@ -18,8 +18,8 @@ const DEFAULT_BLOCK: u32 = 64;
 ///
 /// let orders = SequenceSchema::new("order_id");
 /// assert_eq!((orders.start, orders.increment, orders.max), (1, 1, i64::MAX));
-/// let countdown = SequenceSchema { start: 10, min: 0, max: 10, ..SequenceSchema::descending("t") };
-/// assert!(countdown.validate().is_ok());
+/// let from_ten = SequenceSchema { start: 10, max: 10, ..SequenceSchema::descending("t") };
+/// assert!(from_ten.validate().is_ok());
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SequenceSchema {

@@ -2,13 +2,13 @@
 //!
 //! [`database_state`] is what a node keeps of an open database; [`database`] is the caller's
 //! handle. A transaction ([`txn`]) has a [`workspace`] with the state of its protocol. [`commit`]
-//! ([`commit_rows`] that of snapshots, with [`commit_locks`]) and [`rollback`] end it, [`savepoint`]
-//! marks points inside it, [`statement`] parts that see one state, [`cursor_scope`] says which
-//! cursors are its own, [`maintenance`] is the work on trees that
-//! it leaves behind, and [`retry`](mod@retry) runs a failed one again. A [`session`] owns a
-//! client's transactions, [`parked`] between operations. [`leaf_budget`] and [`limits`] bound what
-//! one transaction may hold. [`bulk_load`] fills an empty table without transactions, and
-//! [`attach`] makes what it has built the table's.
+//! ([`commit_rows`] that of snapshots, with [`commit_locks`]) and [`rollback`] end it,
+//! [`savepoint`] marks points inside it, [`statement`] parts that see one state, [`cursor_scope`]
+//! says which cursors are its own, [`maintenance`] is the work on trees that it leaves behind, and
+//! [`retry`](mod@retry) runs a failed one again. A [`session`] owns a client's transactions,
+//! [`parked`] between operations. [`leaf_budget`] and [`limits`] bound what one transaction may
+//! hold. [`bulk_load`] fills an empty table without transactions, and [`attach`] makes what it has
+//! built the table's.
 
 mod attach;
 mod bulk_load;

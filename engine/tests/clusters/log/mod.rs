@@ -5,7 +5,6 @@ mod copies;
 mod cut;
 mod damage;
 mod durability;
-mod in_order;
 mod merging;
 mod redo;
 mod unreachable;

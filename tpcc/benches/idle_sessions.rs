@@ -39,7 +39,7 @@ async fn idle(db: &Database, number: i32) -> Session {
 
 fn main() {
     let is_bench = std::env::args().any(|arg| arg == "--bench");
-    let (rounds, duration) = if is_bench { (7, 2_000) } else { (1, 50) };
+    let (rounds, duration) = if is_bench { (5, 2_000) } else { (1, 50) };
     let config = Config {
         warehouses: WAREHOUSES,
         compute_nodes: 1,
@@ -51,35 +51,39 @@ fn main() {
         scale: Scale::divided_by(if is_bench { 1 } else { 100 }),
         ..Config::default()
     };
+    let mut rates = [0.0; 2];
+    for _ in 0..rounds {
+        for (sessions, rate) in [0, SESSIONS].into_iter().zip(&mut rates) {
+            *rate += run(&config, sessions) / f64::from(rounds);
+        }
+    }
+    let [without, with] = rates;
+    println!(
+        "TPC-C, {WAREHOUSES} warehouses, one node, {rounds} pairs of runs: {without:.0} \
+         transactions/s without, {with:.0} beside {SESSIONS} idle sessions, ratio {:.3}",
+        with / without
+    );
+}
+
+/// Transactions a second beside so many idle sessions, on a database of its own.
+fn run(config: &Config, sessions: i32) -> f64 {
     let runtime = RealRuntime::with_seed(1, 1).unwrap();
     let progress: Arc<dyn Progress> = Arc::new(Silent);
     let env = runtime.env();
     runtime.block_on(async {
-        let cluster = TpccCluster::start(&env, &config).await.unwrap();
-        load(&cluster, &config, &progress).await.unwrap();
-        let db = &cluster.nodes[0].db;
-        let mut rates = [Vec::new(), Vec::new()];
-        for _ in 0..rounds {
-            for (sessions, rates) in [0, SESSIONS].into_iter().zip(&mut rates) {
-                let mut idle_sessions = Vec::new();
-                for number in 0..sessions {
-                    idle_sessions.push(idle(db, number).await);
-                }
-                let interval = measure(&cluster, &config, &progress).await.unwrap();
-                rates.push(interval.per_second(interval.completed()));
-                for mut session in idle_sessions {
-                    session.rollback().await.unwrap();
-                }
-            }
+        let cluster = TpccCluster::start(&env, config).await.unwrap();
+        load(&cluster, config, &progress).await.unwrap();
+        let mut idle_sessions = Vec::new();
+        for number in 0..sessions {
+            idle_sessions.push(idle(&cluster.nodes[0].db, number).await);
         }
-        let [without, with] = rates.map(|rates| rates.iter().sum::<f64>() / rates.len() as f64);
-        println!(
-            "TPC-C, {WAREHOUSES} warehouses, one node, {rounds} pairs of runs: {without:.0} \
-             transactions/s without, {with:.0} beside {SESSIONS} idle sessions, ratio {:.3}",
-            with / without
-        );
+        let interval = measure(&cluster, config, &progress).await.unwrap();
+        for mut session in idle_sessions {
+            session.rollback().await.unwrap();
+        }
         for node in &cluster.nodes {
             node.engine.close().await.unwrap();
         }
-    });
+        interval.per_second(interval.completed())
+    })
 }

@@ -76,8 +76,9 @@ impl<'de> Deserialize<'de> for ValueBytes {
     fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let digits = String::deserialize(from)?;
         let byte = |pair: &[u8]| {
-            let pair = std::str::from_utf8(pair).ok()?;
-            u8::from_str_radix(pair, 16).ok().filter(|_| pair.len() == 2)
+            let are_digits = pair.len() == 2 && pair.iter().all(u8::is_ascii_hexdigit);
+            let digits = std::str::from_utf8(pair).ok().filter(|_| are_digits)?;
+            u8::from_str_radix(digits, 16).ok()
         };
         let bytes: Option<Vec<u8>> = digits.as_bytes().chunks(2).map(byte).collect();
         bytes.map(Self).ok_or_else(|| serde::de::Error::custom("no hexadecimal digits"))

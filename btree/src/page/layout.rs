@@ -39,7 +39,7 @@ const IN_LOW_FENCE: u16 = 1 << 15;
 /// a key that is too long.
 ///
 /// A leaf that has no other entry takes it once its fences are as short as this key allows, which
-/// they are after at most two splits beside the key (see [`choose_cut`](super::choose_cut)). The
+/// they are after at most two splits beside the key (see `page/cut.rs`). The
 /// low fence is the beginning of the key then, and the high fence has one byte that the key does
 /// not have at most. What they and the suffix take together is longest if the low fence is the
 /// whole key: `2 * key_bytes + 1`.

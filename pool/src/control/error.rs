@@ -85,6 +85,11 @@ impl ControlError {
     }
 }
 
+/// The error of a plane behind an address.
+pub(super) fn unavailable_at(place: &str, what: &(impl ToString + ?Sized)) -> ControlError {
+    ControlError::Unavailable { place: place.to_owned(), what: what.to_string() }
+}
+
 pub(super) fn unavailable(place: &Path, error: &io::Error) -> ControlError {
     ControlError::Unavailable { place: place.display().to_string(), what: error.to_string() }
 }

@@ -46,7 +46,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::error::ControlError;
+use super::error::{ControlError, unavailable_at};
 use super::plane::{Beat, Change, ControlPlane, Version, Versioned};
 use crate::document::{FORMAT, PoolState, Timing};
 use crate::error::PoolError;
@@ -124,7 +124,7 @@ impl EtcdPlane {
             .thread_name("selkie-etcd")
             .enable_all()
             .build();
-        let runtime = started.map_err(|error| unavailable(&place, &error))?;
+        let runtime = started.map_err(|error| unavailable_at(&place, &error))?;
         let shared = Shared {
             client: client(&runtime, endpoints, &place)?,
             endpoints: place,
@@ -149,7 +149,7 @@ impl EtcdPlane {
         let call = call(Arc::clone(&self.shared));
         Box::pin(async move {
             let ended = self.handle.spawn(call).await;
-            ended.unwrap_or_else(|error| Err(unavailable(&self.shared.endpoints, &error)))
+            ended.unwrap_or_else(|error| Err(unavailable_at(&self.shared.endpoints, &error)))
         })
     }
 }
@@ -283,7 +283,7 @@ impl Shared {
             sleep_until(until.min(Instant::now() + RETRY_PAUSE)).await;
         }
         let last = last.unwrap_or_else(|| "no answer".to_owned());
-        Err(unavailable(&self.endpoints, &format!("given up after {PATIENCE:?}: {last}")))
+        Err(unavailable_at(&self.endpoints, &format!("given up after {PATIENCE:?}: {last}")))
     }
 
     async fn load(&self) -> Result<Versioned, ControlError> {
@@ -313,7 +313,7 @@ impl Shared {
         change: Change,
         state: PoolState,
     ) -> Result<Option<Version>, ControlError> {
-        let unavailable = |what: &dyn ToString| unavailable(&self.endpoints, &what.to_string());
+        let unavailable = |what: &dyn ToString| unavailable_at(&self.endpoints, &what.to_string());
         let value = serde_json::to_vec(&Stored { change, state });
         let value = value.map_err(|error| unavailable(&error))?;
         let key = self.state_key.as_str();
@@ -368,8 +368,8 @@ fn client(runtime: &Runtime, endpoints: Vec<String>, place: &str) -> Result<Clie
     runtime.spawn(async move {
         let _ = sender.send(Client::connect(endpoints, Some(options)).await);
     });
-    let made = made.recv().map_err(|error| unavailable(place, &error))?;
-    made.map_err(|error| unavailable(place, &error))
+    let made = made.recv().map_err(|error| unavailable_at(place, &error))?;
+    made.map_err(|error| unavailable_at(place, &error))
 }
 
 /// Whether there was no connection to send the request on.
@@ -457,10 +457,6 @@ fn decode_beat(stored: &KeyValue) -> Result<Beat, ControlError> {
         what: error.to_string(),
     };
     serde_json::from_slice(stored.value()).map_err(damaged)
-}
-
-fn unavailable(place: &str, what: &(impl ToString + ?Sized)) -> ControlError {
-    ControlError::Unavailable { place: place.to_owned(), what: what.to_string() }
 }
 
 /// The name is a part of keys: others could reach into keys that are not the pool's.

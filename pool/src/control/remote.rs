@@ -45,7 +45,7 @@ use std::time::{Duration, Instant};
 
 use selkie_fabric::{BoxFuture, Stream, TlsError};
 
-use super::error::ControlError;
+use super::error::{ControlError, unavailable_at};
 use super::plane::{Beat, Change, ControlPlane, Version, Versioned};
 use super::promise::promise;
 use super::relay::{
@@ -55,15 +55,13 @@ use super::target::{Connect, Target, Unreached, bad_endpoint};
 use crate::document::PoolState;
 use crate::error::PoolError;
 use crate::token::Token;
-use crate::wait_notice::NOTICE;
+use crate::wait_notice::{NOTICE, WaitNotice};
 
 /// Finds the token of the pool of a name.
 pub type FindToken = Arc<dyn Fn(&str) -> Option<Token> + Send + Sync>;
 
 /// Bound of every call.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// When a wait for the first answer is told of.
-const TELL_AFTER: Duration = Duration::from_secs(1);
 /// Bound of one attempt.
 const ATTEMPT: Duration = Duration::from_secs(2);
 /// Bound of an attempt while others have not been tried: a relay that hangs must not keep its
@@ -168,7 +166,7 @@ impl RemotePlane {
         let work = move || queue.iter().for_each(|job| job(&mut line));
         // It ends when the plane is dropped, after the call it is at.
         let started = thread::Builder::new().name("selkie-remote".into()).spawn(work);
-        started.map_err(|error| unavailable(&endpoints, &error))?;
+        started.map_err(|error| unavailable_at(&endpoints, &error))?;
         Ok(Self { jobs, endpoints })
     }
 
@@ -189,7 +187,7 @@ impl RemotePlane {
                 Err(TrySendError::Full(_)) => "too many calls wait for their turn",
                 Err(TrySendError::Disconnected(_)) => "the plane's thread has ended",
             };
-            Err(unavailable(&self.endpoints, why))
+            Err(unavailable_at(&self.endpoints, why))
         })
     }
 }
@@ -304,7 +302,7 @@ impl RelayLine {
             _ => None,
         };
         match self.insist(request, until, replaced)? {
-            (None, true) => Err(unavailable(
+            (None, true) => Err(unavailable_at(
                 &self.endpoints,
                 "the state is another's by now, and may have been this one",
             )),
@@ -327,15 +325,12 @@ impl RelayLine {
         let frame = encode(request).map_err(refused)?;
         self.targets.iter_mut().for_each(|target| target.said = None);
         let (mut doubt, mut limit) = (false, FIRST_ATTEMPT);
-        // One that has answered before may be away for a moment, which is others' to tell.
-        let mut silent_since = self.known.is_none().then(Instant::now);
+        let (began, mut notice) = (Instant::now(), WaitNotice::new(Duration::ZERO));
         loop {
-            if silent_since.take_if(|since| since.elapsed() >= TELL_AFTER).is_some() {
-                tracing::info!(
-                    target: NOTICE,
-                    "{} does not answer yet; given up after {PATIENCE:?}",
-                    self.endpoints
-                );
+            // One that has answered before may be away for a moment, which is others' to tell.
+            if self.known.is_none() && notice.due(began.elapsed()).is_some() {
+                let who = &self.endpoints;
+                tracing::info!(target: NOTICE, "{who} does not answer; waits {PATIENCE:?} at most");
             }
             let mut useless = 0;
             for _ in 0..self.targets.len() {
@@ -389,7 +384,7 @@ impl RelayLine {
                 ("the relays of the pool".to_owned(), all.collect::<Vec<_>>().join("; "))
             }
         };
-        unavailable(&place, &format!("given up after {PATIENCE:?}: {said}"))
+        unavailable_at(&place, &format!("given up after {PATIENCE:?}: {said}"))
     }
 
     /// Asks the relay in front.
@@ -500,8 +495,4 @@ fn behind(endpoint: &str, mut error: ControlError) -> ControlError {
     let place = error.place_mut();
     *place = format!("{place} behind the relay at {endpoint}");
     error
-}
-
-fn unavailable(place: &str, what: &(impl ToString + ?Sized)) -> ControlError {
-    ControlError::Unavailable { place: place.to_owned(), what: what.to_string() }
 }

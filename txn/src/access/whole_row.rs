@@ -85,7 +85,7 @@ impl<'db> Txn<'db> {
     /// that they have.
     ///
     /// # Errors
-    /// As [`get`](Self::get); [`TxnError::ForeignRow`]. Under
+    /// As [`get`](Self::get); [`TxnError::ForeignRow`]; [`RowError::NoSuchColumn`]. Under
     /// [`ReadCommitted`](crate::Isolation::ReadCommitted) [`TxnError::ValueGone`] if the row was
     /// changed since.
     pub async fn load_values(
@@ -97,7 +97,11 @@ impl<'db> Txn<'db> {
         self.open_read()?;
         let info = self.table_info(table).await?;
         info.check_row(row)?;
-        let named = columns.iter().fold(0, |mask, column| mask | 1 << (column % 64));
+        let mut named = 0;
+        for column in columns {
+            info.layout.column(*column)?;
+            named |= 1 << column;
+        }
         let columns = if columns.is_empty() { u64::MAX } else { named };
         let result = Box::pin(self.read_moved(info, row, columns)).await;
         let moved = self.close_read(result).await?;

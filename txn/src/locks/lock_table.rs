@@ -6,10 +6,10 @@ use std::time::Duration;
 use selkie_btree::{Tree, TreeError, ValueChange, max_value};
 use selkie_engine::{ComputeId, Engine, EngineError};
 
-use crate::locks::doorbell::Doorbell;
 use crate::locks::entry::{
     LockName, LockRequest, MOST_REQUESTS, NAME, Owner, REQUEST, Wait, decode_queue, encode_queue,
 };
+use crate::locks::lock_bell::LockBell;
 
 /// Between two attempts at leaving a queue.
 const LEAVE_AGAIN: Duration = Duration::from_millis(5);
@@ -18,7 +18,7 @@ const LEAVE_AGAIN: Duration = Duration::from_millis(5);
 pub(crate) struct LockTable {
     pub(crate) engine: Engine,
     pub(crate) tree: Tree,
-    pub(crate) doorbell: Doorbell,
+    pub(crate) bell: LockBell,
     /// Locks that were waited for.
     pub(crate) waits: AtomicU64,
     /// The next number of a request.
@@ -41,7 +41,7 @@ pub(crate) enum Standing {
 impl LockTable {
     pub(crate) fn new(engine: &Engine, tree: Tree) -> Self {
         let (waits, next) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { engine: engine.clone(), tree, doorbell: Doorbell::default(), waits, next }
+        Self { engine: engine.clone(), tree, bell: LockBell::default(), waits, next }
     }
 
     /// A number of no other request or wait on this node.
@@ -151,7 +151,7 @@ impl LockTable {
             }
         })
         .await;
-        self.doorbell.ring(name);
+        self.bell.ring(name);
     }
 
     /// Makes it known that a transaction waits.

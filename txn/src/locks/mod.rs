@@ -11,7 +11,7 @@
 //! | [`lock_table`] | the lock tree: to enter a queue, look at it, leave it |
 //! | [`row_locks`] | what one transaction holds; waiting; release, whatever becomes of it |
 //! | [`deadlock`] | who waits for whom, and who gives up |
-//! | [`doorbell`] | wakes the waiters of this node |
+//! | [`lock_bell`] | wakes the waiters of this node |
 //!
 //! # A queue
 //!
@@ -46,7 +46,7 @@
 //! savepoint. A transaction that finds a queue full looks until there is room.
 
 pub(crate) mod deadlock;
-pub(crate) mod doorbell;
 pub(crate) mod entry;
+pub(crate) mod lock_bell;
 pub(crate) mod lock_table;
 pub(crate) mod row_locks;

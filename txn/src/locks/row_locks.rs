@@ -230,7 +230,7 @@ impl QueuePlace {
                 search_at = env.now() + search;
             }
             let most = pause.min(ends.saturating_sub(now));
-            table.doorbell.wait(env, self.name, number, most).await;
+            table.bell.wait(env, self.name, number, most).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }

@@ -5,22 +5,21 @@ use std::collections::HashMap;
 use parking_lot::Mutex;
 use selkie_fabric::Doorbell;
 
-/// Values that no other node gives out.
+/// Values that no other node gives out: one at least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Block {
-    pub(super) next: i64,
-    pub(super) left: u32,
+    pub(super) first: i64,
+    /// Values behind the first.
+    pub(super) more: u32,
     pub(super) increment: i64,
 }
 
 impl Block {
-    /// Takes the next value out.
-    pub(super) fn pop(&mut self) -> Option<i64> {
-        self.left = self.left.checked_sub(1)?;
-        let value = self.next;
-        // Behind the last value it may be beyond all numbers; it is not given out.
-        self.next = self.next.wrapping_add(self.increment);
-        Some(value)
+    /// The block without its first value, if it has others.
+    pub(super) fn rest(self) -> Option<Self> {
+        let more = self.more.checked_sub(1)?;
+        // No further than the last value.
+        Some(Self { first: self.first.wrapping_add(self.increment), more, ..self })
     }
 }
 
@@ -45,15 +44,15 @@ impl LeasedBlocks {
         // Before the look: a turn that ends after it moves the count.
         let seen = self.bell.count();
         let mut blocks = self.blocks.lock();
-        match blocks.get_mut(&identity) {
+        match blocks.get(&identity).copied() {
             // A caller has its turn to take one.
             Some(None) => NextStep::Wait(seen),
             Some(Some(block)) => {
-                let (value, is_empty) = (block.pop(), block.left == 0);
-                if is_empty {
-                    blocks.remove(&identity);
-                }
-                value.map_or(NextStep::Wait(seen), NextStep::Take)
+                match block.rest() {
+                    Some(rest) => blocks.insert(identity, Some(rest)),
+                    None => blocks.remove(&identity),
+                };
+                NextStep::Take(block.first)
             }
             None => {
                 blocks.insert(identity, None);
@@ -83,10 +82,9 @@ pub(super) struct LeaseTurn<'a> {
 
 impl LeaseTurn<'_> {
     /// The first value of a block, whose others are for the callers that come.
-    pub(super) fn give(mut self, mut block: Block) -> Option<i64> {
-        let value = block.pop();
-        self.block = Some(block).filter(|block| block.left > 0);
-        value
+    pub(super) fn give(mut self, block: Block) -> i64 {
+        self.block = block.rest();
+        block.first
     }
 }
 
@@ -117,14 +115,14 @@ mod tests {
         assert_eq!(blocks.len(), 0);
 
         let NextStep::Lease(turn) = blocks.next(7) else { panic!("the turn is free") };
-        assert_eq!(turn.give(Block { next: 5, left: 3, increment: 2 }), Some(5));
+        assert_eq!(turn.give(Block { first: 5, more: 2, increment: 2 }), 5);
         for expected in [7, 9] {
             let NextStep::Take(value) = blocks.next(7) else { panic!("a block") };
             assert_eq!(value, expected);
         }
         assert_eq!(blocks.len(), 0, "nothing is kept of an empty block");
         let NextStep::Lease(turn) = blocks.next(7) else { panic!("it is empty") };
-        assert_eq!(turn.give(Block { next: 11, left: 1, increment: 2 }), Some(11));
+        assert_eq!(turn.give(Block { first: 11, more: 0, increment: 2 }), 11);
         assert!(matches!(blocks.next(7), NextStep::Lease(_)));
     }
 }

@@ -99,7 +99,7 @@ impl SequenceSchema {
         if self.increment > 0 { (self.min, self.max) } else { (self.max, self.min) }
     }
 
-    /// The next values, up to `most`, and how far the sequence is then.
+    /// The next values, up to `most` and one at least, and how far the sequence is then.
     pub(crate) fn take(
         &self,
         taken: ValuesTaken,
@@ -123,11 +123,11 @@ impl SequenceSchema {
             ValuesTaken::Before(next) => next,
         };
         let beyond = (i128::from(last_of_all) - i128::from(next)) / step;
-        let left = u32::try_from(beyond + 1).unwrap_or(u32::MAX).min(most).max(1);
+        let more = u32::try_from(beyond).unwrap_or(u32::MAX).min(most.saturating_sub(1));
         // Between the bounds, as there are so many left.
-        let last = i128::from(next) + i128::from(left - 1) * step;
+        let last = i128::from(next) + i128::from(more) * step;
         let last = i64::try_from(last).unwrap_or(last_of_all);
-        Ok((Block { next, left, increment: self.increment }, ValuesTaken::UpTo(last)))
+        Ok((Block { first: next, more, increment: self.increment }, ValuesTaken::UpTo(last)))
     }
 }
 
@@ -209,9 +209,10 @@ mod tests {
     fn all(schema: &SequenceSchema, most: u32, up_to: usize) -> (Vec<i64>, bool) {
         let (mut taken, mut values) = (ValuesTaken::Before(schema.start), Vec::new());
         while values.len() < up_to {
-            let Ok((mut block, after)) = schema.take(taken, most) else { return (values, true) };
-            assert!(block.left <= most);
-            values.extend(std::iter::from_fn(|| block.pop()));
+            let Ok((block, after)) = schema.take(taken, most) else { return (values, true) };
+            assert!(block.more < most);
+            let blocks = std::iter::successors(Some(block), |block| block.rest());
+            values.extend(blocks.map(|block| block.first));
             assert_eq!(after, ValuesTaken::UpTo(*values.last().unwrap()));
             taken = after;
         }

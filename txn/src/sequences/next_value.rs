@@ -43,8 +43,7 @@ impl<'db> Txn<'db> {
         if is_own {
             let mark = self.begin_change();
             let taken = Box::pin(self.take_values(&stored, 1)).await;
-            let mut block = self.close_change(mark, taken).await?;
-            return block.pop().ok_or_else(|| stored.exhausted());
+            return Ok(self.close_change(mark, taken).await?.first);
         }
         let db = self.db;
         loop {
@@ -60,8 +59,7 @@ impl<'db> Txn<'db> {
                         }
                         other => other,
                     };
-                    let block = self.close_read(block).await?;
-                    return turn.give(block).ok_or_else(|| stored.exhausted());
+                    return Ok(turn.give(self.close_read(block).await?));
                 }
             }
         }
@@ -123,12 +121,4 @@ async fn lease(db: &DatabaseState, of: &StoredSequence) -> Result<Block, TxnErro
         TxnError::Undetermined { source } => source.into(),
         error => error,
     })
-}
-
-impl StoredSequence {
-    /// The error for a block without a value, which is none.
-    fn exhausted(&self) -> TxnError {
-        let (name, last) = (self.schema.name.clone(), self.schema.max);
-        SequenceError::Exhausted { name, last }.into()
-    }
 }

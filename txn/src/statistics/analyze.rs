@@ -16,7 +16,6 @@ use crate::encoding::key::KeyBuf;
 use crate::encoding::key_range::KeyRange;
 use crate::encoding::row_builder::RowBuilder;
 use crate::encoding::row_ref::RowRef;
-use crate::encoding::value::Value;
 use crate::error::TxnError;
 use crate::protocol::leaf_latch::LatchMode;
 use crate::statistics::estimate::{SampledColumn, rounded};
@@ -134,11 +133,16 @@ impl<'db> Txn<'db> {
             let sample = |row: RowRef<'_>| {
                 (rows, row_bytes) = (rows + 1, row_bytes + row.as_bytes().len() as u64);
                 for ((column, sampled), ty) in (0..).zip(&mut columns).zip(&types) {
-                    let bytes = row.stored(column)?.map_or(0, <[u8]>::len);
-                    sampled.add(match row.value(column)? {
-                        Value::Null => None,
-                        value => Some((value_bytes(*ty, value)?, bytes)),
-                    });
+                    let Some(bytes) = row.value_bytes(column)? else {
+                        sampled.add_null();
+                        continue;
+                    };
+                    // A value that is stored apart is not read for that.
+                    let value = match row.is_moved(column)? {
+                        true => None,
+                        false => Some(value_bytes(*ty, row.value(column)?)?),
+                    };
+                    sampled.add(value, bytes);
                 }
                 Ok(ControlFlow::Continue(()))
             };

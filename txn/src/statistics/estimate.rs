@@ -19,21 +19,26 @@ const BOUND_BYTES: usize = 32;
 #[derive(Default)]
 pub(super) struct SampledColumn {
     counts: HashMap<Vec<u8>, u64>,
+    /// Values that were not looked at, as they are long: each counts as one that no other row has.
+    unread: u64,
     nulls: u64,
     bytes: u64,
 }
 
 impl SampledColumn {
-    /// Counts one row, with the bytes of its value by which values are compared, and the bytes that
-    /// it takes.
-    pub(super) fn add(&mut self, value: Option<(Vec<u8>, usize)>) {
+    /// Counts one row, with the bytes of its value by which values are compared, if it was read,
+    /// and how many bytes it takes.
+    pub(super) fn add(&mut self, value: Option<Vec<u8>>, bytes: usize) {
+        self.bytes += bytes as u64;
         match value {
-            None => self.nulls += 1,
-            Some((value, bytes)) => {
-                self.bytes += bytes as u64;
-                *self.counts.entry(value).or_default() += 1;
-            }
+            None => self.unread += 1,
+            Some(value) => *self.counts.entry(value).or_default() += 1,
         }
+    }
+
+    /// Counts one row with NULL.
+    pub(super) fn add_null(&mut self) {
+        self.nulls += 1;
     }
 
     /// What this says of a table with so many rows, of which `sampled` were looked at.
@@ -44,13 +49,15 @@ impl SampledColumn {
         let mut counts: Vec<(Vec<u8>, u64)> = self.counts.into_iter().collect();
         // The most common first, and of equals the least.
         counts.sort_unstable_by(|(a, of_a), (b, of_b)| of_b.cmp(of_a).then_with(|| a.cmp(b)));
-        let average = present as f64 / counts.len().max(1) as f64;
+        let different = counts.len() as u64 + self.unread;
+        let average = present as f64 / different.max(1) as f64;
         let is_common = |(value, count): &(Vec<u8>, u64)| {
             let is_often = *count > 1 && *count as f64 > average * ABOVE_AVERAGE;
             is_often && value.len() <= LONGEST_COMMON
         };
         // Where there are only a few values, which come again, all of them are.
-        let are_all = counts.len() <= MOST_COMMON
+        let are_all = self.unread == 0
+            && counts.len() <= MOST_COMMON
             && counts.iter().all(|(value, count)| *count > 1 && value.len() <= LONGEST_COMMON);
         let number = match are_all {
             true => counts.len(),
@@ -74,8 +81,9 @@ impl SampledColumn {
     /// Different values in a table in which so many are not NULL, if `present` of these were looked
     /// at: the estimator Duj1 of Haas and Stokes.
     fn distinct(&self, present: u64, in_table: f64) -> f64 {
-        let found = self.counts.len() as f64;
+        let found = self.counts.len() as f64 + self.unread as f64;
         let once = self.counts.values().filter(|count| **count == 1).count() as f64;
+        let once = once + self.unread as f64;
         let sampled = present as f64;
         if present == 0 || in_table <= sampled {
             return found;
@@ -119,7 +127,7 @@ mod tests {
     fn sampled(values: impl IntoIterator<Item = u32>) -> SampledColumn {
         let mut column = SampledColumn::default();
         for value in values {
-            column.add(Some((value.to_be_bytes().to_vec(), 4)));
+            column.add(Some(value.to_be_bytes().to_vec()), 4);
         }
         column
     }
@@ -150,7 +158,7 @@ mod tests {
     #[test]
     fn a_value_that_is_common_is_told_from_the_others() {
         let mut column = sampled((0..300).map(|row| if row % 3 == 0 { 7 } else { 1_000 + row }));
-        (0..100).for_each(|_| column.add(None));
+        (0..100).for_each(|_| column.add_null());
         let column = column.estimate("n", 400, 4_000);
         assert_eq!((column.nulls, column.value_bytes), (0.25, 4.0));
         assert_eq!((number(&column.common[0].value), column.common[0].fraction), (7, 0.25));
@@ -167,7 +175,7 @@ mod tests {
         assert_eq!((none.distinct, none.nulls, none.value_bytes), (0.0, 0.0, 0.0));
         assert!(none.common.is_empty() && none.bounds.is_empty());
         let mut nulls = SampledColumn::default();
-        nulls.add(None);
+        nulls.add_null();
         assert_eq!(nulls.estimate("n", 1, 1).nulls, 1.0);
         let one = sampled([5]).estimate("n", 1, 1);
         assert_eq!((one.bounds.len(), one.distinct), (1, 1.0));
@@ -178,10 +186,20 @@ mod tests {
         let mut column = SampledColumn::default();
         for row in 0..100_u8 {
             let value = [vec![3; 2 * LONGEST_COMMON], vec![row % 50]].concat();
-            column.add(Some((value, 129)));
+            column.add(Some(value), 129);
         }
         let column = column.estimate("text", 100, 100);
         assert_eq!((column.distinct, column.common.len()), (50.0, 0));
         assert_eq!(column.bounds, [ValueBytes(vec![3; BOUND_BYTES])]);
+    }
+
+    #[test]
+    fn values_that_were_not_read_differ_from_all_others() {
+        let mut column = sampled((0..80).map(|row| row % 2));
+        (0..20).for_each(|_| column.add(None, 1_000));
+        let column = column.estimate("text", 100, 100);
+        assert_eq!((column.distinct, column.value_bytes), (22.0, 203.2));
+        let common: f64 = column.common.iter().map(|common| common.fraction).sum();
+        assert!(common < 1.0 && column.nulls == 0.0);
     }
 }

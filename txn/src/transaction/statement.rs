@@ -9,7 +9,9 @@ impl Txn<'_> {
     /// statement, or to the next one, read the state of one snapshot, which the first of them
     /// begins; outside of a statement each operation has its own. Under other isolations all
     /// operations of the transaction see one state anyway, and nothing is changed. A session may
-    /// idle in a statement. No round trip, no waiting.
+    /// idle in a statement. An operation that [locks rows](Self::get_locked) reads them in their
+    /// newest state, and what follows it in the statement sees that state, too. No round trip, no
+    /// waiting.
     ///
     /// ```
     /// # use selkie_txn::{Database, Isolation, Table, TxnError, key};
@@ -41,12 +43,8 @@ impl Txn<'_> {
     /// What was read last is of the view that ends.
     fn end_view(&mut self) {
         self.work.last_read = None;
-        if self.has_view_of_less_than_transaction() {
+        if self.view.is_snapshot() && !self.view.is_of_transaction() {
             self.forget_definitions();
         }
-    }
-
-    fn has_view_of_less_than_transaction(&self) -> bool {
-        !self.is_serializable() && self.records_rows() && !self.is_read_only()
     }
 }

@@ -172,6 +172,45 @@ fn what_is_known_of_a_table_goes_with_it() {
     cluster.close();
 }
 
+/// It failed: such a value is not in the row, and reading it there is an error.
+#[test]
+fn long_values_are_counted_without_being_read() {
+    let (cluster, databases, _) = filled(1, 1);
+    let db = &databases[0];
+    cluster.runtime.block_on(async {
+        let mut txn = db.begin();
+        let note = TableSchema::new("note")
+            .column("id", ColumnType::I32)
+            .column("text", ColumnType::Text(100_000))
+            .primary_key([0]);
+        let table = txn.create_table(note).await.unwrap();
+        for id in 0..20 {
+            let mut row = txn.row(table).await.unwrap();
+            let text = "x".repeat(if id % 2 == 0 { 10 } else { 5_000 });
+            txn.insert(table, row.i32(id).text(&text).finish().unwrap()).await.unwrap();
+        }
+        txn.commit().await.unwrap();
+        let found = db.analyze(table, ALL).await.unwrap();
+        let text = found.column("text").unwrap();
+        assert_eq!((found.rows, text.nulls, text.value_bytes), (20, 0.0, 2_505.0));
+        assert_eq!(text.distinct, 11.0);
+        let short = text.fraction_equal(ColumnType::Text(100_000), Value::Text(&"x".repeat(10)));
+        assert_eq!(short.unwrap(), 0.5);
+
+        let mut txn = db.begin();
+        let row = txn.get(table, &key![1]).await.unwrap().unwrap();
+        let bytes = row.value_bytes(1).unwrap();
+        assert_eq!((row.is_moved(1).unwrap(), bytes), (true, Some(5_000)));
+        let mut cursor =
+            txn.cursor(table, selkie_txn::KeyRange::all(), selkie_txn::Direction::Forward).unwrap();
+        let row = cursor.next(&mut txn).await.unwrap().unwrap();
+        let missing = txn.load_values(table, row, &[65]).await.unwrap_err();
+        assert!(matches!(missing, TxnError::Row(_)), "{missing}");
+    });
+    drop(databases);
+    cluster.close();
+}
+
 #[test]
 fn databases_whose_tables_never_change_have_no_statistics() {
     with_each_protocol(1, async |protocol, databases, table| {

@@ -15,11 +15,11 @@ use crate::locks::entry::LockName;
 
 /// The waiters of this node, by the locks that they wait for.
 #[derive(Default)]
-pub(crate) struct Doorbell(Mutex<BTreeMap<(LockName, u64), Waker>>);
+pub(crate) struct LockBell(Mutex<BTreeMap<(LockName, u64), Waker>>);
 
 /// A waiter, which is forgotten when it waits no more.
 struct Listener<'d> {
-    bell: &'d Doorbell,
+    bell: &'d LockBell,
     at: (LockName, u64),
 }
 
@@ -29,7 +29,7 @@ impl Drop for Listener<'_> {
     }
 }
 
-impl Doorbell {
+impl LockBell {
     /// Wakes those who wait for a lock.
     pub(crate) fn ring(&self, name: LockName) {
         let mut waiters = self.0.lock();

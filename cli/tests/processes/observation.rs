@@ -182,9 +182,12 @@ fn the_live_view_of_a_pool_that_vanishes_ends_with_a_message() {
     let name = pool.name.clone();
     drop(pool);
     assert_eq!(top.ends(), Some(1), "{}", top.screen());
+    // It has ended; what it wrote last may still be on its way through the terminal.
+    let message = format!("error: pool {name} is gone");
+    top.shows(&message);
     let screen = top.screen();
     let (_, after) = screen.rsplit_once("\u{1b}[?1049l").unwrap();
-    assert!(after.contains(&format!("error: pool {name} is gone")), "{after}");
+    assert!(after.contains(&message), "{after}");
 }
 
 /// One that changes, where it is seen; a few where it is kept.

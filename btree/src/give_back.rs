@@ -61,3 +61,10 @@ impl Tree {
         Ok(())
     }
 }
+
+/// Whether this is a page that was taken out of its tree: no page leads to it any more. Logs and
+/// backups have such pages: that a page was freed is noted in the pool alone.
+#[must_use]
+pub fn is_unlinked(page: &[u8]) -> bool {
+    PageView::parse(page).is_ok_and(|view| view.is_dead())
+}

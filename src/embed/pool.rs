@@ -210,7 +210,8 @@ impl PoolOptions {
     /// # Errors
     /// As [`Pool::open`], and [`OpenError::Backup`]; the pool is of no use then.
     pub async fn restore(&self, url: &str, from: &str) -> Result<Pool, OpenError> {
-        let backup = Backup::open(&LogObjects::at(from, 0)?).await?;
+        let mut backup = Backup::open(&LogObjects::at(from, 0)?).await?;
+        backup.retain(|page| !selkie_txn::is_unlinked(page));
         let process = Process::open(url, self).await?;
         backup.check(process.pool.descriptor().gcl_bytes)?;
         process.pool.count_on(backup.incarnations()).await?;

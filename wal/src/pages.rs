@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use selkie_pool::GAddr;
 
 use crate::conflict::MergeConflict;
-use crate::psn::psn_of;
+use crate::psn::{PSN_BYTES, psn_of};
 use crate::record::{Record, Redo};
 
 struct Page {
@@ -104,6 +104,11 @@ impl Pages {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.pages.is_empty()
+    }
+
+    /// Keeps the pages of which `is_used` says so, by their bytes behind the sequence number.
+    pub fn retain(&mut self, is_used: impl Fn(&[u8]) -> bool) {
+        self.pages.retain(|_, page| page.line.get(PSN_BYTES..).is_some_and(&is_used));
     }
 
     /// The pages, by address.

@@ -208,6 +208,10 @@ async fn look(
         Err(_) if arguments.accept_loss => BTreeMap::new(),
         labels => labels?,
     };
+    if refused.is_none() {
+        // With a part missing, what led to such a page may be older than the page.
+        pages.retain(|page| !selkie::txn::is_unlinked(page));
+    }
     Ok(RecoveredPages { owners, refused, logs: merged?, lines: pages.into_lines(), labels })
 }
 

@@ -88,7 +88,8 @@ fn restore(arguments: &Arguments) -> Result<Restored, MemberError> {
     let interrupt = Interrupt::mind()?;
     let from = LogObjects::at(&arguments.from, 0)?;
     let runtime = RealRuntime::new(1)?;
-    let backup = runtime.block_on(interrupt.or_end(&runtime.env(), Backup::open(&from)))??;
+    let mut backup = runtime.block_on(interrupt.or_end(&runtime.env(), Backup::open(&from)))??;
+    backup.retain(|page| !selkie::txn::is_unlinked(page));
     let logs = Logs::In(arguments.log_dir.as_ref());
     let before = async |pool: &Pool| {
         // Before the pool is changed, as it would be of no use afterwards.

@@ -8,7 +8,7 @@ use super::manifest::Manifest;
 use crate::GAddr;
 use crate::access::engine::Engine;
 use selkie_fabric::BoxFuture;
-use selkie_wal::{Labels, LogObjects, LogOwner, Lsn, Pages, Record, merge, read_log};
+use selkie_wal::{Labels, LogObjects, LogOwner, Lsn, PSN_BYTES, Pages, Record, merge, read_log};
 
 /// A backup that is whole.
 pub struct Backup {
@@ -59,6 +59,12 @@ impl Backup {
     #[must_use]
     pub fn lines(&self) -> &BTreeMap<GAddr, Box<[u8]>> {
         &self.lines
+    }
+
+    /// Keeps the pages of which `is_used` says so, by their bytes. A backup has pages that were
+    /// freed before: restored, they would be lines that nothing leads to.
+    pub fn retain(&mut self, is_used: impl Fn(&[u8]) -> bool) {
+        self.lines.retain(|_, line| line.get(PSN_BYTES..).is_some_and(&is_used));
     }
 
     /// What those who used the pool had to say to each other.

@@ -28,6 +28,7 @@ use selkie_fabric::sim::TraceSink;
 use selkie_pool::Journal;
 use selkie_pool::control::PoolState;
 use selkie_pool::layout::EXTENT_GCLS;
+use selkie_txn::is_unlinked;
 
 use super::bank::{self, Bank};
 use super::case::Case;
@@ -251,6 +252,7 @@ async fn lines_of(
 ) -> Result<BTreeMap<GAddr, Box<[u8]>>, SimError> {
     let mut pages = Pages::new(line_bytes);
     merge(disk, &disk.owners().await?, &mut pages, false).await?;
+    pages.retain(|page| !is_unlinked(page));
     Ok(pages.into_lines())
 }
 

@@ -15,7 +15,8 @@ use selkie_engine::log::{
 use selkie_fabric::BoxFuture;
 use selkie_fabric::env::Env;
 use selkie_txn::{
-    Database, DatabaseSchema, Isolation, Protocol, RetryPolicy, Table, TxnError, key, retry,
+    Database, DatabaseSchema, Isolation, Protocol, RetryPolicy, Table, TxnError, is_unlinked, key,
+    retry,
 };
 
 use tempfile::TempDir;
@@ -233,6 +234,55 @@ fn a_database_that_is_restored_from_logs_works() {
             check(&db).await;
         }
         assert!(cluster.engines[0].advance_clock(1).await.unwrap() > 200);
+    });
+    cluster.close();
+}
+
+/// That a page was freed is noted in the pool alone: logs have its last bytes, and a pool made of
+/// them must not keep a line for it that nothing leads to.
+#[test]
+fn a_pool_made_of_logs_has_no_line_for_pages_that_were_freed() {
+    let Logged { valve, cluster, databases, table, _place } = logged(1);
+    let db = &databases[0];
+    cluster.runtime.block_on(async {
+        let mut txn = db.begin();
+        for id in 40..400 {
+            let account = Account { tag: id, owner: "o".into(), balance: 10, note: None };
+            insert(db, &mut txn, table, id, &account).await.unwrap();
+        }
+        txn.commit().await.unwrap();
+        let mut txn = db.begin();
+        for id in 20..390 {
+            txn.delete(table, &key![id]).await.unwrap();
+        }
+        txn.commit().await.unwrap();
+        // What is freed in the background is done by then.
+        for _ in 0..200 {
+            cluster.runtime.env().sleep(Duration::from_millis(1)).await;
+        }
+    });
+    let before = cluster.runtime.block_on(dump(db));
+    cluster.close();
+    let cluster = Cluster::start(1, GCL);
+    let mut pages = Pages::new(GCL);
+    cluster.runtime.block_on(async {
+        let owners = valve.owners().await.unwrap();
+        merge(&*valve, &owners, &mut pages, false).await.unwrap();
+    });
+    let all = pages.len();
+    pages.retain(|page| !is_unlinked(page));
+    assert!(pages.len() + 10 < all, "{} of {all} pages are in use", pages.len());
+    let lines = pages.into_lines();
+
+    let engine = &cluster.engines[0];
+    cluster.runtime.block_on(async {
+        engine.restore(&lines).await.unwrap();
+        let db = Database::open(engine).await.unwrap();
+        assert_eq!(dump(&db).await, before);
+        let used = db.pages(engine).await.unwrap();
+        let census = engine.repair_lines(&used, true).await.unwrap();
+        assert_eq!((census.leaked, census.in_use), (0, lines.len() as u64 - 1), "{census:?}");
+        check(&db).await;
     });
     cluster.close();
 }

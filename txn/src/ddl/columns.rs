@@ -215,6 +215,8 @@ impl<'db> Txn<'db> {
         };
         let mut entry = Vec::new();
         self.walk_rows(info, &info.primary, &mut walk, mode, &mut look, &mut entry).await?;
+        // What was read is compared below, which waits for leaves that others hold.
+        drop(walk);
         if !is_there {
             return Ok(());
         }

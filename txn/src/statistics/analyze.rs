@@ -181,6 +181,8 @@ impl<'db> Txn<'db> {
             Walk::new(index, range, Direction::Forward, shared, WalkState::at_beginning(range));
         let scanned =
             self.walk_rows(info, index, &mut walk, shared, &mut visit, &mut entry).await.map(drop);
+        // An error is looked into with no leaf latched.
+        drop(walk);
         self.work.entry = entry;
         self.close_read(scanned).await
     }

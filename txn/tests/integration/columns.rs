@@ -11,6 +11,7 @@ use selkie_txn::{
 };
 
 use crate::common::{Cluster, check, dump, failed_by, poll_times};
+use crate::logged::ends;
 
 const ISOLATIONS: [Isolation; 3] =
     [Isolation::Serializable, Isolation::RepeatableRead, Isolation::ReadCommitted];
@@ -340,6 +341,39 @@ fn there_are_as_many_columns_as_there_may_be_where_tables_change() {
             txn.row(table).await.unwrap().i32(1).finish().unwrap_err().to_string(),
             "the row has 1 of 5 columns"
         );
+    });
+    drop(databases);
+    cluster.close();
+}
+
+/// What a transaction that is refused has read may have to be waited for, and then it holds no leaf
+/// that others wait for.
+#[test]
+fn a_refused_change_waits_with_no_leaf_latched() {
+    let (cluster, databases, table) = shop(0..30);
+    let [here, there] = &databases[..] else { panic!("two nodes") };
+    cluster.runtime.block_on(async {
+        change!(here, |txn| txn.add_column(table, number("n").nullable())).unwrap();
+        let tree = there.tree(table).unwrap();
+        let mut leaves = Vec::new();
+        for id in [0, 29] {
+            leaves.push(tree.locate(there.engine(), &key![id]).await.unwrap());
+        }
+        let mut txn = here.begin();
+        txn.get(table, &key![29]).await.unwrap().unwrap();
+        let last = there.engine().exclusive(leaves[1]).await.unwrap();
+        let mut change = Box::pin(txn.set_not_null(table, "n"));
+        let env = here.engine().env();
+        assert!(!ends(&mut change, &env).await, "it waits for the last leaf");
+        let mut first = Box::pin(there.engine().exclusive(leaves[0]));
+        let mut is_had = false;
+        for _ in 0..30 {
+            is_had = is_had || ends(&mut first, &env).await;
+        }
+        assert!(is_had, "the first leaf is held by a transaction that waits for the last");
+        drop(last);
+        let refused = change.await.unwrap_err();
+        assert!(refused.to_string().contains("column n is NULL"), "{refused}");
     });
     drop(databases);
     cluster.close();

@@ -149,7 +149,7 @@ async fn pay(db: &Database, table: Table, from: i32, to: i32) -> Result<(), TxnE
 }
 
 /// Whether a future ends within 30 ms; polled once at least.
-async fn ends<F: Future + Unpin>(future: &mut F, env: &Env) -> bool {
+pub(crate) async fn ends<F: Future + Unpin>(future: &mut F, env: &Env) -> bool {
     let mut late = env.sleep(Duration::from_millis(30));
     std::future::poll_fn(|cx| match std::pin::Pin::new(&mut *future).poll(cx) {
         Poll::Ready(_) => Poll::Ready(true),

@@ -39,6 +39,8 @@ impl Core {
         let most = self.config.request_timeout / WAITS_PER_TIMEOUT;
         let (mut patience, mut has_asked) = (RIPENS_WITHIN.min(most), false);
         loop {
+            // A node that leaves gives an extent back as soon as it has leased it.
+            self.lifecycle.check_alive()?;
             if let Some(grant) = self.allocator.take(gcl_bytes, fresh_only) {
                 return Ok(grant);
             }
@@ -63,9 +65,8 @@ impl Core {
                         has_asked = true;
                         patience += ANSWERED_WITHIN.min(most);
                     }
-                    self.env.sleep(self.config.tick).await;
                     // A node that closes moves no epochs; others wait for what the caller holds.
-                    self.lifecycle.check_alive()?;
+                    self.env.sleep(self.config.tick).await;
                 }
                 Err(error) => return Err(error),
             }

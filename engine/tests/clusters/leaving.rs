@@ -71,3 +71,28 @@ fn a_node_that_cannot_give_a_page_up_stays_a_member() {
         processes.close().await;
     });
 }
+
+/// It leased one extent after the other, gave each back at once, and so used up the pool.
+#[test]
+fn a_node_that_leaves_leases_nothing_for_callers_that_are_late() {
+    in_virtual_time(3, LEASE, async |processes, env, _| {
+        let [one, two] = &processes.engines;
+        let addr = one.allocate().await.unwrap().addr();
+        // It has no line at hand, and cannot leave before it has let this one go.
+        let page = two.exclusive(addr).await.unwrap();
+        let before = one.leased_bytes().await.unwrap();
+        let closing = {
+            let two = two.clone();
+            env.spawn("close", async move { two.close().await.unwrap() })
+        };
+        env.sleep(Duration::from_millis(1)).await;
+        let late = two.allocate().await.map(|page| page.addr());
+        assert!(matches!(late, Err(EngineError::Closed)), "{late:?}");
+        let late = two.allocate_counter().await;
+        assert!(matches!(late, Err(EngineError::Closed)), "{late:?}");
+        assert_eq!(one.leased_bytes().await.unwrap(), before);
+        drop(page);
+        closing.join().await.unwrap();
+        one.close().await.unwrap();
+    });
+}

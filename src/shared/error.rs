@@ -83,6 +83,20 @@ pub enum SharedPoolError {
         /// known.
         silent_for: Option<Duration>,
     },
+    /// Memory nodes have yet to join, and none has for long.
+    #[error(
+        "{joined} of {nodes} memory nodes have joined pool {place}, and it was waited for more: start {} more with \
+         `selkie memnode --pool {place} --memory SIZE`",
+        *nodes - *joined
+    )]
+    Incomplete {
+        /// The pool.
+        place: String,
+        /// How many have joined it.
+        joined: usize,
+        /// How many are to join.
+        nodes: usize,
+    },
     /// What a command waits for takes a compute node, and none is in the pool.
     #[error("no compute node has been in pool {place} for {waited_s} s: {what}")]
     NoComputeNode {
@@ -134,7 +148,7 @@ impl SharedPoolError {
         match self {
             Self::Pool(error) => error.is_retryable(),
             Self::Fabric(error) => error.is_retryable(),
-            Self::InUse { .. } | Self::NoComputeNode { .. } => true,
+            Self::InUse { .. } | Self::NoComputeNode { .. } | Self::Incomplete { .. } => true,
             Self::Security(_)
             | Self::Token { .. }
             | Self::Role { .. }

@@ -15,6 +15,7 @@
 
 mod arrivals;
 mod credentials;
+mod destroy;
 mod error;
 mod network;
 mod pool;

@@ -1,4 +1,4 @@
-//! A pool that several processes share: made, joined, opened, looked at, destroyed.
+//! A pool that several processes share: made, joined, opened, looked at.
 
 use std::ffi::OsStr;
 use std::io;
@@ -288,6 +288,10 @@ impl SharedPool {
                     {
                         env.sleep(self.plane.pace()).await;
                     }
+                    Err(PoolError::Incomplete { joined, nodes }) => {
+                        let place = self.place.to_string();
+                        return Err(SharedPoolError::Incomplete { place, joined, nodes });
+                    }
                     opened => break opened?,
                 }
             };
@@ -364,43 +368,6 @@ impl SharedPool {
         })
     }
 
-    /// Removes the pool with all it holds. Unless forced, only if none of its nodes lives; nodes
-    /// that live then fail.
-    ///
-    /// # Errors
-    /// If there is no such pool, it is in use, or it cannot be removed.
-    pub fn destroy(&self, force: bool) -> BoxFuture<'_, Result<(), SharedPoolError>> {
-        Box::pin(async move {
-            let living = self.living().await;
-            match (living, force) {
-                (Ok(living), false) => {
-                    if let Some(peer) = living.first() {
-                        return Err(SharedPoolError::InUse { what: peer.to_string() });
-                    }
-                }
-                (Ok(living), true) => {
-                    let state = self.load().await?;
-                    if self.kind_of(&state)? == FabricKind::Shm {
-                        let shm = self.shm(&state)?;
-                        for peer in living {
-                            let _everywhere = shm.fence(peer)?;
-                        }
-                    }
-                }
-                // A damaged pool can be removed, too.
-                (
-                    Err(SharedPoolError::Pool(PoolError::Control {
-                        source: ControlError::Damaged { .. },
-                    })),
-                    true,
-                ) => {}
-                (Err(error), _) => return Err(error),
-            }
-            self.plane.destroy().await?;
-            self.directory().map_or(Ok(()), |directory| credentials::remove_token(&directory))
-        })
-    }
-
     fn security(&self) -> Option<Arc<Security>> {
         self.credentials.security.clone()
     }
@@ -413,7 +380,7 @@ impl SharedPool {
     }
 
     /// What a pool that was made here has on this host.
-    fn directory(&self) -> Option<PathBuf> {
+    pub(super) fn directory(&self) -> Option<PathBuf> {
         match &self.place {
             Place::Host { name, .. } | Place::Etcd { name, .. } => Some(directory_of(name)),
             Place::Relays(_) => None,
@@ -440,7 +407,7 @@ impl SharedPool {
     }
 
     /// Opens the fabric of a pool that exists. It creates nothing.
-    fn shm(&self, state: &PoolState) -> Result<Arc<ShmFabric>, SharedPoolError> {
+    pub(super) fn shm(&self, state: &PoolState) -> Result<Arc<ShmFabric>, SharedPoolError> {
         let name: PoolName = match &self.place {
             Place::Host { name, .. } | Place::Etcd { name, .. } => name.clone(),
             Place::Relays(_) => state.name.parse().map_err(|_| SharedPoolError::UnknownFabric {

@@ -29,12 +29,16 @@ async fn write(core: &Weak<Core>, log: &Log, mut turn: Turn<'_>, env: &Env) {
     while !bytes.is_empty() {
         // Other nodes may recover from this node if it has failed: records that it adds now would
         // come too late. A dropped engine has not failed.
-        let lives = core.upgrade().is_none_or(|core| !core.lifecycle.has_failed());
-        let Some(sink) = log.sink.get().filter(|_| lives) else { return turn.give_back() };
+        let has_failed = || core.upgrade().is_some_and(|core| core.lifecycle.has_failed());
+        let Some(sink) = log.sink.get().filter(|_| !has_failed()) else { return turn.give_back() };
         let written = sink.append(at, bytes).await;
         bytes = written.bytes;
         match written.result {
             Ok(()) => break,
+            // Why the node ended says more.
+            Err(_) if has_failed() => return turn.give_back(),
+            // Nor does it say anything to a user who has dropped the engine.
+            Err(_) if core.strong_count() == 0 => {}
             Err(error) => log.fail(error, env.now()),
         }
         if at + bytes.len() as u64 != end {

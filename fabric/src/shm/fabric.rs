@@ -3,13 +3,11 @@
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread;
-use std::time::{Duration, Instant};
-
-use rustix::process::{Pid, Signal, kill_process};
+use std::time::Duration;
 
 use super::attendant;
 use super::control_page::SharedDoorbellWord;
+use super::held::HeldNode;
 use super::mapping::Mapping;
 use super::node::{ShmNode, ShmNodeGuard};
 use super::peer::ShmPeer;
@@ -23,11 +21,6 @@ use crate::mem::node::{MAX_REGION_BYTES, MAX_REGIONS, MemRegion, SLOT_BITS};
 use crate::mem::words::{PAGE_BYTES, Words};
 use crate::sync::Word;
 use crate::verb::{Chain, Verb};
-
-/// How long a fence waits for an executing verb.
-const FENCE_PATIENCE: Duration = Duration::from_millis(200);
-/// The pause of [`ShmFabric::fence_patiently`] between two checks.
-const FENCE_PAUSE: Duration = Duration::from_micros(50);
 
 /// A fabric between the processes of one host. Any number of processes can open it by its root.
 pub struct ShmFabric {
@@ -71,20 +64,23 @@ impl ShmFabric {
     /// process was stopped there. It is marked dead, but may finish that verb when it resumes,
     /// unless it is killed first. `Segment` if its files cannot be read.
     pub fn fence_patiently(&self, peer: PeerId, patience: Duration) -> Result<(), FabricError> {
-        let (segment, control) = match Segment::open(&self.root, peer) {
-            Ok(opened) => opened,
-            Err(FabricError::UnknownPeer { .. }) => return Ok(()),
-            Err(error) => return Err(error),
-        };
-        control.mark_dead();
-        let until = Instant::now() + patience;
-        while control.is_executing() && !segment.owner_is_gone()? {
-            if Instant::now() >= until {
-                return Err(FabricError::StillExecuting { peer, process: control.process() });
-            }
-            thread::sleep(FENCE_PAUSE);
+        self.find(peer)?.map_or(Ok(()), |held| held.fence_patiently(patience))
+    }
+
+    /// Holds a node by its files, and its memory with it, if there is such a node.
+    ///
+    /// # Errors
+    /// `Segment` if its files cannot be read.
+    pub fn hold(&self, peer: PeerId) -> Result<Option<HeldNode>, FabricError> {
+        self.find(peer)?.map(HeldNode::with_memory).transpose()
+    }
+
+    fn find(&self, peer: PeerId) -> Result<Option<HeldNode>, FabricError> {
+        match Segment::open(&self.root, peer) {
+            Ok(opened) => Ok(Some(HeldNode::new(peer, opened))),
+            Err(FabricError::UnknownPeer { .. }) => Ok(None),
+            Err(error) => Err(error),
         }
-        Ok(())
     }
 }
 
@@ -121,23 +117,11 @@ impl Fabric for ShmFabric {
     /// Kills a process that was stopped in the middle of a verb: nothing else keeps it from
     /// finishing that verb.
     fn fence(&self, peer: PeerId) -> Result<FenceScope, FabricError> {
-        match self.fence_patiently(peer, FENCE_PATIENCE) {
-            Err(FabricError::StillExecuting { process, .. }) => {
-                tracing::warn!(node = %peer, process, "end a process that stands still in a verb");
-                kill(process);
-                self.fence_patiently(peer, FENCE_PATIENCE)?;
-            }
-            fenced => fenced?,
+        if let Some(held) = self.find(peer)? {
+            held.fence()?;
         }
-        tracing::debug!(node = %peer, "fenced");
         Ok(FenceScope::Everywhere)
     }
-}
-
-fn kill(process: u64) {
-    let process = i32::try_from(process).ok().and_then(Pid::from_raw);
-    // It may have ended already.
-    let _ = process.map(|process| kill_process(process, Signal::KILL));
 }
 
 struct ShmEndpoint {

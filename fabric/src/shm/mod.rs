@@ -31,12 +31,13 @@
 //! the memory at will: within a user this backend guards against accidents, not against malice.
 //!
 //! Contents: `fabric` (the traits, verbs), `node` (a node of this process), `peer` (a node of any
-//! process), `control_page`, `segment` (files and locks), `attendant` (the thread that wakes),
-//! `mapping` (the memory).
+//! process), `control_page`, `segment` (files and locks), `held` (a node by its files), `attendant`
+//! (the thread that wakes), `mapping` (the memory).
 
 mod attendant;
 mod control_page;
 mod fabric;
+mod held;
 mod mapping;
 mod node;
 mod peer;
@@ -44,4 +45,5 @@ mod segment;
 
 pub(crate) use control_page::SharedDoorbellWord;
 pub use fabric::ShmFabric;
+pub use held::HeldNode;
 pub(crate) use mapping::Mapping;

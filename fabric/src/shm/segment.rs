@@ -21,6 +21,7 @@ use super::control_page::{BadControlPage, CONTROL_BYTES, ControlPage};
 use super::mapping::Mapping;
 use crate::error::FabricError;
 use crate::id::PeerId;
+use crate::mem::node::MAX_REGIONS;
 use crate::populate::populate;
 
 const CONTROL: &str = "control";
@@ -186,6 +187,19 @@ impl Segment {
             return Err(failed(&self.path.join(&name), what));
         }
         Mapping::of(&file, bytes).map_err(|e| failed(&self.path, e))
+    }
+
+    /// The files of the regions, open. One that the owner gives up meanwhile is not among them.
+    pub(super) fn region_files(&self) -> Result<Vec<File>, FabricError> {
+        let mut files = Vec::new();
+        for slot in 0..MAX_REGIONS as usize {
+            match open_file(&self.directory, &region_name(slot)) {
+                Ok(file) => files.push(file),
+                Err(Errno::NOENT) => {}
+                Err(error) => return Err(failed(&self.path, error)),
+            }
+        }
+        Ok(files)
     }
 
     /// Removes the directory, if it is still that of this incarnation.

@@ -210,7 +210,7 @@ async fn wait<K: Mix>(
     progress: Option<&Arc<dyn Progress>>,
 ) -> bool {
     let started = env.now();
-    let mut told = Duration::ZERO;
+    let (mut told, waker) = (Duration::ZERO, control.waker());
     loop {
         let elapsed = (env.now() - started).min(duration);
         if let Some(progress) = progress {
@@ -221,7 +221,8 @@ async fn wait<K: Mix>(
         if elapsed >= duration || control.stopped() || is_over {
             return is_over && elapsed < duration;
         }
-        env.sleep(TICK.min(duration - elapsed)).await;
+        // A run that has failed is over at once.
+        control.sleep(env, &waker, TICK.min(duration - elapsed)).await;
     }
 }
 

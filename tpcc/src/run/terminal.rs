@@ -23,7 +23,14 @@ const NAP: Duration = Duration::from_millis(200);
 
 /// Wakes a worker at the end of the run.
 #[derive(Default)]
-struct WorkerWaker(Mutex<Option<Waker>>);
+pub(super) struct WorkerWaker(Mutex<Option<Waker>>);
+
+impl WorkerWaker {
+    /// Notes whom to wake: mostly the one that is there.
+    fn register(&self, own: &Waker) {
+        self.0.lock().get_or_insert_with(|| own.clone()).clone_from(own);
+    }
+}
 
 /// What the workers of a run share.
 pub(crate) struct RunControl<K> {
@@ -75,6 +82,23 @@ impl<K: Mix> RunControl<K> {
 
     pub(super) fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Enters a task that is woken at the end of the run.
+    pub(super) fn waker(&self) -> Arc<WorkerWaker> {
+        let waker = Arc::new(WorkerWaker::default());
+        self.workers.lock().push(Arc::clone(&waker));
+        waker
+    }
+
+    /// Sleeps for so long, or until the workers are told to stop.
+    pub(super) async fn sleep(&self, env: &Env, worker: &WorkerWaker, duration: Duration) {
+        let mut sleep = env.sleep(duration);
+        poll_fn(|context| {
+            worker.register(context.waker());
+            if self.stopped() { Poll::Ready(()) } else { sleep.as_mut().poll(context) }
+        })
+        .await;
     }
 
     /// Whether a transaction was dropped, as it did not end soon after the run.
@@ -140,8 +164,7 @@ pub(crate) async fn work<T: Terminal>(
 ) -> Result<(), TpccError> {
     let mut measured = Measurements::new()?;
     let mut deck = terminal.deck();
-    let waker = Arc::new(WorkerWaker::default());
-    control.workers.lock().push(Arc::clone(&waker));
+    let waker = control.waker();
     while !control.stopped() {
         let kind = deck.draw(terminal.random());
         pause(env, terminal.keying(kind), control).await;
@@ -195,9 +218,7 @@ async fn until_end<K: Mix, F: Future>(
         if let Poll::Ready(output) = transaction.as_mut().poll(context) {
             return Poll::Ready(Some(output));
         }
-        // Mostly the one that is there.
-        let own = context.waker();
-        worker.0.lock().get_or_insert_with(|| own.clone()).clone_from(own);
+        worker.register(context.waker());
         if !control.stopped() {
             return Poll::Pending;
         }
@@ -268,6 +289,8 @@ mod tests {
             let ended = until_end(&env, &control, &waker, env.sleep(Duration::from_secs(6))).await;
             assert_eq!((ended, env.now() - started), (Some(()), Duration::from_secs(6)));
             stopper.join().await.unwrap();
+            control.sleep(&env, &waker, Duration::from_secs(6)).await;
+            assert_eq!(env.now() - started, Duration::from_secs(6), "the run is over");
             let hangs = std::future::pending::<()>();
             assert_eq!(until_end(&env, &control, &waker, hangs).await, None);
             assert_eq!(env.now() - started, Duration::from_secs(6) + GRACE);

@@ -5,7 +5,7 @@
 //! is latched is tried again later; when the log is full, writers wait, so that no page stays
 //! latched for long.
 
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use selkie_pool::WaitNotice;
@@ -15,8 +15,9 @@ use super::state::{FULL, Log};
 use crate::GAddr;
 use crate::coherence::machine::{Event, Phase};
 use crate::core::Core;
+use crate::join::either;
 
-/// The interval of checks whether the log has grown.
+/// The interval of checks whether the log has grown. One that is full is looked at at once.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// The interval of checks whether all copies of the log exist.
 const MAINTAIN_EVERY: Duration = Duration::from_millis(100);
@@ -101,13 +102,22 @@ impl Core {
 
 /// Keeps the log short until the engine is gone.
 pub(crate) async fn run_checkpoints(core: Weak<Core>) {
-    let Some(env) = core.upgrade().map(|core| core.env.clone()) else { return };
+    let Some((env, filled)) = core
+        .upgrade()
+        .and_then(|core| Some((core.env.clone(), Arc::clone(core.log.as_ref()?.fillings.bell()))))
+    else {
+        return;
+    };
     // A checkpoint truncates a third of the limit, and one more third for each checkpoint in a row
     // that freed nothing, because a sink may free only whole files.
     let (mut in_vain, mut uncut, mut misplaced) = (0, None, None);
-    let mut maintained = env.now();
+    let (mut maintained, mut seen) = (env.now(), filled.count());
     loop {
-        env.sleep(LOOK_EVERY).await;
+        let is_filled = async {
+            filled.wait_past(seen).await;
+        };
+        either(is_filled, env.sleep(LOOK_EVERY)).await;
+        seen = filled.count();
         let Some(core) = core.upgrade() else { return };
         let Some(log) = &core.log else { return };
         if core.lifecycle.has_failed() {

@@ -15,7 +15,7 @@ use crate::GAddr;
 use crate::error::EngineError;
 use crate::join::either;
 use crate::lifecycle::Lifecycle;
-use crate::log::room_waits::RoomWaits;
+use crate::log::room_waits::{Fillings, RoomWait, RoomWaits};
 use crate::log::turns::{TURN, Turns};
 
 /// Bytes that may wait to become durable before writers wait.
@@ -55,8 +55,7 @@ pub(crate) struct Log {
     pub(super) spare: Mutex<Vec<u8>>,
     /// Writers must wait: the log is full or its sink has failed.
     is_full: AtomicBool,
-    /// How often it was full.
-    pub(super) times_full: AtomicU64,
+    pub(super) fillings: Fillings,
     /// Held by a caller that finds out whether the log is full.
     looking: Mutex<()>,
     /// Rung when a caller waits for records to become durable.
@@ -101,7 +100,7 @@ impl Log {
             is_broken: AtomicBool::new(false),
             spare: Mutex::default(),
             is_full: AtomicBool::new(false),
-            times_full: AtomicU64::new(0),
+            fillings: Fillings::default(),
             looking: Mutex::default(),
             wanted: Arc::default(),
             moved: Doorbell::default(),
@@ -183,8 +182,7 @@ impl Log {
         let is_full = waiting > MAX_WAITING_BYTES || kept > capacity / FULL;
         if self.failing.lock().is_none() && self.is_full.swap(is_full, Ordering::Relaxed) != is_full
         {
-            // Small logs are full many times a second: the watch tells of that, once for all.
-            self.times_full.fetch_add(u64::from(is_full), Ordering::Relaxed);
+            self.fillings.note(is_full);
             tracing::debug!(is_full, kept, capacity, waiting, "writers wait while the log is full");
         }
     }
@@ -297,6 +295,7 @@ impl Log {
         loop {
             let seen = self.moved.count();
             if has_room(self) {
+                wait.into_iter().for_each(|wait: RoomWait<'_>| wait.end(env.now()));
                 return Ok(());
             }
             wait.get_or_insert_with(|| self.room_waits.enter(started));
@@ -514,6 +513,20 @@ mod tests {
         }
         drop(turn);
         assert!(log.turn().is_some());
+    }
+
+    /// A checkpoint begins at once, and not at its next look, when writers begin to wait.
+    #[test]
+    fn the_bell_rings_when_the_log_becomes_full() {
+        let log = Log::new();
+        assert_eq!((log.is_full(), log.fillings.bell().count()), (false, 0));
+        log.tail.lock().bytes = vec![0; MAX_WAITING_BYTES + 1];
+        log.look_for_room();
+        log.look_for_room();
+        assert_eq!((log.is_full(), log.fillings.bell().count()), (true, 1));
+        log.tail.lock().bytes.clear();
+        log.look_for_room();
+        assert_eq!((log.is_full(), log.fillings.bell().count()), (false, 1));
     }
 
     /// What a caller had taken when it panicked is gone: no caller writes behind the hole.

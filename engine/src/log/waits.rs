@@ -1,12 +1,11 @@
 //! What is said of waits for a log: after a second what is waited for and what helps, and then less
-//! often. A log that is full for moments, again and again, is told of as such: that takes time,
-//! too.
+//! often. A log that is full for moments, again and again, is told of as such, if that takes much
+//! of the time.
 //!
 //! Callers that wait for room are counted (`room_waits.rs`). Those that wait for records to become
 //! durable are not, as each commit does: while the log does not grow durable, they wait. The task
 //! of the lease looks, as it waits for no log. Of a log that cannot be written its writer tells.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use selkie_wal::Lsn;
@@ -23,8 +22,9 @@ const LONGEST: Duration = Duration::from_secs(15);
 /// How often it is said that a log is full for moments, and when first.
 const MOMENTS_EVERY: Duration = Duration::from_secs(60);
 const MOMENTS_FIRST: Duration = Duration::from_secs(5);
-/// So many times a second are worth a line: a load makes a log full now and then.
-const OFTEN: u32 = 8;
+/// So much of the time, in percent, is worth a line. A log in memory that is full many times a
+/// second, as in a load, is mostly cut short within a millisecond: a longer one saves nothing.
+const MUCH_PERCENT: u128 = 25;
 
 /// What helps.
 const LONGER: &str =
@@ -37,8 +37,9 @@ pub(crate) struct LogWatch {
     durable: Option<(Lsn, Duration)>,
     /// When there may be a line of a wait again.
     next: Duration,
-    /// Up to when moments were counted, and how often the log had been full by then.
-    counted: Option<(Duration, u64)>,
+    /// Up to when moments were counted, how often the log had been full by then, and for how long
+    /// callers had waited.
+    counted: Option<(Duration, (u64, Duration))>,
     /// They were told of once.
     has_told: bool,
 }
@@ -73,26 +74,38 @@ impl LogWatch {
                 mib(capacity)
             ));
         }
-        let (times, passed) = self.moments(log.times_full.load(Ordering::Relaxed), now)?;
+        if oldest.is_some_and(|since| now.saturating_sub(since) >= FIRST) {
+            // No moment: that is told of in turn.
+            return None;
+        }
+        let so_far = (log.fillings.times(), log.room_waits.total(now));
+        let ((times, waited), passed) = self.moments(so_far, now)?;
         let (capacity, passed) = (mib(capacity), passed.as_secs());
         Some(format!(
-            "the log of {capacity:.1} MiB was full {times} times in the last {passed} s, and changes waited for moments: {LONGER}"
+            "the log of {capacity:.1} MiB was full {times} times in the last {passed} s, and changes waited for {:.1} s of it: {LONGER}",
+            waited.as_secs_f64()
         ))
     }
 
-    /// How often the log was full since that was last told, and in which time, if that is to be
-    /// told now.
-    fn moments(&mut self, times: u64, now: Duration) -> Option<(u64, Duration)> {
-        let (since, before) = *self.counted.get_or_insert((now, times));
-        let (more, passed) = (times.saturating_sub(before), now.saturating_sub(since));
-        let is_often = more >= passed.as_millis() as u64 * u64::from(OFTEN) / 1_000;
-        let is_first = !self.has_told && is_often && passed >= MOMENTS_FIRST;
+    /// How often the log was full since that was last told, and for how long callers waited, and in
+    /// which time, if that is to be told now.
+    fn moments(
+        &mut self,
+        (times, waited): (u64, Duration),
+        now: Duration,
+    ) -> Option<((u64, Duration), Duration)> {
+        let (since, before) = *self.counted.get_or_insert((now, (times, waited)));
+        let more = (times.saturating_sub(before.0), waited.saturating_sub(before.1));
+        let passed = now.saturating_sub(since);
+        let is_much =
+            !passed.is_zero() && more.1.as_nanos() * 100 >= passed.as_nanos() * MUCH_PERCENT;
+        let is_first = !self.has_told && is_much && passed >= MOMENTS_FIRST;
         if passed < MOMENTS_EVERY && !is_first {
             return None;
         }
-        self.counted = Some((now, times));
-        self.has_told |= is_often;
-        is_often.then_some((more, passed))
+        self.counted = Some((now, (times, waited)));
+        self.has_told |= is_much;
+        is_much.then_some((more, passed))
     }
 
     /// For how many seconds a wait has lasted, if that is to be told now.
@@ -161,18 +174,22 @@ mod tests {
     fn a_log_that_is_full_for_moments_is_told_of_once_a_minute() {
         let (log, mut watch) = (Log::new(), LogWatch::default());
         let mut told = Vec::new();
-        for second in 100..300 {
-            log.times_full.fetch_add(20, Ordering::Relaxed);
-            told.extend(said(&mut watch, &log, (second, second + 1)));
-        }
+        // Twenty times a second, for so many milliseconds in all.
+        let mut full_for = |(from, to): (u64, u64), ms: u64| {
+            for second in from..to {
+                (0..20).for_each(|_| log.fillings.note(true));
+                let began = Duration::from_secs(second);
+                log.room_waits.enter(began).end(began + Duration::from_millis(ms));
+                told.extend(said(&mut watch, &log, (second, second + 1)));
+            }
+            told.clone()
+        };
+        let told = full_for((100, 300), 300);
         assert_eq!(times(&told), [105, 165, 225, 285]);
-        assert!(told[1].1.contains("was full 1200 times in the last 60 s"), "{told:?}");
+        let expected = "was full 1200 times in the last 60 s, and changes waited for 18.0 s of it";
+        assert!(told[1].1.contains(expected), "{told:?}");
         assert!(told[1].1.contains("--log-size"), "{told:?}");
-        // Now and then is as it should be.
-        for second in 300..600 {
-            log.times_full.fetch_add(3, Ordering::Relaxed);
-            told.extend(said(&mut watch, &log, (second, second + 1)));
-        }
-        assert_eq!(times(&told), [105, 165, 225, 285]);
+        // That it costs little is as it should be, however often it is.
+        assert_eq!(full_for((300, 600), 20).len(), 4);
     }
 }

@@ -123,7 +123,7 @@ pub(crate) fn check(arguments: &Arguments) -> Result<(), exit::Refusal> {
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let started = Instant::now();
     let (config, progress) = (config(arguments), Stderr::new());
-    let roster = progress.nodes().clone();
+    let (roster, waiting) = (progress.nodes().clone(), progress.waiting().clone());
     let progress: Arc<dyn Progress> = Arc::new(progress);
     if let Err(error) = config.validate() {
         return exit::fail_driver(&error);
@@ -131,11 +131,11 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     if let Err(refusal) = metrics::check_insecure(&arguments.metrics, arguments.insecure) {
         return exit::refuse(&refusal);
     }
-    let _serving =
-        match metrics::serve(&arguments.metrics, arguments.insecure, metrics::of_roster(&roster)) {
-            Ok(serving) => serving,
-            Err(code) => return code,
-        };
+    let nodes = metrics::of_roster(&roster);
+    let _serving = match metrics::serve(&arguments.metrics, arguments.insecure, nodes, &waiting) {
+        Ok(serving) => serving,
+        Err(code) => return code,
+    };
     let mut report = match micro::run(&config, &progress) {
         Ok(report) => report,
         Err(error) => return exit::fail_driver(&error),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use selkie::pool::control::MAX_LOST_PAGES;
 use selkie_tpcc::check::CONDITIONS;
+use selkie_tpcc::units;
 
 use super::ends::{ErrorCause, ExpectedEnd, ExpectedError, IS_LOST, OpenEnd};
 use super::observed::{
@@ -247,7 +248,7 @@ fn verified_commits(plan: &Plan, verified: &ObservedVerification) -> VerdictChec
 }
 
 fn show(number: Option<u64>) -> String {
-    number.map_or("?".to_owned(), |number| number.to_string())
+    number.map_or("?".to_owned(), units::count)
 }
 
 fn journal(plan: &Plan, outcome: &Observed, driver: &ObservedDriver) -> VerdictCheck {

@@ -50,6 +50,17 @@ fn tables_have_figures_of_one_form_and_say_what_their_columns_are() {
     // begins with the number of the process.
     let (process, report) = told.split_once('\n').unwrap();
     assert!(process.starts_with("process "), "{process}");
-    let long = report.split(|c: char| !c.is_ascii_digit()).filter(|digits| digits.len() > 4);
-    assert_eq!(long.collect::<Vec<_>>(), Vec::<&str>::new(), "{told}");
+    assert_eq!(ungrouped(report), Vec::<&str>::new(), "{told}");
+    let micro = ["micro", "--duration-ms", "100", "--compute-nodes", "2", "--memory-nodes", "2"];
+    let told = succeeds(&micro);
+    assert_eq!(ungrouped(&told), Vec::<&str>::new(), "{told}");
+    let row = |name: &str| told.lines().find(|line| line.contains(name)).unwrap();
+    assert!(row("hit ratio").contains(" % "), "{told}");
+    assert!(row("measured").contains(" s; the whole run took "), "{told}");
+}
+
+/// Numbers of more than four digits without their thousands apart; also behind a point.
+fn ungrouped(report: &str) -> Vec<&str> {
+    let numbers = report.split(|c: char| !c.is_ascii_digit());
+    numbers.filter(|digits| digits.len() > 4).collect()
 }

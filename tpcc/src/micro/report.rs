@@ -248,9 +248,9 @@ impl fmt::Display for Report {
         }
         row("seed", config.seed.to_string());
         row("accesses a second", count(self.ops_per_second() as u64));
-        let quantiles = [0.5, 0.95, 0.99].map(|q| format!("{:.1}", self.latency.micros(q)));
+        let quantiles = [0.5, 0.95, 0.99].map(|q| figure(self.latency.micros(q)));
         row("latency p50, p95, p99", format!("{} us", quantiles.join(", ")));
-        row("hit ratio", format!("{:.3}", self.hit_ratio()));
+        row("hit ratio", format!("{:.2} %", 100.0 * self.hit_ratio()));
         row("round trips an access", figure(self.per_op(self.traffic.chains)));
         row("atomics an access", figure(self.per_op(self.traffic.atomics)));
         let bytes = self.traffic.bytes_read + self.traffic.bytes_written;
@@ -258,7 +258,7 @@ impl fmt::Display for Report {
         row("messages an access", figure(self.per_op(self.sum(|s| s.messages))));
         row("invalidations an access", figure(self.per_op(self.sum(|s| s.invalidations))));
         let real =
-            self.real.map(|real| format!("; the whole run took {:.1} s", real.as_secs_f64()));
+            self.real.map(|real| format!("; the whole run took {} s", figure(real.as_secs_f64())));
         if let Some(AdapterLoad { sends, receives, atomics, mail }) = self.load {
             row(
                 "busiest adapters",
@@ -271,7 +271,8 @@ impl fmt::Display for Report {
                 ),
             );
         }
-        row("measured", format!("{:?}{}", self.elapsed, real.unwrap_or_default()));
+        let measured = figure(self.elapsed.as_secs_f64());
+        row("measured", format!("{measured} s{}", real.unwrap_or_default()));
         row("writes", format!("{}, all of them found in the pages", count(self.writes)));
         if let Some(column) = table.column_mut(1) {
             column.set_cell_alignment(CellAlignment::Left);

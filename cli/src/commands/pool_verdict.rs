@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use selkie::pool::control::PoolState;
-use selkie::pool::{Health, Verdict};
+use selkie::pool::{Health, Residency, Verdict};
 use selkie_tpcc::units;
 
 /// The verdict as one word.
@@ -20,11 +20,24 @@ pub(super) fn word(verdict: Verdict) -> &'static str {
 /// was measured.
 pub(crate) fn headline(health: &Health, state: &PoolState, rate: Option<f64>) -> String {
     let verdict = health.verdict();
-    let reasons = match verdict {
+    let mut reasons = match verdict {
         Verdict::Healthy => vec![spare(health)],
         _ => reasons(health, state, rate),
     };
+    if health.working == 0 {
+        reasons.extend(unmoved(state).map(|node| format!("mem{node} is not being emptied")));
+    }
     format!("{}: {}", word(verdict), reasons.join("; "))
+}
+
+/// Memory nodes that are to leave, or to give memory back, with slabs that compute nodes move.
+fn unmoved(state: &PoolState) -> impl Iterator<Item = u16> {
+    let members = state.memory_nodes.iter().flatten().filter(|member| !member.dead);
+    members.filter_map(|member| {
+        let node = member.descriptor.peer.index();
+        let leaves = member.stay == Residency::Leaving && state.slabs_on(node) > 0;
+        (leaves || !member.reclaim.evicting.is_empty()).then_some(node)
+    })
 }
 
 fn reasons(health: &Health, state: &PoolState, rate: Option<f64>) -> Vec<String> {
@@ -130,6 +143,11 @@ pub(crate) fn advice(health: &Health, state: &PoolState, pool: &dyn Display) -> 
     if health.slabs_to_rebuild > 0 && health.has_place && has_nobody && !is_lost {
         let what = "no compute node is in the pool to rebuild them";
         advice.push(format!("{what}: `selkie tpcc --pool {pool}` or another program is one"));
+    }
+    if has_nobody && !is_lost && unmoved(state).next().is_some() {
+        advice.push(format!(
+            "slabs wait for a compute node that moves them: `selkie tpcc --pool {pool}` or another program is one"
+        ));
     }
     let are_dead = !health.absent.is_empty() && !state.waits_for_silent();
     if (!health.recovering.is_empty() || are_dead) && has_nobody {

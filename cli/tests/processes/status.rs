@@ -99,6 +99,8 @@ fn sizes_are_the_same_wherever_they_are_shown() {
         &first_line(&pool),
         &format!("pool {name}: incomplete: 0 of 3 memory nodes have joined"),
     );
+    let more = format!("`selkie memnode --pool {name} --memory SIZE` adds a memory node: 3 more");
+    assert!(status(&pool).contains(&more), "{}", status(&pool));
     let lend = ["memnode", "--pool", &name, "--memory", "300M"];
     let lent: Vec<_> = (0..3)
         .map(|_| {
@@ -156,6 +158,25 @@ fn sizes_are_the_same_wherever_they_are_shown() {
 fn units_of(told: &str, node: &str) -> String {
     let row = told.lines().find(|line| line.contains(&format!(" {node} "))).unwrap();
     row.split('┆').nth(2).unwrap().trim().to_owned()
+}
+
+#[test]
+fn a_drain_that_waits_for_a_compute_node_is_seen_and_told_what_helps() {
+    let pool = start("drained", 4, &["--range", "1M"]);
+    let name = pool.name.clone();
+    succeeds(&pool.tpcc(&["--load-only"]));
+    succeeds(&["pool", "drain", &name, "mem2", "--no-wait"]);
+    let told = status(&pool);
+    let lines: Vec<_> = told.lines().collect();
+    assert!(lines[0].ends_with("; mem2 is not being emptied"), "{told}");
+    assert!(lines[1].contains("slabs wait for a compute node that moves them"), "{told}");
+    assert!(lines[1].contains(&format!("`selkie tpcc --pool {name}`")), "{told}");
+    // It helps, and then there is nothing to be said.
+    let driver = Process::start(&pool.tpcc(&["--think", "--duration", "600"]));
+    until("it has left", || status(&pool).contains("mem2 (has left)").then_some(()));
+    assert!(first_line(&pool).ends_with("1 memory node can be lost"), "{}", status(&pool));
+    driver.signal(Signal::TERM);
+    driver.ends_well();
 }
 
 /// The slab on its way had two places, and the drain was refused for lack of room for one.

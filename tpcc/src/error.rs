@@ -51,7 +51,7 @@ pub enum TpccError {
     /// A driver that loaded the database is gone, or ended before it was done: what is in the pool
     /// is a part of one.
     #[error(
-        "the load of the database was broken off, and a part of it is there: load it again with `selkie tpcc --pool POOL --reload`"
+        "the load of the database was broken off, and a part of it is there: load it again with --reload"
     )]
     LoadCutShort,
     /// It was asked to end before there was a result.

@@ -143,10 +143,11 @@ pub(super) fn run<B: Benchmark>(
     }
     options.durability.warn_of_room(options.compute_nodes);
     let nodes = metrics::of_roster(progress.nodes());
-    let _serving = match metrics::serve(&options.metrics, options.insecure, nodes) {
-        Ok(serving) => serving,
-        Err(code) => return code,
-    };
+    let _serving =
+        match metrics::serve(&options.metrics, options.insecure, nodes, progress.waiting()) {
+            Ok(serving) => serving,
+            Err(code) => return code,
+        };
     let progress: Arc<dyn Progress> = Arc::new(progress);
     let report = match start(&config, &progress) {
         Ok(report) => report,

@@ -18,6 +18,7 @@ use crate::options::network::NetworkArguments;
 use crate::options::values;
 use crate::support::signals::Interrupt;
 use crate::support::stdout::tell;
+use crate::support::waiting::Waiting;
 use crate::support::{exit, listener, metrics, population};
 
 /// Lends memory to a pool until it is stopped (SIGINT or SIGTERM), has left the pool (`selkie pool
@@ -78,11 +79,14 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     };
     let env = runtime.env();
     let joined: Arc<OnceLock<Weak<MemoryServer>>> = Arc::default();
+    let waiting = Waiting::default();
+    waiting.begin(&format!("memory to lend, and pool {} to take it", arguments.pool));
     let insecure = arguments.network.insecure();
-    let _serving = match metrics::serve(&arguments.metrics, insecure, source(&joined, &env)) {
-        Ok(serving) => serving,
-        Err(code) => return code,
-    };
+    let _serving =
+        match metrics::serve(&arguments.metrics, insecure, source(&joined, &env), &waiting) {
+            Ok(serving) => serving,
+            Err(code) => return code,
+        };
     let (network, fabric) = (arguments.network.network(), arguments.fabric);
     let lending = async {
         let shared = SharedPool::at(&arguments.pool, arguments.network.tls().credentials()?)?;
@@ -103,6 +107,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         }
     };
     let _ = joined.set(Arc::downgrade(&lent));
+    waiting.end();
     let (name, bytes) = (lent.node().descriptor().peer, lent.node().region().len() as u64);
     let (pool, process) = (&arguments.pool, Pid::as_raw_nonzero(getpid()));
     let card = lent.node().endpoint().access_card();

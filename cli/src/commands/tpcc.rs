@@ -24,6 +24,7 @@ use crate::support::metrics;
 use crate::support::progress::{Stderr, fail_driver};
 use crate::support::signals::{Interrupt, Interrupted};
 use crate::support::stdout::tell;
+use crate::support::waiting::Waiting;
 
 /// As the help says.
 const _: () = assert!(selkie_tpcc::MAX_COMMIT_RECORDS == 262_144);
@@ -185,7 +186,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         Err(error) => return exit::fail(&error),
     };
     let (roster, began) = (progress.nodes().clone(), progress.began());
-    let interrupt = progress.interrupt().clone();
+    let (interrupt, waiting) = (progress.interrupt().clone(), progress.waiting().clone());
     let progress: Arc<dyn Progress> = Arc::new(progress);
     let config = match config(arguments) {
         Ok(config) => config,
@@ -196,7 +197,8 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     }
     arguments.durability.warn_of_room(config.compute_nodes);
     let insecure = arguments.network.insecure();
-    let served = metrics::serve(&arguments.metrics, insecure, metrics::of_roster(&roster));
+    let served =
+        metrics::serve(&arguments.metrics, insecure, metrics::of_roster(&roster), &waiting);
     let _serving = match served {
         Ok(serving) => serving,
         Err(code) => return code,
@@ -207,7 +209,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
             Err(error) => fail_driver(&interrupt, &error),
         },
         PoolUrl::Shared(place) => {
-            let driver = (&progress, roster, &interrupt);
+            let driver = (&progress, roster, (&interrupt, &waiting));
             match run_shared(place, arguments, config, driver) {
                 Ok(Some(report)) => {
                     if !arguments.json {
@@ -216,6 +218,10 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
                     finish(&report, arguments.json, began.get())
                 }
                 Ok(None) => ExitCode::SUCCESS,
+                Err(SharedError::Tpcc(error @ TpccError::LoadCutShort)) => {
+                    // As it would be typed.
+                    exit::fail(&format_args!("{error}: `selkie tpcc --pool {place} --reload`"))
+                }
                 Err(SharedError::Tpcc(error)) => fail_driver(&interrupt, &error),
                 Err(SharedError::Pool(error)) => exit::fail(&error),
                 Err(SharedError::Interrupted(interrupted)) => interrupted.end(),
@@ -241,7 +247,7 @@ fn run_shared(
     place: &Place,
     arguments: &Arguments,
     config: Config,
-    (progress, roster, interrupt): (&Arc<dyn Progress>, Roster, &Interrupt),
+    (progress, roster, (interrupt, waiting)): (&Arc<dyn Progress>, Roster, (&Interrupt, &Waiting)),
 ) -> Result<Option<Report>, SharedError> {
     let runtime = RealRuntime::new(config.setup().processors())?;
     let env = runtime.env();
@@ -251,7 +257,9 @@ fn run_shared(
     let purpose = if arguments.load_only { Purpose::LoadOnly } else { Purpose::Run };
     let loading = if arguments.reload { LoadPolicy::Anew } else { LoadPolicy::IfMissing };
     runtime.block_on(async move {
+        waiting.begin(&format!("pool {place} and its memory nodes"));
         let opened = interrupt.or_end(&env, shared.open(&env, &network)).await;
+        waiting.end();
         let opened = opened.map_err(SharedError::Interrupted)?;
         let (fabric, pool) = opened.map_err(SharedError::Pool)?;
         let found = selkie_tpcc::warehouses_in(&pool)?;

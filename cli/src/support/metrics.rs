@@ -26,6 +26,7 @@ use selkie::fabric::PeerId;
 use selkie::report::{ComputeReport, MemoryReport, NodeReport, Report, Traffic};
 use tiny_http::{Header, Method, Request, Response, Server};
 
+use crate::support::waiting::Waiting;
 use crate::support::{exit, listener};
 
 /// Options of the commands that run nodes.
@@ -115,9 +116,10 @@ pub(crate) fn serve(
     options: &Options,
     insecure: bool,
     source: ReportSource,
+    waiting: &Waiting,
 ) -> Result<Option<Serving>, ExitCode> {
     let Some(address) = &options.metrics else { return Ok(None) };
-    match Serving::start(address, insecure, source) {
+    match Serving::start(address, insecure, source, waiting.clone()) {
         Ok((serving, at)) => {
             eprintln!("metrics at http://{at}/metrics");
             Ok(Some(serving))
@@ -135,6 +137,7 @@ impl Serving {
         Address(address): &Address,
         insecure: bool,
         source: ReportSource,
+        waiting: Waiting,
     ) -> Result<(Self, SocketAddr), MetricsError> {
         let address = address.clone();
         let failed = |source| MetricsError::Address { address: address.clone(), source };
@@ -160,6 +163,7 @@ impl Serving {
         let server = Arc::new(server.map_err(|error| wrong(error.to_string()))?);
         let mut registry = Registry::default();
         registry.register_collector(Box::new(Nodes(source)));
+        registry.register_collector(Box::new(Waits(waiting)));
         let over = Arc::new(AtomicBool::new(false));
         let serving = Self { server: Arc::clone(&server), over: Arc::clone(&over) };
         let answer_all = move || {
@@ -261,6 +265,20 @@ impl Collector for Nodes {
             }
         }
         Ok(())
+    }
+}
+
+/// What the process waits for before it has nodes, or between its stages.
+#[derive(Debug)]
+struct Waits(Waiting);
+
+impl Collector for Waits {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let Some((what, passed)) = self.0.now() else { return Ok(()) };
+        let help = "For how long the process has waited, and for what";
+        let (unit, kind) = (Some(&Unit::Seconds), MetricType::Gauge);
+        let mut metric = encoder.encode_descriptor("selkie_waiting", help, unit, kind)?;
+        metric.encode_family(&[("for", what)])?.encode_gauge(&passed.as_secs_f64())
     }
 }
 
@@ -404,7 +422,8 @@ mod tests {
     }
 
     fn start(address: &str, insecure: bool) -> Result<(Serving, SocketAddr), MetricsError> {
-        Serving::start(&address.parse().unwrap(), insecure, Arc::new(Vec::new))
+        let waiting = Waiting::default();
+        Serving::start(&address.parse().unwrap(), insecure, Arc::new(Vec::new), waiting)
     }
 
     #[test]

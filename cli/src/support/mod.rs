@@ -11,3 +11,4 @@ pub(crate) mod population;
 pub(crate) mod progress;
 pub(crate) mod signals;
 pub(crate) mod stdout;
+pub(crate) mod waiting;

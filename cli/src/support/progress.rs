@@ -13,6 +13,7 @@ use selkie_tpcc::{Progress, TpccError};
 
 use super::exit;
 use super::signals::Interrupt;
+use super::waiting::Waiting;
 
 /// Lines a stage may take where there is no terminal.
 const LINES: u64 = 5;
@@ -31,6 +32,7 @@ pub(crate) struct Stderr {
     roster: Roster,
     began: Arc<OnceLock<SystemTime>>,
     interrupt: Interrupt,
+    waiting: Waiting,
     /// A signal ends the measurement now, and not the whole run.
     is_measuring: AtomicBool,
     /// One has: the run goes on with its check.
@@ -65,6 +67,7 @@ impl Stderr {
             roster: Roster::default(),
             began: Arc::default(),
             interrupt: Interrupt::default(),
+            waiting: Waiting::default(),
             is_measuring: AtomicBool::new(false),
             is_shortened: AtomicBool::new(false),
         }
@@ -83,6 +86,11 @@ impl Stderr {
     /// When the measurement began, as soon as it has.
     pub(crate) fn began(&self) -> Arc<OnceLock<SystemTime>> {
         Arc::clone(&self.began)
+    }
+
+    /// What is waited for now.
+    pub(crate) fn waiting(&self) -> &Waiting {
+        &self.waiting
     }
 
     /// Where compute nodes are entered.
@@ -104,6 +112,7 @@ impl Stderr {
 
 impl Progress for Stderr {
     fn begin(&self, name: &'static str, total: u64) {
+        self.waiting.end();
         if name == "run" {
             let _first = self.began.set(SystemTime::now());
             self.is_measuring.store(true, Ordering::SeqCst);
@@ -144,6 +153,10 @@ impl Progress for Stderr {
 
     fn note(&self, text: &str) {
         self.line(text);
+    }
+
+    fn wait(&self, what: &str) {
+        self.waiting.begin(what);
     }
 
     fn is_over(&self) -> bool {

@@ -5,6 +5,7 @@ use rustix::process::Signal;
 
 use crate::drivers::{running, setup};
 use crate::harness::{Over, Pool, Process, Setup, TINY, fails, prints, refused, succeeds, until};
+use crate::observation::{address, get};
 
 /// Options of a database that takes long enough to load for a test to come in between.
 const LARGE: [&str; 6] = ["--warehouses", "20", "--threads", "2", "--load-only", "--json"];
@@ -36,7 +37,9 @@ fn ends_by(mut process: Process, signal: Signal, code: i32, name: &str) {
 #[track_caller]
 fn is_loaded_again(pool: &Pool) {
     let same = [&["tpcc", "--pool", &pool.url], &LARGE[..]].concat();
-    let said = fails(&same, 1, "load it again with `selkie tpcc --pool POOL --reload`");
+    let command =
+        format!("load it again with --reload: `selkie tpcc --pool {} --reload`", pool.url);
+    let said = fails(&same, 1, &command);
     assert!(said.contains("was broken off"), "{said}");
     let report = prints(&pool.tpcc(&["--reload", "--duration", "1", "--json"]));
     assert_eq!(report["consistency"], "ok", "{report}");
@@ -51,7 +54,9 @@ fn a_load_that_a_signal_ends_is_done_again() {
     refused(&pool.tpcc(&[]), 2, "--warehouses 1: another driver loads a database of 20 warehouses");
     let reload = pool.tpcc(&["--load-only", "--reload"]);
     refused(&reload, 1, "another driver works on the database");
-    let other = Process::start(&[&["tpcc", "--pool", &pool.url], &LARGE[..]].concat());
+    let metrics = ["--metrics", "127.0.0.1:0"];
+    let other = Process::start(&[&["tpcc", "--pool", &pool.url], &LARGE[..], &metrics].concat());
+    let at = address(&other);
     let waits = other.says("has waited for 1 s, for ");
     let label = format!(" (process {})", other.id());
     assert_eq!(
@@ -59,6 +64,9 @@ fn a_load_that_a_signal_ends_is_done_again() {
         format!("another driver, which loads the database{label}"),
         "whose line it is"
     );
+    let (_, metrics) = get(&at, "/metrics");
+    let waits = "selkie_waiting_seconds{for=\"another driver, which loads the database\"} ";
+    assert!(metrics.contains(waits), "{metrics}");
     ends_by(other, Signal::INT, 130, "SIGINT");
     ends_by(driver, Signal::TERM, 143, "SIGTERM");
     assert_eq!(pool.compute_nodes(), [0; 0], "it has left");
@@ -86,8 +94,14 @@ fn load_is_killed(test: &str, more: &[&str]) {
 #[test]
 fn a_driver_without_memory_nodes_says_what_it_waits_for_and_minds_signals() {
     let pool = Pool::without_memory(&setup(Over::Shm, "unborn", 2));
-    let driver = Process::start(&pool.tpcc(&[]));
+    let driver = Process::start(&pool.tpcc(&["--metrics", "127.0.0.1:0"]));
+    let at = address(&driver);
     let said = driver.finds("0 of 2 have joined");
+    let (_, metrics) = get(&at, "/metrics");
+    let waits =
+        format!("selkie_waiting_seconds{{for=\"pool {} and its memory nodes\"}} ", pool.url);
+    let since = metrics.lines().find_map(|line| line.strip_prefix(&waits));
+    assert!(since.unwrap().parse::<f64>().unwrap() >= 1.0, "{metrics}");
     assert!(said.contains(ARRIVALS), "{said}");
     assert!(said.contains(" INFO ") && !said.contains("WARN"), "it is how pools begin: {said}");
     assert!(said.contains("`selkie memnode --pool "), "{said}");
@@ -101,7 +115,7 @@ fn a_load_ends_by_a_signal_while_memory_stands_still() {
     let mut driver = loading(&pool, &[]);
     pool.memory[1].signal(Signal::STOP);
     let said = driver.finds("a memory node is silent");
-    assert!(said.contains("`selkie pool forgive POOL mem"), "{said}");
+    assert!(said.contains(&format!("`selkie pool forgive {} mem", pool.name)), "{said}");
     let asked = std::time::Instant::now();
     driver.signal(Signal::INT);
     driver.finds("has waited for 1 s to leave, for ");
@@ -155,7 +169,11 @@ fn pool_is_destroyed(over: Over) {
     let (driver, _) = running(&pool);
     refused(&["pool", "destroy", &pool.name], 1, "of the pool lives");
     succeeds(&["pool", "destroy", &pool.name, "--force"]);
-    ends_by_destruction(driver);
+    let said = ends_by_destruction(driver);
+    // The first words are the reason, and nothing that comes of it, such as a log without memory.
+    let first = said.lines().find(|line| line.contains(" WARN "));
+    assert!(first.is_none_or(|line| line.ends_with("error=the pool was destroyed")), "{said}");
+    assert!(!said.contains("log"), "{said}");
     for memory in &mut pool.memory {
         let (code, said) = memory.ends();
         assert_eq!(code, Some(0), "{said}");
@@ -215,11 +233,12 @@ fn who_waits_for_a_load_in_a_pool_that_is_destroyed_says_so() {
 }
 
 #[track_caller]
-fn ends_by_destruction(mut driver: Process) {
+fn ends_by_destruction(mut driver: Process) -> String {
     let (code, said) = driver.ends();
     let last = said.lines().last();
     assert_eq!((code, last), (Some(1), Some("error: the pool was destroyed")), "{said}");
     assert!(!said.contains("the others"), "{said}");
+    said
 }
 
 #[test]

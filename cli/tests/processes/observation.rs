@@ -258,7 +258,7 @@ fn scrape(address: &str) -> Samples {
 }
 
 /// Head and body of an answer.
-fn get(address: &str, path: &str) -> (String, String) {
+pub(crate) fn get(address: &str, path: &str) -> (String, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
@@ -271,7 +271,7 @@ fn get(address: &str, path: &str) -> (String, String) {
 
 /// Where a process serves metrics.
 #[track_caller]
-fn address(running: &Process) -> String {
+pub(crate) fn address(running: &Process) -> String {
     let rest = running.says("metrics at http://");
     rest.strip_suffix("/metrics").unwrap().to_owned()
 }

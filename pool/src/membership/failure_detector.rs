@@ -102,13 +102,15 @@ impl Membership {
 
     /// Notes which memory nodes are suspected, and tells of those that were not before.
     fn suspect(&self, memory: BTreeSet<u16>) {
+        let state = self.state();
+        let pool = &state.name;
         let mut shown = self.shown.lock();
         for node in memory.difference(&shown.suspected) {
             let node = PeerId::memory(*node);
             tracing::warn!(
                 %node,
                 "a memory node is silent, and more are than the pool can spare: accesses wait for it, for a request timeout \
-                 each, until it is back; if it never is, `selkie pool forgive POOL {node}` gives up what it holds"
+                 each, until it is back; if it never is, `selkie pool forgive {pool} {node}` gives up what it holds"
             );
         }
         for node in shown.suspected.difference(&memory) {

@@ -14,6 +14,8 @@ pub trait Progress: Send + Sync {
     fn end(&self);
     /// Something worth a line of its own.
     fn note(&self, line: &str);
+    /// What the run waits for now, such as another driver; until the next stage begins.
+    fn wait(&self, _what: &str) {}
     /// Whether the measurement is to end before its time.
     fn is_over(&self) -> bool {
         false

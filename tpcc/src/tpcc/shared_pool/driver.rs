@@ -180,9 +180,10 @@ impl Driver {
         what: impl FnOnce() -> String,
     ) -> Result<(), TpccError> {
         check_interrupted(&*self.progress)?;
+        let what = what();
+        self.progress.wait(&what);
         if let Some(waited) = notice.due(self.env.now()) {
-            let text = format!("has waited for {} s, for {}", waited.as_secs(), what());
-            self.progress.note(&text);
+            self.progress.note(&format!("has waited for {} s, for {what}", waited.as_secs()));
         }
         self.env.sleep(LOOK_EVERY).await;
         Ok(())

@@ -6,7 +6,7 @@
 //! ```
 //! A node that is fenced first would meet the effects before the cause, and would tell of a log
 //! that cannot be written. And whichever process ends last frees the memory of the pool, which may
-//! take seconds. That is not to be a driver, so whoever destroys the pool holds it until then.
+//! take seconds. That is not to be a driver, so the command that destroys the pool holds it.
 
 use std::thread;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
 //! Nodes that are held by their files, which may be removed meanwhile: to end them in the order
-//! that whoever removes a whole fabric chooses.
+//! of the caller that removes a whole fabric.
 
 use std::fs::File;
 use std::thread;

@@ -364,11 +364,11 @@ fn a_refused_change_waits_with_no_leaf_latched() {
         let last = there.engine().exclusive(leaves[1]).await.unwrap();
         let mut change = Box::pin(txn.set_not_null(table, "n"));
         let env = here.engine().env();
-        assert!(!ends(&mut change, &env).await, "it waits for the last leaf");
+        assert!(!ends(&mut change, env).await, "it waits for the last leaf");
         let mut first = Box::pin(there.engine().exclusive(leaves[0]));
         let mut is_had = false;
         for _ in 0..30 {
-            is_had = is_had || ends(&mut first, &env).await;
+            is_had = is_had || ends(&mut first, env).await;
         }
         assert!(is_had, "the first leaf is held by a transaction that waits for the last");
         drop(last);

@@ -89,11 +89,7 @@ impl Core {
         for (split, payload) in splits.iter().enumerate() {
             let known = version_of(&versions, split);
             let is_there = found.get(split) == Some(&SplitFinding::Whole(known));
-            // A split that was lost with its home may have a place again.
-            let version = match known {
-                Version::LOST => Version::after(&versions, data, SplitSet::EMPTY),
-                known => known,
-            };
+            let version = version_to_write(known, payload, &versions, data);
             let buf = Tag::append(version, payload);
             // A split that migrates may be in its old place and not in its new one.
             for place in places.places_of(split).skip(usize::from(is_there)) {
@@ -135,6 +131,18 @@ impl Core {
             seen.push(Some(FoundSplit { payload, tag }));
         }
         Ok(seen)
+    }
+}
+
+/// The version that a split is written with of which the header says that one.
+fn version_to_write(known: Version, payload: &[u8], versions: &Versions, data: usize) -> Version {
+    let is_zero = || payload.iter().all(|byte| *byte == 0);
+    match known {
+        // It was lost with its home, and may have a place again.
+        Version::LOST => Version::after(versions, data, SplitSet::EMPTY),
+        // The dead node's write of the header was torn, behind the versions of other splits.
+        Version::NEVER if !is_zero() => Version::after(versions, data, SplitSet::EMPTY),
+        known => known,
     }
 }
 
@@ -200,4 +208,24 @@ fn with_version(header: &Versions, data: usize, version: Version) -> Versions {
         }
     }
     versions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Memory-loss seed 58096: parity was as its node had written it, under the version of splits
+    /// that were never written, which are zero.
+    #[test]
+    fn a_split_that_is_not_zero_is_not_said_to_be_never_written() {
+        let first = Version::NEVER.next(SplitSet::EMPTY.with(0));
+        let mut versions = Versions::default();
+        versions[0] = first;
+        let written = |known, payload: &[u8]| version_to_write(known, payload, &versions, 2);
+        assert_eq!(written(first, &[1; 8]), first);
+        assert_eq!(written(Version::NEVER, &[0; 8]), Version::NEVER);
+        let parity = written(Version::NEVER, &[0, 1]);
+        assert!(parity != Version::NEVER && !versions.contains(&parity));
+        assert_eq!(parity.dirty(), SplitSet::EMPTY, "it says of no data split that it was written");
+    }
 }

@@ -16,14 +16,17 @@ pub(super) struct HistoryLoad {
     pub(super) rows_a_page: u16,
     /// Sessions evict pages now and then, though the caches could hold all pages.
     pub(super) evicts: bool,
+    /// Sessions lock rows.
+    pub(super) locks: bool,
 }
 
 impl HistoryLoad {
-    /// Draws the load of a seed.
-    pub(super) fn drawn(seed: u64) -> Self {
+    /// Draws the load of a seed, in a database that has row locks or not.
+    pub(super) fn drawn(seed: u64, has_row_locks: bool) -> Self {
         let keys = *drawn(seed, 13, &KEYS);
         let evicts = *drawn(seed, 14, &[false, true]);
         let rows_a_page = *drawn(seed, 15, &ROWS_A_PAGE);
-        Self { keys, rows_a_page, evicts }
+        let locks = has_row_locks && *drawn(seed, 16, &[true, true, false]);
+        Self { keys, rows_a_page, evicts, locks }
     }
 }

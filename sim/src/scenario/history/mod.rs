@@ -24,9 +24,12 @@
 
 mod access;
 mod column_changes;
+mod holds;
 mod journal;
 mod lists;
 mod load;
+mod lock_ring;
+mod locking;
 mod registers;
 mod run;
 mod schema_changes;

@@ -52,9 +52,9 @@ pub(super) fn schemas(rows_a_page: u16) -> Vec<TableSchema> {
 
 /// The tables of the registers.
 pub(super) struct Registers {
-    rows: Table,
-    by_group: Index,
-    tombstones: Table,
+    pub(super) rows: Table,
+    pub(super) by_group: Index,
+    pub(super) tombstones: Table,
 }
 
 /// What a write stores, beside the version.
@@ -71,14 +71,14 @@ impl Filling {
 }
 
 /// A row as a scan of the index sees it.
-struct Member {
-    group: u64,
-    id: u64,
-    version: u64,
+pub(super) struct Member {
+    pub(super) group: u64,
+    pub(super) id: u64,
+    pub(super) version: u64,
 }
 
 impl Member {
-    fn of(row: RowRef<'_>) -> Result<Self, TxnError> {
+    pub(super) fn of(row: RowRef<'_>) -> Result<Self, TxnError> {
         let column = |column| row.i64(column).map(i64::cast_unsigned);
         Ok(Self { group: column(GROUP)?, id: column(ID)?, version: column(VERSION)? })
     }
@@ -111,8 +111,7 @@ impl Registers {
     /// What the transaction reports; so do all of these.
     pub(super) async fn read(&self, access: &mut Access<'_, '_>, key: u64) -> Result<(), TxnError> {
         let row = access.txn.get(self.rows, &key![key.cast_signed()]).await?;
-        let version = row.map(|row| row.i64(VERSION)).transpose()?.map(i64::cast_unsigned);
-        let version = match version {
+        let version = match row.map(version_of).transpose()? {
             Some(version) => Some(version),
             None => self.tombstone(access, key).await?,
         };
@@ -293,7 +292,7 @@ impl Registers {
         key: u64,
     ) -> Result<Option<u64>, TxnError> {
         let row = access.txn.get(self.tombstones, &key![key.cast_signed()]).await?;
-        Ok(row.map(|row| row.i64(TOMBSTONE)).transpose()?.map(i64::cast_unsigned))
+        row.map(tombstone_of).transpose()
     }
 
     async fn insert(
@@ -337,6 +336,16 @@ impl Registers {
             |row: RowRef<'_>| Ok((row.i64(ID)?.cast_unsigned(), row.i64(column)?.cast_unsigned()));
         access.rows(table, range, of).await
     }
+}
+
+/// The version of a register that is there.
+pub(super) fn version_of(row: RowRef<'_>) -> Result<u64, TxnError> {
+    Ok(row.i64(VERSION)?.cast_unsigned())
+}
+
+/// The version of one that was deleted, from its tombstone.
+pub(super) fn tombstone_of(row: RowRef<'_>) -> Result<u64, TxnError> {
+    Ok(row.i64(TOMBSTONE)?.cast_unsigned())
 }
 
 /// What a scan has seen: the rows, and the tombstones of those that are not there.

@@ -7,8 +7,10 @@ use selkie_fabric::env::SplitMix;
 use selkie_fabric::sim::TraceSink;
 use selkie_txn::{Database, DatabaseSchema, Protocol};
 
+use super::holds::Holds;
 use super::journal::Journal;
 use super::load::HistoryLoad;
+use super::lock_ring::LockRing;
 use super::registers::{Registers, check_trees};
 use super::schema_changes::SchemaChanges;
 use super::session::Session;
@@ -32,7 +34,8 @@ const LATCHES_STREAM: u64 = 45;
 /// Stream of the seed that draws whether tables change, and where.
 const TABLES_STREAM: u64 = 46;
 /// How long a session waits for a page: longer than any trouble but the loss of a node.
-const PATIENCE: Duration = Duration::from_millis(50);
+const PAGE_PATIENCE: Duration = Duration::from_millis(50);
+
 pub(in crate::scenario) fn run(
     case: Case,
     plan: &Plan,
@@ -43,6 +46,10 @@ pub(in crate::scenario) fn run(
     // First: a violation explains more than the error of a session that it caused.
     strictly_serializable(&run.journal.history())?;
     no_claims(&run.journal)?;
+    let may_end = |node| run.excuses.loses_data || run.excuses.exposes(node);
+    run.holds.check(may_end)?;
+    let all_live = !(0..run.cluster.engines.len()).any(may_end) && run.tally.is_ok();
+    run.ring.iter().try_for_each(|ring| ring.check(all_live))?;
     let tally = run.tally?;
     if let Some(living) = &run.living {
         run.cluster.run(check_trees(&run.databases))??;
@@ -113,6 +120,9 @@ struct HistoryRun {
     cluster: SimCluster,
     databases: Vec<Arc<Database>>,
     journal: Arc<Journal>,
+    holds: Arc<Holds>,
+    /// Deadlocks that were made, if there are row locks.
+    ring: Option<Arc<LockRing>>,
     /// What the sessions did, or the error of one of them.
     tally: Result<OperationCounts, SimError>,
     excuses: Excuses,
@@ -128,9 +138,12 @@ impl HistoryRun {
         log: Option<TraceSink>,
     ) -> Result<Self, SimError> {
         let mut cluster =
-            start(case, plan, tune, log, |shape| shape.engine.request_timeout = PATIENCE)?;
-        let load = HistoryLoad::drawn(case.seed);
-        let journal = Arc::new(Journal::default());
+            start(case, plan, tune, log, |shape| shape.engine.request_timeout = PAGE_PATIENCE)?;
+        // Where the pool does not learn of deaths, a lock of a dead node is never given back.
+        let knows_deaths = case.has_processes() || plan.lost().is_empty();
+        let has_row_locks = protocol_of(case, 0) == Protocol::Snapshot && knows_deaths;
+        let load = HistoryLoad::drawn(case.seed, has_row_locks);
+        let (journal, holds) = (Arc::new(Journal::default()), Arc::new(Holds::default()));
         let mut databases = cluster.run(open(&cluster, case, &journal, load))??;
         if keeps_few_latches(case.seed) {
             databases.iter().for_each(|database| database.set_latched_reads(2));
@@ -143,7 +156,7 @@ impl HistoryRun {
             let db = Database::clone(database).with_protocol(protocol_of(case, number))?;
             let random = client_random(case.seed, number);
             let envs = (cluster.env_of(node), cluster.world.env(), until);
-            Session::open(db, envs, &journal, number, random, load)
+            Session::open(db, envs, (&journal, &holds), number, random, load)
         };
         let mut clients = Clients::new(&cluster);
         let reader_number = databases.len() * SESSIONS;
@@ -163,6 +176,13 @@ impl HistoryRun {
             };
             clients.spawn(node, "schema", changes.run());
         }
+        let ring = load.locks.then(|| LockRing::new(databases.len()));
+        if let Some(ring) = &ring {
+            for (node, database) in databases.iter().enumerate() {
+                let (db, env) = (Database::clone(database), cluster.env_of(node));
+                clients.spawn(node, "ring", Arc::clone(ring).run(db, env, node));
+            }
+        }
         let mut tally = excuses.finish(clients);
         let mut living = None;
         if !excuses.loses_data && tally.is_ok() {
@@ -178,7 +198,7 @@ impl HistoryRun {
             }
             living = Some(left);
         }
-        Ok(Self { cluster, databases, journal, tally, excuses, living })
+        Ok(Self { cluster, databases, journal, holds, ring, tally, excuses, living })
     }
 }
 

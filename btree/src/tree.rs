@@ -11,7 +11,7 @@
 
 use std::ops::Bound;
 
-use selkie_engine::{Engine, ExclusiveGuard, GAddr, SharedGuard};
+use selkie_engine::{Engine, EngineError, ExclusiveGuard, GAddr, SharedGuard};
 
 use crate::error::TreeError;
 use crate::latch::{ExclusiveLatch, LatchKind, SharedInOrderLatch, SharedLatch, latch, pause};
@@ -170,7 +170,7 @@ impl Tree {
     where
         L: LatchKind<Guard<'e> = SharedGuard<'e>>,
     {
-        for attempt in 0..RESTARTS {
+        for attempt in 0..L::RESTARTS {
             if attempt > 0 {
                 pause(engine, attempt).await;
             }
@@ -202,7 +202,10 @@ impl Tree {
                 }
             }
         }
-        Err(TreeError::Contended { attempts: RESTARTS })
+        Err(match L::RESTARTS {
+            RESTARTS => TreeError::Contended { attempts: RESTARTS },
+            _ => TreeError::Engine(EngineError::Busy { addr: self.root }),
+        })
     }
 
     /// Latches the page of `level` (1 or more) that covers `key`, exclusively; `None` if the tree

@@ -7,10 +7,12 @@ use std::time::Duration;
 use selkie_engine::{Engine, EngineError, ExclusiveGuard, GAddr, SharedGuard};
 
 use crate::error::TreeError;
-use crate::tree::RESTARTS;
 
 /// As [`LatchKind::BUSY_RETRIES`], of most kinds.
 const BUSY_RETRIES: u32 = 64;
+/// How often an operation starts again at the root. Every restart means that another operation
+/// completed a structure change in between.
+pub(crate) const RESTARTS: u32 = 256;
 /// As [`LatchKind::RESTARTS`], of a caller that holds leaves.
 const RESTARTS_WITH_LEAVES: u32 = 4;
 /// First pause of a retry; it doubles up to [`LONGEST_PAUSE`].

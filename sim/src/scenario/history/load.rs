@@ -1,11 +1,16 @@
 //! The load of the history scenario, drawn from the seed.
 
+use std::time::Duration;
+
 use crate::scenario::random::drawn;
 
 /// Numbers of registers. With few, all registers are on one leaf.
 const KEYS: [u64; 3] = [6, 16, 40];
 /// Largest number of registers in a page. With few, leaves split often and become empty.
 const ROWS_A_PAGE: [u16; 2] = [3, u16::MAX];
+
+/// How long a transaction waits for a lock that is to be had: longer than any trouble.
+pub(super) const PATIENCE: Duration = Duration::from_secs(4);
 
 /// The parameters of the load.
 #[derive(Clone, Copy)]

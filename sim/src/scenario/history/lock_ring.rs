@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use selkie_fabric::env::Env;
 use selkie_txn::{AbortCause, Database, LockOutcome, LockWait, Table, TxnError, key};
 
-use super::locking::PATIENCE;
+use super::load::PATIENCE;
 use crate::error::{SimError, ensure};
 
 /// Rounds.
@@ -20,6 +20,8 @@ const ROUNDS: usize = 2;
 const FIRST_LIST: i64 = 1_000;
 /// How often a client looks whether the others have come.
 const LOOK_EVERY: Duration = Duration::from_micros(100);
+/// How long after the last has come they go on: all know it by then.
+const START_AFTER: Duration = Duration::from_millis(1);
 /// How long it waits for them: one may never come, as its node has ended.
 const COME_WITHIN: Duration = Duration::from_millis(100);
 
@@ -28,6 +30,8 @@ const COME_WITHIN: Duration = Duration::from_millis(100);
 struct Round {
     /// Clients that have locked their rows.
     ready: usize,
+    /// When all ask for the other lock, at once: so more than one may find the cycle.
+    starts: Option<Duration>,
     /// It does not take place: one has not come.
     is_off: bool,
     victims: usize,
@@ -57,13 +61,13 @@ impl LockRing {
     pub(super) async fn run(
         self: Arc<Self>,
         db: Database,
-        env: Env,
+        (env, clock): (Env, Env),
         number: usize,
     ) -> Result<u64, SimError> {
         let table = db.table("element")?;
         let mut served = 0;
         for round in 0..ROUNDS {
-            match self.play(&db, &env, table, number, round).await {
+            match self.play(&db, (&env, &clock), table, number, round).await {
                 Ok(got_both) => served += u64::from(got_both),
                 Err(TxnError::Deadlock) => {
                     self.round(round, |own| own.victims += 1);
@@ -80,7 +84,7 @@ impl LockRing {
     async fn play(
         &self,
         db: &Database,
-        env: &Env,
+        (env, clock): (&Env, &Env),
         table: Table,
         number: usize,
         round: usize,
@@ -89,19 +93,24 @@ impl LockRing {
         let mut txn = db.begin();
         txn.set_lock_timeout(PATIENCE);
         let _ = txn.lock_row(table, &row(number), LockWait::Wait).await?;
-        self.round(round, |own| own.ready += 1);
-        let late = env.now() + COME_WITHIN;
+        self.round(round, |own| {
+            own.ready += 1;
+            own.starts = (own.ready == self.clients).then(|| clock.now() + START_AFTER);
+        });
+        let late = clock.now() + COME_WITHIN;
         loop {
-            let now = env.now();
-            let begins = self.round(round, |own| {
-                let is_late = now >= late && own.ready < self.clients;
-                own.is_off |= is_late;
-                if own.is_off { Some(false) } else { (own.ready == self.clients).then_some(true) }
+            let now = clock.now();
+            let state = self.round(round, |own| {
+                own.is_off |= own.starts.is_none() && now >= late;
+                *own
             });
-            match begins.flatten() {
-                Some(true) => break,
-                Some(false) => return Ok(false),
-                None => env.sleep(LOOK_EVERY).await,
+            match state.unwrap_or_default() {
+                Round { is_off: true, .. } => return Ok(false),
+                Round { starts: Some(starts), .. } => {
+                    env.sleep(starts.saturating_sub(now)).await;
+                    break;
+                }
+                _ => env.sleep(LOOK_EVERY).await,
             }
         }
         let outcome = txn.lock_row(table, &row(number + 1), LockWait::Wait).await?;

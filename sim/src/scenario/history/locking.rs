@@ -24,13 +24,13 @@ use selkie_txn::{Isolation, KeyRange, LockOutcome, LockWait, TxnError, key};
 
 use super::access::Access;
 use super::holds::{Holder, Locked};
-use super::journal::{Entry, Notes};
+use super::journal::{Notes, Statements};
+use super::load::PATIENCE;
 use super::registers::{GROUPS, Member, Registers, tombstone_of, version_of};
-use super::session::{Session, Values};
+use super::session::Session;
+use super::values::Values;
 use crate::check::serial::{Op, Status};
 
-/// How long a transaction waits for a lock that is to be had: longer than any trouble.
-pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 /// Longest wait of one that is in a hurry, nanoseconds.
 const HURRY_NS: u64 = 2_000_000;
 /// Registers that one transaction locks, at most.
@@ -39,9 +39,6 @@ const LOCKS: u64 = 3;
 const READS: u64 = 3;
 /// Longest time for which a transaction keeps what it has locked while it thinks, nanoseconds.
 const HOLDING_NS: u64 = 60_000;
-
-/// Statements of a transaction, in the history.
-pub(super) type Statements = Vec<(Entry, u64)>;
 
 /// What became of a wish to lock a register.
 enum Locking {

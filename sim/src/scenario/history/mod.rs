@@ -34,6 +34,7 @@ mod registers;
 mod run;
 mod schema_changes;
 mod session;
+mod values;
 
 pub use self::run::{RecordedHistory, history};
 pub(super) use self::run::{run, strictly_serializable};

@@ -17,6 +17,7 @@ use selkie_txn::{
 use super::access::Access;
 use super::column_changes;
 use super::journal::Notes;
+use super::values::Values;
 use crate::check::serial::Op;
 use crate::error::{SimError, ensure};
 
@@ -176,8 +177,36 @@ impl Registers {
             }
             Err(error) => return Err(error),
         }
+        self.bury(access, key, version).await
+    }
+
+    /// Empties the table of the rows, and leaves a tombstone of each that was there.
+    pub(super) async fn truncate(
+        &self,
+        access: &mut Access<'_, '_>,
+        keys: u64,
+        values: &mut Values,
+    ) -> Result<(), TxnError> {
+        let rows = self.versions(access, self.rows, &KeyRange::all()).await?;
+        let tombstones = self.versions(access, self.tombstones, &KeyRange::all()).await?;
+        let seen = with_tombstones(rows.clone(), &tombstones);
+        access.notes.add(Op::Scan { low: 0, high: keys - 1, seen });
+        access.txn.truncate(self.rows).await?;
+        for (key, _) in rows {
+            self.bury(access, key, values.take()).await?;
+        }
+        Ok(())
+    }
+
+    /// Leaves a tombstone.
+    async fn bury(
+        &self,
+        access: &mut Access<'_, '_>,
+        key: u64,
+        version: u64,
+    ) -> Result<(), TxnError> {
         let set = |row: &mut RowMut<'_>| Ok(row.set_i64(TOMBSTONE, version.cast_signed())?);
-        match access.txn.update(self.tombstones, &id, set).await {
+        match access.txn.update(self.tombstones, &key![key.cast_signed()], set).await {
             Err(TxnError::NotFound { .. }) => {
                 let mut row = access.db.row(self.tombstones)?;
                 row.i64(key.cast_signed()).i64(version.cast_signed());

@@ -1,6 +1,5 @@
 //! A session runs one transaction after the other. It draws each step.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,12 +8,12 @@ use selkie_txn::{AbortCause, Database, Isolation, Savepoint, Txn, TxnError};
 
 use super::access::Access;
 use super::holds::{Holder, Holds};
-use super::journal::{Journal, Mark, Notes};
+use super::journal::{Journal, Mark, Notes, Statements};
 use super::lists::Lists;
-use super::load::HistoryLoad;
-use super::locking::{PATIENCE, Statements};
+use super::load::{HistoryLoad, PATIENCE};
 use super::registers::{GROUPS, Registers};
-use crate::check::serial::{Op, Status};
+use super::values::{Values, changed_by};
+use crate::check::serial::Status;
 use crate::error::SimError;
 
 /// Transactions that a session begins.
@@ -29,8 +28,6 @@ const STATEMENTS: u64 = 2;
 const CLEARED: usize = 5;
 /// Lists; few, so that they grow.
 const LISTS: u64 = 3;
-/// Values of a session. No two sessions share one.
-const VALUES: u64 = 1_000_000;
 /// Longest a session waits after a conflict.
 const BACK_OFF_NS: u64 = 40_000;
 /// The hottest pages of a node, of which some are evicted.
@@ -78,18 +75,6 @@ enum SessionTask {
     ReadAll,
 }
 
-/// Numbers that no other write of the run uses.
-pub(super) struct Values {
-    next: u64,
-}
-
-impl Values {
-    pub(super) fn take(&mut self) -> u64 {
-        self.next += 1;
-        self.next
-    }
-}
-
 impl Session {
     pub(super) fn open(
         db: Database,
@@ -125,7 +110,7 @@ impl Session {
     /// The error of a transaction, unless it is a conflict; [`SimError::NoProgress`] if one waits
     /// in vain.
     pub(super) async fn run(self) -> Result<u64, SimError> {
-        let mut values = Values { next: (self.number as u64 + 1) * VALUES };
+        let mut values = Values::of(self.number);
         let mut committed = 0;
         let mut made = 0;
         while made < TRANSACTIONS || self.clock.now() < self.until {
@@ -156,7 +141,7 @@ impl Session {
     /// # Errors
     /// As [`Session::run`]; [`SimError::NoProgress`].
     pub(super) async fn read_all(self) -> Result<(), SimError> {
-        let mut values = Values { next: 0 };
+        let mut values = Values::none();
         for _ in 0..READ_ALL_ATTEMPTS {
             if let AttemptEnd::Committed = self.attempt(SessionTask::ReadAll, &mut values).await? {
                 return Ok(());
@@ -372,10 +357,4 @@ impl Session {
     pub(super) async fn wait(&self, most_ns: u64) {
         self.env.sleep(Duration::from_nanos(self.random.below(most_ns))).await;
     }
-}
-
-/// The registers that a transaction has changed.
-fn changed_by(ops: &[Op]) -> BTreeSet<u64> {
-    let change = |op: &Op| if let Op::Write { key, .. } = op { Some(*key) } else { None };
-    ops.iter().filter_map(change).collect()
 }

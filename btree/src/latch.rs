@@ -10,6 +10,11 @@ use crate::error::TreeError;
 
 /// As [`LatchKind::BUSY_RETRIES`], of most kinds.
 const BUSY_RETRIES: u32 = 64;
+/// How often an operation starts again at the root. Every restart means that another operation
+/// completed a structure change in between.
+pub(crate) const RESTARTS: u32 = 256;
+/// As [`LatchKind::RESTARTS`], of a caller that holds leaves.
+const RESTARTS_WITH_LEAVES: u32 = 4;
 /// First pause of a retry; it doubles up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_micros(20);
 /// Longest pause of a retry.
@@ -24,6 +29,9 @@ pub(crate) trait LatchKind {
     /// How often a request that was answered `Busy` is repeated.
     const BUSY_RETRIES: u32 = BUSY_RETRIES;
 
+    /// How often a descent starts again at the root. Where that is seldom, the end is `Busy`.
+    const RESTARTS: u32 = RESTARTS;
+
     /// Asks the engine once; waits as long as the engine allows.
     fn ask(
         engine: &Engine,
@@ -33,7 +41,8 @@ pub(crate) trait LatchKind {
 
 pub(crate) struct SharedLatch;
 /// For callers that hold leaves: `Busy` at once if a recovery from a node's death is in the way,
-/// which may need those leaves.
+/// which may need those leaves, and soon if the way down ends beside the key: others wait for the
+/// leaves, and the tree may be dropped and its root part of another one.
 pub(crate) struct SharedInOrderLatch;
 pub(crate) struct ExclusiveLatch;
 
@@ -52,6 +61,7 @@ impl LatchKind for SharedLatch {
 impl LatchKind for SharedInOrderLatch {
     type Guard<'e> = SharedGuard<'e>;
     const BUSY_RETRIES: u32 = 0;
+    const RESTARTS: u32 = RESTARTS_WITH_LEAVES;
 
     #[inline]
     fn ask(

@@ -38,10 +38,10 @@
 use selkie_engine::{Engine, ExclusiveGuard, GAddr, change_together};
 
 use crate::error::TreeError;
-use crate::latch::{SharedLatch, pause};
+use crate::latch::{RESTARTS, SharedLatch, pause};
 use crate::page::{self, CHILD, Damage, NoRoomOr, PageSpec, PageView, Target};
 use crate::split::PendingPost;
-use crate::tree::{RESTARTS, Tree};
+use crate::tree::Tree;
 
 impl Tree {
     /// Inserts the separator of a split into the parent, splitting upward as far as needed. The

@@ -11,16 +11,15 @@
 
 use std::ops::Bound;
 
-use selkie_engine::{Engine, ExclusiveGuard, GAddr, SharedGuard};
+use selkie_engine::{Engine, EngineError, ExclusiveGuard, GAddr, SharedGuard};
 
 use crate::error::TreeError;
-use crate::latch::{ExclusiveLatch, LatchKind, SharedInOrderLatch, SharedLatch, latch, pause};
+use crate::latch::{
+    ExclusiveLatch, LatchKind, RESTARTS, SharedInOrderLatch, SharedLatch, latch, pause,
+};
 use crate::leaf::target_before;
 use crate::page::{self, MAX_PAGE, MIN_PAGE, PageSpec, PageView, Placement, Target};
 
-/// How often an operation starts again at the root. Every restart means that another
-/// operation completed a structure change in between.
-pub(crate) const RESTARTS: u32 = 256;
 /// No tree is higher: every level has at least twice the pages of the one above.
 pub(crate) const MAX_HEIGHT: u8 = 64;
 /// No way along right links is longer, unless damage made it a circle.
@@ -170,7 +169,7 @@ impl Tree {
     where
         L: LatchKind<Guard<'e> = SharedGuard<'e>>,
     {
-        for attempt in 0..RESTARTS {
+        for attempt in 0..L::RESTARTS {
             if attempt > 0 {
                 pause(engine, attempt).await;
             }
@@ -202,7 +201,10 @@ impl Tree {
                 }
             }
         }
-        Err(TreeError::Contended { attempts: RESTARTS })
+        Err(match L::RESTARTS {
+            RESTARTS => TreeError::Contended { attempts: RESTARTS },
+            _ => TreeError::Engine(EngineError::Busy { addr: self.root }),
+        })
     }
 
     /// Latches the page of `level` (1 or more) that covers `key`, exclusively; `None` if the tree

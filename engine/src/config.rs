@@ -95,8 +95,17 @@ pub enum Planted {
     /// A leaf that is searched for a row to be read, and has not got it, is not held, noted or
     /// stamped.
     UnguardedGaps,
+    /// Images of pages are freed as soon as they are old, whatever snapshots are active.
+    EarlyFree,
     /// With a dead node all go from the queue of a row lock in which it was, and not its requests.
     LostLocks,
+    /// The right half of a leaf that a commit splits is not marked for the row locks in it.
+    UnmarkedSplits,
+    /// Whoever waits for a row lock of one that waits as well gives up, as if that were a cycle of
+    /// which all give up.
+    ManyVictims,
+    /// A transaction that is dropped gives no row lock back.
+    KeptLocks,
 }
 
 /// Configuration of [`crate::Engine::start`].

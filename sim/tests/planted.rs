@@ -240,6 +240,38 @@ fn a_link_that_forgets_what_waits_for_it_is_found_within_100_seeds() {
     }
 }
 
+/// The first of `seeds` seeds whose wide history with row locks finds `planted`.
+fn finds_by_locks(planted: Planted, seeds: Range<u64>) -> (u64, String) {
+    for seed in seeds.clone() {
+        let case = Case::of(Scenario::History, seed).protocolled(Protocol::Snapshot).unwrap();
+        let found = run_with(case, &case.plan(), &|config| config.planted = planted, None);
+        if let Err(failure) = found {
+            run(case, None).unwrap();
+            return (seed, failure.to_string());
+        }
+    }
+    panic!("{planted:?} is not found by seeds {seeds:?} of histories with row locks");
+}
+
+#[test]
+fn splits_that_lose_marks_are_found_within_100_seeds() {
+    let (seed, report) = finds_by_locks(Planted::UnmarkedSplits, 0..100);
+    println!("seed {seed}: {report}");
+}
+
+#[test]
+fn cycles_of_which_several_give_up_are_found_within_100_seeds() {
+    let (seed, report) = finds_by_locks(Planted::ManyVictims, 0..100);
+    assert!(report.contains("one of a cycle is to give up"), "{report}");
+    println!("seed {seed}: {report}");
+}
+
+#[test]
+fn locks_of_dropped_transactions_that_stay_are_found_within_20_seeds() {
+    let (seed, report) = finds_by_locks(Planted::KeptLocks, 0..20);
+    println!("seed {seed}: {report}");
+}
+
 #[test]
 fn a_definition_that_is_not_in_force_any_more_is_found_within_200_seeds() {
     let (seed, report) = finds_by(Planted::StaleCatalogue, Protocol::Snapshot, 200);

@@ -136,6 +136,8 @@ fn seeds_of_snapshots_that_found_something_hold() {
             "a node was quiet that had not reached memory with a page of which others had copies",
         ),
         (9598, "a node was refused that had left, as the control plane had not said so"),
+        (1104, "a commit gave its row locks back for ever to memory that was gone"),
+        (1155, "who locked a row of a table that was emptied meanwhile was not told to try again"),
     ] {
         let case = Case::of(Scenario::History, seed).protocolled(Protocol::Snapshot).unwrap();
         run(case, None).unwrap_or_else(|failure| panic!("{failure}"));

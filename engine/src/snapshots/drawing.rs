@@ -171,6 +171,11 @@ impl Core {
             own.registry.oldest()
         };
         let horizon = horizon(clock, &active, own);
+        #[cfg(feature = "planted")]
+        let horizon = match self.config.planted {
+            crate::Planted::EarlyFree => clock,
+            _ => horizon,
+        };
         self.snapshots.horizon.fetch_max(horizon.get(), Ordering::AcqRel);
         if let Some(arena) = self.snapshots.arena.get() {
             arena.images().lock().retire(self.snapshot_horizon());

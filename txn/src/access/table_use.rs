@@ -136,6 +136,16 @@ impl<'db> Txn<'db> {
         true
     }
 
+    /// After a wait with no leaf held: fails if a table was changed meanwhile that the transaction
+    /// has used. A commit would look for its leaves in pages that may be something else by now, and
+    /// keep others waiting who want the leaves that it has found.
+    pub(crate) async fn check_tables(&mut self) -> Result<(), TxnError> {
+        match self.work.tables.is_empty() {
+            true => Ok(()),
+            false => self.validate_rows().await,
+        }
+    }
+
     async fn look_table_up(&mut self, table: Table) -> Result<&'db Arc<TableInfo>, TxnError> {
         let db = self.db;
         let Some(changing) = db.directory.changing() else { return Err(no_such_table(table)) };

@@ -39,7 +39,9 @@ impl Txn<'_> {
         Ok(())
     }
 
-    /// Removes all rows of a table, without a look at them: it gets new trees.
+    /// Removes all rows of a table, without a look at them: it gets new trees. It waits for no row
+    /// lock: transactions that have locked rows of the table end in [`TxnError::Stale`], as all that
+    /// have used the trees before.
     ///
     /// # Errors
     /// As [`drop_table`](Self::drop_table).

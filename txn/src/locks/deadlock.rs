@@ -39,6 +39,14 @@ impl LockTable {
         number: u64,
         name: LockName,
     ) -> Result<bool, TreeError> {
+        #[cfg(feature = "planted")]
+        if self.engine.planted() == selkie_engine::Planted::ManyVictims {
+            for before in self.before(name, own).await? {
+                if self.wait_of(before.owner.txn).await?.is_some() {
+                    return Ok(true);
+                }
+            }
+        }
         let Some(cycle) = self.find_cycle(own, number, name).await? else { return Ok(false) };
         for edge in &cycle {
             let wait = self.wait_of(edge.waiter.owner.txn).await?;

@@ -38,6 +38,15 @@ pub(crate) enum Standing {
     BehindTheDead,
 }
 
+/// How often a change of the lock tree is tried that others hold up, or memory that is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// Once, for a caller that waits: a task does the rest.
+    Once,
+    /// Until it is done, in a task.
+    Endless,
+}
+
 impl LockTable {
     pub(crate) fn new(engine: &Engine, tree: Tree) -> Self {
         let (waits, next) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -135,10 +144,16 @@ impl LockTable {
         Ok(queue.unwrap_or_default())
     }
 
-    /// Takes a transaction out of a queue: this request of it only, if one is given. Tries until it
-    /// is done, or will never be: the node has failed or is closed, whose entries are nobody's.
-    pub(crate) async fn leave(&self, name: LockName, txn: u64, ticket: Option<u32>) {
-        self.until_done(name.key(), |value| {
+    /// Takes a transaction out of a queue: this request of it only, if one is given. Whether that is
+    /// done, or will never be: the node has failed or is closed, whose entries are nobody's.
+    pub(crate) async fn leave(
+        &self,
+        name: LockName,
+        txn: u64,
+        ticket: Option<u32>,
+        patience: Patience,
+    ) -> bool {
+        let is_done = self.until_done(name.key(), patience, |value| {
             let mut queue = value.map(decode_queue).unwrap_or_default();
             let before = queue.len();
             queue.retain(|other| {
@@ -149,9 +164,10 @@ impl LockTable {
                 len if len == before => ValueChange::Keep,
                 _ => ValueChange::Set(encode_queue(&queue)),
             }
-        })
-        .await;
+        });
+        let is_done = is_done.await;
         self.bell.ring(name);
+        is_done
     }
 
     /// Makes it known that a transaction waits.
@@ -160,15 +176,16 @@ impl LockTable {
         self.tree.modify(&self.engine, &Wait::key(txn), change).await
     }
 
-    /// It waits no more: nothing is known but a later wait.
-    pub(crate) async fn withdraw(&self, txn: u64, number: u64) {
-        self.until_done(Wait::key(txn), |value| {
+    /// It waits no more: nothing is known but a later wait. Whether that is done, as for
+    /// [`leave`](Self::leave).
+    pub(crate) async fn withdraw(&self, txn: u64, number: u64, patience: Patience) -> bool {
+        self.until_done(Wait::key(txn), patience, |value| {
             match value.and_then(Wait::decode).filter(|wait| wait.number == number) {
                 Some(_) => ValueChange::Remove,
                 None => ValueChange::Keep,
             }
         })
-        .await;
+        .await
     }
 
     /// What a transaction waits for, if that is known.
@@ -178,11 +195,16 @@ impl LockTable {
         if self.is_member(wait.node, wait.incarnation) {
             return Ok(Some(wait));
         }
-        self.withdraw(txn, wait.number).await;
+        self.withdraw(txn, wait.number, Patience::Once).await;
         Ok(None)
     }
 
-    async fn until_done(&self, key: [u8; NAME], change: impl Fn(Option<&[u8]>) -> ValueChange) {
+    async fn until_done(
+        &self,
+        key: [u8; NAME],
+        patience: Patience,
+        change: impl Fn(Option<&[u8]>) -> ValueChange,
+    ) -> bool {
         loop {
             let change = |value: Option<&[u8]>| (change(value), ());
             match self.tree.modify(&self.engine, &key, change).await {
@@ -193,8 +215,11 @@ impl LockTable {
                     if let Err(error) = result {
                         tracing::debug!(%error, "a row lock is not given back");
                     }
-                    return;
+                    return true;
                 }
+            }
+            if patience == Patience::Once {
+                return false;
             }
             self.engine.env().sleep(LEAVE_AGAIN).await;
         }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::error::TxnError;
 use crate::locks::entry::{LockName, LockRequest, Owner, Wait};
-use crate::locks::lock_table::{LockTable, Standing};
+use crate::locks::lock_table::{LockTable, Patience, Standing};
 
 /// First time after which a waiter looks again; it doubles up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_micros(20);
@@ -21,7 +21,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(2);
 /// When a waiter looks for a deadlock first; it doubles up to [`LONGEST_SEARCH`].
 const FIRST_SEARCH: Duration = Duration::from_millis(20);
 /// Longest time between two searches for a deadlock.
-const LONGEST_SEARCH: Duration = Duration::from_secs(1);
+const LONGEST_SEARCH: Duration = Duration::from_millis(100);
 const _: () = assert!(LONGEST_PAUSE.as_nanos() < FIRST_SEARCH.as_nanos());
 /// How long a transaction waits for a lock, unless set.
 pub(crate) const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
@@ -83,6 +83,10 @@ impl Drop for RowLocks {
         let mut held = self.take();
         held.is_task = true;
         if let Some(table) = held.table.clone() {
+            #[cfg(feature = "planted")]
+            if table.engine.planted() == selkie_engine::Planted::KeptLocks {
+                return;
+            }
             table.engine.env().spawn("row_locks_release", held.released());
         }
     }
@@ -107,11 +111,14 @@ impl RowLocks {
         Self { table, owner, held, timeout: self.timeout, insists: false, is_task: false }
     }
 
-    /// Gives all locks back. A future that is dropped leaves the rest to a task.
+    /// Gives all locks back. A future that is dropped leaves the rest to a task, and so does one
+    /// that cannot reach the lock tree: who ends a transaction waits for that once only.
     pub(crate) async fn released(mut self) {
         let (Some(table), Some(owner)) = (self.table.clone(), self.owner) else { return };
         while let Some(name) = self.held.first().copied() {
-            table.leave(name, owner.txn, None).await;
+            if !table.leave(name, owner.txn, None, patience_of(self.is_task)).await {
+                return;
+            }
             self.held.remove(&name);
         }
     }
@@ -153,6 +160,11 @@ impl RowLocks {
     }
 }
 
+/// A caller's task ends some time; one of the node has all the time that the node has.
+fn patience_of(is_task: bool) -> Patience {
+    if is_task { Patience::Endless } else { Patience::Once }
+}
+
 /// A place in a queue, of a transaction that does not know yet whether it has the lock.
 struct QueuePlace {
     table: Arc<LockTable>,
@@ -189,11 +201,15 @@ impl QueuePlace {
     async fn left(mut self) {
         let txn = self.request.owner.txn;
         if self.is_in {
-            self.table.leave(self.name, txn, Some(self.request.ticket)).await;
+            let (ticket, patience) = (Some(self.request.ticket), patience_of(self.is_task));
+            if !self.table.leave(self.name, txn, ticket, patience).await {
+                return;
+            }
             self.is_in = false;
         }
-        if let Some(number) = self.wait {
-            self.table.withdraw(txn, number).await;
+        if let Some(number) = self.wait
+            && self.table.withdraw(txn, number, patience_of(self.is_task)).await
+        {
             self.wait = None;
         }
     }

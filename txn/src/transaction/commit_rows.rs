@@ -57,9 +57,12 @@ impl<'db> Txn<'db> {
             return self.validate_view().await;
         }
         let mut conflict = TxnError::Conflict { leaf: GAddr::NULL, upgrade: false };
-        let mut attempt = 0;
+        let (mut attempt, mut waited) = (0, false);
         while attempt < ATTEMPTS {
             let mut obstacles = Vec::new();
+            if waited {
+                self.check_tables().await?;
+            }
             match self.latch_and_validate(writes, attempt > 0, &mut obstacles).await {
                 Ok((leaves, stamp, active)) => {
                     self.stamp_leaves(stamp, &active)?;
@@ -71,6 +74,7 @@ impl<'db> Txn<'db> {
                 // Each lock is waited for once: then the transaction has it.
                 Err(TxnError::Conflict { .. }) if !obstacles.is_empty() => {
                     self.overcome(obstacles).await?;
+                    waited = true;
                     continue;
                 }
                 Err(error @ TxnError::Conflict { .. }) => conflict = error,
@@ -78,6 +82,7 @@ impl<'db> Txn<'db> {
             }
             // Nothing was changed.
             self.work.locks.release();
+            waited = true;
             attempt += 1;
         }
         Err(conflict)

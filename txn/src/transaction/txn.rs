@@ -236,6 +236,11 @@ impl<'db> Txn<'db> {
         if self.work.tables.is_empty() || !is_failure {
             return error;
         }
+        if self.records_rows() && self.view.is_snapshot() {
+            // A commit, and who locks a row, works on the current state: there the table may have
+            // other trees than at the snapshot.
+            return self.validate_rows().await.err().unwrap_or(error);
+        }
         self.error_of_valid_reads(error).await
     }
 

@@ -19,6 +19,9 @@ pub(super) struct Journal {
 #[derive(Clone, Copy)]
 pub(super) struct Entry(usize);
 
+/// Statements of a transaction that are transactions of the history, and when they ended.
+pub(super) type Statements = Vec<(Entry, u64)>;
+
 impl Journal {
     /// Adds what filled the tables before everything else.
     pub(super) fn add_opening(&self, ops: Vec<Op>) {

@@ -24,13 +24,17 @@
 
 mod access;
 mod column_changes;
+mod holds;
 mod journal;
 mod lists;
 mod load;
+mod lock_ring;
+mod locking;
 mod registers;
 mod run;
 mod schema_changes;
 mod session;
+mod values;
 
 pub use self::run::{RecordedHistory, history};
 pub(super) use self::run::{run, strictly_serializable};

@@ -17,6 +17,7 @@ use selkie_txn::{
 use super::access::Access;
 use super::column_changes;
 use super::journal::Notes;
+use super::values::Values;
 use crate::check::serial::Op;
 use crate::error::{SimError, ensure};
 
@@ -52,9 +53,9 @@ pub(super) fn schemas(rows_a_page: u16) -> Vec<TableSchema> {
 
 /// The tables of the registers.
 pub(super) struct Registers {
-    rows: Table,
-    by_group: Index,
-    tombstones: Table,
+    pub(super) rows: Table,
+    pub(super) by_group: Index,
+    pub(super) tombstones: Table,
 }
 
 /// What a write stores, beside the version.
@@ -71,14 +72,14 @@ impl Filling {
 }
 
 /// A row as a scan of the index sees it.
-struct Member {
-    group: u64,
-    id: u64,
-    version: u64,
+pub(super) struct Member {
+    pub(super) group: u64,
+    pub(super) id: u64,
+    pub(super) version: u64,
 }
 
 impl Member {
-    fn of(row: RowRef<'_>) -> Result<Self, TxnError> {
+    pub(super) fn of(row: RowRef<'_>) -> Result<Self, TxnError> {
         let column = |column| row.i64(column).map(i64::cast_unsigned);
         Ok(Self { group: column(GROUP)?, id: column(ID)?, version: column(VERSION)? })
     }
@@ -111,8 +112,7 @@ impl Registers {
     /// What the transaction reports; so do all of these.
     pub(super) async fn read(&self, access: &mut Access<'_, '_>, key: u64) -> Result<(), TxnError> {
         let row = access.txn.get(self.rows, &key![key.cast_signed()]).await?;
-        let version = row.map(|row| row.i64(VERSION)).transpose()?.map(i64::cast_unsigned);
-        let version = match version {
+        let version = match row.map(version_of).transpose()? {
             Some(version) => Some(version),
             None => self.tombstone(access, key).await?,
         };
@@ -177,8 +177,36 @@ impl Registers {
             }
             Err(error) => return Err(error),
         }
+        self.bury(access, key, version).await
+    }
+
+    /// Empties the table of the rows, and leaves a tombstone of each that was there.
+    pub(super) async fn truncate(
+        &self,
+        access: &mut Access<'_, '_>,
+        keys: u64,
+        values: &mut Values,
+    ) -> Result<(), TxnError> {
+        let rows = self.versions(access, self.rows, &KeyRange::all()).await?;
+        let tombstones = self.versions(access, self.tombstones, &KeyRange::all()).await?;
+        let seen = with_tombstones(rows.clone(), &tombstones);
+        access.notes.add(Op::Scan { low: 0, high: keys - 1, seen });
+        access.txn.truncate(self.rows).await?;
+        for (key, _) in rows {
+            self.bury(access, key, values.take()).await?;
+        }
+        Ok(())
+    }
+
+    /// Leaves a tombstone.
+    async fn bury(
+        &self,
+        access: &mut Access<'_, '_>,
+        key: u64,
+        version: u64,
+    ) -> Result<(), TxnError> {
         let set = |row: &mut RowMut<'_>| Ok(row.set_i64(TOMBSTONE, version.cast_signed())?);
-        match access.txn.update(self.tombstones, &id, set).await {
+        match access.txn.update(self.tombstones, &key![key.cast_signed()], set).await {
             Err(TxnError::NotFound { .. }) => {
                 let mut row = access.db.row(self.tombstones)?;
                 row.i64(key.cast_signed()).i64(version.cast_signed());
@@ -293,7 +321,7 @@ impl Registers {
         key: u64,
     ) -> Result<Option<u64>, TxnError> {
         let row = access.txn.get(self.tombstones, &key![key.cast_signed()]).await?;
-        Ok(row.map(|row| row.i64(TOMBSTONE)).transpose()?.map(i64::cast_unsigned))
+        row.map(tombstone_of).transpose()
     }
 
     async fn insert(
@@ -337,6 +365,16 @@ impl Registers {
             |row: RowRef<'_>| Ok((row.i64(ID)?.cast_unsigned(), row.i64(column)?.cast_unsigned()));
         access.rows(table, range, of).await
     }
+}
+
+/// The version of a register that is there.
+pub(super) fn version_of(row: RowRef<'_>) -> Result<u64, TxnError> {
+    Ok(row.i64(VERSION)?.cast_unsigned())
+}
+
+/// The version of one that was deleted, from its tombstone.
+pub(super) fn tombstone_of(row: RowRef<'_>) -> Result<u64, TxnError> {
+    Ok(row.i64(TOMBSTONE)?.cast_unsigned())
 }
 
 /// What a scan has seen: the rows, and the tombstones of those that are not there.

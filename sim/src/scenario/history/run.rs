@@ -7,8 +7,10 @@ use selkie_fabric::env::SplitMix;
 use selkie_fabric::sim::TraceSink;
 use selkie_txn::{Database, DatabaseSchema, Protocol};
 
+use super::holds::Holds;
 use super::journal::Journal;
 use super::load::HistoryLoad;
+use super::lock_ring::LockRing;
 use super::registers::{Registers, check_trees};
 use super::schema_changes::SchemaChanges;
 use super::session::Session;
@@ -32,7 +34,8 @@ const LATCHES_STREAM: u64 = 45;
 /// Stream of the seed that draws whether tables change, and where.
 const TABLES_STREAM: u64 = 46;
 /// How long a session waits for a page: longer than any trouble but the loss of a node.
-const PATIENCE: Duration = Duration::from_millis(50);
+const PAGE_PATIENCE: Duration = Duration::from_millis(50);
+
 pub(in crate::scenario) fn run(
     case: Case,
     plan: &Plan,
@@ -43,6 +46,12 @@ pub(in crate::scenario) fn run(
     // First: a violation explains more than the error of a session that it caused.
     strictly_serializable(&run.journal.history())?;
     no_claims(&run.journal)?;
+    let may_end = |node| run.excuses.loses_data || run.excuses.exposes(node);
+    // A table that is emptied gets a new tree: who holds locks in the one before cannot commit.
+    let is_emptied = changes_tables(case, &run.databases).is_some();
+    run.holds.check(|node| is_emptied || may_end(node))?;
+    let all_live = !(0..run.cluster.engines.len()).any(may_end) && run.tally.is_ok();
+    run.ring.iter().try_for_each(|ring| ring.check(all_live))?;
     let tally = run.tally?;
     if let Some(living) = &run.living {
         run.cluster.run(check_trees(&run.databases))??;
@@ -113,6 +122,9 @@ struct HistoryRun {
     cluster: SimCluster,
     databases: Vec<Arc<Database>>,
     journal: Arc<Journal>,
+    holds: Arc<Holds>,
+    /// Deadlocks that were made, if there are row locks.
+    ring: Option<Arc<LockRing>>,
     /// What the sessions did, or the error of one of them.
     tally: Result<OperationCounts, SimError>,
     excuses: Excuses,
@@ -128,9 +140,12 @@ impl HistoryRun {
         log: Option<TraceSink>,
     ) -> Result<Self, SimError> {
         let mut cluster =
-            start(case, plan, tune, log, |shape| shape.engine.request_timeout = PATIENCE)?;
-        let load = HistoryLoad::drawn(case.seed);
-        let journal = Arc::new(Journal::default());
+            start(case, plan, tune, log, |shape| shape.engine.request_timeout = PAGE_PATIENCE)?;
+        // Where the pool does not learn of deaths, a lock of a dead node is never given back.
+        let knows_deaths = case.has_processes() || plan.lost().is_empty();
+        let has_row_locks = protocol_of(case, 0) == Protocol::Snapshot && knows_deaths;
+        let load = HistoryLoad::drawn(case.seed, has_row_locks);
+        let (journal, holds) = (Arc::new(Journal::default()), Arc::new(Holds::default()));
         let mut databases = cluster.run(open(&cluster, case, &journal, load))??;
         if keeps_few_latches(case.seed) {
             databases.iter().for_each(|database| database.set_latched_reads(2));
@@ -143,7 +158,7 @@ impl HistoryRun {
             let db = Database::clone(database).with_protocol(protocol_of(case, number))?;
             let random = client_random(case.seed, number);
             let envs = (cluster.env_of(node), cluster.world.env(), until);
-            Session::open(db, envs, &journal, number, random, load)
+            Session::open(db, envs, (&journal, &holds), number, random, load)
         };
         let mut clients = Clients::new(&cluster);
         let reader_number = databases.len() * SESSIONS;
@@ -160,8 +175,20 @@ impl HistoryRun {
                 clock: cluster.world.env(),
                 until,
                 random: client_random(case.seed, reader_number + 1),
+                journal: Arc::clone(&journal),
+                holds: Arc::clone(&holds),
+                number: reader_number + 1,
+                keys: load.keys,
             };
             clients.spawn(node, "schema", changes.run());
+        }
+        let ring = load.locks.then(|| LockRing::new(databases.len()));
+        if let Some(ring) = &ring {
+            for (node, database) in databases.iter().enumerate() {
+                let db = Database::clone(database);
+                let envs = (cluster.env_of(node), cluster.world.env());
+                clients.spawn(node, "ring", Arc::clone(ring).run(db, envs, node));
+            }
         }
         let mut tally = excuses.finish(clients);
         let mut living = None;
@@ -178,7 +205,7 @@ impl HistoryRun {
             }
             living = Some(left);
         }
-        Ok(Self { cluster, databases, journal, tally, excuses, living })
+        Ok(Self { cluster, databases, journal, holds, ring, tally, excuses, living })
     }
 }
 
@@ -204,7 +231,7 @@ async fn open(
 #[cfg(test)]
 mod tests {
     use selkie_engine::Planted;
-    use selkie_txn::AbortCause;
+    use selkie_txn::{AbortCause, TxnStats};
 
     use super::*;
     use crate::scenario::name::Scenario;
@@ -242,6 +269,28 @@ mod tests {
     fn a_snapshot_finds_all_images_while_no_node_ends() {
         assert_eq!(too_old(Planted::Nothing), 0);
         assert!(too_old(Planted::NoImages) > 20, "a commit that keeps no image is noticed");
+        assert!(too_old(Planted::EarlyFree) > 0, "an image that is freed too early is noticed");
+    }
+
+    #[test]
+    fn transactions_meet_row_locks_in_every_way() {
+        let mut sums = [0; 4];
+        for seed in 0..24 {
+            let case =
+                Case::gentle(Scenario::History, seed).protocolled(Protocol::Snapshot).unwrap();
+            let run = HistoryRun::play(case, &Plan::calm(), &|_| {}, None).unwrap();
+            let stats = run.databases.iter().map(|database| database.stats());
+            for TxnStats { lock_waits, aborts, .. } in stats {
+                let causes = [AbortCause::Deadlock, AbortCause::LockTimeout];
+                let [deadlocks, timeouts] = causes.map(|cause| aborts.of(cause));
+                let own = [lock_waits, deadlocks, timeouts];
+                sums.iter_mut().zip(own).for_each(|(sum, own)| *sum += own);
+            }
+            sums[3] += run.holds.count() as u64;
+        }
+        println!("waits, deadlocks, timeouts, locks: {sums:?}");
+        let least = [500, 40, 20, 2_000];
+        assert!(sums.iter().zip(least).all(|(sum, least)| *sum >= least), "{sums:?}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A client that changes tables while the sessions work with them: it builds indexes of the
-//! registers and drops them, adds, changes, renames and drops columns, and creates, fills and drops
-//! another table.
+//! registers and drops them, adds, changes, renames and drops columns, empties the table of the
+//! registers, and creates, fills and drops another table.
 //!
 //! What the sessions read and write is the same in every definition, so their history is judged as
 //! without it. A session that used an old definition must be run again. What shows if one is not:
@@ -8,6 +8,7 @@
 //! an earlier one, or a NULL that it must not have.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use selkie_fabric::env::{Env, SplitMix};
@@ -16,7 +17,13 @@ use selkie_txn::{
     TableSchema, Txn, TxnError,
 };
 
+use super::access::Access;
 use super::column_changes::{self, FIRST_COLUMN};
+use super::holds::Holds;
+use super::journal::{Journal, Notes};
+use super::registers::Registers;
+use super::values::{Values, changed_by};
+use crate::check::serial::Status;
 use crate::error::{SimError, ensure};
 
 /// Changes that are made at least.
@@ -41,6 +48,11 @@ pub(super) struct SchemaChanges {
     pub(super) clock: Env,
     pub(super) until: Duration,
     pub(super) random: SplitMix,
+    /// What it does with registers is part of the history, as what its number says.
+    pub(super) journal: Arc<Journal>,
+    pub(super) holds: Arc<Holds>,
+    pub(super) number: usize,
+    pub(super) keys: u64,
 }
 
 /// One change, which is a transaction, or several.
@@ -66,10 +78,13 @@ impl SchemaChanges {
     /// Those of a session; [`SimError::Broken`] if an index disagrees with its table.
     pub(super) async fn run(self) -> Result<u64, SimError> {
         let registers = self.db.table("register")?;
-        let (mut done, mut made) = (0, 0);
+        let (mut done, mut made, mut values) = (0, 0, Values::of(self.number));
         while made < CHANGES || self.clock.now() < self.until {
             made += 1;
             self.pause(PAUSE_NS).await;
+            if self.random.below(12) == 0 {
+                done += u64::from(self.truncate(&mut values).await?);
+            }
             let change = match self.random.below(14) {
                 0..=2 => SchemaChange::BuildIndex,
                 3 => SchemaChange::DropIndex,
@@ -102,6 +117,43 @@ impl SchemaChanges {
             self.pause(PAUSE_NS / 10).await;
         }
         Ok(false)
+    }
+
+    /// Tries once to remove all rows of the registers; whether they were.
+    async fn truncate(&self, values: &mut Values) -> Result<bool, SimError> {
+        let now = || self.clock.now().as_nanos() as u64;
+        let (invoked, registers) = (now(), Registers::of(&self.db)?);
+        let (mut txn, mut notes) = (self.db.begin(), Notes::default());
+        let mut holder = self.holds.begin(self.db.engine().node().index());
+        let mut access =
+            Access { db: &self.db, txn: &mut txn, notes: &mut notes, random: &self.random };
+        let emptied = registers.truncate(&mut access, self.keys, values).await;
+        let (ops, _) = notes.into_parts();
+        let changes = changed_by(&ops);
+        let entry = self.journal.add(self.number, invoked, ops);
+        let begun = holder.ends(emptied.is_ok());
+        let ended = match emptied {
+            Ok(()) => txn.commit().await,
+            Err(error) => {
+                drop(txn);
+                Err(error)
+            }
+        };
+        match ended {
+            Ok(()) => {
+                holder.has_committed(begun, changes);
+                self.journal.end(entry, now(), Status::Committed);
+                Ok(true)
+            }
+            Err(error) if error.is_retryable() => {
+                self.journal.end(entry, now(), Status::Aborted);
+                match error.abort_cause() {
+                    Some(AbortCause::Timeout) => Err(SimError::NoProgress(error.to_string())),
+                    _ => Ok(false),
+                }
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     async fn attempt(&self, registers: Table, change: SchemaChange) -> Result<(), SimError> {

@@ -4,13 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use selkie_fabric::env::{Env, SplitMix};
-use selkie_txn::{AbortCause, Database, Savepoint, Txn, TxnError};
+use selkie_txn::{AbortCause, Database, Isolation, Savepoint, Txn, TxnError};
 
 use super::access::Access;
-use super::journal::{Journal, Mark, Notes};
+use super::holds::{Holder, Holds};
+use super::journal::{Journal, Mark, Notes, Statements};
 use super::lists::Lists;
-use super::load::HistoryLoad;
+use super::load::{HistoryLoad, PATIENCE};
 use super::registers::{GROUPS, Registers};
+use super::values::{Values, changed_by};
 use crate::check::serial::Status;
 use crate::error::SimError;
 
@@ -20,12 +22,12 @@ const TRANSACTIONS: usize = 40;
 const LINGER_NS: u64 = 800_000;
 /// Steps of a transaction, at most.
 const STEPS: u64 = 5;
+/// Statements of a transaction that locks, at most. One that has a single snapshot has one.
+const STATEMENTS: u64 = 2;
 /// Registers beside each other that are deleted together, at most.
 const CLEARED: usize = 5;
 /// Lists; few, so that they grow.
 const LISTS: u64 = 3;
-/// Values of a session. No two sessions share one.
-const VALUES: u64 = 1_000_000;
 /// Longest a session waits after a conflict.
 const BACK_OFF_NS: u64 = 40_000;
 /// The hottest pages of a node, of which some are evicted.
@@ -37,17 +39,20 @@ const READ_ALL_ATTEMPTS: usize = 1_000;
 
 pub(super) struct Session {
     db: Database,
-    registers: Registers,
+    pub(super) registers: Registers,
     lists: Lists,
-    env: Env,
+    pub(super) env: Env,
     /// By which operations of all nodes are ordered.
     clock: Env,
     /// When it may stop, if it has made its transactions.
     until: Duration,
-    journal: Arc<Journal>,
-    number: usize,
-    random: SplitMix,
-    keys: u64,
+    pub(super) journal: Arc<Journal>,
+    /// Where its row locks are noted.
+    holds: Arc<Holds>,
+    locks: bool,
+    pub(super) number: usize,
+    pub(super) random: SplitMix,
+    pub(super) keys: u64,
     evicts: bool,
 }
 
@@ -62,37 +67,41 @@ enum AttemptEnd {
 enum SessionTask {
     /// Reads and writes.
     Any,
+    /// Reads and writes what it has locked.
+    Locked(Isolation),
     /// Reads only.
     Read,
     /// Reads of everything.
     ReadAll,
 }
 
-/// Numbers that no other write of the run uses.
-struct Values {
-    next: u64,
-}
-
-impl Values {
-    fn take(&mut self) -> u64 {
-        self.next += 1;
-        self.next
-    }
-}
-
 impl Session {
     pub(super) fn open(
         db: Database,
         (env, clock, until): (Env, Env, Duration),
-        journal: &Arc<Journal>,
+        (journal, holds): (&Arc<Journal>, &Arc<Holds>),
         number: usize,
         random: SplitMix,
         load: HistoryLoad,
     ) -> Result<Self, SimError> {
         let (registers, lists) = (Registers::of(&db)?, Lists::of(&db)?);
-        let journal = Arc::clone(journal);
-        let HistoryLoad { keys, evicts, .. } = load;
-        Ok(Self { db, registers, lists, env, clock, until, journal, number, random, keys, evicts })
+        let (journal, holds) = (Arc::clone(journal), Arc::clone(holds));
+        let HistoryLoad { keys, evicts, locks, .. } = load;
+        Ok(Self {
+            db,
+            registers,
+            lists,
+            env,
+            clock,
+            until,
+            journal,
+            holds,
+            locks,
+            number,
+            random,
+            keys,
+            evicts,
+        })
     }
 
     /// Runs the session; returns how many transactions were committed.
@@ -101,7 +110,7 @@ impl Session {
     /// The error of a transaction, unless it is a conflict; [`SimError::NoProgress`] if one waits
     /// in vain.
     pub(super) async fn run(self) -> Result<u64, SimError> {
-        let mut values = Values { next: (self.number as u64 + 1) * VALUES };
+        let mut values = Values::of(self.number);
         let mut committed = 0;
         let mut made = 0;
         while made < TRANSACTIONS || self.clock.now() < self.until {
@@ -109,7 +118,13 @@ impl Session {
                 self.wait(LINGER_NS).await;
             }
             made += 1;
-            let task = if self.random.below(4) == 0 { SessionTask::Read } else { SessionTask::Any };
+            let task = match self.random.below(4) {
+                0 => SessionTask::Read,
+                _ if self.locks && self.random.below(3) == 0 => {
+                    SessionTask::Locked(self.isolation())
+                }
+                _ => SessionTask::Any,
+            };
             match self.attempt(task, &mut values).await? {
                 AttemptEnd::Committed => committed += 1,
                 AttemptEnd::RolledBack => self.wait(BACK_OFF_NS).await,
@@ -126,7 +141,7 @@ impl Session {
     /// # Errors
     /// As [`Session::run`]; [`SimError::NoProgress`].
     pub(super) async fn read_all(self) -> Result<(), SimError> {
-        let mut values = Values { next: 0 };
+        let mut values = Values::none();
         for _ in 0..READ_ALL_ATTEMPTS {
             if let AttemptEnd::Committed = self.attempt(SessionTask::ReadAll, &mut values).await? {
                 return Ok(());
@@ -141,19 +156,37 @@ impl Session {
         task: SessionTask,
         values: &mut Values,
     ) -> Result<AttemptEnd, SimError> {
-        let invoked = self.now();
-        let (mut txn, mut notes) = (self.begin(task), Notes::default());
+        let mut invoked = self.now();
+        let (mut txn, mut notes) = (self.begin(task)?, Notes::default());
+        let is_patient = !self.locks || self.sets_lock_timeout(&mut txn);
+        let mut holder = self.holds.begin(self.db.engine().node().index());
+        let mut statements = Statements::new();
         let random = &self.random;
         let mut access = Access { db: &self.db, txn: &mut txn, notes: &mut notes, random };
-        let acted = self.act(&mut access, task, values).await;
+        let acted = match task {
+            SessionTask::Locked(isolation) => {
+                let most = if isolation == Isolation::RepeatableRead { 1 } else { STATEMENTS };
+                let (holder, statements) = (&mut holder, &mut statements);
+                self.act_by_locks(&mut access, holder, (most, statements), values).await
+            }
+            _ => self.act(&mut access, &mut holder, task, values).await,
+        };
+        if let Some((_, ended)) = statements.last() {
+            // What it has locked it has read after its statements.
+            invoked = *ended;
+        }
         let (ops, claims) = notes.into_parts();
+        let changes = changed_by(&ops);
         // Before the commit: others may see its writes before this session learns the outcome.
         let entry = self.journal.add(self.number, invoked, ops);
-        let changes_its_mind = matches!(task, SessionTask::Any) && self.random.below(16) == 0;
+        let may_write = matches!(task, SessionTask::Any | SessionTask::Locked(_));
+        let changes_its_mind = may_write && self.random.below(16) == 0;
+        let begun = holder.ends(acted.is_ok());
         let ended = match acted {
             Ok(()) if changes_its_mind => {
                 txn.rollback().await;
                 self.journal.end(entry, self.now(), Status::Aborted);
+                self.end_statements(&statements, Status::Aborted);
                 return Ok(AttemptEnd::RolledBack);
             }
             Ok(()) => txn.commit().await,
@@ -164,15 +197,22 @@ impl Session {
         };
         match ended {
             Ok(()) => {
+                holder.has_committed(begun, changes);
                 self.journal.end(entry, self.now(), Status::Committed);
+                self.end_statements(&statements, Status::Committed);
                 self.journal.add_claims(claims);
                 Ok(AttemptEnd::Committed)
             }
             Err(error) if error.is_retryable() => {
                 self.journal.end(entry, self.now(), Status::Aborted);
+                self.end_statements(&statements, Status::Aborted);
                 match error.abort_cause() {
                     // The holder of a page does not give it up: a retry would fail as well.
                     Some(AbortCause::Timeout) => Err(SimError::NoProgress(error.to_string())),
+                    // Nor does that of a row lock.
+                    Some(AbortCause::LockTimeout) if is_patient => {
+                        Err(SimError::NoProgress(error.to_string()))
+                    }
                     _ => Ok(AttemptEnd::RolledBack),
                 }
             }
@@ -181,16 +221,30 @@ impl Session {
     }
 
     /// Every other session reads with read-only transactions.
-    fn begin(&self, task: SessionTask) -> Txn<'_> {
-        match task {
+    fn begin(&self, task: SessionTask) -> Result<Txn<'_>, TxnError> {
+        Ok(match task {
             SessionTask::Read if self.number.is_multiple_of(2) => self.db.begin_to_read(),
+            SessionTask::Locked(isolation) => self.db.begin_with(isolation),
+            SessionTask::Any if self.locks && self.random.below(16) == 0 => {
+                let mut txn = self.db.begin();
+                txn.insist()?;
+                txn
+            }
             SessionTask::Any | SessionTask::Read | SessionTask::ReadAll => self.db.begin(),
-        }
+        })
+    }
+
+    /// Sets how long a transaction waits for a lock; whether that is long enough to get it.
+    fn sets_lock_timeout(&self, txn: &mut Txn<'_>) -> bool {
+        let timeout = self.lock_timeout();
+        txn.set_lock_timeout(timeout);
+        timeout == PATIENCE
     }
 
     async fn act(
         &self,
         access: &mut Access<'_, '_>,
+        holder: &mut Holder,
         task: SessionTask,
         values: &mut Values,
     ) -> Result<(), TxnError> {
@@ -202,7 +256,12 @@ impl Session {
         }
         let mut savepoint = None;
         for _ in 0..=self.random.below(STEPS) {
+            holder.steps();
             match task {
+                SessionTask::Any if self.locks && self.random.below(6) == 0 => {
+                    let key = self.random.below(self.keys);
+                    self.read_locked(access, holder, key).await?;
+                }
                 SessionTask::Any if self.random.below(2) == 0 => {
                     self.go_back_or_on(access, &mut savepoint)?;
                     self.change(access, values).await?;
@@ -213,6 +272,7 @@ impl Session {
                 self.wait(THINKING_NS).await;
             }
         }
+        holder.steps();
         Ok(())
     }
 
@@ -258,7 +318,7 @@ impl Session {
     }
 
     /// Reads something.
-    async fn look(&self, access: &mut Access<'_, '_>) -> Result<(), TxnError> {
+    pub(super) async fn look(&self, access: &mut Access<'_, '_>) -> Result<(), TxnError> {
         let key = self.random.below(self.keys);
         match self.random.below(24) {
             0..=8 => self.registers.read(access, key).await,
@@ -289,12 +349,12 @@ impl Session {
         Ok(())
     }
 
-    fn now(&self) -> u64 {
+    pub(super) fn now(&self) -> u64 {
         self.clock.now().as_nanos() as u64
     }
 
     /// Waits for a random time.
-    async fn wait(&self, most_ns: u64) {
+    pub(super) async fn wait(&self, most_ns: u64) {
         self.env.sleep(Duration::from_nanos(self.random.below(most_ns))).await;
     }
 }

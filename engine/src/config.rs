@@ -101,7 +101,7 @@ pub enum Planted {
     LostLocks,
     /// The right half of a leaf that a commit splits is not marked for the row locks in it.
     UnmarkedSplits,
-    /// Whoever waits for a row lock of one that waits as well gives up, as if that were a cycle of
+    /// A waiter for a row lock gives up if the holder waits as well, as if that were a cycle of
     /// which all give up.
     ManyVictims,
     /// A transaction that is dropped gives no row lock back.

@@ -40,8 +40,8 @@ impl Txn<'_> {
     }
 
     /// Removes all rows of a table, without a look at them: it gets new trees. It waits for no row
-    /// lock: transactions that have locked rows of the table end in [`TxnError::Stale`], as all that
-    /// have used the trees before.
+    /// lock: transactions that have locked rows of the table end in [`TxnError::Stale`], as do all
+    /// that have used the trees before.
     ///
     /// # Errors
     /// As [`drop_table`](Self::drop_table).

@@ -144,8 +144,8 @@ impl LockTable {
         Ok(queue.unwrap_or_default())
     }
 
-    /// Takes a transaction out of a queue: this request of it only, if one is given. Whether that is
-    /// done, or will never be: the node has failed or is closed, whose entries are nobody's.
+    /// Takes a transaction out of a queue: this request of it only, if one is given. Whether that
+    /// is done, or will never be: the node has failed or is closed, whose entries are nobody's.
     pub(crate) async fn leave(
         &self,
         name: LockName,

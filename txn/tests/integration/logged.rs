@@ -2,15 +2,18 @@
 //! and what becomes of these.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
+use selkie_engine::GAddr;
+use selkie_engine::backup::Backup;
 use selkie_engine::log::{
-    LogError, LogFiles, LogOwner, LogStore, LogTo, Lsn, Pages, Piece, ReadError, Sink, Written,
-    merge,
+    LogError, LogFiles, LogObjects, LogOwner, LogStore, LogTo, Lsn, Pages, Piece, ReadError, Sink,
+    Written, merge,
 };
 use selkie_fabric::BoxFuture;
 use selkie_fabric::env::Env;
@@ -21,7 +24,7 @@ use selkie_txn::{
 
 use tempfile::TempDir;
 
-use crate::common::{Account, BALANCE, Cluster, accounts, check, dump, insert};
+use crate::common::{Account, BALANCE, Cluster, Dump, accounts, check, dump, insert};
 
 const GCL: usize = 512;
 
@@ -238,13 +241,14 @@ fn a_database_that_is_restored_from_logs_works() {
     cluster.close();
 }
 
-/// That a page was freed is noted in the pool alone: logs have its last bytes, and a pool made of
-/// them must not keep a line for it that nothing leads to.
+/// That a page was freed is noted in the pool alone: logs and backups have its last bytes, and a
+/// pool made of them must not keep a line for it that nothing leads to.
 #[test]
-fn a_pool_made_of_logs_has_no_line_for_pages_that_were_freed() {
+fn a_pool_made_of_logs_or_a_backup_has_no_line_for_pages_that_were_freed() {
     let Logged { valve, cluster, databases, table, _place } = logged(1);
-    let db = &databases[0];
-    cluster.runtime.block_on(async {
+    let (db, place) = (&databases[0], tempfile::tempdir().unwrap());
+    let at = LogObjects::at(&format!("file://{}/backup", place.path().display()), 0).unwrap();
+    let (mut pages, mut backup, before) = cluster.runtime.block_on(async {
         let mut txn = db.begin();
         for id in 40..400 {
             let account = Account { tag: id, owner: "o".into(), balance: 10, note: None };
@@ -260,25 +264,31 @@ fn a_pool_made_of_logs_has_no_line_for_pages_that_were_freed() {
         for _ in 0..200 {
             cluster.runtime.env().sleep(Duration::from_millis(1)).await;
         }
-    });
-    let before = cluster.runtime.block_on(dump(db));
-    cluster.close();
-    let cluster = Cluster::start(1, GCL);
-    let mut pages = Pages::new(GCL);
-    cluster.runtime.block_on(async {
+        db.engine().backup(&at, &|_, _| {}).await.unwrap();
+        let mut pages = Pages::new(GCL);
         let owners = valve.owners().await.unwrap();
         merge(&*valve, &owners, &mut pages, false).await.unwrap();
+        (pages, Backup::open(&at).await.unwrap(), dump(db).await)
     });
+    cluster.close();
     let all = pages.len();
     pages.retain(|page| !is_unlinked(page));
     assert!(pages.len() + 10 < all, "{} of {all} pages are in use", pages.len());
-    let lines = pages.into_lines();
+    check_restored(&pages.into_lines(), &before);
+    let all = backup.lines().len();
+    backup.retain(|page| !is_unlinked(page));
+    assert!(backup.lines().len() + 10 < all, "{} of {all} pages", backup.lines().len());
+    check_restored(backup.lines(), &before);
+}
 
+/// A pool that is made of these lines has a line for each page of the database, and no other.
+fn check_restored(lines: &BTreeMap<GAddr, Box<[u8]>>, before: &Dump) {
+    let cluster = Cluster::start(1, GCL);
     let engine = &cluster.engines[0];
     cluster.runtime.block_on(async {
-        engine.restore(&lines).await.unwrap();
+        engine.restore(lines).await.unwrap();
         let db = Database::open(engine).await.unwrap();
-        assert_eq!(dump(&db).await, before);
+        assert_eq!(&dump(&db).await, before);
         let used = db.pages(engine).await.unwrap();
         let census = engine.repair_lines(&used, true).await.unwrap();
         assert_eq!((census.leaked, census.in_use), (0, lines.len() as u64 - 1), "{census:?}");

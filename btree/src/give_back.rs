@@ -5,10 +5,10 @@
 //! notes durably how far it is before it gives pages back: after a crash in between some pages stay
 //! allocated, and none is given back twice.
 
-use selkie_engine::{Engine, GAddr};
+use selkie_engine::{Engine, ExclusiveGuard, GAddr};
 
 use crate::error::TreeError;
-use crate::page::{self, PageView, Target};
+use crate::page::{self, PageSpec, PageView, Target};
 use crate::tree::Tree;
 
 impl Tree {
@@ -62,8 +62,19 @@ impl Tree {
     }
 }
 
-/// Whether this is a page that was taken out of its tree: no page leads to it any more. Logs and
-/// backups have such pages: that a page was freed is noted in the pool alone.
+/// Gives a page back that was allocated for a tree and to which no page leads. It is marked first:
+/// what is made of logs and backups has no other way to know (see [`is_unlinked`]).
+pub fn give_back_new(engine: &Engine, mut page: ExclusiveGuard<'_>) {
+    let bytes = page.len();
+    let empty = page::format(page.bytes_mut(0..bytes), &PageSpec::default(), []);
+    // Only a page of a size that no pool has cannot be formatted: it is leaked in a restored pool.
+    let marked = empty.and_then(|()| page::mark_dead(&mut page));
+    debug_assert!(marked.is_ok(), "{marked:?}");
+    engine.free(page);
+}
+
+/// Whether this is a page that was taken out of its tree, or never came into one: no page leads to
+/// it. Logs and backups have such pages: that a page was freed is noted in the pool alone.
 #[must_use]
 pub fn is_unlinked(page: &[u8]) -> bool {
     PageView::parse(page).is_ok_and(|view| view.is_dead())

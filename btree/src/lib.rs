@@ -119,7 +119,7 @@ mod verify;
 pub use ahead::RestOfScan;
 pub use bulk::{BuiltTree, BulkLoad, DEFAULT_FILL};
 pub use error::{NoRoom, TreeError};
-pub use give_back::is_unlinked;
+pub use give_back::{give_back_new, is_unlinked};
 pub use leaf::{
     KeyLocation, LeafView, leaf_insert, leaf_mark_locked, leaf_remove, leaf_replace, leaf_stamp,
 };

@@ -38,6 +38,7 @@
 use selkie_engine::{Engine, ExclusiveGuard, GAddr, change_together};
 
 use crate::error::TreeError;
+use crate::give_back::give_back_new;
 use crate::latch::{RESTARTS, SharedLatch, pause};
 use crate::page::{self, CHILD, Damage, NoRoomOr, PageSpec, PageView, Target};
 use crate::split::PendingPost;
@@ -146,7 +147,7 @@ impl Tree {
         let split =
             page::split(left.bytes_mut(0..bytes), right.bytes_mut(0..bytes), &cut, child.to_u64());
         if let Err(damage) = split {
-            engine.free(right);
+            give_back_new(engine, right);
             return Err(TreeError::damaged(left_addr)(damage));
         }
         let side = if pending.separator < cut.separator { &mut left } else { &mut right };
@@ -180,7 +181,7 @@ impl Tree {
         let mut right = match engine.allocate().await {
             Ok(right) => right,
             Err(error) => {
-                engine.free(left);
+                give_back_new(engine, left);
                 return Err(error.into());
             }
         };
@@ -202,8 +203,8 @@ impl Tree {
             page::format(&mut bytes, &spec, entries)
         });
         if let Err(damage) = built {
-            engine.free(left);
-            engine.free(right);
+            give_back_new(engine, left);
+            give_back_new(engine, right);
             return Err(damaged(damage));
         }
         root.bytes_mut(0..source.len()).copy_from_slice(&bytes);

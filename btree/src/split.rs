@@ -7,6 +7,7 @@
 use selkie_engine::{Engine, EngineError, ExclusiveGuard, GAddr};
 
 use crate::error::TreeError;
+use crate::give_back::give_back_new;
 use crate::latch::SharedInOrderLatch;
 use crate::page::{self, PageView, Placement, Target};
 use crate::tree::Tree;
@@ -97,7 +98,7 @@ impl Tree {
         let split =
             page::split(left.bytes_mut(0..bytes), right.bytes_mut(0..bytes), &cut, child.to_u64());
         if let Err(damage) = split {
-            engine.free(right);
+            give_back_new(engine, right);
             return Err(TreeError::damaged(left_addr)(damage));
         }
         Ok((right, PendingPost { level: 1, separator: cut.separator, child, seen }))

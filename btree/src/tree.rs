@@ -14,6 +14,7 @@ use std::ops::Bound;
 use selkie_engine::{Engine, EngineError, ExclusiveGuard, GAddr, SharedGuard};
 
 use crate::error::TreeError;
+use crate::give_back::give_back_new;
 use crate::latch::{
     ExclusiveLatch, LatchKind, RESTARTS, SharedInOrderLatch, SharedLatch, latch, pause,
 };
@@ -52,7 +53,7 @@ impl Tree {
         let mut root = match engine.allocate().await {
             Ok(root) => root,
             Err(error) => {
-                engine.free(leaf);
+                give_back_new(engine, leaf);
                 return Err(error.into());
             }
         };

@@ -6,6 +6,7 @@ use std::mem;
 use selkie_engine::{Engine, ExclusiveGuard, GAddr};
 
 use crate::error::TreeError;
+use crate::give_back::give_back_new;
 use crate::latch::{ExclusiveLatch, latch, try_exclusive};
 use crate::leaf::{LeafView, leaf_stamp};
 use crate::page::{PageView, Stamps};
@@ -31,7 +32,7 @@ impl Drop for NewPages {
             for (at, addr) in pages.into_iter().enumerate() {
                 // What cannot be latched is leaked, as when a node dies.
                 if let Ok(guard) = latch::<ExclusiveLatch>(&engine, addr).await {
-                    engine.free(guard);
+                    give_back_new(&engine, guard);
                 }
                 if at % YIELD_PAGES == YIELD_PAGES - 1 {
                     engine.env().yield_now().await;

@@ -12,7 +12,9 @@
 
 use std::ops::Range;
 
-use selkie_btree::{KeyLocation, LeafView, PendingPost, leaf_insert, leaf_remove, leaf_replace};
+use selkie_btree::{
+    KeyLocation, LeafView, PendingPost, give_back_new, leaf_insert, leaf_remove, leaf_replace,
+};
 use selkie_engine::Engine;
 
 use crate::catalogue::known_tree::KnownTree;
@@ -151,7 +153,7 @@ impl UndoLog {
                 let Some(right) = split.and_then(|split| locks.take_made(split.right)) else {
                     panic!("the right half of a split is not held");
                 };
-                engine.free(right);
+                give_back_new(engine, right);
             }
         }
     }

@@ -18,8 +18,8 @@ use selkie_engine::log::{
 use selkie_fabric::BoxFuture;
 use selkie_fabric::env::Env;
 use selkie_txn::{
-    Database, DatabaseSchema, Isolation, Protocol, RetryPolicy, Table, TxnError, is_unlinked, key,
-    retry,
+    BulkLoadOptions, Database, DatabaseSchema, Isolation, Protocol, RetryPolicy, Table,
+    TableSchema, TxnError, is_unlinked, key, retry,
 };
 
 use tempfile::TempDir;
@@ -123,12 +123,17 @@ struct Logged {
 }
 
 fn logged(nodes: usize) -> Logged {
+    logged_by(Protocol::Timestamp, nodes)
+}
+
+fn logged_by(protocol: Protocol, nodes: usize) -> Logged {
     let place = tempfile::tempdir().unwrap();
     let valve = Valve::open(place.path());
     let store: Arc<dyn LogStore> = Arc::clone(&valve) as Arc<dyn LogStore>;
     let logs = vec![Some(LogTo::Store(store)); nodes];
     let cluster = Cluster::start_with_logs(&logs, GCL);
-    let schema = DatabaseSchema::from(vec![accounts()]).protocol(Protocol::Timestamp);
+    let empty = TableSchema { name: "empty".into(), ..accounts() };
+    let schema = DatabaseSchema::from(vec![accounts(), empty]).protocol(protocol);
     let databases = cluster.create(schema);
     let table = databases[0].table("account").unwrap();
     cluster.runtime.block_on(async {
@@ -245,7 +250,7 @@ fn a_database_that_is_restored_from_logs_works() {
 /// pool made of them must not keep a line for it that nothing leads to.
 #[test]
 fn a_pool_made_of_logs_or_a_backup_has_no_line_for_pages_that_were_freed() {
-    let Logged { valve, cluster, databases, table, _place } = logged(1);
+    let Logged { valve, cluster, databases, table, _place } = logged_by(Protocol::TwoPhase, 1);
     let (db, place) = (&databases[0], tempfile::tempdir().unwrap());
     let at = LogObjects::at(&format!("file://{}/backup", place.path().display()), 0).unwrap();
     let (mut pages, mut backup, before) = cluster.runtime.block_on(async {
@@ -260,6 +265,21 @@ fn a_pool_made_of_logs_or_a_backup_has_no_line_for_pages_that_were_freed() {
             txn.delete(table, &key![id]).await.unwrap();
         }
         txn.commit().await.unwrap();
+        // Pages that are made, and never led to.
+        let mut txn = db.begin();
+        for id in 1000..1200 {
+            let account = Account { tag: id, owner: "o".into(), balance: 10, note: None };
+            insert(db, &mut txn, table, id, &account).await.unwrap();
+        }
+        drop(txn);
+        let empty = db.table("empty").unwrap();
+        let mut load = db.bulk_load(empty, BulkLoadOptions::default()).await.unwrap();
+        for id in 0..200 {
+            let mut row = db.row(empty).unwrap();
+            row.i32(id).i32(id).text("o").i64(10).null();
+            load.push(row.finish().unwrap()).await.unwrap();
+        }
+        drop(load);
         // What is freed in the background is done by then.
         for _ in 0..200 {
             cluster.runtime.env().sleep(Duration::from_millis(1)).await;

@@ -12,6 +12,11 @@
 //! ```
 //! The half lease is for the others, whose links end at about the same time; and for the links of
 //! one compute node that is cut off from several memory nodes, none of which is to go for that.
+//!
+//! A log in memory has as many copies as the coding spares memory nodes, and one more. Nothing says
+//! where those of a dead compute node are, and no one makes good what they lose. As long as it is
+//! recovered from, a memory node is not spared after another has died: the compute nodes that do
+//! not reach it go, and one that comes recovers from all of them.
 
 use std::collections::BTreeMap;
 
@@ -52,6 +57,12 @@ impl PoolState {
         by_others.map(|(memory, _)| usize::from(*memory)).collect()
     }
 
+    /// Whether memory that is dead may have had a copy of the log that a recovery needs.
+    fn may_miss_a_log(&self) -> bool {
+        let is_needed = self.log_bytes > 0 && self.lost.values().any(|lost| lost.has_log);
+        is_needed && self.memory_nodes.iter().flatten().any(|member| member.dead)
+    }
+
     fn does_not_reach(&self, index: u16, memory: u16) -> bool {
         let said = self.unreached.get(&memory).and_then(|who| who.get(&index));
         let member = self.compute_nodes.get(&index);
@@ -76,7 +87,8 @@ impl PoolState {
         let mut writers = self.compute_nodes.keys().filter(|index| writes(index)).peekable();
         let condemned = writers.peek().is_some()
             && writers.all(|index| self.does_not_reach(*index, memory))
-            && self.may_spare(unreached);
+            && self.may_spare(unreached)
+            && !self.may_miss_a_log();
         if condemned {
             self.declare_dead(PeerId::memory(memory));
         }
@@ -90,7 +102,8 @@ mod tests {
     use crate::coding::Coding;
     use crate::config::PoolConfig;
     use crate::document::{
-        Card, Identity, Member, MemoryMember, MemoryNodeDescriptor, Reclaim, Residency, Timing,
+        Card, Identity, Lost, Member, MemoryMember, MemoryNodeDescriptor, Reclaim, Residency,
+        Timing,
     };
     use crate::failure_domain::FailureDomain;
 
@@ -175,6 +188,20 @@ mod tests {
         plain.note_unreached(1, index(0));
         plain.note_unreached(1, index(1));
         assert!(!plain.condemn_unreached(1));
+    }
+
+    #[test]
+    fn none_goes_that_may_have_the_only_copy_of_a_log_that_a_recovery_needs() {
+        let mut state = state("2+1");
+        state.log_bytes = 1 << 20;
+        state.declare_dead(PeerId::memory(3));
+        state.lost.insert(1, Lost { has_log: true, ..Lost::default() });
+        state.compute_nodes.remove(&1);
+        assert!(state.may_spare(1), "memory node 3 had no pages");
+        state.note_unreached(1, index(0));
+        assert!(!state.condemn_unreached(1));
+        state.lost.clear();
+        assert!(state.condemn_unreached(1));
     }
 
     #[test]

@@ -209,11 +209,19 @@ impl PageCache {
         self.copies_under_way.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Whether the line has an operation that has not completed. Operations follow each other on a
-    /// line that is settled; it is through when it is seen without one.
+    /// Whether the line has an operation that has not completed.
     pub(crate) fn is_under_way(&self, addr: GAddr) -> bool {
         let map = self.shard(addr).lock();
         map.get(&addr.to_u64()).is_some_and(|open| open.line.phase.operation_outstanding())
+    }
+
+    /// Whether the line was without an operation at some time since it was told of the last death.
+    /// One that is settled may have another at once, and again, for as long as a dead node is in the
+    /// way: to look from time to time would never find it without one.
+    pub(crate) fn is_through(&self, addr: GAddr) -> bool {
+        let map = self.shard(addr).lock();
+        map.get(&addr.to_u64())
+            .is_none_or(|open| open.is_through || !open.line.phase.operation_outstanding())
     }
 
     /// Ends all waits with an error.

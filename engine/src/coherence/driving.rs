@@ -77,6 +77,7 @@ impl Core {
             for action in actions {
                 wake |= self.carry_out(addr, open, action, batch.as_deref_mut(), &mut due);
             }
+            open.is_through |= !open.line.phase.operation_outstanding();
             if open.line.phase.at_rest() {
                 open.answers_given = 0;
             }

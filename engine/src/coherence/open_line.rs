@@ -27,6 +27,9 @@ pub(crate) struct OpenLine {
     pub(crate) deaths: DeadHolders,
     /// Its home is lost, and its operation over.
     pub(crate) quiesced: bool,
+    /// No operation is outstanding, or the one that is was posted after the line was told of the
+    /// last death.
+    pub(crate) is_through: bool,
     /// The last operation was a look at the word.
     pub(crate) looked: bool,
     /// Answers that this node has given itself for nodes that have left, since the last rest.
@@ -88,6 +91,7 @@ impl OpenLine {
             going_home: GoingHome::default(),
             deaths: DeadHolders::default(),
             quiesced: false,
+            is_through: true,
             looked: false,
             answers_given: 0,
             damaged: None,

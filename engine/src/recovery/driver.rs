@@ -234,7 +234,7 @@ impl Core {
         let under_way = self.tell_lines(dead);
         for addr in &under_way {
             let interrupted = || self.memory.quiesced.has_suspects() || !self.rebuilds_are_over();
-            self.wait_until(|| !self.cache.is_under_way(*addr) || interrupted()).await?;
+            self.wait_until(|| self.cache.is_through(*addr) || interrupted()).await?;
             if interrupted() {
                 // The home of the line may be lost: then the line is quiesced until it is rebuilt.
                 return Ok(());
@@ -326,7 +326,8 @@ impl Core {
         for addr in lines {
             self.with_line(addr, |open| {
                 self.run(addr, open, Event::Lost { node: dead }, None);
-                if open.line.phase.operation_outstanding() {
+                open.is_through = !open.line.phase.operation_outstanding();
+                if !open.is_through {
                     under_way.push(addr);
                 }
             });

@@ -120,6 +120,9 @@ fn seeds_of_the_wide_envelope_that_found_something_hold() {
         (Scenario::History, 8189, "the same, of a commit"),
         (Scenario::Crash, 3851, "the journal of one was not read whose own recovery was over"),
         (Scenario::Crash, 3409, "a client that met a full disk gave up in its wait for a page"),
+        (Scenario::Tree, 60331, "a node used a range of which others did not know yet"),
+        (Scenario::Crash, 62264, "memory was given up that had the only copy of a log in use"),
+        (Scenario::Crash, 67556, "a death was not acknowledged while a caller tried to upgrade"),
     ] {
         run(Case::of(scenario, seed), None).unwrap_or_else(|failure| panic!("{failure}"));
     }

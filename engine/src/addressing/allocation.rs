@@ -148,11 +148,12 @@ impl Core {
     async fn grow(&self) -> Result<bool, EngineError> {
         let known = self.allocator.known_units();
         let started = self.env.now();
-        loop {
-            // Not before all others know of it: they will meet its addresses.
+        // Not before all others know of it: they will meet its addresses. Nor more than all know
+        // of, though another process may have added more.
+        let noticed = loop {
             match self.pool.add_range(&self.env, known).await {
-                Ok(true) => break,
-                Ok(false) => return Ok(false),
+                Ok(Some(ranges)) => break ranges,
+                Ok(None) => return Ok(false),
                 // A control plane that is away for a while holds callers up and ends none.
                 Err(PoolError::Control { source })
                     if source.is_retryable()
@@ -163,9 +164,8 @@ impl Core {
                 }
                 Err(error) => return Err(error.into()),
             }
-        }
-        let units = self.allocator.note_units(self.memory.placement.units());
-        Ok(units > known)
+        };
+        Ok(self.allocator.note_units(noticed) > known)
     }
 
     /// Has the pool have ranges up to that of an address.

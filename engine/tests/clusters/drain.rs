@@ -218,7 +218,7 @@ fn a_memory_node_whose_slabs_have_no_room_elsewhere_stays() {
     cluster.run(async {
         // All ranges that there is room for.
         let mut ranges = 0;
-        while cluster.pool.add_range(&cluster.runtime.env(), ranges).await.unwrap() {
+        while cluster.pool.add_range(&cluster.runtime.env(), ranges).await.unwrap().is_some() {
             ranges += 1;
         }
         let slabs = cluster.pool.state().slabs_on(0);

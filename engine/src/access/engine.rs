@@ -285,6 +285,18 @@ impl Engine {
         }
     }
 
+    /// As [`Engine::shared`], for a caller that changes the page soon after: a page that is not
+    /// here is fetched with the right to write. That saves the round trip of the upgrade.
+    ///
+    /// # Errors
+    /// As [`Engine::exclusive`].
+    pub async fn shared_before_change(&self, addr: GAddr) -> Result<SharedGuard<'_>, EngineError> {
+        match self.shared_hit(addr) {
+            Some(guard) => Ok(guard),
+            None => Ok(self.exclusive_slow(addr, WaitPolicy::AllHolders).await?.downgrade()),
+        }
+    }
+
     /// Latches the page exclusively; waits as [`Engine::shared`].
     ///
     /// # Errors

@@ -213,7 +213,7 @@ impl<'db> Txn<'db> {
             return Ok(LatchedLeaf::Held(held));
         }
         if self.records_rows() && self.only_reads_leaves() {
-            return self.latch_in_view(addr).await;
+            return self.latch_in_view(addr, mode).await;
         }
         if self.must_stamp(mode) {
             let stamp = self.order.draw().await?;

@@ -8,7 +8,7 @@
 //! merged while a snapshot may want its image.
 
 use selkie_btree::{KeyLocation, LeafView, Stamp, Stamps};
-use selkie_engine::{GAddr, ImageLink, SharedGuard};
+use selkie_engine::{EngineError, GAddr, ImageLink, SharedGuard};
 
 use crate::access::leaf::{KeyPosition, LatchedLeaf, LeafRef};
 use crate::catalogue::table_info::IndexInfo;
@@ -43,12 +43,13 @@ impl<'db> Txn<'db> {
     pub(super) async fn latch_in_view(
         &mut self,
         addr: GAddr,
+        mode: LatchMode,
     ) -> Result<LatchedLeaf<'db>, TxnError> {
         if matches!(self.view, View::At { .. }) {
-            return self.latch_at_snapshot(addr).await;
+            return self.latch_at_snapshot(addr, mode).await;
         }
         for _ in 0..READ_ATTEMPTS {
-            let guard = self.db.engine.shared(addr).await?;
+            let guard = self.latch_shared(addr, mode).await?;
             let Stamps { write, .. } = stamps_of(&guard)?;
             self.db.note_stamp(write);
             if self.moves_view_to(write) {
@@ -105,12 +106,30 @@ impl<'db> Txn<'db> {
         }
     }
 
-    async fn latch_at_snapshot(&mut self, addr: GAddr) -> Result<LatchedLeaf<'db>, TxnError> {
+    /// Latches a leaf shared, whatever the mode: the commit latches those exclusively that it
+    /// changes.
+    async fn latch_shared(
+        &self,
+        addr: GAddr,
+        mode: LatchMode,
+    ) -> Result<SharedGuard<'db>, EngineError> {
+        let engine = &self.db.engine;
+        match mode {
+            LatchMode::Shared => engine.shared(addr).await,
+            LatchMode::Exclusive => engine.shared_before_change(addr).await,
+        }
+    }
+
+    async fn latch_at_snapshot(
+        &mut self,
+        addr: GAddr,
+        mode: LatchMode,
+    ) -> Result<LatchedLeaf<'db>, TxnError> {
         let engine = &self.db.engine;
         let at = self.snapshot().await?;
         let mut gone = None;
         for _ in 0..READ_ATTEMPTS {
-            let guard = engine.shared(addr).await?;
+            let guard = self.latch_shared(addr, mode).await?;
             let Stamps { read, write } = stamps_of(&guard)?;
             if write <= at || LeafView::new(&guard)?.is_dead() {
                 return Ok(LatchedLeaf::Fresh(LeafLatch::Shared(guard)));

@@ -366,3 +366,30 @@ fn a_database_for_snapshots_takes_no_other_protocol() {
     }
     cluster.close();
 }
+
+/// The commit of a change needs no round trip for the right to write a page that the transaction
+/// has fetched itself.
+#[test]
+fn a_leaf_that_is_read_to_be_changed_is_fetched_with_the_right_to_write() {
+    let (cluster, databases, table) = bank(Protocol::Snapshot);
+    cluster.runtime.block_on(async {
+        let db = &databases[1];
+        for (isolation, id) in [(Isolation::Serializable, 5), (Isolation::RepeatableRead, 30)] {
+            let before = db.engine().stats();
+            let mut txn = db.begin_with(isolation);
+            txn.update(table, &key![id], add(1)).await.unwrap();
+            txn.commit().await.unwrap();
+            let counted = db.engine().stats() - before;
+            assert!(counted.misses > 0, "{isolation:?}: the leaf was here");
+            assert_eq!(counted.upgrades, 0, "{isolation:?}");
+        }
+        let before = db.engine().stats();
+        assert_eq!(balance(&mut db.begin(), table, 15).await.unwrap(), OPENING);
+        let mut txn = db.begin();
+        txn.update(table, &key![15], add(1)).await.unwrap();
+        txn.commit().await.unwrap();
+        let counted = db.engine().stats() - before;
+        assert_eq!(counted.upgrades, 1, "of a leaf that was read first");
+    });
+    cluster.close();
+}

@@ -124,11 +124,11 @@ impl Command {
         match self {
             Command::Tpcc(_) | Command::Smallbank(_) | Command::Tatp(_) => true,
             Command::Backup(_) | Command::Restore(_) | Command::Recover(_) => true,
+            Command::Figures(_) => true,
             Command::Memnode(_) | Command::Top(_) | Command::Scenario(_) | Command::Demo(_) => true,
             Command::Pool(arguments) => arguments.minds_signals(),
             Command::Cert(_)
             | Command::Micro(_)
-            | Command::Figures(_)
             | Command::Sim(_)
             | Command::Doctor(_)
             | Command::Completions(_)

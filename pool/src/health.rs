@@ -46,6 +46,8 @@ pub struct Health {
     pub has_place: bool,
     /// Failure domains that are missing for new pages with all their splits.
     pub domains_short: usize,
+    /// Memory nodes of a coded pool keep all back that they have: no page finds a place.
+    pub is_withheld: bool,
     /// Latch words and versions of pages are being made anew.
     pub is_rebuilding_headers: bool,
     /// Ranges that cannot be read any more.
@@ -74,7 +76,7 @@ impl Health {
             || self.waiting_ranges > 0
             || self.pages_waiting > 0
             || self.is_rebuilding_headers;
-        let lacks_nodes = self.domains_short > 0 || !self.silent.is_empty();
+        let lacks_nodes = self.domains_short > 0 || self.is_withheld || !self.silent.is_empty();
         let has_lost_nodes = !self.recovering.is_empty() || !self.absent.is_empty();
         if is_lost {
             Verdict::Lost
@@ -146,6 +148,8 @@ impl PoolState {
             presence(node) == Presence::Lives && member.stay == Residency::Stays
         });
         health.domains_short = self.coding.splits().saturating_sub(Self::domains(staying));
+        let withholds = |member: &&MemoryMember| !member.reclaim.withdrawn.is_empty();
+        health.is_withheld = members.iter().any(withholds) && self.most_ranges() == 0;
         self.count_ranges(&mut health, presence);
         health.has_place = health.slabs_to_rebuild > 0 && self.has_place_without(&all_gone);
         health
@@ -343,6 +347,23 @@ mod tests {
         let health = state.health(|node| node != PeerId::compute(1));
         assert_eq!((health.verdict(), &health.absent[..]), (Verdict::Degraded, &[1][..]));
         assert_eq!((health.working, health.spare), (1, 1), "no memory is missing");
+    }
+
+    #[test]
+    fn a_pool_whose_memory_nodes_keep_all_back_is_not_healthy() {
+        let mut state = pool("shm", "2+1", 3, 0);
+        let withhold = |state: &mut PoolState, node: usize, slabs: std::ops::Range<u32>| {
+            if let Some(member) = &mut state.memory_nodes[node] {
+                member.reclaim.withdrawn = slabs.collect();
+            }
+        };
+        withhold(&mut state, 0, 0..3);
+        let health = state.health(|_| true);
+        assert_eq!((health.verdict(), health.is_withheld), (Verdict::Healthy, false));
+        withhold(&mut state, 0, 0..4);
+        let health = state.health(|_| true);
+        assert_eq!((health.verdict(), health.is_withheld), (Verdict::Degraded, true));
+        assert_eq!(state.usable_bytes(), 0);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use rustix::process::{Pid, getpid};
 use selkie::fabric::{Env, FabricError, RealRuntime};
+use selkie::memnode::monitor::HostMemory;
 use selkie::memnode::{Capacity, MemoryServer, ServerEnd};
 use selkie::pool::{FailureDomain, PoolError};
 use selkie::report::{Report, cpu_time};
@@ -73,6 +74,9 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         Ok(interrupt) => interrupt,
         Err(error) => return exit::fail(&error),
     };
+    if let Some(headroom) = arguments.headroom {
+        compare_to_host(headroom);
+    }
     let runtime = match RealRuntime::new(1) {
         Ok(runtime) => runtime,
         Err(error) => return exit::fail(&error),
@@ -120,6 +124,20 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     drop(lent);
     eprintln!("{name} stops after {:.2?} of processor time", cpu_time());
     ExitCode::SUCCESS
+}
+
+/// Warns of a headroom that the host does not have: the node would lend next to nothing.
+fn compare_to_host(headroom: u64) {
+    // A host that does not say is not judged; the monitor warns of it.
+    if let Ok(total) = HostMemory::default().total_bytes()
+        && headroom >= total
+    {
+        tracing::warn!(
+            "--headroom {}: this host has {} in all, so that much is never free, and the node gives back all that it lends",
+            units::bytes(headroom),
+            units::bytes(total)
+        );
+    }
 }
 
 /// Lends until a signal, or the pool, ends it; a node that was declared dead has failed.

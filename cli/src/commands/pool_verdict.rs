@@ -67,6 +67,9 @@ fn reasons(health: &Health, state: &PoolState, rate: Option<f64>) -> Vec<String>
         say(health.waiting_ranges > 0, &|| {
             format!("{} of {ranges} ranges are waited for", health.waiting_ranges)
         });
+        say(health.is_withheld, &|| {
+            "no memory is usable, as memory nodes keep theirs back (--headroom)".to_owned()
+        });
         say(health.slabs_to_rebuild > 0, &|| rebuild(health, state, rate));
         say(health.verdict() != Verdict::Incomplete, &|| spare(health));
     }
@@ -137,6 +140,12 @@ pub(crate) fn advice(health: &Health, state: &PoolState, pool: &dyn Display) -> 
         let more = health.missing.max(health.domains_short).max(1);
         advice.push(format!(
             "`selkie memnode --pool {pool} --memory SIZE` adds a memory node: {more} more"
+        ));
+    }
+    if health.is_withheld && !is_lost {
+        advice.push(format!(
+            "memory is usable again when more of the hosts is free than the nodes' --headroom, or by a node on another host: \
+             `selkie memnode --pool {pool} --memory SIZE`"
         ));
     }
     let has_nobody = health.working == 0;
@@ -243,6 +252,10 @@ mod tests {
         assert!(helps(&short).contains("`selkie memnode --pool demo --memory SIZE`"));
         let idle = Health { gone: vec![1], slabs_to_rebuild: 4, has_place: true, ..whole() };
         assert!(helps(&idle).contains("no compute node is in the pool to rebuild them"));
+        let withheld = Health { is_withheld: true, ..whole() };
+        assert!(helps(&withheld).contains("than the nodes' --headroom"));
+        let said = headline(&withheld, &coded, None);
+        assert!(said.starts_with("degraded: no memory is usable, as memory nodes keep"), "{said}");
         let silent = Health { silent: vec![2], ..whole() };
         assert!(helps(&silent).contains("`selkie pool forgive demo mem2`"));
         let waiting = Health { pages_waiting: 1, ..whole() };

@@ -5,9 +5,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use selkie_tpcc::{Progress, units};
 
 use super::figure::{Figure, Settings};
-use super::{measure, page};
+use super::measure::{self, Cut, Outcome};
+use super::page;
+use super::point::Measured;
+use crate::support::exit;
+use crate::support::progress::Stderr;
 use crate::support::stdout::tell;
 
 /// Each figure is a sweep on a simulated network, or of drawn failures. In DIR there will be
@@ -15,8 +20,11 @@ use crate::support::stdout::tell;
 /// sets the ratios measured beside the published ones; what README.md says there of other figures
 /// stays.
 ///
+/// A signal, or a run that fails, ends it early: what was finished is written, and the page says
+/// what is missing.
+///
 /// Exit code 0: everything was measured; 1: a run failed or a file could not be written; 2: wrong
-/// arguments.
+/// arguments; 128 and the number of a signal: that has ended it.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Figures to make: scalability, locality, skew, fairness, remote-cpu, gcl-size, ablation,
@@ -57,21 +65,46 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let threads = arguments.threads.map_or(cores, usize::from);
     let duration = Duration::from_millis(arguments.duration_ms);
     let settings = Settings { duration, seed: arguments.seed, trials: arguments.trials };
-    let make = || -> Result<(), Box<dyn std::error::Error>> {
-        // Before minutes of measuring.
-        page::make_folder(&arguments.out)?;
-        let measured = measure::all(&figures, &settings, threads);
-        let measured = measured.map_err(|error| -> Box<dyn std::error::Error> { error })?;
-        Ok(page::write(&arguments.out, &measured, &settings)?)
+    // A signal ends it with what it has.
+    let progress = match Stderr::mind_signals() {
+        Ok(progress) => progress,
+        Err(error) => return exit::fail(&error),
     };
-    match make() {
-        Ok(()) => {
-            tell!("{}", arguments.out.join("README.md").display());
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
+    // Before minutes of measuring.
+    if let Err(error) = page::make_folder(&arguments.out) {
+        return exit::fail(&error);
     }
+    let Outcome { measured, planned, cut } = measure::all(&figures, settings, threads, &progress);
+    let readme = arguments.out.join("README.md");
+    if !measured.is_empty() {
+        if let Err(error) = page::write(&arguments.out, &measured, &settings) {
+            return exit::fail(&error);
+        }
+        tell!("{}", readme.display());
+    }
+    let Some(cut) = cut else { return ExitCode::SUCCESS };
+    let finished: usize = measured.iter().map(|measured| measured.points.len()).sum();
+    if finished == 0 {
+        progress.note("no run was finished: nothing was written");
+    } else {
+        let of_runs = units::plural(planned as u64, "run");
+        progress
+            .note(&format!("{finished} of {of_runs} finished: written are {}", names(&measured)));
+    }
+    match cut {
+        Cut::Interrupted(interrupted) => interrupted.end(),
+        Cut::Failed(error) => exit::fail(&error),
+    }
+}
+
+/// What was written of which figure.
+fn names(measured: &[Measured]) -> String {
+    let name = |measured: &Measured| {
+        let (name, finished) = (measured.figure.name(), measured.points.len());
+        match measured.is_whole() {
+            true => name.to_owned(),
+            false => format!("{name} (only {finished} of its {})", measured.planned),
+        }
+    };
+    measured.iter().map(name).collect::<Vec<_>>().join(", ")
 }

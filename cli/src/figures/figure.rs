@@ -20,6 +20,7 @@ pub(super) enum Figure {
 }
 
 /// What is the same for all points.
+#[derive(Clone, Copy)]
 pub(super) struct Settings {
     /// Virtual time measured for each point, after as much to warm up.
     pub(super) duration: Duration,

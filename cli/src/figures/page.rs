@@ -41,7 +41,11 @@ pub(super) fn write(
     for figure in Figure::ALL {
         match measured.iter().find(|measured| measured.figure == figure) {
             Some(measured) => {
-                let tables = catalogue::tables(measured);
+                let mut tables = catalogue::tables(measured);
+                if !measured.is_whole() {
+                    // No run of these was finished.
+                    tables.retain(|table| !table.rows.is_empty());
+                }
                 for table in &tables {
                     write_files(folder, table)?;
                 }
@@ -127,6 +131,10 @@ fn rounded(value: f64) -> f64 {
 fn section(page: &mut String, measured: &Measured, tables: &[Table], settings: &Settings) {
     let figure = measured.figure;
     let _ = writeln!(page, "## {}\n\n{}\n", figure.title(), catalogue::setup(figure, settings));
+    if !measured.is_whole() {
+        let (finished, planned) = (measured.points.len(), measured.planned);
+        let _ = writeln!(page, "**Not all of it: {finished} of {planned} runs were finished.**\n");
+    }
     let mut claims = catalogue::claims(figure);
     for table in tables {
         if tables.len() > 1 {
@@ -199,7 +207,7 @@ mod tests {
 
     fn measured(figure: Figure) -> Measured {
         // Without a point that was measured there is nothing but headings.
-        Measured { figure, points: Vec::<(Point, ExperimentResult)>::new() }
+        Measured { figure, points: Vec::<(Point, ExperimentResult)>::new(), planned: 0 }
     }
 
     fn settings(trials: u64) -> Settings {

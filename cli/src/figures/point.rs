@@ -63,9 +63,16 @@ impl fmt::Display for Expected {
 pub(super) struct Measured {
     pub(super) figure: Figure,
     pub(super) points: Vec<(Point, ExperimentResult)>,
+    /// How many points it has: not all were measured if something ended the command.
+    pub(super) planned: usize,
 }
 
 impl Measured {
+    /// Whether all of its points were measured.
+    pub(super) fn is_whole(&self) -> bool {
+        self.points.len() == self.planned
+    }
+
     /// The points that were runs of the micro-benchmark.
     pub(super) fn micro(&self) -> impl Iterator<Item = (&Point, &Report)> {
         self.points.iter().filter_map(|(point, outcome)| match outcome {

@@ -41,6 +41,11 @@ pub(crate) enum MemberError {
     #[error("label {name} of the pool is set already: the pool is in use")]
     Label { name: String },
     #[error(
+        "compute nodes have used pool {place}: pages are put into one that no compute node has used, as made by `{create}` \
+         and {memory_nodes} of `selkie memnode --pool OTHER --memory SIZE`"
+    )]
+    Used { place: String, create: String, memory_nodes: usize },
+    #[error(
         "the pool has lines of {pool} bytes, the logs are of {logs}: make one with --gcl {logs}"
     )]
     LineBytes { pool: usize, logs: usize },
@@ -56,6 +61,29 @@ pub(crate) enum MemberError {
 }
 
 impl MemberError {
+    /// With the commands that make another pool like this one, if pages cannot be put into it as it
+    /// has been used.
+    fn or_used(self, place: &Place, pool: &Pool) -> Self {
+        let is_leased = |error: &EngineError| {
+            matches!(error, EngineError::Config { key: "extents in use", .. })
+        };
+        let is_used = match &self {
+            Self::Pool(PoolError::Used) | Self::Label { .. } => true,
+            Self::Engine(error) | Self::Backup(BackupError::Engine(error)) => is_leased(error),
+            _ => false,
+        };
+        if !is_used {
+            return self;
+        }
+        let state = pool.state();
+        let memory_nodes = state.memory_nodes.len();
+        let create = format!(
+            "selkie pool create OTHER --fabric {} --memory-nodes {memory_nodes} --coding {} --gcl {}",
+            state.fabric, state.coding, state.gcl_bytes
+        );
+        Self::Used { place: place.to_string(), create, memory_nodes }
+    }
+
     /// Says on stderr why a command failed, or that a signal has ended it.
     pub(crate) fn fail(&self) -> ExitCode {
         match self {
@@ -104,7 +132,8 @@ impl MemberArguments {
         runtime.block_on(async {
             let network = self.network.network();
             let (fabric, pool) = interrupt.or_end(&env, shared.open(&env, &network)).await??;
-            before(&pool).await?;
+            let used = |error: MemberError| error.or_used(place, &pool);
+            before(&pool).await.map_err(used)?;
             let log = log_to(&pool, logs)?;
             let missed = pool.all_missed_within().unwrap_or_default();
             let request_timeout = REQUEST_TIMEOUT.max(2 * missed);
@@ -115,7 +144,7 @@ impl MemberArguments {
             let done = interrupt.or_end(&env, work(&env, &pool, &engine)).await;
             let closed = engine.close().await;
             // The error of the work says more than that of the close.
-            let done = done??;
+            let done = done?.map_err(used)?;
             closed?;
             Ok(done)
         })

@@ -21,8 +21,9 @@ const CHECK: Duration = Duration::from_secs(60);
 
 #[derive(Args)]
 pub(super) struct RandomArguments {
-    /// Rounds, each of 10 to 40 seconds
-    #[arg(long, value_name = "N", default_value_t = 10)]
+    /// Rounds, each of 10 to 40 seconds, 1 to 1000000
+    #[arg(long, value_name = "N", default_value_t = 10,
+        value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     rounds: u64,
     /// Seed of the first round; the others have the numbers that follow
     #[arg(long, value_name = "N", default_value_t = 1)]

@@ -127,6 +127,26 @@ fn a_load_ends_by_a_signal_while_memory_stands_still() {
     pool.memory[1].signal(Signal::CONT);
 }
 
+/// To send so many pages takes seconds: that was taken for memory nodes that do not answer.
+#[test]
+fn a_driver_that_leaves_with_many_changed_pages_says_that_they_go_home() {
+    let create = ["--gcl", "1024", "--coding", "plain", "--log-size", "0"];
+    let wide = Setup { memory_nodes: 2, memory: "600M", create: &create, ..Setup::default() };
+    let pool = Pool::start(&Setup { test: "many", over: Over::Tcp, ..wide });
+    // A fifth of it is some 200,000 pages.
+    let load = ["--warehouses", "10", "--threads", "2", "--load-only", "--durability", "none"];
+    let arguments = [&["tpcc", "--pool", &pool.url, "--cache-mb", "800"], &load[..]].concat();
+    let mut driver = Process::start(&arguments);
+    driver.finds("load: 20 %");
+    let asked = std::time::Instant::now();
+    driver.signal(Signal::TERM);
+    let (code, said) = driver.ends();
+    assert_eq!(code, Some(143), "{said}");
+    assert!(!said.contains("do not answer"), "{said}");
+    let has_said = said.contains("has sent pages home for ");
+    assert!(has_said || asked.elapsed().as_secs() < 5, "{:?}: {said}", asked.elapsed());
+}
+
 #[test]
 fn a_second_signal_ends_a_driver_at_once() {
     let pool = Pool::start(&setup(Over::Tcp, "twice", 2));

@@ -139,6 +139,8 @@ fn a_memory_node_whose_host_is_short_of_memory_gives_it_back_while_a_driver_work
         let (running, _) = Process::lends(&[&["memnode", "--pool", &name], more].concat());
         pool.memory.push(running);
     }
+    let warned = pool.memory[3].finds("WARN");
+    assert!(warned.contains("--headroom 999.0 TiB: this host has "), "{warned}");
     pool.memory[3].signal(Signal::STOP);
     let (driver, _) = running(&pool);
     let node = || pool.status()["memory_nodes"][3].clone();
@@ -166,6 +168,24 @@ fn a_memory_node_whose_host_is_short_of_memory_gives_it_back_while_a_driver_work
     pool.memory[0].kill();
     let later = prints(&pool.tpcc(&["--duration", "1", "--json"]));
     assert_eq!(later["consistency"], "ok", "{later}");
+}
+
+#[test]
+fn a_pool_whose_memory_nodes_keep_all_back_is_not_called_healthy() {
+    let create = &["--range", "16M", "--coding", "2+1", "--log-size", "0"];
+    let mut pool = Pool::without_memory(&Setup { create, ..setup(Over::Shm, "withheld", 3) });
+    let name = pool.name.clone();
+    // Without one of them there are too few for a page.
+    for headroom in [&[][..], &[], &["--headroom", "999T"]] {
+        let lend = [&["memnode", "--pool", &name, "--memory", "40M"], headroom].concat();
+        pool.memory.push(Process::lends(&lend).0);
+    }
+    until("all is kept back", || (pool.status()["usable_bytes"] == 0).then_some(()));
+    let status = pool.status();
+    assert_eq!(status["verdict"], "degraded", "{status}");
+    let told = succeeds(&["pool", "status", &name]);
+    assert!(told.contains(": degraded: no memory is usable, as memory nodes keep"), "{told}");
+    assert!(told.contains("than the nodes' --headroom"), "{told}");
 }
 
 #[test]

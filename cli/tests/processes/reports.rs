@@ -2,7 +2,7 @@
 
 use rustix::process::Signal;
 
-use crate::harness::{Pool, Process, Setup, TINY, succeeds, until};
+use crate::harness::{Pool, Process, Setup, TINY, run, succeeds, text, until};
 
 #[test]
 fn a_driver_that_was_told_to_end_says_so_and_counts_whole_seconds() {
@@ -27,6 +27,17 @@ fn a_driver_that_was_told_to_end_says_so_and_counts_whole_seconds() {
     let report: serde_json::Value = serde_json::from_str(&succeeds(&short)).unwrap();
     let whole = report["per_second"].as_array().unwrap().len();
     assert_eq!((&report["interrupted"], whole), (&false.into(), 1), "{report}");
+}
+
+/// The run's steps are milliseconds, of which it dropped one now and then.
+#[test]
+fn each_stage_of_a_driver_is_told_of_up_to_its_end() {
+    let driver = ["smallbank", "--accounts", "1000", "--duration", "2", "--threads", "2"];
+    let told = text(&run(&driver).stderr);
+    for stage in ["load: ", "run: ", "check: "] {
+        let last = told.lines().rfind(|line| line.starts_with(stage)).map(str::to_owned);
+        assert_eq!(last, Some(format!("{stage}100 %")), "{told}");
+    }
 }
 
 #[test]

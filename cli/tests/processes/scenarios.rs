@@ -289,6 +289,10 @@ fn wrong_files_are_refused_before_anything_starts() {
         "there is no driver-3",
     );
     refused(&good.replace("\"shm\"", "\"mem\""), "there are no faults in it");
+    // No round would go as it must not.
+    let output = selkie(&["scenario", "random", "--rounds", "0"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("0 is not in 1..=1000000"), "{}", text(&output.stderr));
     let output = selkie(&["scenario", "check", "no-such-file"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
 }

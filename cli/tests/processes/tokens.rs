@@ -34,6 +34,10 @@ fn who_has_not_the_token_of_a_pool_is_told_how_to_be_let_in() {
     for command in [&status[..], &pool.tpcc(&[]), &["top", &pool.url, "--once"], &lend] {
         refused(command, 1, &expected);
     }
+    // Who runs the pool learns why it was left.
+    let said = pool.memory[0].finds("a connection to the control plane ends");
+    let why = format!("pool {} asked it for its token, and it gave none", pool.name);
+    assert!(said.contains(&why), "{said}");
     fs::write(&copy, text).unwrap();
     let copy = copy.to_str().unwrap();
     let with_token = [&status[..], &["--token", copy]].concat();

@@ -1,6 +1,8 @@
 //! The subcommands that simulate and measure: arguments, output, exit codes.
 
-use crate::harness::{run, text};
+use rustix::process::Signal;
+
+use crate::harness::{Process, run, text};
 
 #[test]
 fn bad_arguments_are_refused_with_what_is_allowed() {
@@ -181,4 +183,32 @@ fn figures_are_files_and_a_page() {
     let output = run(&["figures", "fairness", "--out", file.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1), "a file is no folder");
     assert!(text(&output.stderr).contains("README.md"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn figures_keep_the_runs_that_a_signal_finds_finished() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().to_str().unwrap();
+    let arguments = ["figures", "fairness", "locality", "--out", out, "--duration-ms", "1"];
+    let mut measuring = Process::start(&[&arguments[..], &["--threads", "1"]].concat());
+    // The two of `fairness`, and one of the others.
+    for finished in ["1 of 32 runs finished, ", "4 of 32 runs finished, "] {
+        let estimate = measuring.says(finished);
+        assert!(estimate.contains("each: the rest may take "), "{estimate}");
+    }
+    measuring.signal(Signal::TERM);
+    let (code, error) = measuring.ends();
+    assert_eq!(code, Some(143), "{error}");
+    assert_eq!(error.lines().last(), Some("error: interrupted by SIGTERM"), "{error}");
+    let kept = error.lines().find(|line| line.contains("runs finished: written are")).unwrap();
+    assert!(kept.contains("written are fairness, locality (only "), "{kept}");
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    let page = read("README.md");
+    assert_eq!(page.matches("**Not all of it: ").count(), 1, "{page}");
+    let rows = |name: &str| read(name).lines().filter(|line| !line.contains(",,,")).count() - 1;
+    assert_eq!(rows("fairness.csv"), 2, "all of it");
+    let locality = rows("locality.csv");
+    assert!((1..30).contains(&locality), "{locality} runs");
+    assert!(page.contains(&format!("**Not all of it: {locality} of 30 runs")), "{page}");
+    assert!(read("locality.svg").contains("<svg"));
 }

@@ -4,9 +4,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use selkie_fabric::{BoxFuture, PeerId};
-use selkie_pool::{ComputeIndex, PoolError, WaitNotice};
+use selkie_pool::{ComputeIndex, NOTICE, PoolError, WaitNotice};
 
 use super::engine::Engine;
+use crate::cache::frame::FrameId;
 use crate::coherence::machine::Event;
 use crate::coherence::word::MAX_COMPUTE_NODES;
 use crate::core::Core;
@@ -91,6 +92,51 @@ impl Core {
         left
     }
 }
+
+/// What there is to be told while a node leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LeaveNotice {
+    /// For so long no page went home.
+    Silence(Duration),
+    /// They do, and have for so long.
+    Long(Duration),
+}
+
+/// Sees whether pages go home while a node leaves.
+struct LeaveWatch {
+    /// When one last did.
+    moved: Duration,
+    remain: usize,
+    silence: WaitNotice,
+    long: WaitNotice,
+}
+
+impl LeaveWatch {
+    /// When all that is to go has been sent, which takes seconds for a large cache: that is no time
+    /// in which others did not answer. The node has left for as `long`.
+    fn new(long: WaitNotice, now: Duration, remain: usize) -> Self {
+        Self { moved: now, remain, silence: WaitNotice::new(now), long }
+    }
+
+    /// A further round left so many.
+    fn round(&mut self, now: Duration, remain: usize) {
+        if remain < self.remain {
+            self.moved = now;
+            // Only a wait without any progress is one that something does not answer.
+            self.silence = WaitNotice::new(now);
+        }
+        self.remain = remain;
+    }
+
+    fn due(&mut self, now: Duration) -> Option<LeaveNotice> {
+        // Both waits are told of once.
+        let long = self.long.due(now).map(LeaveNotice::Long);
+        self.silence.due(now).map(LeaveNotice::Silence).or(long)
+    }
+}
+
+/// Frames of a large cache after which other tasks run.
+const PIECE_FRAMES: usize = 8192;
 
 /// Lines without a copy whose words a round of closing clears. Bounds the messages in flight.
 const LEAVES_A_ROUND: usize = 1024;
@@ -196,33 +242,77 @@ impl Engine {
     /// many remain, and one of them, as `flush_round` does.
     async fn flush(&self) -> (Duration, (usize, Option<GAddr>)) {
         let core = &self.0;
-        let mut moved = core.env.now();
-        let mut notice = WaitNotice::new(moved);
+        let mut long = WaitNotice::new(core.env.now());
+        self.send_in_pieces(&mut long).await;
         let (mut remain, mut last) = self.flush_round();
+        let mut watch = LeaveWatch::new(long, core.env.now(), remain);
         while remain > 0 {
             let (now, patience) = (core.env.now(), core.close_patience());
             // The others recover from a node that has failed: none answers it any more.
-            if now - moved > patience || core.lifecycle.has_failed() {
+            if now - watch.moved > patience || core.lifecycle.has_failed() {
                 break;
             }
-            if let Some(waited) = notice.due(now) {
-                let (waited, patience) = (waited.as_secs(), patience.as_secs());
-                tracing::warn!(
-                    node = %core.endpoint.id(),
-                    "has waited for {waited} s to leave, for {remain} pages that are to go home, and goes on until none \
-                     has for {patience} s: their memory nodes, the log or other nodes do not answer"
-                );
+            let (node, patience) = (core.endpoint.id(), patience.as_secs());
+            match watch.due(now) {
+                Some(LeaveNotice::Silence(waited)) => tracing::warn!(
+                    %node,
+                    "has waited for {} s to leave, for {remain} pages that are to go home, and goes on until none \
+                     has for {patience} s: their memory nodes, the log or other nodes do not answer",
+                    waited.as_secs()
+                ),
+                Some(LeaveNotice::Long(passed)) => self.tell_long(passed, remain),
+                None => {}
             }
             core.env.sleep(Duration::from_millis(1)).await;
-            let (now, one) = self.flush_round();
-            if now < remain {
-                moved = core.env.now();
-                // Only a wait without any progress is one that something does not answer.
-                notice = WaitNotice::new(moved);
-            }
-            (remain, last) = (now, one);
+            (remain, last) = self.flush_round();
+            watch.round(core.env.now(), remain);
         }
-        (moved, (remain, last))
+        (watch.moved, (remain, last))
+    }
+
+    /// Begins to evict the pages of a large cache, which takes seconds: other tasks run meanwhile.
+    /// Those of a small one are left to the first round.
+    async fn send_in_pieces(&self, long: &mut WaitNotice) {
+        let core = &self.0;
+        let frames = core.cache.frames.ids().count();
+        if frames <= PIECE_FRAMES {
+            return;
+        }
+        for (number, id) in core.cache.frames.ids().enumerate() {
+            self.send_home(id);
+            if (number + 1).is_multiple_of(PIECE_FRAMES) {
+                core.env.yield_now().await;
+                if let Some(passed) = long.due(core.env.now()) {
+                    let used = core.cache.frames.ids().skip(number);
+                    let remain = used.filter(|id| !core.cache.frames.get(*id).addr().is_null());
+                    self.tell_long(passed, remain.count());
+                }
+            }
+        }
+    }
+
+    fn tell_long(&self, passed: Duration, remain: usize) {
+        let (node, passed) = (self.0.endpoint.id(), passed.as_secs());
+        tracing::info!(
+            target: NOTICE,
+            %node,
+            "has sent pages home for {passed} s, to leave: {remain} are still to go"
+        );
+    }
+
+    /// Evicts the page of a frame if it can be evicted now. Returns its address if it is still
+    /// there.
+    fn send_home(&self, id: FrameId) -> Option<GAddr> {
+        let core = &self.0;
+        let addr = core.cache.frames.get(id).addr();
+        if addr.is_null() {
+            return None;
+        }
+        let mut batches = Vec::new();
+        if core.give_up(addr, Event::Leave, &mut batches) {
+            core.post_batches(batches);
+        }
+        (core.cache.frames.get(id).addr() == addr).then_some(addr)
     }
 
     /// Evicts all lines that can be evicted now. Returns how many remain, and one of them: of a
@@ -239,17 +329,7 @@ impl Engine {
         // Pages move from the cache beyond it.
         let beyond = std::iter::once_with(|| core.cache.frames.ids_beyond_cache()).flatten();
         for id in core.cache.frames.ids().chain(beyond) {
-            let addr = core.cache.frames.get(id).addr();
-            if addr.is_null() {
-                continue;
-            }
-            let mut batches = Vec::new();
-            if core.give_up(addr, Event::Leave, &mut batches) {
-                core.post_batches(batches);
-            }
-            if core.cache.frames.get(id).addr() == addr {
-                note(addr);
-            }
+            self.send_home(id).into_iter().for_each(&mut note);
         }
         let (mut batches, mut gathered) = (Vec::new(), 0);
         for (number, addr) in core.cache.residual.all().enumerate() {
@@ -267,5 +347,28 @@ impl Engine {
         // Frames may be free before the word says so.
         core.cache.line_under_way().into_iter().for_each(note);
         (remain, last)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A first round of seconds was taken for memory nodes that do not answer.
+    #[test]
+    fn only_a_wait_in_which_no_page_goes_home_is_one_without_an_answer() {
+        let ms = Duration::from_millis;
+        let mut watch = LeaveWatch::new(WaitNotice::new(ms(500)), ms(3_500), 9);
+        assert_eq!(watch.due(ms(3_500)), Some(LeaveNotice::Long(ms(3_000))));
+        assert_eq!((watch.moved, watch.due(ms(3_600))), (ms(3_500), None));
+        watch.round(ms(4_400), 8);
+        assert_eq!((watch.moved, watch.due(ms(4_600))), (ms(4_400), None));
+        watch.round(ms(5_300), 8);
+        assert_eq!(watch.due(ms(5_500)), Some(LeaveNotice::Silence(ms(1_100))));
+        watch.round(ms(6_000), 7);
+        assert_eq!((watch.moved, watch.due(ms(6_100))), (ms(6_000), None));
+        watch.round(ms(12_900), 6);
+        let long = watch.due(ms(13_000));
+        assert_eq!(long, Some(LeaveNotice::Long(ms(12_500))), "they go, but it takes long");
     }
 }

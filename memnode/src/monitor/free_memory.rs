@@ -2,7 +2,7 @@
 //! it.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Says how much memory is free.
 pub trait FreeMemory: Send {
@@ -38,22 +38,39 @@ const NO_LIMIT: u64 = 1 << 60;
 
 impl FreeMemory for HostMemory {
     fn free_bytes(&self) -> io::Result<u64> {
-        let told = std::fs::read_to_string(self.proc.join("meminfo"))?;
-        let available = field(&told, "MemAvailable:").ok_or_else(|| {
-            io::Error::new(io::ErrorKind::InvalidData, "/proc/meminfo has no MemAvailable")
-        })?;
-        let left = self.left_in_groups();
-        Ok(left.into_iter().fold(available.saturating_mul(1024), u64::min))
+        let available = self.meminfo("MemAvailable:")?;
+        let left = self.groups().into_iter().filter_map(|(group, names)| names.left(&group));
+        Ok(left.fold(available, u64::min))
     }
 }
 
 impl HostMemory {
-    /// What is left of the limits of the process's control groups and those they are in. Where
-    /// these are not to be seen, as in some containers, the root that is to be seen is the
-    /// process's own.
-    fn left_in_groups(&self) -> Vec<u64> {
+    /// Bytes that there are in all: of the host, or the lowest limit of the process's control
+    /// groups. Never are more of them free.
+    ///
+    /// # Errors
+    /// What keeps it from knowing.
+    pub fn total_bytes(&self) -> io::Result<u64> {
+        let total = self.meminfo("MemTotal:")?;
+        let limits = self.groups().into_iter().filter_map(|(group, names)| names.limit(&group));
+        Ok(limits.fold(total, u64::min))
+    }
+
+    /// Bytes of a line of what Linux tells of the host's memory.
+    fn meminfo(&self, line: &str) -> io::Result<u64> {
+        let told = std::fs::read_to_string(self.proc.join("meminfo"))?;
+        let kib = field(&told, line).ok_or_else(|| {
+            let what = format!("/proc/meminfo has no {}", line.trim_end_matches(':'));
+            io::Error::new(io::ErrorKind::InvalidData, what)
+        })?;
+        Ok(kib.saturating_mul(1024))
+    }
+
+    /// The process's control groups and those they are in. Where these are not to be seen, as in
+    /// some containers, the root that is to be seen is the process's own.
+    fn groups(&self) -> Vec<(PathBuf, Names)> {
         let told = std::fs::read_to_string(self.proc.join("self/cgroup")).unwrap_or_default();
-        let mut left = Vec::new();
+        let mut all = Vec::new();
         for line in told.lines() {
             let mut parts = line.splitn(3, ':');
             let (_, Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next())
@@ -68,9 +85,9 @@ impl HostMemory {
             let root = self.groups.join(names.root);
             let own = root.join(path.trim_start_matches('/'));
             let groups = own.ancestors().take_while(|group| group.starts_with(&root));
-            left.extend(groups.filter_map(|group| names.left(group)));
+            all.extend(groups.map(|group| (group.to_owned(), names)));
         }
-        left
+        all
     }
 }
 
@@ -94,12 +111,18 @@ const V1: Names = Names {
 };
 
 impl Names {
-    fn left(self, group: &std::path::Path) -> Option<u64> {
+    /// The limit of a group, if it has one.
+    fn limit(self, group: &Path) -> Option<u64> {
+        let limit = std::fs::read_to_string(group.join(self.limit)).ok()?;
+        limit.trim().parse().ok().filter(|limit| *limit < NO_LIMIT)
+    }
+
+    fn left(self, group: &Path) -> Option<u64> {
         let read = |name: &str| std::fs::read_to_string(group.join(name)).ok();
-        let limit: u64 = read(self.limit)?.trim().parse().ok()?;
+        let limit = self.limit(group)?;
         let used: u64 = read(self.used)?.trim().parse().ok()?;
         let cached = read("memory.stat").and_then(|stat| field(&stat, self.cached)).unwrap_or(0);
-        (limit < NO_LIMIT).then(|| limit.saturating_sub(used.saturating_sub(cached)))
+        Some(limit.saturating_sub(used.saturating_sub(cached)))
     }
 }
 
@@ -133,6 +156,7 @@ mod tests {
     fn without_a_limit_it_is_what_the_host_has() {
         let (_root, memory) = host(&[("proc/meminfo", MEMINFO)]);
         assert_eq!(memory.free_bytes().unwrap(), 2000 << 10);
+        assert_eq!(memory.total_bytes().unwrap(), 9000 << 10);
         let unlimited = [
             ("proc/meminfo", MEMINFO),
             ("proc/self/cgroup", "0::/a\n"),
@@ -156,7 +180,8 @@ mod tests {
             ("g/a/b/memory.max", "4000\n"),
             ("g/a/b/memory.current", "1000\n"),
         ];
-        assert_eq!(host(&v2).1.free_bytes().unwrap(), 600);
+        let (_root, memory) = host(&v2);
+        assert_eq!((memory.free_bytes().unwrap(), memory.total_bytes().unwrap()), (600, 4000));
         let v1 = [
             ("proc/meminfo", MEMINFO),
             ("proc/self/cgroup", "5:cpu:/x\n4:hugetlb,memory:/a\n"),
@@ -165,7 +190,8 @@ mod tests {
             ("g/memory/a/memory.limit_in_bytes", "3000\n"),
             ("g/memory/a/memory.usage_in_bytes", "2900\n"),
         ];
-        assert_eq!(host(&v1).1.free_bytes().unwrap(), 100);
+        let (_root, memory) = host(&v1);
+        assert_eq!((memory.free_bytes().unwrap(), memory.total_bytes().unwrap()), (100, 3000));
     }
 
     #[test]

@@ -147,6 +147,14 @@ pub enum RelayError {
         /// Why.
         why: ControlError,
     },
+    /// The client was asked for the token of the pool, and gave none.
+    #[error(
+        "the other end is not let in: pool {pool} asked it for its token, and it gave none (it needs --token FILE)"
+    )]
+    TokenWithheld {
+        /// The name of the pool.
+        pool: String,
+    },
     /// The relay serves as many connections as it can.
     #[error("the relay has no room for another connection")]
     Full,

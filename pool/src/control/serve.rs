@@ -141,7 +141,14 @@ impl Relay {
             challenge.map_err(|error| RelayError::Content { what: error.to_string() })?;
         let asked = Asked { name: self.name.clone(), challenge };
         reply(stream, &RelayVerdict::Challenge(asked), soon())?;
-        if token.accepts(&challenge, &receive_proof(stream, soon())?) {
+        let proof = receive_proof(stream, soon()).map_err(|error| match error {
+            // One without a token leaves when it is asked: nothing is wrong with the connection.
+            RelayError::Cut | RelayError::Silent => {
+                RelayError::TokenWithheld { pool: self.name.clone() }
+            }
+            error => error,
+        })?;
+        if token.accepts(&challenge, &proof) {
             return Ok(());
         }
         let what = "the token that was shown is not the one that the pool was made with".to_owned();

@@ -210,13 +210,16 @@ async fn wait<K: Mix>(
     progress: Option<&Arc<dyn Progress>>,
 ) -> bool {
     let started = env.now();
-    let (mut told, waker) = (Duration::ZERO, control.waker());
+    let (mut told_ms, waker) = (0, control.waker());
     loop {
         let elapsed = (env.now() - started).min(duration);
         if let Some(progress) = progress {
-            progress.advance(u64::try_from((elapsed - told).as_millis()).unwrap_or(0));
+            // Of the whole time: parts of milliseconds that each look dropped would be missing at
+            // the end.
+            let elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
+            progress.advance(elapsed_ms - told_ms);
+            told_ms = elapsed_ms;
         }
-        told = elapsed;
         let is_over = progress.is_some_and(|progress| progress.is_over());
         if elapsed >= duration || control.stopped() || is_over {
             return is_over && elapsed < duration;

@@ -339,6 +339,7 @@ mod tests {
     fn all_points_are_in_one_table() {
         let measured = Measured {
             figure: Figure::CodingSets,
+            planned: points().len(),
             points: points()
                 .into_iter()
                 .map(|point| {

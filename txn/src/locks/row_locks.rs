@@ -7,7 +7,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::error::TxnError;
@@ -147,7 +146,12 @@ impl RowLocks {
         let waits = wait == LockWait::Wait;
         let outcome = match place.table.enter(name, request, waits).await? {
             Standing::Holds => Ok(LockOutcome::Held),
-            _ if !waits => Ok(LockOutcome::NotAvailable),
+            _ if !waits => {
+                if wait == LockWait::NoWait {
+                    place.table.counts.refused();
+                }
+                Ok(LockOutcome::NotAvailable)
+            }
             standing => place.wait(standing, self.timeout).await.map(|()| LockOutcome::Held),
         };
         if matches!(outcome, Ok(LockOutcome::Held)) {
@@ -218,8 +222,7 @@ impl QueuePlace {
     async fn wait(&mut self, entered: Standing, timeout: Duration) -> Result<(), TxnError> {
         let table = Arc::clone(&self.table);
         let env = table.engine.env();
-        // Relaxed: a counter.
-        table.waits.fetch_add(1, Ordering::Relaxed);
+        let _counted = table.counts.waiting(env);
         let (begun, number) = (env.now(), table.next_number());
         let (ends, mut search_at) = (begun.saturating_add(timeout), begun + FIRST_SEARCH);
         let (mut pause, mut search, mut standing) = (FIRST_PAUSE, FIRST_SEARCH, entered);

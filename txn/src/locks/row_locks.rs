@@ -122,7 +122,8 @@ impl RowLocks {
         }
     }
 
-    /// Locks a row or a tree, for a transaction that is `new` to locks if it has none yet.
+    /// Locks a row or a tree, for a transaction that is `new` to locks if it has none yet. Calls
+    /// `before_wait` if it has to wait.
     ///
     /// # Errors
     /// [`TxnError::Deadlock`], [`TxnError::LockTimeout`], and what the lock tree reports. It has no
@@ -133,6 +134,7 @@ impl RowLocks {
         new: impl FnOnce() -> Owner,
         name: LockName,
         wait: LockWait,
+        before_wait: impl FnOnce() + Send,
     ) -> Result<LockOutcome, TxnError> {
         if self.held.contains(&name) {
             return Ok(LockOutcome::Held);
@@ -152,7 +154,10 @@ impl RowLocks {
                 }
                 Ok(LockOutcome::NotAvailable)
             }
-            standing => place.wait(standing, self.timeout).await.map(|()| LockOutcome::Held),
+            standing => {
+                before_wait();
+                place.wait(standing, self.timeout).await.map(|()| LockOutcome::Held)
+            }
         };
         if matches!(outcome, Ok(LockOutcome::Held)) {
             // No await between: it is noted here or there.

@@ -23,6 +23,7 @@ mod read_ahead;
 mod reading;
 mod rollback;
 mod row_locks;
+mod row_locks_ddl;
 mod row_locks_death;
 mod row_sizes;
 mod sequences;

@@ -40,6 +40,8 @@ pub enum AbortCause {
     Deadlock,
     /// A row lock was not had in time.
     LockTimeout,
+    /// The client of a session did nothing for too long.
+    IdleTimeout,
     /// A future was dropped in the middle of a change.
     Interrupted,
     /// Anything else: a full pool, a dead peer, a damaged page.
@@ -48,7 +50,7 @@ pub enum AbortCause {
 
 impl AbortCause {
     /// All causes, in the order of their statistics.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Conflict,
         Self::UpgradeConflict,
         Self::Stale,
@@ -61,6 +63,7 @@ impl AbortCause {
         Self::Requested,
         Self::Deadlock,
         Self::LockTimeout,
+        Self::IdleTimeout,
         Self::Interrupted,
         Self::Failure,
     ];
@@ -81,6 +84,7 @@ impl AbortCause {
             Self::Requested => "requested",
             Self::Deadlock => "deadlock",
             Self::LockTimeout => "lock_timeout",
+            Self::IdleTimeout => "idle_timeout",
             Self::Interrupted => "interrupted",
             Self::Failure => "failure",
         }
@@ -99,6 +103,7 @@ impl AbortCause {
             | Self::CacheFull
             | Self::Deadlock
             | Self::LockTimeout
+            | Self::IdleTimeout
             | Self::Timeout => true,
             Self::TooLarge | Self::Requested | Self::Interrupted | Self::Failure => false,
         }
@@ -342,6 +347,15 @@ pub enum TxnError {
         /// How long it may take.
         limit: Duration,
     },
+    /// The client of a session did nothing in its transaction for longer than the session
+    /// [allows](crate::SessionLimits::idle): it was rolled back then. Run it again.
+    #[error("the transaction was rolled back after idling for {idled:?} (allowed: {limit:?})")]
+    IdleTooLong {
+        /// How long it may idle.
+        limit: Duration,
+        /// How long it did.
+        idled: Duration,
+    },
     /// Transactions waited for each other's row locks in a circle, and this one, the youngest of
     /// them, gave up. Run it again.
     #[error("transactions wait for each other's row locks: this one was rolled back")]
@@ -445,6 +459,7 @@ impl TxnError {
             Self::CacheFull { .. } => AbortCause::CacheFull,
             Self::Deadlock => AbortCause::Deadlock,
             Self::LockTimeout { .. } => AbortCause::LockTimeout,
+            Self::IdleTooLong { .. } => AbortCause::IdleTimeout,
             Self::DeadlineExceeded { .. } => AbortCause::Interrupted,
             Self::Engine(error) if error.is_retryable() => AbortCause::Timeout,
             Self::Tree(error) if error.is_retryable() => AbortCause::Timeout,

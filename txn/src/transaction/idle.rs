@@ -1,8 +1,8 @@
 //! Transactions of sessions whose clients do nothing: ended after a time, without their doing.
 //!
 //! Between two operations the transaction of a session is in an [`IdlePlace`]. Where it may not
-//! stay there for ever, a task of the node, the *watcher*, looks at the place when the time is over.
-//! A transaction that is there still is rolled back: its row locks are given back, and its snapshot
+//! stay there for ever, a task of the node, the *watcher*, looks there when the time is over. A
+//! transaction that is there still is rolled back: its row locks are given back, and its snapshot
 //! ends. What comes next of the session is told why.
 //!
 //! ```text
@@ -13,8 +13,8 @@
 //!      +-------------------------------------------------------+
 //! ```
 //! A place has one watcher at most that counts, and none while no transaction is in it for long: an
-//! operation starts a task only if none is there. A watcher that finds nothing to watch ends, so one
-//! that outlives its session does so by [`LONGEST_SLEEP`] at most.
+//! operation starts a task only if none is there. A watcher that finds nothing to watch ends, so
+//! one that outlives its session does so by [`LONGEST_SLEEP`] at most.
 
 use std::mem;
 use std::sync::{Arc, Weak};

@@ -12,6 +12,7 @@ mod cursors;
 mod ddl;
 mod deferred_writes;
 mod hermitage;
+mod index_death;
 mod large;
 mod logged;
 mod long_values;

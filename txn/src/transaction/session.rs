@@ -43,7 +43,8 @@ pub struct SessionLimits {
 ///
 /// An error that rolls the transaction back leaves the session in it, and so does the end of the
 /// time that [`SessionLimits`] leave to a client: each operation fails, after the first with
-/// [`TxnError::RolledBack`], until [`rollback`](Self::rollback) or [`commit`](Self::commit) ends it.
+/// [`TxnError::RolledBack`], until [`rollback`](Self::rollback) or [`commit`](Self::commit) ends
+/// it.
 /// A session that is dropped rolls its transaction back.
 ///
 /// ```
@@ -234,8 +235,9 @@ impl Session {
     ///
     /// # Errors
     /// Those of [`Txn::commit`]; [`TxnError::NoTransaction`]; [`TxnError::DeadlineExceeded`] or
-    /// [`TxnError::IdleTooLong`] if the transaction took too long before: it is rolled back. A commit that has begun has no
-    /// deadline; the engine's request timeout bounds each of its waits.
+    /// [`TxnError::IdleTooLong`] if the transaction took too long before: it is rolled back. A
+    /// commit that has begun has no deadline; the engine's request timeout bounds each of its
+    /// waits.
     pub async fn commit(&mut self) -> Result<(), TxnError> {
         let mut txn = self.place.end()?.resume(self.place.db.state());
         let now = self.place.db.engine().env().now();

@@ -97,6 +97,18 @@ pub struct ComputeReport {
     pub snapshots_active: u64,
     /// Commit stamps since the oldest of them.
     pub oldest_snapshot_age: u64,
+    /// Transactions that ended as their snapshot was too old.
+    pub snapshots_too_old: u64,
+    /// Row locks that were waited for.
+    pub lock_waits: u64,
+    /// How long, all waits together that have ended, in microseconds.
+    pub lock_wait_us: u64,
+    /// Transactions that gave up in a deadlock.
+    pub deadlocks: u64,
+    /// Transactions that gave up as a row lock was not had in time.
+    pub lock_timeouts: u64,
+    /// Row locks that were refused to those who were not to wait.
+    pub lock_refusals: u64,
     /// The lines with most misses and invalidations; at most [`HOTTEST`], ordered by `count -
     /// error`.
     pub hottest: Vec<HotGcl>,
@@ -197,7 +209,8 @@ impl Report {
     /// A compute node.
     #[must_use]
     pub fn of_compute(counters: &NodeCounters) -> Self {
-        let NodeCounters { at, engine, traffic, operations, hottest, .. } = counters;
+        let NodeCounters { at, engine, traffic, user, hottest, .. } = counters;
+        let (operations, user) = (user.map(|user| user.operations), user.unwrap_or_default());
         let traffic = traffic.map(|traffic| Traffic {
             round_trips: traffic.chains,
             atomics: traffic.atomics,
@@ -211,7 +224,7 @@ impl Report {
             error: line.error,
         });
         let node = NodeReport::Compute(ComputeReport {
-            operations: *operations,
+            operations,
             hits: engine.hits,
             misses: engine.misses,
             prefetches: engine.prefetches,
@@ -230,6 +243,12 @@ impl Report {
             image_bytes: engine.image_bytes,
             snapshots_active: engine.snapshots_active,
             oldest_snapshot_age: engine.oldest_snapshot_age,
+            snapshots_too_old: user.snapshots_too_old,
+            lock_waits: user.lock_waits,
+            lock_wait_us: micros(user.lock_wait_time),
+            deadlocks: user.deadlocks,
+            lock_timeouts: user.lock_timeouts,
+            lock_refusals: user.lock_refusals,
             hottest: hot.collect(),
         });
         Self { version: VERSION, at_us: micros(*at), longest_silence_us: 0, node }

@@ -5,7 +5,7 @@
 //! notes durably how far it is before it gives pages back: after a crash in between some pages stay
 //! allocated, and none is given back twice.
 
-use selkie_engine::{Engine, ExclusiveGuard, GAddr};
+use selkie_engine::{Engine, EngineError, ExclusiveGuard, GAddr};
 
 use crate::error::TreeError;
 use crate::page::{self, PageSpec, PageView, Target};
@@ -71,6 +71,34 @@ pub fn give_back_new(engine: &Engine, mut page: ExclusiveGuard<'_>) {
     let marked = empty.and_then(|()| page::mark_dead(&mut page));
     debug_assert!(marked.is_ok(), "{marked:?}");
     engine.free(page);
+}
+
+/// A page that was allocated for a tree, and to which no page leads yet. It is given back if it is
+/// dropped, as with a future that waits for another page.
+pub(crate) struct NewPage<'e> {
+    engine: &'e Engine,
+    page: Option<ExclusiveGuard<'e>>,
+}
+
+impl<'e> NewPage<'e> {
+    pub(crate) async fn allocate(engine: &'e Engine) -> Result<Self, EngineError> {
+        let page = Some(engine.allocate().await?);
+        Ok(Self { engine, page })
+    }
+
+    /// The page, which the caller gives back or brings into a tree.
+    pub(crate) fn keep(mut self) -> ExclusiveGuard<'e> {
+        let Some(page) = self.page.take() else { unreachable!("a new page is kept once") };
+        page
+    }
+}
+
+impl Drop for NewPage<'_> {
+    fn drop(&mut self) {
+        if let Some(page) = self.page.take() {
+            give_back_new(self.engine, page);
+        }
+    }
 }
 
 /// Whether this is a page that was taken out of its tree, or never came into one: no page leads to

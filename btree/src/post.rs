@@ -38,7 +38,7 @@
 use selkie_engine::{Engine, ExclusiveGuard, GAddr, change_together};
 
 use crate::error::TreeError;
-use crate::give_back::give_back_new;
+use crate::give_back::{NewPage, give_back_new};
 use crate::latch::{RESTARTS, SharedLatch, pause};
 use crate::page::{self, CHILD, Damage, NoRoomOr, PageSpec, PageView, Target};
 use crate::split::PendingPost;
@@ -177,14 +177,9 @@ impl Tree {
             Ok(planned) => planned,
             Err(damage) => return Err(damaged(damage)),
         };
-        let mut left = engine.allocate().await?;
-        let mut right = match engine.allocate().await {
-            Ok(right) => right,
-            Err(error) => {
-                give_back_new(engine, left);
-                return Err(error.into());
-            }
-        };
+        let left = NewPage::allocate(engine).await?;
+        let mut right = engine.allocate().await?;
+        let mut left = left.keep();
         let (left_addr, right_addr) = (left.addr(), right.addr());
         let mut bytes = vec![0; source.len()];
         let built = page::split_into(

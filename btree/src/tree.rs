@@ -14,7 +14,7 @@ use std::ops::Bound;
 use selkie_engine::{Engine, EngineError, ExclusiveGuard, GAddr, SharedGuard};
 
 use crate::error::TreeError;
-use crate::give_back::give_back_new;
+use crate::give_back::NewPage;
 use crate::latch::{
     ExclusiveLatch, LatchKind, RESTARTS, SharedInOrderLatch, SharedLatch, latch, pause,
 };
@@ -49,14 +49,9 @@ impl Tree {
         let bytes = engine.page_bytes();
         assert!((MIN_PAGE..=MAX_PAGE).contains(&bytes), "the pool's GCL size is out of range");
         let max_leaf_rows = max_leaf_rows.max(1);
-        let mut leaf = engine.allocate().await?;
-        let mut root = match engine.allocate().await {
-            Ok(root) => root,
-            Err(error) => {
-                give_back_new(engine, leaf);
-                return Err(error.into());
-            }
-        };
+        let leaf = NewPage::allocate(engine).await?;
+        let mut root = engine.allocate().await?;
+        let mut leaf = leaf.keep();
         let all = |level, extra| PageSpec { level, extra, ..PageSpec::default() };
         let addr = leaf.addr();
         page::format(leaf.bytes_mut(0..bytes), &all(0, rows_of_page(max_leaf_rows)), [])

@@ -60,5 +60,5 @@ pub use selkie_pool::GAddr;
 pub use selkie_wal::PSN_BYTES;
 pub use snapshots::{ActiveSnapshots, ImageLink, Snapshot, Stamp};
 pub use telemetry::hottest::HotLine;
-pub use telemetry::roster::{Entered, NodeCounters, Operations, Roster};
+pub use telemetry::roster::{Entered, EnteredUser, NodeCounters, Roster, UserCounters, UserCounts};
 pub use telemetry::stats::EngineStats;

@@ -1,11 +1,12 @@
 //! A database that is open, with all that it stands on.
 
 use std::ops::Deref;
+use std::sync::Arc;
 
 use super::error::OpenError;
 use super::options::PoolOptions;
 use super::pool::Pool;
-use crate::engine::EngineError;
+use crate::engine::{EngineError, EnteredUser};
 use crate::txn::{self, CatalogueError, DatabaseSchema, TxnError};
 
 /// A database, opened on one compute node of this process. A cheap handle: clones share everything.
@@ -35,12 +36,16 @@ use crate::txn::{self, CatalogueError, DatabaseSchema, TxnError};
 #[derive(Clone)]
 pub struct Database {
     database: txn::Database,
+    /// Its transactions are in the reports of the node. Shared with what counts the same ones.
+    counted: Arc<EnteredUser>,
     pool: Pool,
 }
 
 impl Database {
     pub(super) fn new(pool: Pool, database: txn::Database) -> Self {
-        Self { database, pool }
+        let counting = database.clone();
+        let counted = Arc::new(pool.add_user(Arc::new(move || counting.stats().into())));
+        Self { database, counted, pool }
     }
 
     /// Makes a database of a pool that was opened for it. The node leaves the pool if that fails.
@@ -196,7 +201,8 @@ impl Database {
     /// As [`txn::Database::with_protocol`].
     pub fn with_protocol(&self, protocol: txn::Protocol) -> Result<Self, TxnError> {
         let database = self.database.clone().with_protocol(protocol)?;
-        Ok(Self::new(self.pool.clone(), database))
+        let (counted, pool) = (Arc::clone(&self.counted), self.pool.clone());
+        Ok(Self { database, counted, pool })
     }
 }
 

@@ -9,7 +9,9 @@ use super::options::PoolOptions;
 use super::runtime::Runtime;
 use crate::engine::backup::{Backup, BackupError, BackupReport};
 use crate::engine::log::LogObjects;
-use crate::engine::{ComputeId, Engine, EngineConfig, EngineError, Entered, Roster};
+use crate::engine::{
+    ComputeId, Engine, EngineConfig, EngineError, Entered, EnteredUser, Roster, UserCounts,
+};
 use crate::fabric::tcp::Security;
 use crate::fabric::{Env, Fabric, MemFabric, Role};
 use crate::memnode::EmbeddedPool;
@@ -41,7 +43,7 @@ pub struct Pool(Arc<Node>);
 /// A compute node. It ends before the process's part of the pool does.
 struct Node {
     engine: Engine,
-    _entered: Entered,
+    entered: Entered,
     process: Arc<Process>,
 }
 
@@ -138,7 +140,12 @@ impl Pool {
         };
         let engine = Engine::start(pool, fabric, runtime.env(), node, config).await?;
         let entered = roster.enter(&engine, None, None);
-        Ok(Self(Arc::new(Node { engine, _entered: entered, process })))
+        Ok(Self(Arc::new(Node { engine, entered, process })))
+    }
+
+    /// Adds one whose counters are in the reports of the node.
+    pub(super) fn add_user(&self, user: UserCounts) -> EnteredUser {
+        self.0.entered.add_user(user)
     }
 
     /// Writes what the pool holds to a directory or an object store, while its nodes go on. Nothing

@@ -5,6 +5,7 @@ use std::time::Duration;
 use selkie_btree::TreeError;
 use selkie_engine::{EngineError, GAddr};
 
+pub use crate::bulk_load_error::BulkLoadError;
 use crate::catalogue::error::CatalogueError;
 use crate::catalogue::schema_error::SchemaError;
 use crate::encoding::row_error::RowError;
@@ -40,6 +41,8 @@ pub enum AbortCause {
     Deadlock,
     /// A row lock was not had in time.
     LockTimeout,
+    /// The client of a session did nothing for too long.
+    IdleTimeout,
     /// A future was dropped in the middle of a change.
     Interrupted,
     /// Anything else: a full pool, a dead peer, a damaged page.
@@ -48,7 +51,7 @@ pub enum AbortCause {
 
 impl AbortCause {
     /// All causes, in the order of their statistics.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Conflict,
         Self::UpgradeConflict,
         Self::Stale,
@@ -61,6 +64,7 @@ impl AbortCause {
         Self::Requested,
         Self::Deadlock,
         Self::LockTimeout,
+        Self::IdleTimeout,
         Self::Interrupted,
         Self::Failure,
     ];
@@ -81,6 +85,7 @@ impl AbortCause {
             Self::Requested => "requested",
             Self::Deadlock => "deadlock",
             Self::LockTimeout => "lock_timeout",
+            Self::IdleTimeout => "idle_timeout",
             Self::Interrupted => "interrupted",
             Self::Failure => "failure",
         }
@@ -99,48 +104,11 @@ impl AbortCause {
             | Self::CacheFull
             | Self::Deadlock
             | Self::LockTimeout
+            | Self::IdleTimeout
             | Self::Timeout => true,
             Self::TooLarge | Self::Requested | Self::Interrupted | Self::Failure => false,
         }
     }
-}
-
-/// A load of a table failed ([`BulkLoad`](crate::BulkLoad)). The table is as it was.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum BulkLoadError {
-    /// The primary key of a row is not above that of the row before.
-    #[error(
-        "table {table}: the primary key of row {position} of the load, counted from 0, is not above \
-         that of the row before"
-    )]
-    OutOfOrder {
-        /// The table.
-        table: String,
-        /// How many rows came before it.
-        position: u64,
-    },
-    /// The table had rows, others have inserted some meanwhile, or its leaves were emptied so
-    /// lately that they were not given back.
-    #[error("table {table} cannot be loaded: it is not empty")]
-    NotEmpty {
-        /// The table.
-        table: String,
-    },
-    /// The entries of the table's indexes take more memory than the load may use.
-    #[error("table {table}: the entries of its indexes take more than the {limit} bytes allowed")]
-    IndexTooLarge {
-        /// The table.
-        table: String,
-        /// [`BulkLoadOptions::index_bytes`](crate::BulkLoadOptions::index_bytes).
-        limit: usize,
-    },
-    /// An earlier row of the load has failed.
-    #[error("table {table}: the load has failed before")]
-    Failed {
-        /// The table.
-        table: String,
-    },
 }
 
 /// An operation of a transaction failed.
@@ -342,6 +310,15 @@ pub enum TxnError {
         /// How long it may take.
         limit: Duration,
     },
+    /// The client of a session did nothing in its transaction for longer than the session
+    /// [allows](crate::SessionLimits::idle): it was rolled back then. Run it again.
+    #[error("the transaction was rolled back after idling for {idled:?} (allowed: {limit:?})")]
+    IdleTooLong {
+        /// How long it may idle.
+        limit: Duration,
+        /// How long it did.
+        idled: Duration,
+    },
     /// Transactions waited for each other's row locks in a circle, and this one, the youngest of
     /// them, gave up. Run it again.
     #[error("transactions wait for each other's row locks: this one was rolled back")]
@@ -445,6 +422,7 @@ impl TxnError {
             Self::CacheFull { .. } => AbortCause::CacheFull,
             Self::Deadlock => AbortCause::Deadlock,
             Self::LockTimeout { .. } => AbortCause::LockTimeout,
+            Self::IdleTooLong { .. } => AbortCause::IdleTimeout,
             Self::DeadlineExceeded { .. } => AbortCause::Interrupted,
             Self::Engine(error) if error.is_retryable() => AbortCause::Timeout,
             Self::Tree(error) if error.is_retryable() => AbortCause::Timeout,

@@ -95,6 +95,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod bulk_load_error;
 mod catalogue;
 mod ddl;
 mod encoding;

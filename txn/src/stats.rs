@@ -3,6 +3,9 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Sub;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use selkie_engine::UserCounters;
 
 use crate::error::AbortCause;
 
@@ -51,6 +54,26 @@ pub struct TxnStats {
     pub splits: u64,
     /// Row locks that were waited for. Deadlocks and waits that took too long are in `aborts`.
     pub lock_waits: u64,
+    /// How long, all waits together that have ended, however they did.
+    pub lock_wait_time: Duration,
+    /// Row locks that were refused, as another transaction had them and this one was
+    /// [not to wait](crate::LockWait::NoWait).
+    pub lock_refusals: u64,
+}
+
+/// For the [`Roster`](selkie_engine::Roster) of a node.
+impl From<TxnStats> for UserCounters {
+    fn from(stats: TxnStats) -> Self {
+        Self {
+            operations: stats.commits,
+            lock_waits: stats.lock_waits,
+            lock_wait_time: stats.lock_wait_time,
+            deadlocks: stats.aborts.of(AbortCause::Deadlock),
+            lock_timeouts: stats.aborts.of(AbortCause::LockTimeout),
+            lock_refusals: stats.lock_refusals,
+            snapshots_too_old: stats.aborts.of(AbortCause::SnapshotTooOld),
+        }
+    }
 }
 
 impl Sub for TxnStats {
@@ -61,8 +84,14 @@ impl Sub for TxnStats {
             *now -= before;
         }
         let (commits, splits) = (self.commits - earlier.commits, self.splits - earlier.splits);
-        let lock_waits = self.lock_waits - earlier.lock_waits;
-        Self { commits, aborts, splits, lock_waits }
+        Self {
+            commits,
+            aborts,
+            splits,
+            lock_waits: self.lock_waits - earlier.lock_waits,
+            lock_wait_time: self.lock_wait_time.saturating_sub(earlier.lock_wait_time),
+            lock_refusals: self.lock_refusals - earlier.lock_refusals,
+        }
     }
 }
 
@@ -141,5 +170,28 @@ mod tests {
         assert_eq!(delta.aborts.of(AbortCause::Conflict), 1);
         assert_eq!(delta.aborts.of(AbortCause::Failure), 1);
         assert_eq!(delta.aborts.of(AbortCause::Timeout), 0);
+    }
+
+    #[test]
+    fn observers_are_told_of_locks_and_of_snapshots() {
+        let shards = StatsShards::default();
+        shards.committed(2);
+        let causes = [AbortCause::Deadlock, AbortCause::LockTimeout, AbortCause::SnapshotTooOld];
+        for (times, cause) in (1..).zip(causes) {
+            (0..times).for_each(|shard| shards.aborted(shard, cause));
+        }
+        let lock_wait_time = Duration::from_millis(7);
+        let stats =
+            TxnStats { lock_waits: 5, lock_refusals: 6, lock_wait_time, ..shards.snapshot() };
+        let expected = UserCounters {
+            operations: 1,
+            lock_waits: 5,
+            lock_wait_time,
+            deadlocks: 1,
+            lock_timeouts: 2,
+            lock_refusals: 6,
+            snapshots_too_old: 3,
+        };
+        assert_eq!(UserCounters::from(stats), expected);
     }
 }

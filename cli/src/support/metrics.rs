@@ -289,6 +289,14 @@ fn compute(report: &Report, figure: impl FnOnce(&ComputeReport) -> Option<u64>) 
     }
 }
 
+/// A time of a compute node.
+fn micros(report: &Report, figure: impl FnOnce(&ComputeReport) -> u64) -> Option<Value> {
+    match &report.node {
+        NodeReport::Compute(compute) => Some(Value::Seconds(figure(compute) as f64 / 1e6)),
+        NodeReport::Memory(_) => None,
+    }
+}
+
 fn traffic(report: &Report, figure: impl FnOnce(&Traffic) -> u64) -> Option<Value> {
     compute(report, |compute| compute.traffic.as_ref().map(figure))
 }
@@ -319,7 +327,7 @@ const fn gauge(
 }
 
 /// All there are. Names get their unit, and counters `_total`, when they are written.
-static FAMILIES: [Family; 31] = [
+static FAMILIES: [Family; 37] = [
     counter("selkie_operations", "Operations that the node's user has completed", None, |r| {
         compute(r, |c| c.operations)
     }),
@@ -381,6 +389,24 @@ static FAMILIES: [Family; 31] = [
         None,
         |r| compute(r, |c| Some(c.oldest_snapshot_age)),
     ),
+    counter("selkie_snapshots_too_old", "Transactions whose snapshot was too old", None, |r| {
+        compute(r, |c| Some(c.snapshots_too_old))
+    }),
+    counter("selkie_lock_waits", "Row locks that were waited for", None, |r| {
+        compute(r, |c| Some(c.lock_waits))
+    }),
+    counter("selkie_lock_wait", "Time of waits for row locks", Some(Unit::Seconds), |r| {
+        micros(r, |c| c.lock_wait_us)
+    }),
+    counter("selkie_deadlocks", "Transactions that gave up in a deadlock", None, |r| {
+        compute(r, |c| Some(c.deadlocks))
+    }),
+    counter("selkie_lock_timeouts", "Transactions that got a row lock too late", None, |r| {
+        compute(r, |c| Some(c.lock_timeouts))
+    }),
+    counter("selkie_lock_refusals", "Row locks refused to who was not to wait", None, |r| {
+        compute(r, |c| Some(c.lock_refusals))
+    }),
     gauge("selkie_memory_lent", "Memory lent to the pool", Some(Unit::Bytes), |r| {
         memory(r, |m| m.lent_bytes)
     }),
@@ -409,6 +435,8 @@ static FAMILIES: [Family; 31] = [
 
 #[cfg(test)]
 mod tests {
+    use selkie::report::VERSION;
+
     use super::*;
 
     #[test]
@@ -418,6 +446,37 @@ mod tests {
         }
         for bad in ["", "9100", ":9100", "localhost", "localhost:", "localhost:65536", "::1:9100"] {
             assert!(bad.parse::<Address>().unwrap_err().contains("HOST:PORT"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_is_counted_of_row_locks_is_encoded() {
+        let report = ComputeReport {
+            lock_waits: 3,
+            lock_wait_us: 1_500_000,
+            deadlocks: 4,
+            lock_timeouts: 5,
+            lock_refusals: 6,
+            snapshots_too_old: 7,
+            ..ComputeReport::default()
+        };
+        let node = NodeReport::Compute(report);
+        let report = Report { version: VERSION, at_us: 1, longest_silence_us: 0, node };
+        let mut registry = Registry::default();
+        let source: ReportSource = Arc::new(move || vec![(PeerId::compute(2), report.clone())]);
+        registry.register_collector(Box::new(Nodes(source)));
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        for (name, value) in [
+            ("selkie_lock_waits_total", "3"),
+            ("selkie_lock_wait_seconds_total", "1.5"),
+            ("selkie_deadlocks_total", "4"),
+            ("selkie_lock_timeouts_total", "5"),
+            ("selkie_lock_refusals_total", "6"),
+            ("selkie_snapshots_too_old_total", "7"),
+        ] {
+            let line = format!("{name}{{node=\"cn2\"}} {value}\n");
+            assert!(text.contains(&line), "{line} in\n{text}");
         }
     }
 

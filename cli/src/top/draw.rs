@@ -8,14 +8,14 @@
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Style, Stylize};
-use ratatui::text::Line;
+use ratatui::text::{Line, Text};
 use ratatui::widgets::{Cell, Row, Table};
 
 use super::plain;
 use super::snapshot::{NodeState, Snapshot};
 
-/// Lines beside the tables: the headline and the keys.
-const FRAME_LINES: u16 = 2;
+/// Lines below the tables: the keys.
+const FOOT_LINES: u16 = 1;
 const KEYS: &str = "q: quit";
 
 /// One of the tables.
@@ -47,14 +47,21 @@ pub(crate) fn draw(frame: &mut Frame<'_>, snapshot: &Snapshot) {
         },
         Section { headers: &plain::HOTTEST, widths: &[18, 7, 11, 12, 30], rows: hottest.collect() },
     ];
+    let head: Vec<_> = [Some(plain::headline(snapshot)), plain::locks(snapshot)]
+        .into_iter()
+        .flatten()
+        .map(|line| Line::from(line).bold())
+        .collect();
     let area = frame.area();
     let wants = sections.each_ref().map(Section::lines);
-    let heights = share(area.height.saturating_sub(FRAME_LINES), wants);
-    let lines = [1, heights[0], heights[1], heights[2], 0, 1].map(Constraint::Length);
+    let head_lines = head.len() as u16;
+    let heights = share(area.height.saturating_sub(head_lines + FOOT_LINES), wants);
+    let lines = [head_lines, heights[0], heights[1], heights[2], 0, FOOT_LINES];
+    let lines = lines.map(Constraint::Length);
     let lines =
         lines.map(|line| if line == Constraint::Length(0) { Constraint::Fill(1) } else { line });
-    let [head, compute, memory, hottest, _, foot] = Layout::vertical(lines).areas(area);
-    frame.render_widget(Line::from(plain::headline(snapshot)).bold(), head);
+    let [top, compute, memory, hottest, _, foot] = Layout::vertical(lines).areas(area);
+    frame.render_widget(Text::from(head), top);
     for (section, (area, height)) in
         sections.iter().zip([compute, memory, hottest].into_iter().zip(heights))
     {
@@ -136,6 +143,11 @@ mod tests {
             longest_silence_s: None,
             frames: Some(100),
             frames_used: Some(40),
+            lock_waits: Some(1000 + index as u64),
+            lock_wait_s: Some(0.5),
+            deadlocks: Some(3),
+            lock_timeouts: Some(u64::from(index == 1)),
+            lock_refusals: Some(5),
             rates: (index != 1).then_some(rates),
             ..ComputeRow::default()
         };
@@ -198,7 +210,12 @@ mod tests {
         line_with(&lines, &["mem2", "not joined"]);
         line_with(&lines, &["0xabc000", "mem1", "98,765", "99,043", "cn0 cn5"]);
         line_with(&lines, &["0xabc009"]);
+        line_with(
+            &lines,
+            &["row locks: waits 3,003, deadlocks 9, timeouts 1, refused 15, waited 1.5 s"],
+        );
         line_with(&lines, &["q: quit"]);
+        assert!(!drawn(&Snapshot::default(), 120, 40).iter().any(|line| line.contains("locks")));
         assert!(!lines.iter().any(|line| line.contains("more")));
     }
 

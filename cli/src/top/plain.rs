@@ -78,19 +78,43 @@ pub(crate) fn headline(snapshot: &Snapshot) -> String {
     format!("pool {pool}, lease {lease_s} s{latest}{lost}{}", snapshots(snapshot))
 }
 
+/// A counter of all compute nodes.
+fn sum(snapshot: &Snapshot, of: fn(&ComputeRow) -> Option<u64>) -> u64 {
+    snapshot.compute_nodes.iter().filter_map(of).sum()
+}
+
+/// One line about the row locks that the compute nodes have waited for; none if they have not.
+pub(crate) fn locks(snapshot: &Snapshot) -> Option<String> {
+    let figures = [
+        ("waits", sum(snapshot, |row| row.lock_waits)),
+        ("deadlocks", sum(snapshot, |row| row.deadlocks)),
+        ("timeouts", sum(snapshot, |row| row.lock_timeouts)),
+        ("refused", sum(snapshot, |row| row.lock_refusals)),
+    ];
+    if figures.iter().all(|(_, number)| *number == 0) {
+        return None;
+    }
+    let waited: f64 = snapshot.compute_nodes.iter().filter_map(|row| row.lock_wait_s).sum();
+    let figures = figures.map(|(what, number)| format!("{what} {}", count(number)));
+    Some(format!("row locks: {}, waited {waited:.1} s", figures.join(", ")))
+}
+
 /// Active snapshots of all nodes, and what is kept for them; nothing if there are none.
 fn snapshots(snapshot: &Snapshot) -> String {
     let rows = &snapshot.compute_nodes;
-    let sum = |of: fn(&ComputeRow) -> Option<u64>| rows.iter().filter_map(of).sum::<u64>();
+    let sum = |of| sum(snapshot, of);
     let (active, bytes) = (sum(|row| row.snapshots), sum(|row| row.image_bytes));
-    let dropped = sum(|row| row.images_dropped);
-    if (active, bytes, dropped) == (0, 0, 0) {
+    let (dropped, too_old) = (sum(|row| row.images_dropped), sum(|row| row.snapshots_too_old));
+    if (active, bytes, dropped, too_old) == (0, 0, 0, 0) {
         return String::new();
     }
     let oldest = rows.iter().filter_map(|row| row.oldest_snapshot_age).max().unwrap_or(0);
     let images = size(Some(bytes));
     let dropped = if dropped > 0 { format!(", {dropped} dropped") } else { String::new() };
-    format!(", {active} snapshots, {oldest} commits since the oldest, images {images}{dropped}")
+    let too_old = if too_old > 0 { format!(", {too_old} too old") } else { String::new() };
+    format!(
+        ", {active} snapshots{too_old}, {oldest} commits since the oldest, images {images}{dropped}"
+    )
 }
 
 /// The whole snapshot.
@@ -100,6 +124,7 @@ pub(crate) fn text(snapshot: &Snapshot) -> String {
     let compute = snapshot.compute_nodes.iter().map(|row| compute_cells(row, lease_s).to_vec());
     let compute = compute.chain([total_cells(snapshot).to_vec()]);
     let mut text = headline(snapshot) + "\n";
+    text.extend(locks(snapshot).map(|line| line + "\n"));
     text += &table(&MEMORY, memory, 3);
     text += &table(&COMPUTE, compute, 3);
     if !snapshot.hottest.is_empty() {

@@ -90,6 +90,16 @@ pub(crate) struct ComputeRow {
     pub(crate) image_bytes: Option<u64>,
     /// Those that it gave up for want of room.
     pub(crate) images_dropped: Option<u64>,
+    /// Transactions that ended as their snapshot was too old.
+    pub(crate) snapshots_too_old: Option<u64>,
+    /// Row locks that were waited for, and for how long.
+    pub(crate) lock_waits: Option<u64>,
+    pub(crate) lock_wait_s: Option<f64>,
+    /// Transactions that gave up in a deadlock, or as a lock was not had in time.
+    pub(crate) deadlocks: Option<u64>,
+    pub(crate) lock_timeouts: Option<u64>,
+    /// Row locks refused to those who were not to wait.
+    pub(crate) lock_refusals: Option<u64>,
     /// Between its two newest reports.
     pub(crate) rates: Option<Rates>,
 }
@@ -301,7 +311,7 @@ impl PoolWatch {
 
     fn longest_silence(&self, peer: PeerId) -> Option<f64> {
         let micros = self.nodes.get(&peer)?.last.longest_silence_us;
-        Some(Duration::from_micros(micros).as_secs_f64())
+        Some(seconds(micros))
     }
 
     fn compute_row(
@@ -327,6 +337,12 @@ impl PoolWatch {
             images: report.map(|report| report.images_live),
             image_bytes: report.map(|report| report.image_bytes),
             images_dropped: report.map(|report| report.images_dropped),
+            snapshots_too_old: report.map(|report| report.snapshots_too_old),
+            lock_waits: report.map(|report| report.lock_waits),
+            lock_wait_s: report.map(|report| seconds(report.lock_wait_us)),
+            deadlocks: report.map(|report| report.deadlocks),
+            lock_timeouts: report.map(|report| report.lock_timeouts),
+            lock_refusals: report.map(|report| report.lock_refusals),
             rates,
         }
     }
@@ -354,6 +370,10 @@ impl PoolWatch {
 
 fn lives(age: Option<Duration>, lease: Duration) -> NodeState {
     if age.is_some_and(|age| age <= lease) { NodeState::Lives } else { NodeState::Silent }
+}
+
+fn seconds(micros: u64) -> f64 {
+    Duration::from_micros(micros).as_secs_f64()
 }
 
 fn memory(report: &Report) -> Option<&MemoryReport> {

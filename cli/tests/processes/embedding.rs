@@ -1,9 +1,14 @@
 //! Programs that open the pools of other processes by their URLs.
 
-use selkie::txn::{CatalogueError, ColumnType, TableSchema, TxnError, key};
+use std::time::Duration;
+
+use selkie::txn::{
+    CatalogueError, ColumnType, DatabaseSchema, LockOutcome, LockWait, Protocol, TableSchema,
+    TxnError, key,
+};
 use selkie::{Database, Durability, OpenError, PoolOptions, block_on};
 
-use crate::harness::{Over, Pool, Setup, prints, until};
+use crate::harness::{Over, Pool, Setup, prints, succeeds, until};
 
 fn accounts() -> Vec<TableSchema> {
     let account = TableSchema::new("account")
@@ -58,6 +63,60 @@ fn outlives(over: Over) {
         assert_eq!(found, 1_000);
         txn.commit().await.unwrap();
         later.close().await.unwrap();
+    });
+}
+
+/// Two transactions on two nodes want each other's rows, after one was refused and one timed out.
+#[test]
+fn what_transactions_wait_for_is_seen_by_others() {
+    let setup = Setup { test: "embedding-locks", memory_nodes: 1, ..Setup::default() };
+    let pool = Pool::start(&setup);
+    block_on(async {
+        let schema = DatabaseSchema::from(accounts()).protocol(Protocol::Snapshot);
+        let one = Database::create(&pool.url, schema).await.unwrap();
+        let two = Database::open(&pool.url).await.unwrap();
+        let table = one.table("account").unwrap();
+        let mut holder = one.begin();
+        let held = holder.lock_row(table, &key![1], LockWait::Wait).await.unwrap();
+        assert_eq!(held, LockOutcome::Held);
+        let mut late = two.begin();
+        for _ in 0..3 {
+            let refused = late.lock_row(table, &key![1], LockWait::NoWait).await.unwrap();
+            assert_eq!(refused, LockOutcome::NotAvailable);
+        }
+        late.set_lock_timeout(Duration::from_millis(100));
+        let timed_out = late.lock_row(table, &key![1], LockWait::Wait).await.unwrap_err();
+        assert!(matches!(timed_out, TxnError::LockTimeout { .. }), "{timed_out}");
+        drop(late);
+
+        let (db, (told, ended)) = (two.clone(), std::sync::mpsc::channel());
+        let other = two.pool().env().spawn("other", async move {
+            let mut txn = db.begin();
+            let held = txn.lock_row(table, &key![2], LockWait::Wait).await.unwrap();
+            assert_eq!(held, LockOutcome::Held);
+            told.send(txn.lock_row(table, &key![1], LockWait::Wait).await.map(drop)).unwrap();
+        });
+        two.pool().env().sleep(Duration::from_millis(100)).await;
+        let own = holder.lock_row(table, &key![2], LockWait::Wait).await.map(drop);
+        drop(holder);
+        other.join().await.unwrap();
+        let gave_up = [own, ended.recv().unwrap()];
+        let gave_up = gave_up.iter().filter(|end| matches!(end, Err(TxnError::Deadlock)));
+        assert_eq!(gave_up.count(), 1);
+
+        let figures = ["lock_waits", "deadlocks", "lock_timeouts", "lock_refusals"];
+        until("its figures are seen", || {
+            let seen = prints(&["top", &pool.name, "--once", "--json"]);
+            let nodes = seen["compute_nodes"].as_array().unwrap();
+            let sum = |figure: &str| nodes.iter().filter_map(|n| n[figure].as_u64()).sum::<u64>();
+            let waited: f64 = nodes.iter().filter_map(|n| n["lock_wait_s"].as_f64()).sum();
+            (figures.map(sum) == [3, 1, 1, 3] && (0.1..30.0).contains(&waited)).then_some(())
+        });
+        let text = succeeds(&["top", &pool.name, "--once"]);
+        let line = "row locks: waits 3, deadlocks 1, timeouts 1, refused 3, waited ";
+        assert!(text.contains(line), "{text}");
+        two.close().await.unwrap();
+        one.close().await.unwrap();
     });
 }
 

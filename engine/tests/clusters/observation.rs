@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use selkie_engine::{Operations, Roster};
+use selkie_engine::{NodeCounters, Roster, UserCounters, UserCounts};
 use selkie_fabric::mem::MemFabric;
 use selkie_fabric::meter::Meter;
 
@@ -54,20 +54,30 @@ fn a_roster_shows_the_nodes_that_are_entered_and_lets_go_of_them() {
         let roster = Roster::default();
         let done = Arc::new(AtomicU64::new(7));
         let counted = Arc::clone(&done);
-        let operations: Operations = Arc::new(move || counted.load(Ordering::Relaxed));
-        let entered = roster.enter(one, Some(Arc::clone(&meter)), Some(operations));
-        let _plain = roster.enter(two, None, None);
+        let user: UserCounts = Arc::new(move || UserCounters {
+            operations: counted.load(Ordering::Relaxed),
+            ..UserCounters::default()
+        });
+        let entered = roster.enter(one, Some(Arc::clone(&meter)), Some(Arc::clone(&user)));
+        let plain = roster.enter(two, None, None);
         let addr = page(one).await;
         drop(two.exclusive(addr).await.unwrap());
         done.store(9, Ordering::Relaxed);
         let counters = roster.counters(5);
         let [first, second] = &counters[..] else { unreachable!("{counters:?}") };
         assert_eq!((first.node, second.node), (one.node(), two.node()));
-        assert_eq!((first.operations, second.operations), (Some(9), None));
+        let operations = |counters: &NodeCounters| counters.user.map(|user| user.operations);
+        assert_eq!((operations(first), operations(second)), (Some(9), None));
         assert!(first.traffic.is_some_and(|traffic| traffic.chains > 0), "{first:?}");
         assert!(second.traffic.is_none());
         assert_eq!(second.engine.misses, two.stats().misses);
         assert!(second.hottest.iter().any(|line| line.addr == addr), "{second:?}");
+        let added = [entered.add_user(Arc::clone(&user)), plain.add_user(user)];
+        let all = || roster.counters(0).iter().map(operations).collect::<Vec<_>>();
+        assert_eq!(all(), [Some(18), Some(9)]);
+        drop(added);
+        done.store(10, Ordering::Relaxed);
+        assert_eq!(all(), [Some(19), Some(9)], "what they had counted stays");
         assert_eq!(Arc::strong_count(&done), 2);
         drop(entered);
         assert_eq!(roster.counters(5).len(), 1);

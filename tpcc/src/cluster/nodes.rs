@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use selkie_engine::{ComputeId, Engine, EngineConfig, EngineError, Entered, Operations, Roster};
+use selkie_engine::{ComputeId, Engine, EngineConfig, EngineError, Entered, Roster, UserCounts};
 use selkie_fabric::env::Env;
 use selkie_fabric::meter::{Meter, MeterSnapshot};
 use selkie_fabric::{Fabric, PeerId};
@@ -216,8 +216,8 @@ impl<T: TableSet> Cluster<T> {
     pub fn enter(&self, roster: &Roster) -> Vec<Entered> {
         let enter = |node: &Arc<Node<T>>| {
             let db = node.db.clone();
-            let commits: Operations = Arc::new(move || db.stats().commits);
-            roster.enter(&node.engine, Some(Arc::clone(&self.meter)), Some(commits))
+            let counts: UserCounts = Arc::new(move || db.stats().into());
+            roster.enter(&node.engine, Some(Arc::clone(&self.meter)), Some(counts))
         };
         self.nodes.iter().map(enter).collect()
     }

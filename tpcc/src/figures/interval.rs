@@ -20,6 +20,11 @@ impl<K: Mix, C> Interval<K, C> {
             "transactions": self.completed(),
             "latency_us": self.by_type(|_, stats| latency(stats)),
             "aborts": aborts,
+            "row_locks": {
+                "waits": self.txns(|stats| stats.lock_waits),
+                "wait_seconds": self.lock_wait_time().as_secs_f64(),
+                "refusals": self.txns(|stats| stats.lock_refusals),
+            },
             "hit_ratio": self.hit_ratio(),
             "round_trips_per_txn": self.per_txn(self.traffic.chains),
             "atomics_per_txn": self.per_txn(self.traffic.atomics),
@@ -121,6 +126,11 @@ impl<K: Mix, C> Interval<K, C> {
             .collect();
         let aborts = if aborts.is_empty() { "none".to_owned() } else { aborts.join(", ") };
         line("aborted attempts", aborts);
+        let waits = self.txns(|stats| stats.lock_waits);
+        if waits > 0 {
+            let waited = self.lock_wait_time().as_secs_f64();
+            line("row locks waited for", format!("{}, {} s", count(waits), precise(waited)));
+        }
         table
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use selkie_engine::{
     Coherence, ComputeId, DirectoryConfig, DirectoryHost, Engine, EngineStats, Entered, GAddr,
-    Operations, Roster, start_directories,
+    Roster, UserCounters, UserCounts, start_directories,
 };
 use selkie_fabric::env::{Env, RealRuntime, yield_now};
 use selkie_fabric::meter::Meter;
@@ -208,7 +208,8 @@ impl MicroRun {
             let control = Arc::clone(control);
             let count =
                 move || control.accesses.get(node).map_or(0, |count| count.load(Ordering::Relaxed));
-            let accesses: Operations = Arc::new(count);
+            let accesses: UserCounts =
+                Arc::new(move || UserCounters { operations: count(), ..UserCounters::default() });
             roster.enter(engine, Some(Arc::clone(&self.meter)), Some(accesses))
         };
         engines.iter().enumerate().map(enter).collect()

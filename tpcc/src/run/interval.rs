@@ -69,6 +69,18 @@ impl<K: Mix, C> Interval<K, C> {
         self.engine.iter().map(field).sum()
     }
 
+    /// A counter of all databases.
+    #[must_use]
+    pub fn txns(&self, field: fn(&TxnStats) -> u64) -> u64 {
+        self.txn.iter().map(field).sum()
+    }
+
+    /// How long row locks were waited for, all waits together.
+    #[must_use]
+    pub fn lock_wait_time(&self) -> Duration {
+        self.txn.iter().map(|stats| stats.lock_wait_time).sum()
+    }
+
     /// Share of the accesses to pages that found them cached.
     #[must_use]
     pub fn hit_ratio(&self) -> f64 {

@@ -15,6 +15,7 @@ use crate::locks::entry::{LockName, Owner};
 use crate::locks::row_locks::{LockOutcome, LockWait};
 use crate::protocol::leaf_latch::LatchMode;
 use crate::transaction::txn::Txn;
+use crate::transaction::workspace::Workspace;
 
 /// Attempts to find a leaf that others split or merge meanwhile.
 const MARK_ATTEMPTS: u32 = 64;
@@ -27,7 +28,9 @@ impl Txn<'_> {
     ///
     /// # Errors
     /// [`TxnError::Deadlock`] and [`TxnError::LockTimeout`], which roll back, as the other errors
-    /// that do; [`TxnError::NoRowLocks`]; [`TxnError::ReadOnly`]; [`TxnError::KeyMismatch`].
+    /// that do; after a wait, [`TxnError::Stale`] if the table was changed or emptied meanwhile, or
+    /// what the transaction has read and that has to stay; [`TxnError::NoRowLocks`];
+    /// [`TxnError::ReadOnly`]; [`TxnError::KeyMismatch`].
     pub async fn lock_row(
         &mut self,
         table: Table,
@@ -117,8 +120,11 @@ impl Txn<'_> {
             if info.source(source)?.number == info.primary.number {
                 break key;
             }
+            // The table may have another definition since the row was fetched.
+            let row = row.as_bytes().to_vec();
+            let info = self.known_table(source.table())?;
             let index = info.source(source)?;
-            if range.contains(&index.entry(row, &key)?.key) {
+            if range.contains(&index.entry(info.row(&row)?, &key)?.key) {
                 break key;
             }
         };
@@ -202,7 +208,11 @@ impl Txn<'_> {
     }
 
     async fn lock_range(&mut self, index: &IndexInfo, range: &KeyRange) -> Result<(), TxnError> {
-        let _ = self.acquire_lock(LockName::of_tree(index.tree.root()), LockWait::Wait).await?;
+        let name = LockName::of_tree(index.tree.root());
+        let (_, waited) = self.acquire_lock(name, LockWait::Wait).await?;
+        if waited {
+            self.check_after_wait().await?;
+        }
         let mut at: Vec<u8> = range.low().to_vec();
         while let Some(end) = self.mark_leaf(index, &at).await? {
             if range.high().is_some_and(|high| *end >= *high) {
@@ -222,7 +232,10 @@ impl Txn<'_> {
         wait: LockWait,
     ) -> Result<LockOutcome, TxnError> {
         let name = LockName::of_row(index.tree.root(), key);
-        let outcome = self.acquire_lock(name, wait).await?;
+        let (outcome, waited) = self.acquire_lock(name, wait).await?;
+        if waited {
+            self.check_after_wait().await?;
+        }
         if outcome == LockOutcome::Held {
             // The entry before the mark: see `locks`.
             self.mark_leaf(index, key).await?;
@@ -232,16 +245,43 @@ impl Txn<'_> {
     }
 
     /// Where an operation or a statement has a view of its own, it begins after the wait: the rest
-    /// of a statement sees that later state, too.
+    /// of a statement sees that later state, too, and in it tables as they are defined there.
     fn refresh_view(&mut self) {
+        if !self.view.is_refreshable() {
+            return;
+        }
+        // The rest of this operation goes on with the definition that it has. Its trees were there
+        // until now, by the snapshot that ends here or by an earlier pin.
+        self.pin_for_definitions();
         self.view.refresh();
+        self.forget_definitions();
     }
 
+    /// From now on no page is used again that is given back, to the end of the operation.
+    fn pin_for_definitions(&mut self) {
+        if self.work.pin.is_none() {
+            self.work.pin = Some(self.db.engine.pin());
+        }
+    }
+
+    /// After a wait, for which neither pages nor images were kept: fails if a table was changed
+    /// meanwhile, whose trees may be something else by now, or what was read.
+    async fn check_after_wait(&mut self) -> Result<(), TxnError> {
+        if self.view.is_refreshable() {
+            // Before the check: a tree that is in force then stays.
+            self.pin_for_definitions();
+        }
+        self.check_tables().await
+    }
+
+    /// Locks a row or a tree, and says whether it has waited for that. During a wait nothing is
+    /// held that keeps freed pages of the whole pool from being used again, unless the transaction
+    /// reads one snapshot: a wait may take a minute.
     pub(crate) async fn acquire_lock(
         &mut self,
         name: LockName,
         wait: LockWait,
-    ) -> Result<LockOutcome, TxnError> {
+    ) -> Result<(LockOutcome, bool), TxnError> {
         let Some(table) = &self.db.locks else { return Err(TxnError::NoRowLocks) };
         self.work.last_read = None;
         let db = self.db;
@@ -251,7 +291,14 @@ impl Txn<'_> {
             txn: db.unique_number(),
             age: db.latest_stamp().get(),
         };
-        self.row_locks.acquire(table, new, name, wait).await
+        let (Workspace { pin, .. }, view, mut waited) = (&mut self.work, &mut self.view, false);
+        let before_wait = || {
+            waited = true;
+            *pin = None;
+            view.refresh();
+        };
+        let outcome = self.row_locks.acquire(table, new, name, wait, before_wait).await?;
+        Ok((outcome, waited))
     }
 
     /// Marks the leaf of a key: rows of it may be locked. Returns where it ends.

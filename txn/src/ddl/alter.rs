@@ -1,7 +1,7 @@
 //! Changing what tables are called, and dropping indexes.
 
 use crate::catalogue::definition::TableDefinition;
-use crate::catalogue::handles::Table;
+use crate::catalogue::handles::{Index, Table};
 use crate::catalogue::schema_error::SchemaError;
 use crate::ddl::columns::position_of;
 use crate::error::TxnError;
@@ -87,12 +87,41 @@ impl Txn<'_> {
         let missing =
             || SchemaError::NoSuchIndex { table: schema.name.clone(), name: name.to_owned() };
         let at = schema.indexes.iter().position(|index| index.name == name);
-        let at = at.ok_or_else(missing)?;
+        self.drop_index_at(table, &before, at.ok_or_else(missing)?).await
+    }
+
+    /// Drops an index that is not complete, if it is there still: another of its name is another.
+    pub(super) async fn drop_incomplete(
+        &mut self,
+        table: Table,
+        index: Index,
+    ) -> Result<(), TxnError> {
+        self.open_definitions()?;
+        let mark = self.begin_change();
+        let dropped = Box::pin(async {
+            let before = self.definition(table).await?;
+            let at = before.position(index);
+            let is_complete = |at: &usize| before.indexes.get(*at).is_some_and(|at| at.is_complete);
+            match at.filter(|at| !is_complete(at)) {
+                Some(at) => self.drop_index_at(table, &before, at).await,
+                None => Ok(()),
+            }
+        });
+        let dropped = dropped.await;
+        self.close_change(mark, dropped).await
+    }
+
+    async fn drop_index_at(
+        &mut self,
+        table: Table,
+        before: &TableDefinition,
+        at: usize,
+    ) -> Result<(), TxnError> {
         let mut after = before.clone();
         after.stored.schema.indexes.remove(at);
         after.indexes.remove(at);
         let root = after.stored.indexes.remove(at);
         self.drop_tree(root).await?;
-        self.redefine(table, &before, &after).await
+        self.redefine(table, before, &after).await
     }
 }

@@ -38,8 +38,12 @@ const ATTEMPTS: u32 = 1000;
 
 impl Database {
     /// Builds an index of a table while others change the table, in several transactions of its
-    /// own. If it fails, or the future is dropped, an index may be left that is not complete, which
-    /// nothing reads and changes of rows keep up: [`Txn::drop_index`] removes it.
+    /// own. If it fails, the future is dropped, or the node ends, an index may be left that is not
+    /// complete, which nothing reads and changes of rows keep up
+    /// ([`Txn::incomplete_indexes`]). Any node may go on with it by
+    /// [`resume_index`](Self::resume_index), or remove it by [`Txn::drop_index`]. Its columns are
+    /// positions in the definition that is in force when it begins: look them up again if others
+    /// may have dropped a column since.
     ///
     /// # Errors
     /// [`TxnError::Duplicate`] if it is unique and two rows have the same key: it is dropped then.
@@ -52,33 +56,57 @@ impl Database {
         schema: IndexSchema,
     ) -> BoxFuture<'_, Result<Index, TxnError>> {
         Box::pin(async move {
-            let name = schema.name.clone();
             let begun = || async {
                 let mut txn = self.begin();
                 let index = txn.begin_index(table, schema.clone()).await?;
                 txn.commit().await.map(|()| index)
             };
             let index = self.again(begun).await?;
-            let built = self.enter_rows(table, index).await;
-            if let Err(error) = built {
-                if error.abort_cause().is_none() {
-                    let dropped = || async {
-                        let mut txn = self.begin();
-                        txn.drop_index(table, &name).await?;
-                        txn.commit().await
-                    };
-                    self.again(dropped).await?;
-                }
-                return Err(error);
-            }
-            let completed = || async {
-                let mut txn = self.begin();
-                txn.complete_index(table, index).await?;
-                txn.commit().await
-            };
-            self.again(completed).await?;
-            Ok(index)
+            self.finish_index(table, index).await
         })
+    }
+
+    /// Goes on with an index of that name whose [builder](Self::create_index) has ended before it
+    /// was complete. It begins with the first row again. Rows that are entered already stay so,
+    /// also by a builder that works still, on any node: both may go on.
+    ///
+    /// # Errors
+    /// [`SchemaError::NoSuchIndex`]; those of [`create_index`](Self::create_index). That it is
+    /// complete is no error.
+    pub fn resume_index<'a>(
+        &'a self,
+        table: Table,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<Index, TxnError>> {
+        Box::pin(async move {
+            let found = || async { self.begin_to_read().index_begun(table, name).await };
+            match self.again(found).await? {
+                (index, true) => Ok(index),
+                (index, false) => self.finish_index(table, index).await,
+            }
+        })
+    }
+
+    /// Enters all rows in an index that was begun, and makes it complete. Drops it if it cannot be.
+    async fn finish_index(&self, table: Table, index: Index) -> Result<Index, TxnError> {
+        if let Err(error) = self.enter_rows(table, index).await {
+            if error.abort_cause().is_none() {
+                let dropped = || async {
+                    let mut txn = self.begin();
+                    txn.drop_incomplete(table, index).await?;
+                    txn.commit().await
+                };
+                self.again(dropped).await?;
+            }
+            return Err(error);
+        }
+        let completed = || async {
+            let mut txn = self.begin();
+            txn.complete_index(table, index).await?;
+            txn.commit().await
+        };
+        self.again(completed).await?;
+        Ok(index)
     }
 
     /// Enters all rows that are in the table.
@@ -108,6 +136,29 @@ impl Database {
 }
 
 impl<'db> Txn<'db> {
+    /// The names of the indexes of a table that are not complete, in the state that this
+    /// transaction sees: they are being built, or their builder has ended before.
+    ///
+    /// # Errors
+    /// As [`table`](Self::table).
+    pub async fn incomplete_indexes(&mut self, table: Table) -> Result<Vec<String>, TxnError> {
+        self.open_read()?;
+        let info = self.table_info(table).await?;
+        let incomplete = info.indexes.iter().filter(|index| !index.is_complete);
+        Ok(incomplete.map(|index| index.name.clone()).collect())
+    }
+
+    /// The index of that name, and whether it is complete.
+    async fn index_begun(&mut self, table: Table, name: &str) -> Result<(Index, bool), TxnError> {
+        self.open_read()?;
+        let info = self.table_info(table).await?;
+        let found = info.indexes.iter().find(|index| index.name == name);
+        let missing =
+            || SchemaError::NoSuchIndex { table: info.schema.name.clone(), name: name.to_owned() };
+        let found = found.ok_or_else(missing)?;
+        Ok((table.index_of_tree(found.number), found.is_complete))
+    }
+
     /// Adds an index to the definition of a table, which is not complete.
     async fn begin_index(&mut self, table: Table, schema: IndexSchema) -> Result<Index, TxnError> {
         self.open_definitions()?;

@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use selkie_btree::{Tree, TreeError, ValueChange, max_value};
 use selkie_engine::{ComputeId, Engine, EngineError};
+use selkie_fabric::env::Env;
 
 use crate::locks::entry::{
     LockName, LockRequest, MOST_REQUESTS, NAME, Owner, REQUEST, Wait, decode_queue, encode_queue,
 };
 use crate::locks::lock_bell::LockBell;
+use crate::stats::TxnStats;
 
 /// Between two attempts at leaving a queue.
 const LEAVE_AGAIN: Duration = Duration::from_millis(5);
@@ -19,10 +21,54 @@ pub(crate) struct LockTable {
     pub(crate) engine: Engine,
     pub(crate) tree: Tree,
     pub(crate) bell: LockBell,
-    /// Locks that were waited for.
-    pub(crate) waits: AtomicU64,
+    pub(crate) counts: LockCounts,
     /// The next number of a request.
     next: AtomicU64,
+}
+
+/// What became of wishes for locks.
+#[derive(Default)]
+pub(crate) struct LockCounts {
+    /// Locks that were waited for.
+    waits: AtomicU64,
+    /// How long, in nanoseconds.
+    wait_ns: AtomicU64,
+    /// Locks that were not had, by those who were not to wait.
+    refusals: AtomicU64,
+}
+
+// Relaxed throughout: counters.
+impl LockCounts {
+    /// A wait begins. It is over when the value returned is dropped.
+    pub(crate) fn waiting<'l>(&'l self, env: &'l Env) -> CountedWait<'l> {
+        self.waits.fetch_add(1, Ordering::Relaxed);
+        CountedWait { counts: self, env, begun: env.now() }
+    }
+
+    pub(crate) fn refused(&self) {
+        self.refusals.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_to(&self, stats: &mut TxnStats) {
+        stats.lock_waits += self.waits.load(Ordering::Relaxed);
+        stats.lock_wait_time += Duration::from_nanos(self.wait_ns.load(Ordering::Relaxed));
+        stats.lock_refusals += self.refusals.load(Ordering::Relaxed);
+    }
+}
+
+/// A wait for a lock: its time counts also if it fails, or its future is dropped.
+pub(crate) struct CountedWait<'l> {
+    counts: &'l LockCounts,
+    env: &'l Env,
+    begun: Duration,
+}
+
+impl Drop for CountedWait<'_> {
+    fn drop(&mut self) {
+        let waited = self.env.now().saturating_sub(self.begun).as_nanos();
+        let waited = u64::try_from(waited).unwrap_or(u64::MAX);
+        self.counts.wait_ns.fetch_add(waited, Ordering::Relaxed);
+    }
 }
 
 /// Where a request stands.
@@ -49,8 +95,8 @@ pub(crate) enum Patience {
 
 impl LockTable {
     pub(crate) fn new(engine: &Engine, tree: Tree) -> Self {
-        let (waits, next) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { engine: engine.clone(), tree, bell: LockBell::default(), waits, next }
+        let (counts, next) = (LockCounts::default(), AtomicU64::new(0));
+        Self { engine: engine.clone(), tree, bell: LockBell::default(), counts, next }
     }
 
     /// A number of no other request or wait on this node.

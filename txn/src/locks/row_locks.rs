@@ -7,7 +7,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::error::TxnError;
@@ -123,7 +122,8 @@ impl RowLocks {
         }
     }
 
-    /// Locks a row or a tree, for a transaction that is `new` to locks if it has none yet.
+    /// Locks a row or a tree, for a transaction that is `new` to locks if it has none yet. Calls
+    /// `before_wait` if it has to wait.
     ///
     /// # Errors
     /// [`TxnError::Deadlock`], [`TxnError::LockTimeout`], and what the lock tree reports. It has no
@@ -134,6 +134,7 @@ impl RowLocks {
         new: impl FnOnce() -> Owner,
         name: LockName,
         wait: LockWait,
+        before_wait: impl FnOnce() + Send,
     ) -> Result<LockOutcome, TxnError> {
         if self.held.contains(&name) {
             return Ok(LockOutcome::Held);
@@ -147,8 +148,16 @@ impl RowLocks {
         let waits = wait == LockWait::Wait;
         let outcome = match place.table.enter(name, request, waits).await? {
             Standing::Holds => Ok(LockOutcome::Held),
-            _ if !waits => Ok(LockOutcome::NotAvailable),
-            standing => place.wait(standing, self.timeout).await.map(|()| LockOutcome::Held),
+            _ if !waits => {
+                if wait == LockWait::NoWait {
+                    place.table.counts.refused();
+                }
+                Ok(LockOutcome::NotAvailable)
+            }
+            standing => {
+                before_wait();
+                place.wait(standing, self.timeout).await.map(|()| LockOutcome::Held)
+            }
         };
         if matches!(outcome, Ok(LockOutcome::Held)) {
             // No await between: it is noted here or there.
@@ -218,8 +227,7 @@ impl QueuePlace {
     async fn wait(&mut self, entered: Standing, timeout: Duration) -> Result<(), TxnError> {
         let table = Arc::clone(&self.table);
         let env = table.engine.env();
-        // Relaxed: a counter.
-        table.waits.fetch_add(1, Ordering::Relaxed);
+        let _counted = table.counts.waiting(env);
         let (begun, number) = (env.now(), table.next_number());
         let (ends, mut search_at) = (begun.saturating_add(timeout), begun + FIRST_SEARCH);
         let (mut pause, mut search, mut standing) = (FIRST_PAUSE, FIRST_SEARCH, entered);

@@ -103,6 +103,11 @@ impl View {
         }
     }
 
+    /// Whether it is of an operation or of a statement.
+    pub(crate) fn is_refreshable(&self) -> bool {
+        self.is_of_operation() || self.is_of_statement()
+    }
+
     /// Begins a statement, if not the whole transaction has one view.
     pub(crate) fn open_statement(&mut self) {
         if self.is_of_operation() || self.is_of_statement() {

@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use selkie_btree::Tree;
 use selkie_engine::{Engine, GAddr};
@@ -286,9 +285,9 @@ impl Database {
     #[must_use]
     pub fn stats(&self) -> TxnStats {
         let mut stats = self.state.stats.snapshot();
-        // Relaxed: a counter.
-        let waits = self.state.locks.as_ref().map(|locks| locks.waits.load(Ordering::Relaxed));
-        stats.lock_waits = waits.unwrap_or(0);
+        if let Some(locks) = &self.state.locks {
+            locks.counts.add_to(&mut stats);
+        }
         stats
     }
 

@@ -6,9 +6,9 @@
 //! [`savepoint`] marks points inside it, [`statement`] parts that see one state, [`cursor_scope`]
 //! says which cursors are its own, [`maintenance`] is the work on trees that it leaves behind, and
 //! [`retry`](mod@retry) runs a failed one again. A [`session`] owns a client's transactions,
-//! [`parked`] between operations. [`leaf_budget`] and [`limits`] bound what one transaction may
-//! hold. [`bulk_load`] fills an empty table without transactions, and [`attach`] makes what it has
-//! built the table's.
+//! [`parked`] between operations, for as long as it may be [`idle`]. [`leaf_budget`] and
+//! [`limits`] bound what one transaction may hold. [`bulk_load`] fills an empty table without
+//! transactions, and [`attach`] makes what it has built the table's.
 
 mod attach;
 mod bulk_load;
@@ -19,6 +19,7 @@ pub(crate) mod cursor_scope;
 pub(crate) mod database;
 pub(crate) mod database_state;
 pub(crate) mod dropped_trees;
+mod idle;
 pub(crate) mod leaf_budget;
 mod limits;
 pub(crate) mod maintenance;

@@ -74,6 +74,11 @@ impl Txn<'_> {
 }
 
 impl ParkedTxn {
+    /// Whether it has not been rolled back.
+    pub(super) fn is_active(&self) -> bool {
+        self.phase == TxnPhase::Active
+    }
+
     /// Goes on with it.
     pub(super) fn resume(self, db: &DatabaseState) -> Txn<'_> {
         Txn {

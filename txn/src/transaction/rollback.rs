@@ -1,6 +1,6 @@
 //! Rolling a transaction back, all of it or to a savepoint.
 
-use crate::error::TxnError;
+use crate::error::{AbortCause, TxnError};
 use crate::transaction::savepoint::{Savepoint, SavepointPosition};
 use crate::transaction::txn::Txn;
 
@@ -8,9 +8,15 @@ impl Txn<'_> {
     /// Takes every change back, releases every latch, then maintains trees as
     /// [`commit`](Self::commit) does. After an error that has rolled the transaction back already,
     /// only the maintenance.
-    pub async fn rollback(mut self) {
+    pub async fn rollback(self) {
+        let cause = self.rollback_cause();
+        self.rollback_for(cause).await;
+    }
+
+    /// As [`rollback`](Self::rollback), for this cause.
+    pub(super) async fn rollback_for(mut self, cause: AbortCause) {
         let row_locks = self.row_locks.take();
-        self.abort(self.rollback_cause());
+        self.abort(cause);
         row_locks.released().await;
         self.maintain().await;
     }

@@ -2,6 +2,7 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use crate::access::cursor::{Cursor, Rows};
 use crate::error::{AbortCause, TxnError};
 use crate::protocol::choice::{Isolation, WriteRule};
 use crate::transaction::database::Database;
+use crate::transaction::idle::{IdleBounds, IdlePlace};
 use crate::transaction::parked::ParkedTxn;
 use crate::transaction::txn::Txn;
 
@@ -21,8 +23,12 @@ pub struct SessionLimits {
     /// An operation: one call of [`Session::run`].
     pub operation: Option<Duration>,
     /// A transaction, from its beginning to the beginning of its commit, with the time for which it
-    /// idles.
+    /// idles. So a snapshot of the session gets no older than that, and keeps images and dropped
+    /// tables from being given back for no longer.
     pub transaction: Option<Duration>,
+    /// The time between two operations of a transaction. One that idles for longer is rolled back,
+    /// without its client doing anything: its row locks are given back, and its snapshot ends.
+    pub idle: Option<Duration>,
     /// A wait for a row lock; `None` for 60 seconds. See [`Txn::set_lock_timeout`].
     pub lock: Option<Duration>,
 }
@@ -35,8 +41,10 @@ pub struct SessionLimits {
 /// defers changes to commit; under [`Protocol::Snapshot`](crate::Protocol::Snapshot) others
 /// conflict with it by rows and ranges only.
 ///
-/// An error that rolls the transaction back leaves the session in it: each operation fails with
-/// [`TxnError::RolledBack`] until [`rollback`](Self::rollback) or [`commit`](Self::commit) ends it.
+/// An error that rolls the transaction back leaves the session in it, and so does the end of the
+/// time that [`SessionLimits`] leave to a client: each operation fails, after the first with
+/// [`TxnError::RolledBack`], until [`rollback`](Self::rollback) or [`commit`](Self::commit) ends
+/// it.
 /// A session that is dropped rolls its transaction back.
 ///
 /// ```
@@ -57,9 +65,9 @@ pub struct SessionLimits {
 /// # }
 /// ```
 pub struct Session {
-    db: Database,
+    /// The database, and the transaction between two operations.
+    place: Arc<IdlePlace>,
     limits: SessionLimits,
-    txn: Option<ParkedTxn>,
     /// When the transaction has to be over, and how long it may take.
     deadline: Option<(Duration, Duration)>,
     /// Transactions in a row that others have made fail.
@@ -73,12 +81,15 @@ const LOSSES_BEFORE_INSISTING: u32 = 4;
 struct ResumedTxn<'s> {
     /// `None` while it is being dropped.
     txn: Option<Txn<'s>>,
-    place: &'s mut Option<ParkedTxn>,
+    place: &'s Arc<IdlePlace>,
+    bounds: IdleBounds,
 }
 
 impl Drop for ResumedTxn<'_> {
     fn drop(&mut self) {
-        *self.place = self.txn.take().map(Txn::park);
+        if let Some(txn) = self.txn.take() {
+            self.place.put(txn.park(), self.bounds);
+        }
     }
 }
 
@@ -95,7 +106,8 @@ impl Database {
             return Err(TxnError::NoSessions { protocol });
         }
         let limits = SessionLimits::default();
-        Ok(Session { db: self.clone(), limits, txn: None, deadline: None, losses: 0 })
+        let place = IdlePlace::new(self.clone());
+        Ok(Session { place, limits, deadline: None, losses: 0 })
     }
 }
 
@@ -103,7 +115,7 @@ impl Session {
     /// The database.
     #[must_use]
     pub fn database(&self) -> &Database {
-        &self.db
+        &self.place.db
     }
 
     /// What operations and transactions may take.
@@ -120,7 +132,7 @@ impl Session {
     /// Whether a transaction is in progress, be it one that was rolled back by an error.
     #[must_use]
     pub fn is_in_transaction(&self) -> bool {
-        self.txn.is_some()
+        self.place.has_txn()
     }
 
     /// Begins a transaction as [`Database::begin_with`] does. No round trip, no waiting. After four
@@ -131,7 +143,7 @@ impl Session {
     /// [`TxnError::InTransaction`].
     pub fn begin(&mut self, isolation: Isolation) -> Result<(), TxnError> {
         self.check_idle()?;
-        let mut begun = self.db.begin_with(isolation);
+        let mut begun = self.place.db.begin_with(isolation);
         if self.losses >= LOSSES_BEFORE_INSISTING && begun.check_locks_rows().is_ok() {
             begun.insist()?;
         }
@@ -149,18 +161,18 @@ impl Session {
     /// [`TxnError::InTransaction`].
     pub fn begin_to_read(&mut self) -> Result<(), TxnError> {
         self.check_idle()?;
-        self.take_up(self.db.begin_to_read().park());
+        self.take_up(self.place.db.begin_to_read().park());
         Ok(())
     }
 
     fn check_idle(&self) -> Result<(), TxnError> {
-        if self.txn.is_some() { Err(TxnError::InTransaction) } else { Ok(()) }
+        if self.is_in_transaction() { Err(TxnError::InTransaction) } else { Ok(()) }
     }
 
     fn take_up(&mut self, begun: ParkedTxn) {
-        let now = self.db.engine().env().now();
+        let now = self.place.db.engine().env().now();
         self.deadline = self.limits.transaction.map(|limit| (now.saturating_add(limit), limit));
-        self.txn = Some(begun);
+        self.place.put(begun, IdleBounds { idle: self.limits.idle, deadline: self.deadline });
     }
 
     /// Does something in the transaction: any operations of [`Txn`]. If the future is dropped in
@@ -168,7 +180,7 @@ impl Session {
     ///
     /// # Errors
     /// Those of `operation`; [`TxnError::NoTransaction`]; [`TxnError::DeadlineExceeded`], which
-    /// rolls the transaction back.
+    /// rolls the transaction back, and [`TxnError::IdleTooLong`] if it was rolled back before.
     pub async fn run<R, F>(&mut self, operation: F) -> Result<R, TxnError>
     where
         F: for<'t> FnOnce(&'t mut Txn<'_>) -> BoxFuture<'t, Result<R, TxnError>>,
@@ -203,9 +215,8 @@ impl Session {
 
     /// Goes on with the transaction, for an operation within a bound.
     fn resume(&mut self) -> Result<(ResumedTxn<'_>, OperationBound<'_>), TxnError> {
-        let Self { db, limits, txn: place, deadline, .. } = self;
-        let parked = place.take().ok_or(TxnError::NoTransaction)?;
-        let txn = parked.resume(db.state());
+        let Self { place, limits, deadline, .. } = self;
+        let (txn, db) = (place.take()?.resume(place.db.state()), &place.db);
         let env = db.engine().env();
         let operation_ends = limits.operation.map(|limit| (env.now().saturating_add(limit), limit));
         let (ends, what) = match (operation_ends, *deadline) {
@@ -215,20 +226,21 @@ impl Session {
         };
         // One that was rolled back says why.
         let ends = ends.filter(|_| txn.is_active());
-        Ok((ResumedTxn { txn: Some(txn), place }, OperationBound { env, ends, what }))
+        let bounds = IdleBounds { idle: limits.idle, deadline: *deadline };
+        Ok((ResumedTxn { txn: Some(txn), place, bounds }, OperationBound { env, ends, what }))
     }
 
     /// Commits as [`Txn::commit`] does. No transaction is in progress afterwards, whatever the
     /// outcome, also if the future is dropped once it was polled.
     ///
     /// # Errors
-    /// Those of [`Txn::commit`]; [`TxnError::NoTransaction`]; [`TxnError::DeadlineExceeded`] if the
-    /// transaction took too long before: it is rolled back. A commit that has begun has no
-    /// deadline; the engine's request timeout bounds each of its waits.
+    /// Those of [`Txn::commit`]; [`TxnError::NoTransaction`]; [`TxnError::DeadlineExceeded`] or
+    /// [`TxnError::IdleTooLong`] if the transaction took too long before: it is rolled back. A
+    /// commit that has begun has no deadline; the engine's request timeout bounds each of its
+    /// waits.
     pub async fn commit(&mut self) -> Result<(), TxnError> {
-        let parked = self.txn.take().ok_or(TxnError::NoTransaction)?;
-        let mut txn = parked.resume(self.db.state());
-        let now = self.db.engine().env().now();
+        let mut txn = self.place.end()?.resume(self.place.db.state());
+        let now = self.place.db.engine().env().now();
         if let Some((_, limit)) = self.deadline.filter(|(end, _)| now >= *end)
             && txn.is_active()
         {
@@ -250,8 +262,12 @@ impl Session {
     /// # Errors
     /// [`TxnError::NoTransaction`].
     pub async fn rollback(&mut self) -> Result<(), TxnError> {
-        let parked = self.txn.take().ok_or(TxnError::NoTransaction)?;
-        let txn = parked.resume(self.db.state());
+        let txn = match self.place.end() {
+            Ok(parked) => parked.resume(self.place.db.state()),
+            Err(TxnError::NoTransaction) => return Err(TxnError::NoTransaction),
+            // It was rolled back while the client did nothing.
+            Err(_) => return Ok(()),
+        };
         self.losses = if txn.was_lost() { self.losses.saturating_add(1) } else { 0 };
         txn.rollback().await;
         Ok(())
@@ -260,8 +276,8 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if let Some(parked) = self.txn.take() {
-            drop(parked.resume(self.db.state()));
+        if let Ok(parked) = self.place.end() {
+            drop(parked.resume(self.place.db.state()));
         }
     }
 }

@@ -83,6 +83,9 @@ fn waiters_on_both_nodes_get_the_lock_in_the_order_in_which_they_came() {
         }
         assert_eq!(*order.lock(), [0, 1, 2, 3]);
         assert_eq!(databases.iter().map(|db| db.stats().lock_waits).sum::<u64>(), 4);
+        // The first waited for four times that long, the second for three times, and so on.
+        let waited: Duration = databases.iter().map(|db| db.stats().lock_wait_time).sum();
+        assert!(waited >= A_WHILE * 8, "{waited:?}");
     });
 }
 
@@ -103,6 +106,7 @@ fn a_locked_row_is_refused_or_left_out_where_nobody_is_to_wait() {
         assert!(matches!(&refused, TxnError::RowLocked { table } if table == "account"));
         let skipped = other.get_locked(table, &key![7], LockWait::SkipLocked).await.unwrap();
         assert!(skipped.is_none());
+        assert_eq!(databases[1].stats().lock_refusals, 3, "who leaves rows out is not refused");
         // It goes on, and readers see the row.
         assert_eq!(balance(&mut other, table, 7).await.unwrap(), OPENING);
         other.commit().await.unwrap();

@@ -382,3 +382,127 @@ fn two_phase_locking_has_no_sessions() {
     drop(databases);
     cluster.close();
 }
+
+async fn a_while(db: &Database, millis: u64) {
+    db.engine().env().sleep(Duration::from_millis(millis)).await;
+}
+
+const IDLE: Duration = Duration::from_millis(50);
+
+/// Nothing is asked of the session meanwhile: the row is free, and the snapshot ends, by itself.
+#[test]
+fn a_transaction_that_idles_too_long_is_ended_without_its_client() {
+    let (cluster, databases, table) = bank(Protocol::Snapshot);
+    let [here, there] = &databases[..] else { panic!("two nodes") };
+    cluster.runtime.block_on(async {
+        let mut session = here.session().unwrap();
+        assert_eq!(session.limits().idle, None, "off unless it is asked for");
+        session.set_limits(SessionLimits { idle: Some(IDLE), ..SessionLimits::default() });
+        for (round, ending) in ["commit", "rollback", "drop"].into_iter().enumerate() {
+            session.begin(Isolation::RepeatableRead).unwrap();
+            let _ = balance_of(&mut session, table, 3).await.unwrap();
+            add_to(&mut session, table, 4, 1_000).await.unwrap();
+            session
+                .run(|txn| {
+                    Box::pin(async move {
+                        let wait = selkie_txn::LockWait::Wait;
+                        txn.lock_row(table, &key![5], wait).await.map(drop)
+                    })
+                })
+                .await
+                .unwrap();
+            let mut other = there.begin();
+            let waited = other.lock_row(table, &key![5], selkie_txn::LockWait::Wait).await;
+            assert_eq!(waited.unwrap(), selkie_txn::LockOutcome::Held);
+            other.commit().await.unwrap();
+            assert_eq!(here.engine().stats().snapshots_active, 0);
+            let ended = here.stats().aborts.of(AbortCause::IdleTimeout);
+            assert_eq!(ended, round as u64 + 1);
+            a_while(here, 20).await;
+            assert!(session.is_in_transaction(), "until it is told");
+            assert!(matches!(session.begin_to_read(), Err(TxnError::InTransaction)));
+            match ending {
+                "commit" => {
+                    let error = session.commit().await.unwrap_err();
+                    assert!(error.is_retryable(), "{error}");
+                    let TxnError::IdleTooLong { limit, idled } = error else { panic!("{error}") };
+                    assert!(limit == IDLE && idled >= IDLE && idled < IDLE * 100, "{idled:?}");
+                }
+                "rollback" => {
+                    let error = balance_of(&mut session, table, 3).await.unwrap_err();
+                    let text = error.to_string();
+                    assert!(text.ends_with("(allowed: 50ms)"), "{text}");
+                    let error = balance_of(&mut session, table, 3).await.unwrap_err();
+                    assert!(is_rolled_back(&session, &error, AbortCause::IdleTimeout), "{error}");
+                    session.rollback().await.unwrap();
+                }
+                _ => drop(session),
+            }
+            session = here.session().unwrap();
+            session.set_limits(SessionLimits { idle: Some(IDLE), ..SessionLimits::default() });
+        }
+        assert_eq!(total(there, table).await, i64::from(ACCOUNTS) * OPENING);
+    });
+    drop(databases);
+    cluster.close();
+}
+
+#[test]
+fn a_transaction_that_does_something_now_and_then_goes_on() {
+    for protocol in DEFERRED {
+        let (cluster, databases, table) = bank(protocol);
+        let db = &databases[0];
+        cluster.runtime.block_on(async {
+            let mut session = db.session().unwrap();
+            let idle = Some(Duration::from_millis(400));
+            session.set_limits(SessionLimits { idle, ..SessionLimits::default() });
+            session.begin(Isolation::Serializable).unwrap();
+            for _ in 0..6 {
+                add_to(&mut session, table, 1, 1).await.unwrap();
+                a_while(db, 100).await;
+            }
+            session.commit().await.unwrap();
+            // Without one in progress nothing is ended, nor where there is no limit.
+            a_while(db, 450).await;
+            session.set_limits(SessionLimits::default());
+            session.begin(Isolation::Serializable).unwrap();
+            add_to(&mut session, table, 1, 1).await.unwrap();
+            a_while(db, 450).await;
+            session.commit().await.unwrap();
+            assert_eq!(total(db, table).await, i64::from(ACCOUNTS) * OPENING + 7);
+            assert_eq!(db.stats().aborts.of(AbortCause::IdleTimeout), 0);
+        });
+        drop(databases);
+        cluster.close();
+    }
+}
+
+/// The limit of the whole transaction bounds how old a snapshot gets, whatever the client does.
+#[test]
+fn a_snapshot_gets_no_older_than_the_transaction_may() {
+    let (cluster, databases, table) = bank(Protocol::Snapshot);
+    let db = &databases[0];
+    cluster.runtime.block_on(async {
+        let mut session = db.session().unwrap();
+        let transaction = Some(Duration::from_millis(150));
+        session.set_limits(SessionLimits { transaction, ..SessionLimits::default() });
+        session.begin_to_read().unwrap();
+        for _ in 0..2 {
+            balance_of(&mut session, table, 3).await.unwrap();
+            assert_eq!(db.engine().stats().snapshots_active, 1);
+            a_while(db, 30).await;
+        }
+        for _ in 0..1000 {
+            if db.engine().stats().snapshots_active == 0 {
+                break;
+            }
+            a_while(db, 5).await;
+        }
+        assert_eq!(db.engine().stats().snapshots_active, 0, "nobody has asked the session");
+        let error = balance_of(&mut session, table, 3).await.unwrap_err();
+        assert!(matches!(error, TxnError::DeadlineExceeded { what: "transaction", .. }), "{error}");
+        session.rollback().await.unwrap();
+    });
+    drop(databases);
+    cluster.close();
+}

@@ -19,6 +19,8 @@ impl Report {
     ///                        skipped_districts for Delivery)
     /// latency_us             for each type: p50, p95, p99, max, in microseconds
     /// aborts                 attempts rolled back, by cause
+    /// row_locks              waits, wait_seconds of all of them together, and refusals, of those
+    ///                        who were not to wait
     /// hit_ratio              share of page accesses that found the page cached
     /// round_trips_per_txn, atomics_per_txn, bytes_per_txn, messages_per_txn
     /// invalidations_per_txn, downgrades_per_txn

@@ -1,0 +1,39 @@
+//! What can go wrong in a load of a table.
+
+/// A load of a table failed ([`BulkLoad`](crate::BulkLoad)). The table is as it was.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BulkLoadError {
+    /// The primary key of a row is not above that of the row before.
+    #[error(
+        "table {table}: the primary key of row {position} of the load, counted from 0, is not above \
+         that of the row before"
+    )]
+    OutOfOrder {
+        /// The table.
+        table: String,
+        /// How many rows came before it.
+        position: u64,
+    },
+    /// The table had rows, others have inserted some meanwhile, or its leaves were emptied so
+    /// lately that they were not given back.
+    #[error("table {table} cannot be loaded: it is not empty")]
+    NotEmpty {
+        /// The table.
+        table: String,
+    },
+    /// The entries of the table's indexes take more memory than the load may use.
+    #[error("table {table}: the entries of its indexes take more than the {limit} bytes allowed")]
+    IndexTooLarge {
+        /// The table.
+        table: String,
+        /// [`BulkLoadOptions::index_bytes`](crate::BulkLoadOptions::index_bytes).
+        limit: usize,
+    },
+    /// An earlier row of the load has failed.
+    #[error("table {table}: the load has failed before")]
+    Failed {
+        /// The table.
+        table: String,
+    },
+}

@@ -1,0 +1,218 @@
+//! Tables that change while transactions wait for locks of their rows.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
+
+use std::time::Duration;
+
+use selkie_fabric::env::{Env, TaskHandle};
+use selkie_txn::{
+    AbortCause, Database, Isolation, LockOutcome, LockWait, Protocol, Table, Txn, TxnError, key,
+};
+
+use crate::common::{
+    BALANCE, Cluster, OPENING, account, add, balance, bank, check, failed_by, insert,
+};
+
+const WAIT: LockWait = LockWait::Wait;
+const ISOLATIONS: [Isolation; 3] =
+    [Isolation::Serializable, Isolation::RepeatableRead, Isolation::ReadCommitted];
+
+/// Runs a test with each isolation, on a bank of its own.
+fn with_each(test: impl AsyncFn(&Cluster, &[Database], Table, Isolation)) {
+    for isolation in ISOLATIONS {
+        println!("{isolation:?}");
+        let (cluster, databases, table) = bank(Protocol::Snapshot);
+        cluster.runtime.block_on(test(&cluster, &databases, table, isolation));
+        drop(databases);
+        cluster.close();
+    }
+}
+
+async fn lock<'db>(db: &'db Database, table: Table, id: i32) -> Txn<'db> {
+    let mut txn = db.begin();
+    assert_eq!(txn.lock_row(table, &key![id], WAIT).await.unwrap(), LockOutcome::Held);
+    txn
+}
+
+/// Waits until so many more locks are waited for.
+async fn until_waited(db: &Database, before: u64) {
+    for _ in 0..5000 {
+        if db.stats().lock_waits > before {
+            return;
+        }
+        db.engine().env().sleep(Duration::from_millis(1)).await;
+    }
+    panic!("nobody waits");
+}
+
+/// A transaction of its own on that node, once it waits for a lock.
+async fn waiter<F>(db: &Database, client: impl FnOnce(Database) -> F) -> TaskHandle
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let before = db.stats().lock_waits;
+    let task = db.engine().env().spawn("client", client(db.clone()));
+    until_waited(db, before).await;
+    task
+}
+
+async fn truncate(db: &Database, table: Table) {
+    let mut txn = db.begin();
+    txn.truncate(table).await.unwrap();
+    txn.commit().await.unwrap();
+}
+
+/// Gives the pages of dropped trees back, as far as can be in a while.
+async fn reclaim(databases: &[Database], env: &Env) -> usize {
+    let mut left = 1;
+    for _ in 0..300 {
+        left = 0;
+        for db in databases {
+            left = left.max(db.reclaim_dropped().await.unwrap());
+        }
+        if left == 0 {
+            break;
+        }
+        env.sleep(Duration::from_millis(1)).await;
+    }
+    left
+}
+
+fn is_stale(ended: Result<LockOutcome, TxnError>) {
+    assert!(failed_by(ended, AbortCause::Stale));
+}
+
+/// The pages of the old tree are other pages by the time that the waiter has the lock.
+#[test]
+fn who_waits_for_a_row_of_a_table_that_is_emptied_is_told() {
+    with_each(async |cluster, databases, table, isolation| {
+        let [here, there] = databases else { panic!("two nodes") };
+        let holder = lock(here, table, 7).await;
+        let waiter = waiter(there, move |db| async move {
+            let mut txn = db.begin_with(isolation);
+            is_stale(txn.lock_row(table, &key![7], WAIT).await);
+            // Run again it finds the table as it is.
+            drop(txn);
+            let mut txn = db.begin_with(isolation);
+            assert!(txn.get_locked(table, &key![7], WAIT).await.unwrap().is_none());
+            insert(&db, &mut txn, table, 7, &account(70)).await.unwrap();
+            txn.commit().await.unwrap();
+        })
+        .await;
+        truncate(here, table).await;
+        let left = reclaim(databases, &cluster.runtime.env()).await;
+        assert_eq!(left > 0, isolation == Isolation::RepeatableRead, "a snapshot keeps them");
+        for id in 100..200 {
+            let mut txn = here.begin();
+            insert(here, &mut txn, table, id, &account(id)).await.unwrap();
+            txn.commit().await.unwrap();
+        }
+        // It has locked a row of the tree before.
+        assert!(failed_by(holder.commit().await, AbortCause::Stale));
+        waiter.join().await.unwrap();
+        let mut txn = there.begin_to_read();
+        assert_eq!(txn.get(table, &key![7]).await.unwrap().unwrap().i32(1).unwrap(), 70);
+        drop(txn);
+        check(here).await;
+    });
+}
+
+#[test]
+fn a_commit_that_waits_for_a_row_of_a_table_that_is_emptied_is_told() {
+    with_each(async |cluster, databases, table, isolation| {
+        let [here, there] = databases else { panic!("two nodes") };
+        let holder = lock(here, table, 7).await;
+        let waiter = waiter(there, move |db| async move {
+            let mut txn = db.begin_with(isolation);
+            txn.update(table, &key![7], add(1)).await.unwrap();
+            assert!(failed_by(txn.commit().await, AbortCause::Stale));
+        })
+        .await;
+        truncate(here, table).await;
+        reclaim(databases, &cluster.runtime.env()).await;
+        for id in 100..200 {
+            let mut txn = here.begin();
+            insert(here, &mut txn, table, id, &account(id)).await.unwrap();
+            txn.commit().await.unwrap();
+        }
+        holder.rollback().await;
+        waiter.join().await.unwrap();
+        check(here).await;
+    });
+}
+
+/// Freed pages of both nodes become pages that may be used.
+async fn can_use_freed_pages_again(databases: &[Database]) -> bool {
+    let engine = databases[0].engine();
+    for _ in 0..4 {
+        let page = engine.allocate().await.unwrap();
+        engine.free(page);
+    }
+    for _ in 0..400 {
+        if databases.iter().all(|db| db.engine().unused_lines().2 == 0) {
+            return true;
+        }
+        engine.env().sleep(Duration::from_millis(1)).await;
+    }
+    false
+}
+
+/// A wait may take a minute. The waiter reads no older state, so nothing has to wait with it.
+#[test]
+fn who_waits_for_a_row_keeps_no_freed_page_from_being_used() {
+    with_each(async |_, databases, table, isolation| {
+        let [here, there] = databases else { panic!("two nodes") };
+        let pin = there.engine().pin();
+        assert!(!can_use_freed_pages_again(databases).await, "the test sees a pin");
+        drop(pin);
+        for is_statement in [false, true] {
+            let holder = lock(here, table, 7).await;
+            let waiter = waiter(there, move |db| async move {
+                let mut txn = db.begin_with(isolation);
+                if is_statement {
+                    txn.begin_statement().unwrap();
+                    balance(&mut txn, table, 8).await.unwrap();
+                }
+                let row = txn.get_locked(table, &key![7], WAIT).await.unwrap().unwrap();
+                assert_eq!(row.i64(BALANCE).unwrap(), OPENING);
+                txn.commit().await.unwrap();
+            })
+            .await;
+            assert!(can_use_freed_pages_again(databases).await, "{is_statement}");
+            let snapshots = there.engine().stats().snapshots_active;
+            assert_eq!(snapshots > 0, isolation == Isolation::RepeatableRead, "{is_statement}");
+            holder.commit().await.unwrap();
+            waiter.join().await.unwrap();
+        }
+    });
+}
+
+/// Without a wait, too, a lock moves the rest of a statement to a later state. What tables look
+/// like there has to be looked up again.
+#[test]
+fn after_a_lock_a_statement_sees_tables_as_they_are_by_then() {
+    let (cluster, databases, table) = bank(Protocol::Snapshot);
+    let [here, there] = &databases[..] else { panic!("two nodes") };
+    cluster.runtime.block_on(async {
+        let mut txn = here.begin_with(Isolation::ReadCommitted);
+        txn.begin_statement().unwrap();
+        assert_eq!(balance(&mut txn, table, 1).await.unwrap(), OPENING);
+        let mut change = there.begin();
+        change.drop_index(table, "by_tag").await.unwrap();
+        change.drop_column(table, "tag").await.unwrap();
+        change.commit().await.unwrap();
+        let mut change = there.begin();
+        change.update(table, &key![1], |row| Ok(row.set_i64(BALANCE - 1, 99)?)).await.unwrap();
+        change.commit().await.unwrap();
+        // Still the state and the columns of the statement.
+        assert_eq!(balance(&mut txn, table, 1).await.unwrap(), OPENING);
+        let held = txn.lock_row(table, &key![2], WAIT).await.unwrap();
+        assert_eq!(held, LockOutcome::Held);
+        let row = txn.get(table, &key![1]).await.unwrap().unwrap();
+        assert_eq!(row.i64(BALANCE - 1).unwrap(), 99);
+        txn.end_statement();
+        // It has used two definitions.
+        assert!(failed_by(txn.commit().await, AbortCause::Stale));
+    });
+    drop(databases);
+    cluster.close();
+}

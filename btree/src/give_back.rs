@@ -5,10 +5,10 @@
 //! notes durably how far it is before it gives pages back: after a crash in between some pages stay
 //! allocated, and none is given back twice.
 
-use selkie_engine::{Engine, EngineError, ExclusiveGuard, GAddr};
+use selkie_engine::{Engine, GAddr};
 
 use crate::error::TreeError;
-use crate::page::{self, PageSpec, PageView, Target};
+use crate::page::{self, PageView, Target};
 use crate::tree::Tree;
 
 impl Tree {
@@ -60,50 +60,4 @@ impl Tree {
         engine.free(guard);
         Ok(())
     }
-}
-
-/// Gives a page back that was allocated for a tree and to which no page leads. It is marked first:
-/// what is made of logs and backups has no other way to know (see [`is_unlinked`]).
-pub fn give_back_new(engine: &Engine, mut page: ExclusiveGuard<'_>) {
-    let bytes = page.len();
-    let empty = page::format(page.bytes_mut(0..bytes), &PageSpec::default(), []);
-    // Only a page of a size that no pool has cannot be formatted: it is leaked in a restored pool.
-    let marked = empty.and_then(|()| page::mark_dead(&mut page));
-    debug_assert!(marked.is_ok(), "{marked:?}");
-    engine.free(page);
-}
-
-/// A page that was allocated for a tree, and to which no page leads yet. It is given back if it is
-/// dropped, as with a future that waits for another page.
-pub(crate) struct NewPage<'e> {
-    engine: &'e Engine,
-    page: Option<ExclusiveGuard<'e>>,
-}
-
-impl<'e> NewPage<'e> {
-    pub(crate) async fn allocate(engine: &'e Engine) -> Result<Self, EngineError> {
-        let page = Some(engine.allocate().await?);
-        Ok(Self { engine, page })
-    }
-
-    /// The page, which the caller gives back or brings into a tree.
-    pub(crate) fn keep(mut self) -> ExclusiveGuard<'e> {
-        let Some(page) = self.page.take() else { unreachable!("a new page is kept once") };
-        page
-    }
-}
-
-impl Drop for NewPage<'_> {
-    fn drop(&mut self) {
-        if let Some(page) = self.page.take() {
-            give_back_new(self.engine, page);
-        }
-    }
-}
-
-/// Whether this is a page that was taken out of its tree, or never came into one: no page leads to
-/// it. Logs and backups have such pages: that a page was freed is noted in the pool alone.
-#[must_use]
-pub fn is_unlinked(page: &[u8]) -> bool {
-    PageView::parse(page).is_ok_and(|view| view.is_dead())
 }

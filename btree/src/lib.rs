@@ -114,12 +114,12 @@ mod scan;
 mod split;
 mod sweep;
 mod tree;
+mod unlinked;
 mod verify;
 
 pub use ahead::RestOfScan;
 pub use bulk::{BuiltTree, BulkLoad, DEFAULT_FILL};
 pub use error::{NoRoom, TreeError};
-pub use give_back::{give_back_new, is_unlinked};
 pub use leaf::{
     KeyLocation, LeafView, leaf_insert, leaf_mark_locked, leaf_remove, leaf_replace, leaf_stamp,
 };
@@ -132,4 +132,5 @@ pub use selkie_engine::Stamp;
 pub use split::{MAX_SPLITS, PendingPost};
 pub use sweep::{SweepRange, Swept};
 pub use tree::Tree;
+pub use unlinked::{give_back_new, is_unlinked};
 pub use verify::TreeStats;

@@ -38,11 +38,11 @@
 use selkie_engine::{Engine, ExclusiveGuard, GAddr, change_together};
 
 use crate::error::TreeError;
-use crate::give_back::{NewPage, give_back_new};
 use crate::latch::{RESTARTS, SharedLatch, pause};
 use crate::page::{self, CHILD, Damage, NoRoomOr, PageSpec, PageView, Target};
 use crate::split::PendingPost;
 use crate::tree::Tree;
+use crate::unlinked::{NewPage, give_back_new};
 
 impl Tree {
     /// Inserts the separator of a split into the parent, splitting upward as far as needed. The

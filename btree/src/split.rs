@@ -7,10 +7,10 @@
 use selkie_engine::{Engine, EngineError, ExclusiveGuard, GAddr};
 
 use crate::error::TreeError;
-use crate::give_back::give_back_new;
 use crate::latch::SharedInOrderLatch;
 use crate::page::{self, PageView, Placement, Target};
 use crate::tree::Tree;
+use crate::unlinked::give_back_new;
 
 /// Splits in a row that one entry needs at most: some take other entries away from it, and two make
 /// the fences beside it as short as they can be.

@@ -14,12 +14,12 @@ use std::ops::Bound;
 use selkie_engine::{Engine, EngineError, ExclusiveGuard, GAddr, SharedGuard};
 
 use crate::error::TreeError;
-use crate::give_back::NewPage;
 use crate::latch::{
     ExclusiveLatch, LatchKind, RESTARTS, SharedInOrderLatch, SharedLatch, latch, pause,
 };
 use crate::leaf::target_before;
 use crate::page::{self, MAX_PAGE, MIN_PAGE, PageSpec, PageView, Placement, Target};
+use crate::unlinked::NewPage;
 
 /// No tree is higher: every level has at least twice the pages of the one above.
 pub(crate) const MAX_HEIGHT: u8 = 64;

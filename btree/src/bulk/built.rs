@@ -6,11 +6,11 @@ use std::mem;
 use selkie_engine::{Engine, ExclusiveGuard, GAddr};
 
 use crate::error::TreeError;
-use crate::give_back::give_back_new;
 use crate::latch::{ExclusiveLatch, latch, try_exclusive};
 use crate::leaf::{LeafView, leaf_stamp};
 use crate::page::{PageView, Stamps};
 use crate::tree::Tree;
+use crate::unlinked::give_back_new;
 
 /// Pages after which other tasks get their turn.
 pub(super) const YIELD_PAGES: usize = 16;

@@ -228,12 +228,13 @@ impl<'db> Txn<'db> {
         self.db.engine.until_durable(0).await.err().map_or(error, TxnError::from)
     }
 
-    /// For a failure while a tree was read: that the table was changed or dropped meanwhile, if it
-    /// was, whose pages may be something else by now.
+    /// For a failure while a tree was read, or a value that does not go with the definition: that
+    /// the table was changed or dropped meanwhile, if it was. Pages may be something else by now,
+    /// and a row that the transaction has made may be one that the later definition does not take.
     pub(super) async fn error_if_in_force(&mut self, error: TxnError) -> TxnError {
         let is_failure = matches!(error, TxnError::NoStableLeaf { .. } | TxnError::Tree(_))
             || error.abort_cause() == Some(AbortCause::Failure);
-        if self.work.tables.is_empty() || !is_failure {
+        if self.work.tables.is_empty() || !(is_failure || matches!(error, TxnError::Row(_))) {
             return error;
         }
         if self.records_rows() && self.view.is_snapshot() {

@@ -4,11 +4,13 @@
 use std::ops::ControlFlow;
 
 use selkie_txn::{
-    AbortCause, Cursor, Direction, Isolation, KeyRange, Protocol, Table, Txn, TxnError, key,
+    AbortCause, Column, ColumnType, Cursor, Direction, Isolation, KeyRange, Protocol, Table, Txn,
+    TxnError, key,
 };
 
 use crate::common::{
-    ACCOUNTS, BALANCE, OPENING, add, balance, bank, failed_by, pay, transfer, with_each_protocol,
+    ACCOUNTS, BALANCE, NOTE, OPENING, account, add, balance, bank, failed_by, insert, pay,
+    transfer, with_each_protocol,
 };
 
 /// The sum of all balances, of rows pulled two at a time by two cursors in turn, one in each
@@ -170,4 +172,27 @@ fn under_other_isolations_a_statement_changes_nothing() {
             txn.commit().await.unwrap();
         }
     });
+}
+
+/// The row has no value in the column: that it may not be NULL there would be no fault of the
+/// client.
+#[test]
+fn a_row_made_before_a_column_came_that_has_to_have_a_value_is_one_of_an_old_definition() {
+    let (cluster, databases, table) = bank(Protocol::Snapshot);
+    cluster.runtime.block_on(async {
+        let (db, new) = (&databases[0], ACCOUNTS + 7);
+        let mut txn = db.begin_with(Isolation::ReadCommitted);
+        txn.begin_statement().unwrap();
+        insert(db, &mut txn, table, new, &account(new)).await.unwrap();
+        let mut ddl = databases[1].begin();
+        ddl.add_column(table, Column::new("rank", ColumnType::I32).nullable()).await.unwrap();
+        for id in 0..ACCOUNTS {
+            ddl.update(table, &key![id], |row| Ok(row.set_i32(NOTE + 1, id)?)).await.unwrap();
+        }
+        ddl.set_not_null(table, "rank").await.unwrap();
+        ddl.commit().await.unwrap();
+        txn.begin_statement().unwrap();
+        assert!(failed_by(txn.update(table, &key![new], add(1)).await, AbortCause::Stale));
+    });
+    cluster.close();
 }

@@ -216,8 +216,8 @@ impl PageCache {
     }
 
     /// Whether the line was without an operation at some time since it was told of the last death.
-    /// One that is settled may have another at once, and again, for as long as a dead node is in the
-    /// way: to look from time to time would never find it without one.
+    /// One that is settled may have another at once, and again, for as long as a dead node is in
+    /// the way: to look from time to time would never find it without one.
     pub(crate) fn is_through(&self, addr: GAddr) -> bool {
         let map = self.shard(addr).lock();
         map.get(&addr.to_u64())

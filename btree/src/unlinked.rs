@@ -7,10 +7,13 @@ use crate::page::{self, PageSpec, PageView};
 /// Gives a page back that was allocated for a tree and to which no page leads. It is marked first:
 /// what is made of logs and backups has no other way to know (see [`is_unlinked`]).
 pub fn give_back_new(engine: &Engine, mut page: ExclusiveGuard<'_>) {
-    let bytes = page.len();
-    let empty = page::format(page.bytes_mut(0..bytes), &PageSpec::default(), []);
-    // Only a page of a size that no pool has cannot be formatted: it is leaked in a restored pool.
-    let marked = empty.and_then(|()| page::mark_dead(&mut page));
+    // One that was never formatted becomes an empty page. The others keep their bytes: the log
+    // would have all of them again.
+    let marked = page::mark_dead(&mut page).or_else(|_| {
+        let bytes = page.len();
+        page::format(page.bytes_mut(0..bytes), &PageSpec::default(), [])?;
+        page::mark_dead(&mut page)
+    });
     debug_assert!(marked.is_ok(), "{marked:?}");
     engine.free(page);
 }

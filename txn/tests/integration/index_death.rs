@@ -73,7 +73,7 @@ fn by_owner_and_tag() -> IndexSchema {
     IndexSchema::new("late", [OWNER, TAG])
 }
 
-/// The index is dropped or completed by whoever is there; no page is left over.
+/// Drops the index on another node, or completes it there.
 async fn clear_up(db: &Database, table: Table, goes_on: bool) {
     let left = incomplete(db, table).await;
     change_rows(db, table, 3).await;

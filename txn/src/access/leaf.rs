@@ -98,7 +98,7 @@ impl<'db> Txn<'db> {
         }
         if self.records_rows()
             && self.only_reads_leaves()
-            && let Some(found) = self.find_in_last(index, key)?
+            && let Some(found) = self.find_in_recent(index, key)?
         {
             return Ok(found);
         }
@@ -246,8 +246,9 @@ impl<'db> Txn<'db> {
                 if self.only_reads_leaves() && self.records_rows() =>
             {
                 self.work.reads.rely_on(guard.lsn());
-                self.work.last_version = LeafVersion { addr, psn: Some(guard.psn()) };
-                self.work.last_tree = index.number;
+                let version = LeafVersion { addr, psn: Some(guard.psn()) };
+                self.work.last_version = version;
+                self.work.recent.note(index.number, version);
                 self.work.last_read = Some(LeafImage::Latched(guard));
                 Ok(LeafRef::LastRead)
             }

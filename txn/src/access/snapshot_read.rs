@@ -63,17 +63,16 @@ impl<'db> Txn<'db> {
         Err(TxnError::Conflict { leaf: addr, upgrade: false })
     }
 
-    /// Searches for `key` in the leaf of the tree that was read last, if that is at hand and
-    /// unchanged since: a page with the same sequence number is used for the same.
-    pub(super) fn find_in_last(
+    /// Searches for `key` in the leaf of the tree that was read last, if it is likely to be there,
+    /// and the leaf is at hand and unchanged since: a page with the same sequence number is used
+    /// for the same.
+    pub(super) fn find_in_recent(
         &mut self,
         index: &IndexInfo,
         key: &[u8],
     ) -> Result<Option<KeyPosition>, TxnError> {
-        let LeafVersion { addr, psn } = self.work.last_version;
-        if psn.is_none() || self.work.last_tree != index.number {
-            return Ok(None);
-        }
+        let Some(version) = self.work.recent.likely(index.number) else { return Ok(None) };
+        let LeafVersion { addr, psn } = version;
         let guard = self.db.engine.shared_hit(addr).filter(|guard| Some(guard.psn()) == psn);
         let Some(guard) = guard else { return Ok(None) };
         let KeyLocation::Here(slot) = LeafView::new(&guard)?.where_is(key)? else {
@@ -81,6 +80,7 @@ impl<'db> Txn<'db> {
         };
         let Some(guard) = self.in_view(guard) else { return Ok(None) };
         self.work.reads.rely_on(guard.lsn());
+        self.work.last_version = version;
         self.work.last_read = Some(LeafImage::Latched(guard));
         Ok(Some(KeyPosition { leaf: LeafRef::LastRead, slot }))
     }

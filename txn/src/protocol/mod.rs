@@ -8,6 +8,7 @@
 //! | [`undo_log`] | changes made in held leaves, and how to undo them | 2PL; all at commit |
 //! | [`write_set`] | changes deferred to commit | TO, OCC, snapshots |
 //! | [`read_set`] | leaves that were read, with the page sequence numbers they had | OCC |
+//! | [`recent_leaves`] | leaves that were read last, where the next keys may be | snapshots |
 //! | [`row_reads`] | rows and ranges that were read, with digests | snapshots |
 //! | [`view`] | the state that a transaction reads | snapshots |
 //! | [`timestamp_order`] | the rules of timestamp ordering | TO |
@@ -22,6 +23,7 @@ pub(crate) mod leaf_latch;
 pub(crate) mod lock_set;
 pub(crate) mod per_tree;
 pub(crate) mod read_set;
+pub(crate) mod recent_leaves;
 pub(crate) mod row_reads;
 pub(crate) mod timestamp_order;
 pub(crate) mod undo_log;

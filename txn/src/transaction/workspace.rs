@@ -13,6 +13,7 @@ use crate::catalogue::known_tree::KnownTree;
 use crate::protocol::leaf_latch::LeafImage;
 use crate::protocol::lock_set::LockSet;
 use crate::protocol::read_set::ReadSet;
+use crate::protocol::recent_leaves::RecentLeaves;
 use crate::protocol::row_reads::{LeafVersion, RowReads};
 use crate::protocol::undo_log::UndoLog;
 use crate::protocol::write_set::WriteSet;
@@ -61,8 +62,8 @@ pub(crate) struct Workspace<'db> {
     pub(crate) last_read: Option<LeafImage<'db>>,
     /// Which version of its leaf that is, where rows are recorded.
     pub(crate) last_version: LeafVersion,
-    /// And of which tree, if it is no image.
-    pub(crate) last_tree: usize,
+    /// The leaves read last of a few trees, where rows are recorded.
+    pub(crate) recent: RecentLeaves,
     pub(crate) maintenance: VecDeque<MaintenanceTask>,
     /// Leaves that may be held.
     pub(crate) leaf_room: usize,
@@ -101,7 +102,7 @@ impl Default for Workspace<'_> {
             rows: RowReads::default(),
             last_read: None,
             last_version: LeafVersion::NONE,
-            last_tree: 0,
+            recent: RecentLeaves::NONE,
             maintenance: VecDeque::new(),
             leaf_room: UNCOUNTED_LEAVES,
             log_room: LogReservation::default(),
@@ -130,7 +131,7 @@ impl<'db> Workspace<'db> {
             rows: self.rows,
             last_read: None,
             last_version: self.last_version,
-            last_tree: self.last_tree,
+            recent: self.recent,
             maintenance: self.maintenance,
             leaf_room: self.leaf_room,
             log_room: self.log_room,
@@ -161,7 +162,7 @@ impl<'db> Workspace<'db> {
         self.created.clear();
         Workspace {
             last_version: LeafVersion::NONE,
-            last_tree: 0,
+            recent: RecentLeaves::NONE,
             leaf_room: UNCOUNTED_LEAVES,
             log_room: LogReservation::default(),
             has_emptied: false,

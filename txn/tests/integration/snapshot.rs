@@ -7,8 +7,8 @@ use std::ops::ControlFlow;
 use selkie_engine::log::LogTo;
 use selkie_pool::Coding;
 use selkie_txn::{
-    AbortCause, Database, DatabaseSchema, Direction, Isolation, KeyRange, Protocol, RetryPolicy,
-    Source, Table, Txn, TxnError, key, retry,
+    AbortCause, ColumnType, Database, DatabaseSchema, Direction, Isolation, KeyRange, Protocol,
+    RetryPolicy, Source, Table, TableSchema, Txn, TxnError, key, retry,
 };
 
 use crate::common::{
@@ -391,5 +391,50 @@ fn a_leaf_that_is_read_to_be_changed_is_fetched_with_the_right_to_write() {
         let counted = db.engine().stats() - before;
         assert_eq!(counted.upgrades, 1, "of a leaf that was read first");
     });
+    cluster.close();
+}
+
+#[test]
+fn keys_beside_each_other_need_no_descent_though_other_tables_are_read_between() {
+    const ROWS: i32 = 2_000;
+    const READ: i32 = 8;
+    let cluster = Cluster::start(1, 512);
+    let line = TableSchema::new("line").column("id", ColumnType::I32).primary_key([0]);
+    let schema = DatabaseSchema::from(vec![accounts(), line]).protocol(Protocol::Snapshot);
+    let databases = cluster.create(schema);
+    let db = &databases[0];
+    let (table, line) = (db.table("account").unwrap(), db.table("line").unwrap());
+    cluster.runtime.block_on(async {
+        for first in (0..ROWS).step_by(100) {
+            let mut txn = db.begin();
+            for id in first..first + 100 {
+                insert(db, &mut txn, table, id, &account(id)).await.unwrap();
+                let mut row = db.row(line).unwrap();
+                row.i32(id);
+                txn.insert(line, row.finish().unwrap()).await.unwrap();
+            }
+            txn.commit().await.unwrap();
+        }
+        // Pages that were accessed to read accounts all over, and lines between.
+        let accessed = async |lines: bool| {
+            let before = db.engine().stats();
+            let mut txn = db.begin();
+            assert!(txn.get(line, &key![ROWS / 2]).await.unwrap().is_some());
+            for at in 0..READ {
+                assert!(txn.get(table, &key![at * 977 % ROWS]).await.unwrap().is_some());
+                if lines {
+                    assert!(txn.get(line, &key![ROWS / 2 + at]).await.unwrap().is_some());
+                }
+            }
+            txn.commit().await.unwrap();
+            (db.engine().stats() - before).hits
+        };
+        let (without, with) = (accessed(false).await, accessed(true).await);
+        // A leaf for each line, and a descent where one leaf ends and the next begins.
+        let most = u64::from(READ.unsigned_abs()) + 5;
+        assert!(with - without <= most, "{} pages for {READ} lines", with - without);
+        assert!(without > 3 * u64::from(READ.unsigned_abs()), "the tree of accounts is flat");
+    });
+    drop(databases);
     cluster.close();
 }

@@ -87,7 +87,7 @@ fn main() {
             memory_bytes: Some(1 << 30),
             duration: Duration::from_millis(if is_bench { 200 } else { 5 }),
             warmup: Duration::from_millis(if is_bench { 100 } else { 5 }),
-            scale: Scale::divided_by(100),
+            scale: Scale::divided_by(if is_bench { 10 } else { 100 }),
             ..two.clone()
         };
         compare(&name, "above 1", 1, &simulated);

@@ -1,8 +1,8 @@
 //! The operations of a transaction on rows: from a key to its leaf, and from there to the row.
 //!
 //! [`leaf`] finds and latches the leaf of a key, [`walk`] goes from leaf to leaf. [`read`] has the
-//! reads, [`get_many`] those of many keys, [`cursor`] the cursors, which do not see
-//! [`own_additions`]; [`read_ahead`] fetches pages early. [`write`] has the changes of rows with
+//! reads, [`some_columns`] those of a part of a row, [`get_many`] those of many keys, [`cursor`] the
+//! cursors, which do not see [`own_additions`]; [`read_ahead`] fetches pages early. [`write`] has the changes of rows with
 //! the entries of their indexes. A change reaches a held leaf through [`leaf_write`], or the write
 //! set through [`deferred`]. [`row_size`] says which values are stored apart from a row,
 //! [`long_values`] how, and [`whole_row`] has the operations on them. [`snapshot_read`] reads
@@ -20,6 +20,7 @@ pub(crate) mod read;
 pub(crate) mod read_ahead;
 pub(crate) mod row_size;
 pub(crate) mod snapshot_read;
+mod some_columns;
 pub(crate) mod table_use;
 pub(crate) mod validate;
 pub(crate) mod walk;

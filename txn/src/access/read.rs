@@ -194,15 +194,27 @@ impl<'db> Txn<'db> {
         mode: LatchMode,
         leaf: Option<GAddr>,
     ) -> Result<Option<RowPosition>, TxnError> {
-        match self.work.writes.get(info.primary.number, key) {
-            WrittenEntry::Present(_) => return Ok(Some(RowPosition::WriteSet(key.into()))),
-            WrittenEntry::Removed => return Ok(None),
-            WrittenEntry::Unchanged => {}
+        if let Some(written) = self.written_position(info, key) {
+            return Ok(written);
         }
         let found = self.find_from(&info.primary, key, mode, leaf).await?;
         self.record_point(&info.primary, key, &found, mode)?;
         let KeyPosition { leaf, slot } = found;
         Ok(slot.ok().map(|slot| RowPosition::Leaf(leaf, slot)))
+    }
+
+    /// Where a row is that the transaction has written, or `None` inside if it has removed it;
+    /// `None` if it has done neither.
+    pub(super) fn written_position(
+        &self,
+        info: &TableInfo,
+        key: &[u8],
+    ) -> Option<Option<RowPosition>> {
+        match self.work.writes.get(info.primary.number, key) {
+            WrittenEntry::Present(_) => Some(Some(RowPosition::WriteSet(key.into()))),
+            WrittenEntry::Removed => Some(None),
+            WrittenEntry::Unchanged => None,
+        }
     }
 
     /// The first or last row of a key range, by the direction.
@@ -395,7 +407,7 @@ impl<'db> Txn<'db> {
 
     /// The position of a row, unless the definition is older than the row. That may be where each
     /// operation has a view of its own, which may be later than its look at the definition.
-    fn with_known_layout(
+    pub(super) fn with_known_layout(
         &self,
         info: &TableInfo,
         position: Option<RowPosition>,
@@ -410,7 +422,7 @@ impl<'db> Txn<'db> {
 
     /// The row at a position, if the current operation has found one. Where changes are deferred,
     /// an operation that finds no row releases the leaf that it read, too: no latch outlives it.
-    fn row_if_found<'a>(
+    pub(super) fn row_if_found<'a>(
         &'a mut self,
         info: &'db TableInfo,
         position: Option<RowPosition>,

@@ -15,7 +15,7 @@ use crate::catalogue::table_info::IndexInfo;
 use crate::error::TxnError;
 use crate::protocol::choice::ReadRule;
 use crate::protocol::leaf_latch::{LatchMode, LeafImage, LeafLatch};
-use crate::protocol::row_reads::{LeafVersion, Read};
+use crate::protocol::row_reads::{ColumnsRead, LeafVersion, Read};
 use crate::protocol::view::View;
 use crate::transaction::txn::Txn;
 
@@ -183,7 +183,8 @@ impl<'db> Txn<'db> {
         let value = found.slot.ok().map(|slot| leaf.value(slot)).transpose()?;
         let digest = self.db.digester.of_value(value);
         let version = self.work.last_version;
-        Ok(Some(self.work.rows.add(index.number, Read::Point(key), version, digest)))
+        let read = Read::Point(key, ColumnsRead::All);
+        Ok(Some(self.work.rows.add(index.number, read, version, digest)))
     }
 
     /// A next leaf that is latched already, if it can be read as it is.

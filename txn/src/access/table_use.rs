@@ -34,7 +34,7 @@ use crate::encoding::key_range::KeyRange;
 use crate::encoding::row_ref::RowRef;
 use crate::error::TxnError;
 use crate::protocol::leaf_latch::LatchMode;
-use crate::protocol::row_reads::{Digest, LeafVersion, Read};
+use crate::protocol::row_reads::{ColumnsRead, Digest, LeafVersion, Read};
 use crate::protocol::view::View;
 use crate::transaction::txn::Txn;
 use crate::transaction::workspace::TableInUse;
@@ -83,6 +83,27 @@ impl<'db> Txn<'db> {
             (Some(used), Some(changing)) => Ok(&changing.at(used.position).info),
             _ => directory.shared_table(table),
         }
+    }
+
+    /// Where the definition of a table is that the current operation uses; `None` if the table does
+    /// not change.
+    pub(crate) fn definition_in_use(&self, table: Table) -> Option<usize> {
+        let mut used = self.work.tables.iter().rev();
+        used.find(|used| used.table == table && used.is_checked).map(|used| used.position)
+    }
+
+    /// The definition at such a place.
+    pub(crate) fn definition_at(
+        &self,
+        table: Table,
+        position: Option<usize>,
+    ) -> Result<&'db TableInfo, TxnError> {
+        let directory = &self.db.directory;
+        let info = match (position, directory.changing()) {
+            (Some(position), Some(changing)) => Some(&changing.at(position).info),
+            _ => directory.fixed(table),
+        };
+        info.map(Arc::as_ref).ok_or_else(|| no_such_table(table))
     }
 
     /// The index whose tree has this number, of a table that the transaction has used.
@@ -220,7 +241,12 @@ impl<'db> Txn<'db> {
         }
         if !self.is_read_only() {
             let key = table.catalogue_key();
-            self.work.rows.add(TABLES.primary_tree(), Read::Point(&key), leaf, digest);
+            self.work.rows.add(
+                TABLES.primary_tree(),
+                Read::Point(&key, ColumnsRead::All),
+                leaf,
+                digest,
+            );
         }
     }
 

@@ -21,11 +21,12 @@ use selkie_btree::{KeyLocation, LeafView};
 use selkie_engine::{EngineError, GAddr, SharedGuard};
 
 use crate::access::leaf::{LOCATE_ATTEMPTS, RIGHT_HOPS, no_stable_leaf};
+use crate::catalogue::handles::Table;
 use crate::catalogue::table_info::IndexInfo;
 use crate::error::TxnError;
 use crate::protocol::leaf_latch::{LatchMode, LeafLatch};
 use crate::protocol::read_set::psn_if_here;
-use crate::protocol::row_reads::{Digest, LeafVersion, Read};
+use crate::protocol::row_reads::{ColumnsRead, Digest, LeafVersion, Read};
 use crate::transaction::txn::Txn;
 
 /// Passes after which leaves that have changed are latched.
@@ -226,12 +227,12 @@ impl<'db> Txn<'db> {
             return Ok(());
         }
         match item.read {
-            Read::Point(key) => {
+            Read::Point(key, columns) => {
                 let key: Box<[u8]> = key.into();
                 let (peeked, slot) = self.peek(index, &key).await?;
                 let view = LeafView::new(self.peeked_bytes(&peeked))?;
                 let value = slot.ok().map(|slot| view.value(slot)).transpose()?;
-                if self.db.digester.of_value(value) != digest {
+                if self.digest_of(tree, value, columns) != Some(digest) {
                     return Err(TxnError::Stale { leaf: leaf.addr });
                 }
                 let version = self.note_peeked(tree, &peeked)?;
@@ -249,6 +250,18 @@ impl<'db> Txn<'db> {
             }
         }
         Ok(())
+    }
+
+    /// The digest of what a key has now, of these columns if it is a row of which only some were
+    /// read. `None` if the row has a later layout than the definition knows: its table was changed.
+    fn digest_of(&self, tree: usize, value: Option<&[u8]>, columns: ColumnsRead) -> Option<Digest> {
+        match (value, columns) {
+            (Some(row), ColumnsRead::Some { columns, definition }) => {
+                let info = self.definition_at(Table::of_tree(tree), definition).ok()?;
+                self.db.digester.of_columns(info.row(row).ok()?, columns).ok()
+            }
+            (value, _) => Some(self.db.digester.of_value(value)),
+        }
     }
 
     /// Digests of all parts of a range, leaf by leaf.

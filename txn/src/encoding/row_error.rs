@@ -24,6 +24,12 @@ pub enum RowError {
         /// The type asked for.
         wanted: &'static str,
     },
+    /// Only other columns were [read](crate::Txn::get_columns).
+    #[error("column {column} was not read with the row")]
+    NotRead {
+        /// The column.
+        column: usize,
+    },
     /// The column is NULL in this row.
     #[error("column {column} is NULL")]
     Null {
@@ -130,6 +136,7 @@ impl RowError {
         match *self {
             Self::NoSuchColumn { column, .. }
             | Self::WrongType { column, .. }
+            | Self::NotRead { column }
             | Self::Null { column }
             | Self::NotNullable { column }
             | Self::NoDefault { column }

@@ -18,11 +18,16 @@ pub struct RowRef<'a> {
     bytes: &'a [u8],
     /// Values that it has pointers to.
     moved: Option<&'a MovedValues>,
+    /// The columns that were read, one bit each.
+    columns: u64,
 }
+
+/// Every column.
+pub(crate) const ALL_COLUMNS: u64 = u64::MAX;
 
 impl<'a> RowRef<'a> {
     pub(crate) fn new(layout: &'a RowLayout, bytes: &'a [u8]) -> Self {
-        Self { layout, bytes, moved: None }
+        Self { layout, bytes, moved: None, columns: ALL_COLUMNS }
     }
 
     /// A row with values that are not in its bytes.
@@ -31,7 +36,12 @@ impl<'a> RowRef<'a> {
         bytes: &'a [u8],
         moved: &'a MovedValues,
     ) -> Self {
-        Self { layout, bytes, moved: Some(moved) }
+        Self { layout, bytes, moved: Some(moved), columns: ALL_COLUMNS }
+    }
+
+    /// The same row, of which only these columns can be read.
+    pub(crate) fn only(self, columns: u64) -> Self {
+        Self { columns, ..self }
     }
 
     /// The values that are not in its bytes, and are here.
@@ -43,7 +53,9 @@ impl<'a> RowRef<'a> {
         self.layout
     }
 
-    /// The row's bytes. Long values are not among them.
+    /// The row's bytes. Long values are not among them. Of a row of which only
+    /// [some columns](crate::Txn::get_columns) were read, the others may be changed by transactions
+    /// that commit before this one.
     #[must_use]
     pub fn as_bytes(&self) -> &'a [u8] {
         self.bytes
@@ -183,7 +195,7 @@ impl<'a> RowRef<'a> {
     /// # Errors
     /// [`RowError::NoSuchColumn`], [`RowError::Damaged`].
     pub fn is_null(&self, column: usize) -> Result<bool, RowError> {
-        let layout = self.layout.column(column)?;
+        let layout = self.column(column)?;
         Ok(layout.nullable && self.null_bit(layout, column)?)
     }
 
@@ -215,7 +227,7 @@ impl<'a> RowRef<'a> {
 
     /// The pointer that it has in place of a column, if it has one.
     pub(crate) fn pointer(&self, column: usize) -> Result<Option<ValuePointer>, RowError> {
-        match self.layout.column(column)?.place {
+        match self.column(column)?.place {
             ColumnPlace::Variable(ordinal) if self.layout.is_moved(self.bytes, ordinal) => {
                 let range = self.layout.variable(self.bytes, ordinal);
                 let bytes = range.and_then(|range| self.bytes.get(range));
@@ -243,7 +255,7 @@ impl<'a> RowRef<'a> {
     /// from the row, and was not read with it.
     pub fn value(&self, column: usize) -> Result<Value<'a>, RowError> {
         let Some(bytes) = self.stored(column)? else { return Ok(Value::Null) };
-        match self.layout.column(column)?.ty {
+        match self.column(column)?.ty {
             ColumnType::Time => self.time(column).map(Value::Time),
             ty => Value::from_stored(ty, bytes).ok_or(RowError::Damaged { column }),
         }
@@ -251,7 +263,7 @@ impl<'a> RowRef<'a> {
 
     /// The bytes of a column as they are stored, `None` if it is NULL.
     pub(crate) fn stored(&self, column: usize) -> Result<Option<&'a [u8]>, RowError> {
-        let layout = self.layout.column(column)?;
+        let layout = self.column(column)?;
         if layout.nullable && self.null_bit(layout, column)? {
             return Ok(None);
         }
@@ -271,7 +283,7 @@ impl<'a> RowRef<'a> {
     }
 
     fn fixed<const N: usize>(&self, column: usize, ty: ColumnType) -> Result<[u8; N], RowError> {
-        let layout = self.layout.column(column)?;
+        let layout = self.column(column)?;
         if layout.ty != ty {
             return Err(wrong_type(column, layout.ty, ty));
         }
@@ -288,11 +300,19 @@ impl<'a> RowRef<'a> {
 
     /// The bytes of a variable column of the type of `ty`, whatever its length.
     fn variable_of(&self, column: usize, ty: ColumnType) -> Result<&'a [u8], RowError> {
-        let found = self.layout.column(column)?.ty;
+        let found = self.column(column)?.ty;
         if std::mem::discriminant(&found) != std::mem::discriminant(&ty) {
             return Err(wrong_type(column, found, ty));
         }
         self.stored(column)?.ok_or(RowError::Null { column })
+    }
+
+    fn column(&self, column: usize) -> Result<&'a ColumnLayout, RowError> {
+        let layout = self.layout.column(column)?;
+        match self.columns >> column & 1 {
+            0 => Err(RowError::NotRead { column }),
+            _ => Ok(layout),
+        }
     }
 
     fn null_bit(&self, layout: &ColumnLayout, column: usize) -> Result<bool, RowError> {

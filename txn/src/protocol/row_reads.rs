@@ -4,7 +4,8 @@
 //!
 //! While a leaf has the same sequence number, what was read there is unchanged. Otherwise only the
 //! rows and ranges themselves are compared: other rows of the leaf may have changed, and splits
-//! may have moved rows to other leaves. A range covers the gaps between its entries, so an entry
+//! may have moved rows to other leaves. Of a row of which only some columns were read, only those are
+//! compared. A range covers the gaps between its entries, so an entry
 //! that appears there changes its digest: there are no phantoms.
 //!
 //! The digest of a range is the sum of those of its entries, so a range that lies in several leaves
@@ -18,6 +19,7 @@ use foldhash::quality::FixedState;
 use selkie_btree::LeafView;
 use selkie_engine::GAddr;
 
+use crate::encoding::row_ref::RowRef;
 use crate::error::TxnError;
 
 /// Items added last that are searched for one that says the same.
@@ -51,6 +53,24 @@ impl Digester {
         // Shorter and longer values that end in zeros.
         hasher.write_usize(value.len());
         Digest(hasher.finish())
+    }
+
+    /// Of some columns of a row.
+    pub(crate) fn of_columns(&self, row: RowRef<'_>, columns: u64) -> Result<Digest, TxnError> {
+        let mut hasher = self.0.build_hasher();
+        for column in (0..64).filter(|column| columns >> column & 1 != 0) {
+            if let Some(pointer) = row.pointer(column)? {
+                // Another value has another pointer.
+                hasher.write_u8(2);
+                hasher.write(&pointer.encode());
+                continue;
+            }
+            let stored = row.stored(column)?;
+            hasher.write_u8(stored.is_some().into());
+            hasher.write(stored.unwrap_or_default());
+            hasher.write_usize(stored.map_or(0, <[u8]>::len));
+        }
+        Ok(Digest(hasher.finish()))
     }
 
     /// Of the entries in these slots of a leaf, with their keys. `key` is a buffer.
@@ -87,11 +107,24 @@ impl LeafVersion {
     pub(crate) const NONE: Self = Self { addr: GAddr::NULL, psn: None };
 }
 
+/// Which columns of a row were read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ColumnsRead {
+    /// All, whatever the definition of the table, or what was read is no row.
+    All,
+    Some {
+        /// One bit each.
+        columns: u64,
+        /// Where the definition is that gives them their numbers, if the table may change.
+        definition: Option<usize>,
+    },
+}
+
 /// What was read: the value of one key, or all entries of a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ReadExtent {
-    /// The key.
-    Point(Range<usize>),
+    /// The key, and the columns of the row.
+    Point(Range<usize>, ColumnsRead),
     /// From a key up to, and without, another; `None`: to the end.
     Keys(Range<usize>, Option<Range<usize>>),
 }
@@ -107,7 +140,8 @@ struct Item {
 /// What was read, as others see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Read<'a> {
-    Point(&'a [u8]),
+    /// A key, and the columns of the row.
+    Point(&'a [u8], ColumnsRead),
     Keys(&'a [u8], Option<&'a [u8]>),
 }
 
@@ -171,7 +205,7 @@ impl RowReads {
             return known;
         }
         let extent = match read {
-            Read::Point(key) => ReadExtent::Point(self.keep(key)),
+            Read::Point(key, columns) => ReadExtent::Point(self.keep(key), columns),
             Read::Keys(low, high) => {
                 let low = self.keep(low);
                 ReadExtent::Keys(low, high.map(|high| self.keep(high)))
@@ -221,7 +255,7 @@ impl RowReads {
     pub(crate) fn get(&self, at: usize) -> Option<RowRead<'_>> {
         let Item { tree, extent, leaf, digest } = self.items.get(at)?;
         let read = match extent {
-            ReadExtent::Point(key) => Read::Point(self.key(key)),
+            ReadExtent::Point(key, columns) => Read::Point(self.key(key), *columns),
             ReadExtent::Keys(low, high) => {
                 Read::Keys(self.key(low), high.as_ref().map(|high| self.key(high)))
             }
@@ -304,12 +338,17 @@ mod tests {
         let (mut reads, digester) = (RowReads::default(), Digester::new(3));
         let digest = digester.of_value(Some(b"v"));
         for _ in 0..3 {
-            reads.add(1, Read::Point(b"a"), LEAF, digest);
+            reads.add(1, Read::Point(b"a", ColumnsRead::All), LEAF, digest);
             reads.add(1, Read::Keys(b"a", None), LEAF, digest);
         }
         assert_eq!(reads.len(), 2);
-        reads.add(1, Read::Point(b"a"), LeafVersion { psn: Some(8), ..LEAF }, digest);
-        reads.add(2, Read::Point(b"a"), LEAF, digest);
+        reads.add(
+            1,
+            Read::Point(b"a", ColumnsRead::All),
+            LeafVersion { psn: Some(8), ..LEAF },
+            digest,
+        );
+        reads.add(2, Read::Point(b"a", ColumnsRead::All), LEAF, digest);
         reads.add(1, Read::Keys(b"a", Some(b"b")), LEAF, digest);
         assert_eq!(reads.len(), 5);
         let last = reads.get(4).unwrap();

@@ -31,6 +31,7 @@ mod sequences;
 mod serializable;
 mod sessions;
 mod snapshot;
+mod some_columns;
 mod statements;
 mod statistics;
 mod timestamp;

@@ -115,7 +115,8 @@ pub(crate) async fn enter_order(
 ) -> Result<NewOrderOutput, TpccError> {
     let (tables, home, district) = (&session.tables, input.warehouse, input.district);
     let customer_key = key![home, district, input.customer];
-    let customer = txn.get(tables.customer, &customer_key).await?;
+    let read = [c::C_DISCOUNT, c::C_LAST, c::C_CREDIT];
+    let customer = txn.get_columns(tables.customer, &customer_key, &read).await?;
     let customer = customer.ok_or_else(|| missing("customer", (home, district, input.customer)))?;
     let discount = customer.i64(c::C_DISCOUNT)?;
     let customer_last = Text::new().with(customer.text(c::C_LAST)?);
@@ -138,7 +139,7 @@ pub(crate) async fn enter_order(
         .await?;
     session.work(1).await;
     insert(session, txn, rows, input, &lines, order, now).await?;
-    let warehouse = txn.get(tables.warehouse, &key![home]).await?;
+    let warehouse = txn.get_columns(tables.warehouse, &key![home], &[w::W_TAX]).await?;
     let w_tax = warehouse.ok_or_else(|| missing("warehouse", home))?.i64(w::W_TAX)?;
     session.work(1).await;
 

@@ -161,6 +161,19 @@ impl Txn<'_> {
         }
     }
 
+    /// Waits for the turn of the transaction at a row that it is to change, if many are.
+    #[inline]
+    pub(crate) async fn await_turn(&mut self, index: &IndexInfo, key: &[u8]) {
+        if self.records_rows() {
+            let name = self.db.digester.name_of(index.number, key);
+            if self.db.turns.is_hot(name) {
+                let may_wait = self.row_locks.is_empty();
+                let (env, number) = (self.db.engine.env(), || self.db.unique_number());
+                Box::pin(self.turns.take(env, name, may_wait, number)).await;
+            }
+        }
+    }
+
     /// Locks a row, for a transaction that insists, and is to change it.
     pub(crate) async fn insist_on_row(
         &mut self,

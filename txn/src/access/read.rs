@@ -178,6 +178,9 @@ impl<'db> Txn<'db> {
         if self.row_locks.insists {
             Box::pin(self.insist_to_read(info, key)).await?;
         }
+        if mode == LatchMode::Exclusive {
+            self.await_turn(&info.primary, key).await;
+        }
         self.view.narrow_to_one_leaf();
         let found = self.find_row_position(info, key, mode, None).await;
         let found = found.and_then(|found| self.with_known_layout(info, found));

@@ -233,6 +233,7 @@ impl<'db> Txn<'db> {
                 let view = LeafView::new(self.peeked_bytes(&peeked))?;
                 let value = slot.ok().map(|slot| view.value(slot)).transpose()?;
                 if self.digest_of(tree, value, columns) != Some(digest) {
+                    self.db.turns.heat(self.db.digester.name_of(tree, &key));
                     return Err(TxnError::Stale { leaf: leaf.addr });
                 }
                 let version = self.note_peeked(tree, &peeked)?;

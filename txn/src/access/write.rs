@@ -129,6 +129,7 @@ impl Txn<'_> {
         if self.row_locks.insists {
             Box::pin(self.insist_on_row(info, key)).await?;
         }
+        self.await_turn(&info.primary, key).await;
         let position = self.find_row(info, key, row).await?;
         let pointers = pointers_of(info, row)?;
         let mut moved = info.write_in_last_layout(row)?;
@@ -207,6 +208,7 @@ impl Txn<'_> {
         if self.row_locks.insists {
             Box::pin(self.insist_on_row(info, key)).await?;
         }
+        self.await_turn(&info.primary, key).await;
         let position = self.find_row(info, key, row).await?;
         let pointers = pointers_of(info, row)?;
         if !pointers.is_empty() {

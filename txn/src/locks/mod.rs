@@ -12,6 +12,7 @@
 //! | [`row_locks`] | what one transaction holds; waiting; release, whatever becomes of it |
 //! | [`deadlock`] | who waits for whom, and who gives up |
 //! | [`lock_bell`] | wakes the waiters of this node |
+//! | [`turns`] | advice, of one node: who goes first at a row that many change |
 //!
 //! # A queue
 //!
@@ -50,3 +51,4 @@ pub(crate) mod entry;
 pub(crate) mod lock_bell;
 pub(crate) mod lock_table;
 pub(crate) mod row_locks;
+pub(crate) mod turns;

@@ -21,6 +21,7 @@ use selkie_engine::GAddr;
 
 use crate::encoding::row_ref::RowRef;
 use crate::error::TxnError;
+use crate::locks::turns::RowName;
 
 /// Items added last that are searched for one that says the same.
 const SEARCHED: usize = 4;
@@ -43,6 +44,15 @@ pub(crate) struct Digester(FixedState);
 impl Digester {
     pub(crate) fn new(seed: u64) -> Self {
         Self(FixedState::with_seed(seed))
+    }
+
+    /// A name of a key of a tree.
+    #[inline]
+    pub(crate) fn name_of(&self, tree: usize, key: &[u8]) -> RowName {
+        let mut hasher = self.0.build_hasher();
+        hasher.write(key);
+        hasher.write_usize(tree);
+        hasher.finish()
     }
 
     /// Of the value of one key; `None`: there is none.

@@ -8,6 +8,7 @@ use selkie_engine::{Engine, EngineError, Snapshot};
 
 use crate::catalogue::directory::TableDirectory;
 use crate::locks::lock_table::LockTable;
+use crate::locks::turns::Turns;
 use crate::protocol::clock::Clock;
 use crate::protocol::row_reads::Digester;
 use crate::sequences::blocks::LeasedBlocks;
@@ -27,6 +28,8 @@ pub(crate) struct DatabaseState {
     pub(crate) directory: TableDirectory,
     /// Locks of rows, where there are any.
     pub(crate) locks: Option<Arc<LockTable>>,
+    /// Whose turn it is at rows that many transactions of this node change.
+    pub(crate) turns: Turns,
     /// Gives the timestamps of transactions that are ordered by them.
     pub(crate) clock: Clock,
     /// Makes digests of the rows that transactions read.
@@ -57,6 +60,7 @@ impl DatabaseState {
             engine: engine.clone(),
             locks: directory.locks().map(|tree| Arc::new(LockTable::new(engine, tree))),
             directory,
+            turns: Turns::default(),
             clock: Clock::new(),
             digester: Digester::new(engine.env().random_u64()),
             has_snapshots,

@@ -44,6 +44,7 @@ use selkie_fabric::env::yield_now;
 
 use crate::error::{AbortCause, TxnError};
 use crate::locks::row_locks::RowLocks;
+use crate::locks::turns::HeldTurns;
 use crate::protocol::choice::{Isolation, Protocol, ProtocolRules, WriteRule};
 use crate::protocol::leaf_latch::{LatchMode, LeafImage};
 use crate::protocol::timestamp_order::TimestampOrder;
@@ -94,6 +95,8 @@ pub struct Txn<'db> {
     pub(crate) leaves_seen: u32,
     /// The rows that it has locked.
     pub(crate) row_locks: RowLocks,
+    /// Its turns at rows that many change.
+    pub(crate) turns: HeldTurns<'db>,
     pub(crate) work: Workspace<'db>,
 }
 
@@ -133,6 +136,7 @@ impl<'db> Txn<'db> {
             log_need: 0,
             leaves_seen: 0,
             row_locks: RowLocks::default(),
+            turns: HeldTurns::new(&db.turns),
             work: db.workspaces.take(shard),
         }
     }
@@ -423,6 +427,7 @@ impl<'db> Txn<'db> {
     /// commit.
     pub(super) fn release_all(&mut self) -> Lsn {
         let lsn = self.work.release();
+        self.turns.give_back();
         self.view.end();
         let room = std::mem::replace(&mut self.work.leaf_room, UNCOUNTED_LEAVES);
         self.db.leaf_budget.give_back(room);

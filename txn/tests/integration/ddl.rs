@@ -201,6 +201,41 @@ fn a_transaction_that_has_used_an_old_definition_is_run_again() {
     cluster.close();
 }
 
+/// Pages of a dropped table are given back some at a time, after a note which. They were left over
+/// if the client went away in between.
+#[test]
+fn pages_come_back_though_the_futures_that_give_them_back_are_dropped() {
+    let cluster = Cluster::start(1, 512);
+    let schema = DatabaseSchema::from(vec![accounts()]).protocol(Protocol::Snapshot);
+    let databases = cluster.create(schema);
+    let db = &databases[0];
+    cluster.runtime.block_on(async {
+        for polls in 1..16 {
+            let table = create_notes(db, "note", 1_200).await;
+            let mut txn = db.begin();
+            txn.drop_table(table).await.unwrap();
+            txn.commit().await.unwrap();
+            let until = db.engine().env().now() + Duration::from_secs(60);
+            loop {
+                drop(poll_times(db.reclaim_dropped(), polls).await);
+                if poll_times(db.reclaim_dropped(), 1_000)
+                    .await
+                    .is_some_and(|left| left.unwrap() == 0)
+                {
+                    break;
+                }
+                assert!(db.engine().env().now() < until, "trees are left");
+                db.engine().env().sleep(Duration::from_millis(1)).await;
+            }
+        }
+        let used = db.pages(db.engine()).await.unwrap();
+        let census = db.engine().repair_lines(&used, true).await.unwrap();
+        assert_eq!(census.leaked, 0, "{census:?}");
+    });
+    drop(databases);
+    cluster.close();
+}
+
 /// A table is created, filled and dropped, more often than the pool would have room for.
 fn pages_come_back(isolation: Isolation) {
     let options = ClusterOptions { bytes_per_node: 8 << 20, ..ClusterOptions::new(512) };

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use selkie_engine::log::LogTo;
 use selkie_txn::{
-    Database, DatabaseSchema, Direction, IndexSchema, KeyRange, Protocol, RetryPolicy, SchemaError,
+    Database, DatabaseSchema, Direction, KeyRange, NewIndex, Protocol, RetryPolicy, SchemaError,
     Source, Table, TxnError, key, retry,
 };
 
 use crate::common::{
-    Account, Cluster, ClusterOptions, OWNER, TAG, account, accounts, add, check, insert, poll_times,
+    Account, Cluster, ClusterOptions, OWNER, account, accounts, add, check, insert, poll_times,
 };
 
 const ROWS: i32 = 700;
@@ -69,8 +69,8 @@ async fn incomplete(db: &Database, table: Table) -> Vec<String> {
     db.begin_to_read().incomplete_indexes(table).await.unwrap()
 }
 
-fn by_owner_and_tag() -> IndexSchema {
-    IndexSchema::new("late", [OWNER, TAG])
+fn by_owner_and_tag() -> NewIndex {
+    NewIndex::new("late", ["owner", "tag"])
 }
 
 /// Drops the index on another node, or completes it there.

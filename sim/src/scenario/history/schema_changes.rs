@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use selkie_fabric::env::{Env, SplitMix};
 use selkie_txn::{
-    AbortCause, ColumnType, Database, Direction, Index, IndexSchema, KeyRange, Source, Table,
+    AbortCause, ColumnType, Database, Direction, Index, KeyRange, NewIndex, Source, Table,
     TableSchema, Txn, TxnError,
 };
 
@@ -38,7 +38,6 @@ const ROWS: i64 = 40;
 const INDEX: &str = "extra";
 const OTHER: &str = "other";
 /// Columns of a register.
-const VERSION: usize = 2;
 const NOTE: usize = 3;
 
 pub(super) struct SchemaChanges {
@@ -160,12 +159,17 @@ impl SchemaChanges {
         let db = &self.db;
         match change {
             SchemaChange::BuildIndex => {
-                let schema = match self.random.below(3) {
-                    0 => IndexSchema::new(INDEX, [VERSION]).unique(),
-                    1 => IndexSchema::new(INDEX, [FIRST_COLUMN, VERSION]),
-                    _ => IndexSchema::new(INDEX, [NOTE, VERSION]),
+                let new = match self.random.below(3) {
+                    0 => NewIndex::new(INDEX, ["version"]).unique(),
+                    // Another node may drop it before the index is begun.
+                    1 => {
+                        let columns = db.begin_to_read().schema(registers).await?.columns;
+                        let first = columns.get(FIRST_COLUMN).map_or("none", |column| &column.name);
+                        NewIndex::new(INDEX, [first, "version"])
+                    }
+                    _ => NewIndex::new(INDEX, ["note", "version"]),
                 };
-                let index = db.create_index(registers, schema).await?;
+                let index = db.create_index(registers, new).await?;
                 return Box::pin(self.attempt(registers, SchemaChange::Compare(index))).await;
             }
             SchemaChange::Compare(index) => {

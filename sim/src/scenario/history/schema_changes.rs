@@ -19,11 +19,11 @@ use selkie_txn::{
 
 use super::access::Access;
 use super::column_changes::{self, FIRST_COLUMN};
+use super::ending::end;
 use super::holds::Holds;
 use super::journal::{Journal, Notes};
 use super::registers::Registers;
 use super::values::{Values, changed_by};
-use crate::check::serial::Status;
 use crate::error::{SimError, ensure};
 
 /// Changes that are made at least.
@@ -123,36 +123,15 @@ impl SchemaChanges {
         let now = || self.clock.now().as_nanos() as u64;
         let (invoked, registers) = (now(), Registers::of(&self.db)?);
         let (mut txn, mut notes) = (self.db.begin(), Notes::default());
-        let mut holder = self.holds.begin(self.db.engine().node().index());
+        let holder = self.holds.begin(self.db.engine().node().index());
         let mut access =
             Access { db: &self.db, txn: &mut txn, notes: &mut notes, random: &self.random };
         let emptied = registers.truncate(&mut access, self.keys, values).await;
         let (ops, _) = notes.into_parts();
         let changes = changed_by(&ops);
         let entry = self.journal.add(self.number, invoked, ops);
-        let begun = holder.ends(emptied.is_ok());
-        let ended = match emptied {
-            Ok(()) => txn.commit().await,
-            Err(error) => {
-                drop(txn);
-                Err(error)
-            }
-        };
-        match ended {
-            Ok(()) => {
-                holder.has_committed(begun, changes);
-                self.journal.end(entry, now(), Status::Committed);
-                Ok(true)
-            }
-            Err(error) if error.is_retryable() => {
-                self.journal.end(entry, now(), Status::Aborted);
-                match error.abort_cause() {
-                    Some(AbortCause::Timeout) => Err(SimError::NoProgress(error.to_string())),
-                    _ => Ok(false),
-                }
-            }
-            Err(error) => Err(error.into()),
-        }
+        let note = |status| self.journal.end(entry, now(), status);
+        Ok(end((txn, emptied), (holder, changes), note).await?.is_none())
     }
 
     async fn attempt(&self, registers: Table, change: SchemaChange) -> Result<(), SimError> {

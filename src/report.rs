@@ -325,6 +325,7 @@ pub(crate) fn publish_memory(lent: &Arc<MemoryServer>, env: &Env) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::{ComputeId, EngineStats, UserCounters};
 
     fn sample() -> Report {
         let hottest = vec![HotGcl { gcl: 4096, home: 1, count: 9, error: 2 }];
@@ -353,6 +354,51 @@ mod tests {
         assert_eq!(compute.traffic.unwrap().round_trips, 5);
         assert_eq!(compute.hottest[0].gcl, 4096);
         assert_eq!(compute.operations, None);
+    }
+
+    /// Each has its own number: none stands for another.
+    #[test]
+    fn what_is_counted_of_row_locks_and_snapshots_is_reported() {
+        let engine = EngineStats {
+            images_kept: 1,
+            images_dropped: 2,
+            images_live: 3,
+            image_bytes: 4,
+            snapshots_active: 5,
+            oldest_snapshot_age: 6,
+            ..EngineStats::default()
+        };
+        let user = UserCounters {
+            operations: 7,
+            lock_waits: 8,
+            lock_wait_time: Duration::from_micros(9),
+            deadlocks: 10,
+            lock_timeouts: 11,
+            lock_refusals: 12,
+            snapshots_too_old: 13,
+        };
+        let (node, user) = (ComputeId::new(1).unwrap(), Some(user));
+        let counters =
+            NodeCounters { node, at: Duration::ZERO, engine, traffic: None, user, hottest: vec![] };
+        let report = Report::of_compute(&counters);
+        let NodeReport::Compute(compute) = report.node else { unreachable!("a compute node") };
+        let expected = ComputeReport {
+            images_kept: 1,
+            images_dropped: 2,
+            images_live: 3,
+            image_bytes: 4,
+            snapshots_active: 5,
+            oldest_snapshot_age: 6,
+            operations: Some(7),
+            lock_waits: 8,
+            lock_wait_us: 9,
+            deadlocks: 10,
+            lock_timeouts: 11,
+            lock_refusals: 12,
+            snapshots_too_old: 13,
+            ..ComputeReport::default()
+        };
+        assert_eq!(compute, expected);
     }
 
     #[test]

@@ -112,8 +112,8 @@ pub use access::cursor::{Cursor, RowIter, Rows};
 pub use access::whole_row::WholeRow;
 pub use catalogue::{
     CatalogueError, Column, ColumnType, DatabaseSchema, DefaultValue, Index, IndexSchema, KeyOrder,
-    MAX_COLUMN_BYTES, MAX_COLUMNS, MAX_DECIMAL_DIGITS, NamedRowError, SchemaError, Source, Table,
-    TableSchema,
+    MAX_COLUMN_BYTES, MAX_COLUMNS, MAX_DECIMAL_DIGITS, NamedRowError, NewIndex, SchemaError,
+    Source, Table, TableSchema,
 };
 pub use encoding::{
     Decimal, DecimalError, DecimalRef, Interval, KeyBuf, KeyPart, KeyRange, MAX_TIME_US,

@@ -24,6 +24,11 @@ use crate::{Coherence, EngineError, GAddr};
 /// again.
 const FRAME_PAUSE: Duration = Duration::from_millis(1);
 
+/// The pause before an upgrade is tried again that may be in vain: some round trips, in which a
+/// cancelled intent leaves the word. It doubles up to [`FRAME_PAUSE`]: the node that is in the word
+/// may have died before, and stays there until it has been recovered from.
+const FIRST_UPGRADE_PAUSE: Duration = Duration::from_micros(16);
+
 /// What a caller wants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Access {
@@ -46,6 +51,8 @@ enum Attempt {
     NoFrame,
     /// The node does not know whether it is in the pool.
     Suspended,
+    /// An upgrade was in vain, and the next may be.
+    InVain,
     /// The caller waits to be told.
     Queued(Ticket),
     /// In the queue, but to look again soon: the operation it has started is over, and was in vain
@@ -65,6 +72,10 @@ struct Acquisition<'e> {
     ticket: Option<Ticket>,
     /// It was counted as a miss.
     missed: bool,
+    /// The next pause before an upgrade that may be in vain; `None`: the first is to be tried.
+    upgrade_pause: Option<Duration>,
+    /// That pause is over.
+    has_paused: bool,
 }
 
 impl Drop for Acquisition<'_> {
@@ -127,8 +138,16 @@ impl Core {
         if self.memory.placement.home(addr).is_none() {
             return Err(EngineError::BadAddress { addr });
         }
-        let acquisition =
-            Acquisition { core: self, addr, access, policy, ticket: None, missed: false };
+        let acquisition = Acquisition {
+            core: self,
+            addr,
+            access,
+            policy,
+            ticket: None,
+            missed: false,
+            upgrade_pause: None,
+            has_paused: false,
+        };
         acquisition.run().await
     }
 
@@ -181,6 +200,12 @@ impl Acquisition<'_> {
                         return Err(EngineError::Timeout { addr: self.addr, waited });
                     }
                     core.env.sleep(FRAME_PAUSE).await;
+                    core.lifecycle.check_alive()?;
+                    continue;
+                }
+                Attempt::InVain => {
+                    core.env.sleep(self.upgrade_pause.unwrap_or(FRAME_PAUSE)).await;
+                    self.has_paused = true;
                     core.lifecycle.check_alive()?;
                     continue;
                 }
@@ -277,6 +302,9 @@ impl Acquisition<'_> {
             if self.access == Access::Upgrade && open.frame.is_some_and(crowded) {
                 return Some(Attempt::Busy);
             }
+            if open.line.upgrade_may_be_in_vain() && exclusive && !nowait && !self.may_upgrade() {
+                return Some(Attempt::InVain);
+            }
             self.count_miss(open.line.phase);
             let before = open.line.phase;
             let look = core.config.looks && core.telemetry.contention.in_the_way(exclusive, before);
@@ -297,6 +325,19 @@ impl Acquisition<'_> {
                 return None;
             }
         }
+    }
+
+    /// Whether an upgrade that may be in vain is tried now: the first one, and one after a pause.
+    fn may_upgrade(&mut self) -> bool {
+        let Some(pause) = self.upgrade_pause else {
+            self.upgrade_pause = Some(FIRST_UPGRADE_PAUSE);
+            return true;
+        };
+        let has_paused = std::mem::take(&mut self.has_paused);
+        if has_paused {
+            self.upgrade_pause = Some((2 * pause).min(FRAME_PAUSE));
+        }
+        has_paused
     }
 
     /// Whether the caller must not start an operation now: `Some` with the attempt's result, which

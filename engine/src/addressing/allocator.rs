@@ -122,6 +122,12 @@ impl Allocator {
         self.lines.lock().has_limbo()
     }
 
+    /// Whether lines were freed here whose headers do not say so yet.
+    pub(super) fn has_unmarked(&self) -> bool {
+        let state = self.lines.lock();
+        !state.freed.is_empty() || state.in_marking > 0
+    }
+
     /// Whether lines were freed here and not allocated again, ripe or not: looked at together, as
     /// they ripen at any time.
     pub(super) fn has_freed(&self) -> bool {

@@ -1,5 +1,9 @@
 //! Lines that nothing leads to: neither in use nor free, for all or for a node. A node that is
 //! alone in its pool finds them, if it is told which lines are in use, and makes them free.
+//!
+//! That a line is free stands in its header, and what this node has freed itself stands there some
+//! time later. So the node first waits until all of that is marked: a line that looked leaked
+//! meanwhile would be freed twice, and then be two pages of the same address.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -10,7 +14,7 @@ use super::adoption::Piece;
 use super::executed::{found_at, into_read};
 use super::locations::Counter;
 use crate::access::acquire::Access;
-use crate::access::guard::ExclusiveGuard;
+use crate::access::guard::{ExclusiveGuard, SharedGuard};
 use crate::access::waiters::WaitPolicy;
 use crate::coherence::word::{ComputeId, LatchDelta, LatchWord};
 use crate::core::Core;
@@ -39,6 +43,7 @@ impl Core {
         used: &HashSet<GAddr>,
         is_dry: bool,
     ) -> Result<LineCensus, EngineError> {
+        self.until_freed_is_marked().await?;
         let leased = self.leased_extents().await?;
         let least = 2 * self.cache.gcl_bytes() as u64;
         let is_leased = |addr: &GAddr| {
@@ -62,7 +67,7 @@ impl Core {
                 }
                 if used.contains(&addr) || FreeMark::is_counter(mark) {
                     census.in_use += 1;
-                } else if free.contains(&addr) {
+                } else if free.contains(&addr) || self.is_free_here(addr, word, mark).await? {
                     census.free += 1;
                 } else {
                     census.leaked += 1;
@@ -80,6 +85,49 @@ impl Core {
             self.pool.remember_abandoned(&lost_for_good, before).await?;
         }
         Ok(census)
+    }
+
+    /// Waits until the headers of all lines that were freed here say so.
+    ///
+    /// # Errors
+    /// `Timeout` after the request timeout; those of a log that cannot be written.
+    async fn until_freed_is_marked(&self) -> Result<(), EngineError> {
+        if let Some(log) = &self.log {
+            // Nothing leads to them once this is durable.
+            self.until_durable(log, log.end()).await?;
+        }
+        let started = self.env.now();
+        loop {
+            match self.mark_freed().await {
+                // Headers are being made anew.
+                Ok(()) | Err(EngineError::Busy { .. }) => {}
+                failed => return failed,
+            }
+            if !self.allocator.has_unmarked() {
+                return Ok(());
+            }
+            let waited = self.env.now() - started;
+            if waited >= self.config.request_timeout {
+                return Err(EngineError::Timeout { addr: GAddr::NULL, waited });
+            }
+            self.env.sleep(self.config.tick).await;
+            self.lifecycle.check_alive()?;
+        }
+    }
+
+    /// Whether a line is marked as free whose page this node has still, or is writing home.
+    async fn is_free_here(
+        &self,
+        addr: GAddr,
+        word: LatchWord,
+        mark: u64,
+    ) -> Result<bool, EngineError> {
+        let Some(mark) = FreeMark::from_word(mark) else { return Ok(false) };
+        if word.holder() != Ok(Some(self.me)) {
+            return Ok(false);
+        }
+        let frame = self.acquire(addr, Access::Shared, WaitPolicy::AllHolders).await?;
+        Ok(SharedGuard::new(self, frame).psn() == mark.psn)
     }
 
     /// The numbers of all leased extents, in the order of addresses.

@@ -179,3 +179,31 @@ impl Drop for Entered {
         drop(entry);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_that_users_count_is_added_up() {
+        let counted = |first| UserCounters {
+            operations: first,
+            lock_waits: first + 1,
+            lock_wait_time: Duration::from_micros(first + 2),
+            deadlocks: first + 3,
+            lock_timeouts: first + 4,
+            lock_refusals: first + 5,
+            snapshots_too_old: first + 6,
+        };
+        let sum = UserCounters {
+            operations: 110,
+            lock_waits: 112,
+            lock_wait_time: Duration::from_micros(114),
+            deadlocks: 116,
+            lock_timeouts: 118,
+            lock_refusals: 120,
+            snapshots_too_old: 122,
+        };
+        assert_eq!(counted(10).add(counted(100)), sum);
+    }
+}

@@ -6,13 +6,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use selkie_engine::EngineError;
 use selkie_fabric::mem::MemFabric;
+use selkie_fabric::meter::Meter;
 use selkie_fabric::{
     Chain, Completion, Endpoint, Fabric, FabricError, FenceScope, LocalRegion, PeerId, QueuePair,
     Verb,
 };
 
 use crate::common::{Cluster, engine_config, page, pool_config};
+
+/// Bit position of the holder in a latch word.
+const HOLDER_SHIFT: u32 = 58;
 
 type Hook = Box<dyn FnOnce() + Send>;
 
@@ -117,4 +122,52 @@ fn an_upgrade_that_meets_changed_readers_tries_again() {
 #[test]
 fn so_does_one_whose_copy_was_given_up() {
     upgrades_between_readers(true);
+}
+
+/// A writer that was refused cancels its intent, or dies before it can, and is in the word until it
+/// has been recovered from. The upgrade was tried again without a pause, a round trip each.
+#[test]
+fn an_upgrade_that_a_refused_writer_is_in_the_way_of_pauses() {
+    let meter = Meter::wrap(MemFabric::new());
+    let fabric = |_: &_| Arc::clone(&meter) as Arc<dyn Fabric>;
+    let cluster = Cluster::with(2, fabric, pool_config(1, 4 << 20), engine_config());
+    let [a, writer] = &cluster.engines[..] else { panic!("two engines") };
+    let env = cluster.runtime.env();
+    cluster.run(async {
+        let addr = page(a).await;
+        a.evict(addr).await.unwrap();
+        let guard = a.shared(addr).await.unwrap();
+        let refused = writer.try_exclusive(addr).await.map(drop);
+        assert!(matches!(refused, Err(EngineError::Busy { .. })), "{refused:?}");
+        let (node, offset, word) = loop {
+            let words = cluster.latched_words().await;
+            let [found] = &words[..] else { panic!("one page is in use: {words:x?}") };
+            if found.2 >> HOLDER_SHIFT == 0 {
+                break *found;
+            }
+            env.sleep(Duration::from_millis(1)).await;
+        };
+        // As if the intent had not been cancelled.
+        let intent = 2 << HOLDER_SHIFT | word & !0b10;
+        assert!(cluster.swap_word(node, offset, word, intent).await);
+        drop(guard);
+        let before = meter.snapshot(PeerId::compute(0));
+        let began = env.now();
+        let mut upgrade = std::pin::pin!(a.exclusive(addr));
+        let mut until = std::pin::pin!(env.sleep(Duration::from_millis(100)));
+        std::future::poll_fn(|cx| {
+            assert!(upgrade.as_mut().poll(cx).is_pending(), "another node is in the word");
+            until.as_mut().poll(cx)
+        })
+        .await;
+        let (took, after) = (env.now() - began, meter.snapshot(PeerId::compute(0)));
+        let verbs = after.reads + after.atomics - before.reads - before.atomics;
+        println!("{verbs} verbs in {took:?}");
+        // Some of them are of the node's ticks.
+        let ticks = took.as_millis() as u64;
+        assert!(verbs < 8 * ticks + 50, "{verbs} verbs in {took:?}");
+        assert!(cluster.swap_word(node, offset, intent, word).await);
+        drop(upgrade.await.unwrap());
+    });
+    cluster.close_and_check();
 }

@@ -278,7 +278,7 @@ impl Txn<'_> {
     }
 
     /// After a wait, for which neither pages nor images were kept: fails if a table was changed
-    /// meanwhile, whose trees may be something else by now, or what was read.
+    /// meanwhile, whose trees may be something else by now.
     async fn check_after_wait(&mut self) -> Result<(), TxnError> {
         if self.view.is_refreshable() {
             // Before the check: a tree that is in force then stays.

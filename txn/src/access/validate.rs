@@ -265,6 +265,37 @@ impl<'db> Txn<'db> {
         }
     }
 
+    /// Compares the single rows of a tree that were read. Those that are found again count as read
+    /// when they were before: what else was read is not looked at.
+    ///
+    /// # Errors
+    /// `Stale` if one has changed; `Conflict` as of [`validate_rows`](Self::validate_rows).
+    pub(crate) async fn compare_points_of(&mut self, tree: usize) -> Result<(), TxnError> {
+        let mut at = 0;
+        while let Some(item) = self.work.rows.get(at) {
+            at += 1;
+            let (Read::Point(key, columns), leaf, digest) = (item.read, item.leaf, item.digest)
+            else {
+                continue;
+            };
+            if item.tree != tree {
+                continue;
+            }
+            let key: Box<[u8]> = key.into();
+            let now = psn_if_here(&self.db.engine, &self.work.locks, leaf.addr);
+            if now.is_some() && now == leaf.psn {
+                continue;
+            }
+            let (peeked, slot) = self.peek(self.index_of_tree(tree)?, &key).await?;
+            let view = LeafView::new(self.peeked_bytes(&peeked))?;
+            let value = slot.ok().map(|slot| view.value(slot)).transpose()?;
+            if self.digest_of(tree, value, columns) != Some(digest) {
+                return Err(TxnError::Stale { leaf: leaf.addr });
+            }
+        }
+        Ok(())
+    }
+
     /// Digests of all parts of a range, leaf by leaf.
     async fn peek_range(
         &mut self,

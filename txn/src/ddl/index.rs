@@ -17,7 +17,7 @@ use selkie_btree::Direction;
 use selkie_fabric::BoxFuture;
 
 use crate::catalogue::handles::{Index, Table};
-use crate::catalogue::schema::IndexSchema;
+use crate::catalogue::new_index::NewIndex;
 use crate::catalogue::schema_error::SchemaError;
 use crate::catalogue::stored_table::{IndexDefinition, nullable_columns};
 use crate::catalogue::table_info::{IndexInfo, TableInfo};
@@ -41,24 +41,24 @@ impl Database {
     /// own. If it fails, the future is dropped, or the node ends, an index may be left that is not
     /// complete, which nothing reads and changes of rows keep up
     /// ([`Txn::incomplete_indexes`]). Any node may go on with it by
-    /// [`resume_index`](Self::resume_index), or remove it by [`Txn::drop_index`]. Its columns are
-    /// positions in the definition that is in force when it begins: look them up again if others
-    /// may have dropped a column since.
+    /// [`resume_index`](Self::resume_index), or remove it by [`Txn::drop_index`]. The names
+    /// of its columns are looked up in the definition that is in force when it begins.
     ///
     /// # Errors
     /// [`TxnError::Duplicate`] if it is unique and two rows have the same key: it is dropped then.
     /// [`TxnError::Schema`] if it cannot work, or there is one of that name;
+    /// [`SchemaError::NoSuchColumn`] with the table and the name of a column that it has not;
     /// [`CatalogueError::FixedTables`](crate::CatalogueError::FixedTables) where tables do not
     /// change; what the engine reports.
     pub fn create_index(
         &self,
         table: Table,
-        schema: IndexSchema,
+        new: NewIndex,
     ) -> BoxFuture<'_, Result<Index, TxnError>> {
         Box::pin(async move {
             let begun = || async {
                 let mut txn = self.begin();
-                let index = txn.begin_index(table, schema.clone()).await?;
+                let index = txn.begin_index(table, &new).await?;
                 txn.commit().await.map(|()| index)
             };
             let index = self.again(begun).await?;
@@ -160,17 +160,17 @@ impl<'db> Txn<'db> {
     }
 
     /// Adds an index to the definition of a table, which is not complete.
-    async fn begin_index(&mut self, table: Table, schema: IndexSchema) -> Result<Index, TxnError> {
+    async fn begin_index(&mut self, table: Table, new: &NewIndex) -> Result<Index, TxnError> {
         self.open_definitions()?;
         let mark = self.begin_change();
-        let begun = Box::pin(self.add_index(table, schema)).await;
+        let begun = Box::pin(self.add_index(table, new)).await;
         self.close_change(mark, begun).await
     }
 
-    async fn add_index(&mut self, table: Table, schema: IndexSchema) -> Result<Index, TxnError> {
+    async fn add_index(&mut self, table: Table, new: &NewIndex) -> Result<Index, TxnError> {
         let before = self.definition(table).await?;
         let mut after = before.clone();
-        after.stored.schema.indexes.push(schema);
+        after.stored.schema.indexes.push(new.in_table(&before.stored.schema)?);
         after.stored.schema.validate()?;
         self.check_table(&after.stored.schema)?;
         let nullable = after.stored.schema.indexes.last();

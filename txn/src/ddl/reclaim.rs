@@ -8,13 +8,17 @@
 //! between, some pages stay allocated, and another node continues.
 //!
 //! That is done by transactions that end, a part each, as other work on trees is
-//! ([`maintenance`](crate::transaction::maintenance)), or by [`Database::reclaim_dropped`].
+//! ([`maintenance`](crate::transaction::maintenance)), or by [`Database::reclaim_dropped`]. Each
+//! part is a task of its own, which goes on if the future is dropped that waits for it: between the
+//! note and the last page it has pages to which nothing leads.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use selkie_btree::{Direction, Tree};
-use selkie_engine::{ComputeId, GAddr};
+use selkie_engine::{ComputeId, EngineError, GAddr};
 use selkie_fabric::BoxFuture;
 
 use crate::catalogue::definition::DROPPED;
@@ -50,7 +54,7 @@ impl Database {
             return Ok(0);
         }
         state.dropped.look();
-        while reclaim_some(state).await? {}
+        while in_a_task(state).await? {}
         Ok(state.dropped.trees.lock().known.len())
     }
 }
@@ -58,7 +62,7 @@ impl Database {
 /// Gives some pages back, if there are any to be given back. Failures are left to a later call.
 pub(crate) fn reclaim_dropped(db: &DatabaseState) -> BoxFuture<'_, ()> {
     Box::pin(async move {
-        if let Err(error) = reclaim_some(db).await {
+        if let Err(error) = in_a_task(db).await {
             if !error.is_retryable() {
                 tracing::warn!(%error, "pages of a dropped table were not given back");
             }
@@ -67,9 +71,43 @@ pub(crate) fn reclaim_dropped(db: &DatabaseState) -> BoxFuture<'_, ()> {
     })
 }
 
+/// The right to work on dropped trees.
+struct Turn(Arc<DatabaseState>);
+
+impl Turn {
+    fn take(db: &DatabaseState) -> Option<Self> {
+        let db = db.this.upgrade()?;
+        db.dropped.take_turn().then(|| Self(db))
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.dropped.end_turn();
+    }
+}
+
+/// As [`reclaim_some`], to the end, whatever becomes of the caller.
+async fn in_a_task(db: &DatabaseState) -> Result<bool, TxnError> {
+    let Some(turn) = Turn::take(db) else { return Ok(false) };
+    let outcome = Arc::new(Mutex::new(Err(EngineError::Closed.into())));
+    let told = Arc::clone(&outcome);
+    let task = db.engine.env().spawn("dropped_trees", async move {
+        let done = reclaim_some(&turn.0).await;
+        // Before the caller goes on, which may take the next one.
+        drop(turn);
+        *told.lock() = done;
+    });
+    if let Err(error) = task.join().await {
+        // It leaves `Closed`.
+        tracing::warn!(%error, "the work on dropped tables has ended early");
+    }
+    let mut outcome = outcome.lock();
+    std::mem::replace(&mut *outcome, Ok(false))
+}
+
 /// Gives some pages back. Returns whether another call may go on at once.
 async fn reclaim_some(db: &DatabaseState) -> Result<bool, TxnError> {
-    let Some(_turn) = db.dropped.take_turn() else { return Ok(false) };
     if let Some(number) = db.dropped.unread() {
         let known = dropped_trees(db).await?;
         db.dropped.note(number, known);

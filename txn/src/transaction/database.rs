@@ -111,7 +111,9 @@ impl Database {
     ) -> Result<Self, TxnError> {
         let directory = TableDirectory::resolve(catalogue)?;
         let has_snapshots = protocol == Protocol::Snapshot;
-        let state = Arc::new(DatabaseState::new(engine, directory, has_snapshots));
+        let state = Arc::new_cyclic(|this| {
+            DatabaseState::new(this.clone(), engine, directory, has_snapshots)
+        });
         let database = Self { state, protocol };
         database.refresh().await?;
         if database.state.directory.changing().is_some() {

@@ -1,7 +1,7 @@
 //! What a node keeps of an open database: shared by the handles and their transactions.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 use selkie_btree::{Stamp, StampRule};
 use selkie_engine::{Engine, EngineError, Snapshot};
@@ -24,6 +24,8 @@ pub(crate) const READ_AHEAD: usize = 16;
 pub(crate) const MOST_AHEAD: usize = 256;
 
 pub(crate) struct DatabaseState {
+    /// For tasks that outlive the future that has begun them.
+    pub(crate) this: Weak<Self>,
     pub(crate) engine: Engine,
     pub(crate) directory: TableDirectory,
     /// Locks of rows, where there are any.
@@ -54,9 +56,15 @@ pub(crate) struct DatabaseState {
 }
 
 impl DatabaseState {
-    pub(crate) fn new(engine: &Engine, directory: TableDirectory, has_snapshots: bool) -> Self {
+    pub(crate) fn new(
+        this: Weak<Self>,
+        engine: &Engine,
+        directory: TableDirectory,
+        has_snapshots: bool,
+    ) -> Self {
         let first_number = engine.env().random_u64();
         Self {
+            this,
             engine: engine.clone(),
             locks: directory.locks().map(|tree| Arc::new(LockTable::new(engine, tree))),
             directory,

@@ -37,15 +37,6 @@ pub(crate) struct Trees {
     pub(crate) known: VecDeque<DroppedTree>,
 }
 
-/// The right to work on dropped trees, which one transaction of a node has at a time.
-pub(crate) struct Turn<'d>(&'d DroppedTrees);
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        self.0.trees.lock().is_busy = false;
-    }
-}
-
 impl DroppedTrees {
     /// Notes that there may be trees in the table.
     pub(crate) fn look(&self) {
@@ -80,10 +71,14 @@ impl DroppedTrees {
         self.settle();
     }
 
-    pub(crate) fn take_turn(&self) -> Option<Turn<'_>> {
-        let mut trees = self.trees.lock();
-        let is_free = !std::mem::replace(&mut trees.is_busy, true);
-        is_free.then(|| Turn(self))
+    /// Takes the right to work on dropped trees, which one task of a node has at a time. Whether it
+    /// was to be had.
+    pub(crate) fn take_turn(&self) -> bool {
+        !std::mem::replace(&mut self.trees.lock().is_busy, true)
+    }
+
+    pub(crate) fn end_turn(&self) {
+        self.trees.lock().is_busy = false;
     }
 
     pub(crate) fn pause(&self, now: Duration) {

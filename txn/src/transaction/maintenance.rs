@@ -182,9 +182,11 @@ async fn give_back(
         }
         *pages = Some(all);
     }
-    // One that was given back is not looked at again: it may be of something else.
-    while let Some(page) = pages.as_mut().and_then(Vec::pop) {
+    // One that was given back is not looked at again: it may be of something else. One that was
+    // waited for in vain stays, also if this future is dropped meanwhile.
+    while let Some(page) = pages.as_ref().and_then(|pages| pages.last().copied()) {
         Tree::give_back(engine, page).await?;
+        pages.as_mut().map(Vec::pop);
     }
     Ok(())
 }

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use selkie_txn::{
     AbortCause, BulkLoadOptions, CatalogueError, Column, ColumnType, Database, DatabaseSchema,
-    Direction, IndexSchema, Isolation, KeyRange, MAX_COLUMNS, Protocol, RetryPolicy, RowError,
-    RowMut, RowRef, SchemaError, Source, Table, TableSchema, Txn, TxnError, Value, key, retry,
+    Direction, Isolation, KeyRange, MAX_COLUMNS, NewIndex, Protocol, RetryPolicy, RowError, RowMut,
+    RowRef, SchemaError, Source, Table, TableSchema, Txn, TxnError, Value, key, retry,
 };
 
 use crate::common::{Cluster, check, dump, failed_by, poll_times};
@@ -239,7 +239,7 @@ fn a_dropped_column_does_not_come_back() {
         assert_eq!(names, ["id", "name", "price", "n"]);
 
         // A column before those of an index.
-        let index = IndexSchema::new("by_n", [3, 2]).unique().nulls_distinct();
+        let index = NewIndex::new("by_n", ["n", "price"]).unique().nulls_distinct();
         let index = here.create_index(table, index).await.unwrap();
         let mut txn = there.begin();
         txn.update(table, &key![4], |row| Ok(row.set_i16(3, 4)?)).await.unwrap();
@@ -450,7 +450,7 @@ fn an_index_keeps_its_keys_if_a_column_may_not_be_null_any_more() {
     cluster.runtime.block_on(async {
         let n = number("n").nullable().default(Value::I16(-1));
         change!(here, |txn| txn.add_column(table, n)).unwrap();
-        let index = here.create_index(table, IndexSchema::new("by_n", [3])).await.unwrap();
+        let index = here.create_index(table, NewIndex::new("by_n", ["n"])).await.unwrap();
         change!(there, |txn| txn.set_not_null(table, "n")).unwrap();
         change!(there, |txn| put(&mut txn, table, 12)).unwrap();
         let mut txn = here.begin();
@@ -465,7 +465,7 @@ fn an_index_keeps_its_keys_if_a_column_may_not_be_null_any_more() {
         txn.commit().await.unwrap();
         check(here).await;
         // An index from before may have NULLs again; one from then may not.
-        there.create_index(table, IndexSchema::new("strict", [3])).await.unwrap();
+        there.create_index(table, NewIndex::new("strict", ["n"])).await.unwrap();
         let strict = change!(there, |txn| txn.drop_not_null(table, "n")).unwrap_err();
         assert_eq!(strict.to_string(), "table item: column n is part of strict");
         change!(there, |txn| txn.drop_index(table, "strict")).unwrap();
@@ -649,6 +649,78 @@ fn what_is_rolled_back_leaves_no_columns() {
 }
 
 #[test]
+fn an_index_is_of_the_columns_that_it_names() {
+    let (cluster, databases, table) = shop(0..40);
+    let [here, there] = &databases[..] else { panic!("two nodes") };
+    cluster.runtime.block_on(async {
+        for (name, value) in [("n", 1), ("m", 2)] {
+            let column = number(name).default(Value::I16(value));
+            change!(here, |txn| txn.add_column(table, column)).unwrap();
+        }
+        change!(here, |txn| txn.update(table, &key![7], |row| Ok(row.set_i16(3, 70)?))).unwrap();
+        // A client that goes by the definition it has seen, while the other node changes it.
+        let mut session = here.session().unwrap();
+        session.begin(Isolation::RepeatableRead).unwrap();
+        let seen = session.run(|txn| Box::pin(async move { txn.schema(table).await }));
+        let seen = seen.await.unwrap();
+        let (price, n) = (&seen.columns[2].name, &seen.columns[3].name);
+        change!(there, |txn| txn.drop_column(table, price)).unwrap();
+
+        let gone = here.create_index(table, NewIndex::new("by_price", [n, price])).await;
+        let gone = gone.unwrap_err();
+        let TxnError::Schema(SchemaError::NoSuchColumn { .. }) = &gone else { panic!("{gone}") };
+        assert_eq!(gone.to_string(), "table item has no column price");
+        let by_n = here.create_index(table, NewIndex::new("by_n", [n])).await.unwrap();
+        session.rollback().await.unwrap();
+        there.refresh().await.unwrap();
+        let mut txn = there.begin();
+        let indexes = txn.schema(table).await.unwrap().indexes;
+        let indexes: Vec<_> = indexes.iter().map(|index| (&*index.name, &*index.columns)).collect();
+        assert_eq!(indexes, [("by_name", &[1][..]), ("by_n", &[2])]);
+        let range = KeyRange::prefix(&there.key(by_n, &[Value::I16(70)]).unwrap());
+        let found = txn.first(by_n, &range).await.unwrap().map(words).unwrap().unwrap();
+        assert_eq!(found, "I32(7) Text(\"item 0\") I16(70) I16(2)");
+        txn.commit().await.unwrap();
+        check(there).await;
+
+        // While the index is begun: it has the column, or has none of its columns.
+        let (mut built, mut refused) = (0, 0);
+        for polls in 0..24 {
+            let mut building =
+                std::pin::pin!(here.create_index(table, NewIndex::new("by_m", ["m"])));
+            let done = poll_times(building.as_mut(), polls).await;
+            let dropped = change!(there, |txn| txn.drop_column(table, "m"));
+            let done = match done {
+                Some(done) => done,
+                None => building.await,
+            };
+            match done {
+                Ok(by_m) => {
+                    built += 1;
+                    assert!(dropped.is_err(), "after {polls} polls: {dropped:?}");
+                    let mut txn = here.begin();
+                    let row = txn.last(by_m, &KeyRange::all()).await.unwrap().unwrap();
+                    assert_eq!(row.i16(3), Ok(2));
+                    txn.drop_index(table, "by_m").await.unwrap();
+                    txn.commit().await.unwrap();
+                }
+                Err(error) => {
+                    refused += 1;
+                    assert_eq!(error.to_string(), "table item has no column m");
+                    dropped.unwrap();
+                    let column = number("m").default(Value::I16(2));
+                    change!(there, |txn| txn.add_column(table, column)).unwrap();
+                }
+            }
+            check(there).await;
+        }
+        assert!(built > 2 && refused > 0, "{built} built, {refused} refused");
+    });
+    drop(databases);
+    cluster.close();
+}
+
+#[test]
 fn indexes_and_loads_take_rows_of_all_layouts() {
     let (cluster, databases, table) = shop(0..600);
     let [here, there] = &databases[..] else { panic!("two nodes") };
@@ -662,9 +734,9 @@ fn indexes_and_loads_take_rows_of_all_layouts() {
             txn.update(table, &key![id], |row| Ok(row.set_i16(2, group)?)).await.unwrap();
         }
         txn.commit().await.unwrap();
-        let by_group = here.create_index(table, IndexSchema::new("by_group", [2, 0])).await;
+        let by_group = here.create_index(table, NewIndex::new("by_group", ["group", "id"])).await;
         let by_group = by_group.unwrap();
-        let only = there.create_index(table, IndexSchema::new("only", [2]).unique()).await;
+        let only = there.create_index(table, NewIndex::new("only", ["group"]).unique()).await;
         assert!(matches!(only, Err(TxnError::Duplicate { .. })));
         there.refresh().await.unwrap();
         let mut counts = Vec::new();

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 
 use selkie_fabric::env::SplitMix;
 use selkie_txn::{
-    Column, ColumnType, Database, DatabaseSchema, Direction, IndexSchema, Isolation, KeyRange,
+    Column, ColumnType, Database, DatabaseSchema, Direction, Isolation, KeyRange, NewIndex,
     Protocol, RowError, RowRef, SchemaError, Source, Table, TableSchema, Txn, TxnError, Value, key,
 };
 
@@ -273,8 +273,9 @@ impl Run<'_> {
             let at = plain[self.random.below(plain.len() as u64) as usize];
             self.names += 1;
             let name = format!("i{}", self.names);
-            db.create_index(self.table, IndexSchema::new(&name, [at + 1])).await?;
-            model.indexes.push((name, model.columns[at].0.name.clone()));
+            let column = model.columns[at].0.name.clone();
+            db.create_index(self.table, NewIndex::new(&name, [&column])).await?;
+            model.indexes.push((name, column));
         } else if !model.indexes.is_empty() {
             let (name, _) = model.indexes.remove(0);
             let mut txn = db.begin();

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use selkie_engine::log::LogTo;
 use selkie_txn::{
-    Database, DatabaseSchema, Direction, IndexSchema, KeyRange, Protocol, RetryPolicy, SchemaError,
+    Database, DatabaseSchema, Direction, KeyRange, NewIndex, Protocol, RetryPolicy, SchemaError,
     Source, Table, TxnError, key, retry,
 };
 
 use crate::common::{
-    Account, Cluster, ClusterOptions, OWNER, TAG, account, accounts, add, check, insert, poll_times,
+    Account, Cluster, ClusterOptions, OWNER, account, accounts, add, check, insert, poll_times,
 };
 
 const ROWS: i32 = 700;
@@ -69,8 +69,8 @@ async fn incomplete(db: &Database, table: Table) -> Vec<String> {
     db.begin_to_read().incomplete_indexes(table).await.unwrap()
 }
 
-fn by_owner_and_tag() -> IndexSchema {
-    IndexSchema::new("late", [OWNER, TAG])
+fn by_owner_and_tag() -> NewIndex {
+    NewIndex::new("late", ["owner", "tag"])
 }
 
 /// Drops the index on another node, or completes it there.
@@ -126,7 +126,7 @@ async fn leaves_pages(db: &Database, most: u64) {
 #[test]
 fn an_index_whose_builder_was_dropped_is_dropped_or_gone_on_with() {
     let mut were_begun = 0;
-    for polls in [0, 1, 3, 5, 8, 12, 20, 40] {
+    for polls in (0..20).chain([40]) {
         for goes_on in [false, true] {
             let (cluster, databases, table) = two_nodes();
             let [here, there] = &databases[..] else { panic!("two nodes") };
@@ -138,8 +138,7 @@ fn an_index_whose_builder_was_dropped_is_dropped_or_gone_on_with() {
                 clear_up(there, table, goes_on).await;
                 here.engine().close().await.unwrap();
                 println!("after {polls} polls, {goes_on}");
-                // Some of them leave a page over to which nothing leads; a repair finds it.
-                leaves_pages(there, 1).await;
+                leaves_pages(there, 0).await;
             });
             drop(databases);
             cluster.close();
@@ -165,7 +164,10 @@ fn an_index_whose_builder_has_died_is_dropped_or_gone_on_with() {
                 change_rows(there, table, 1).await;
                 clear_up(there, table, goes_on).await;
                 println!("after {polls} polls, {goes_on}");
-                // What it had allocated, and did not come to lead to: a tree, or half a leaf.
+                // Two pages at most: a tree, or the half of a leaf, that it had allocated and that
+                // nothing came to lead to. Its log has the pages, but not what else its
+                // transaction was to do, so who recovers from it cannot tell them from pages in
+                // use. They stay allocated until a repair looks at all that is in use.
                 leaves_pages(there, 2).await;
                 there.engine().close().await.unwrap();
             });

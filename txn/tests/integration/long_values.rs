@@ -10,9 +10,9 @@ use selkie_engine::log::LogTo;
 use selkie_engine::{EngineError, PSN_BYTES};
 use selkie_fabric::env::SplitMix;
 use selkie_txn::{
-    BulkLoadOptions, Column, ColumnType, Database, DatabaseSchema, Direction, IndexSchema,
-    Isolation, KeyRange, Protocol, RetryError, RetryPolicy, RowError, SchemaError, Table,
-    TableSchema, Txn, TxnError, Value, WholeRow, key, retry,
+    BulkLoadOptions, Column, ColumnType, Database, DatabaseSchema, Direction, Isolation, KeyRange,
+    NewIndex, Protocol, RetryError, RetryPolicy, RowError, SchemaError, Table, TableSchema, Txn,
+    TxnError, Value, WholeRow, key, retry,
 };
 
 use crate::common::{Cluster, ClusterOptions, check, poll_times};
@@ -546,7 +546,7 @@ fn values_that_keys_are_made_of_stay_in_their_rows() {
         let row = txn.get(table, &key![7]).await.unwrap().unwrap();
         assert_eq!((row.is_moved(TAG), row.is_moved(1)), (Ok(true), Ok(false)));
         txn.commit().await.unwrap();
-        let by_tag = there.create_index(table, IndexSchema::new("by_tag", [TAG])).await.unwrap();
+        let by_tag = there.create_index(table, NewIndex::new("by_tag", ["tag"])).await.unwrap();
         here.refresh().await.unwrap();
         let mut txn = here.begin();
         insert(&mut txn, 300).await.unwrap();
@@ -746,7 +746,7 @@ fn keys_are_made_of_values_as_they_are() {
         txn.commit().await.unwrap();
         check_pieces(db, table).await;
         // The long one among them has no room in a key.
-        let schema = IndexSchema::new("by_text", [TEXT]);
+        let schema = NewIndex::new("by_text", ["text"]);
         let error = db.create_index(table, schema.clone()).await.unwrap_err();
         let TxnError::KeyTooLong { index, bytes, limit, .. } = &error else { panic!("{error}") };
         assert_eq!((&**index, *bytes), ("by_text", 1 + 1_200 + 2 + 4));

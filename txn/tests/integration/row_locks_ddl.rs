@@ -81,6 +81,49 @@ fn is_stale(ended: Result<LockOutcome, TxnError>) {
     assert!(failed_by(ended, AbortCause::Stale));
 }
 
+/// All that it has read was validated after a wait for a lock, and once more at its commit.
+#[test]
+fn who_has_waited_looks_at_its_tables_and_not_at_all_that_it_has_read() {
+    const READ: std::ops::Range<i32> = 100..400;
+    let (cluster, databases, table) = bank(Protocol::Snapshot);
+    let [here, there] = &databases[..] else { panic!("two nodes") };
+    cluster.runtime.block_on(async {
+        let mut txn = here.begin();
+        for id in READ {
+            insert(here, &mut txn, table, id, &account(id)).await.unwrap();
+        }
+        txn.commit().await.unwrap();
+        let holder = lock(here, table, 7).await;
+        let waiter = waiter(there, move |db| async move {
+            let misses = || db.engine().stats().misses;
+            let mut txn = db.begin();
+            for id in READ.step_by(10) {
+                assert!(txn.get(table, &key![id]).await.unwrap().is_some());
+            }
+            let read = misses();
+            assert_eq!(txn.lock_row(table, &key![7], WAIT).await.unwrap(), LockOutcome::Held);
+            let waited = misses();
+            txn.update(table, &key![7], add(1)).await.unwrap();
+            txn.commit().await.unwrap();
+            println!("{} misses of the wait, {} of the commit", waited - read, misses() - waited);
+            assert!(waited - read < 12, "{} misses of the wait", waited - read);
+            assert!(misses() - waited >= 15, "the leaves had changed");
+        })
+        .await;
+        // Other rows of the same leaves.
+        let mut txn = here.begin();
+        for id in READ.step_by(10) {
+            txn.update(table, &key![id + 1], add(1)).await.unwrap();
+        }
+        txn.commit().await.unwrap();
+        holder.commit().await.unwrap();
+        waiter.join().await.unwrap();
+        check(here).await;
+    });
+    drop(databases);
+    cluster.close();
+}
+
 /// The pages of the old tree are other pages by the time that the waiter has the lock.
 #[test]
 fn who_waits_for_a_row_of_a_table_that_is_emptied_is_told() {

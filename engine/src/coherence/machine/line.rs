@@ -82,6 +82,13 @@ impl Line {
         }
     }
 
+    /// Whether an upgrade of the copy may be in vain, and no message follows that says so: the
+    /// writer in the word may have cancelled its intent, or have died before it could.
+    pub(crate) const fn upgrade_may_be_in_vain(&self) -> bool {
+        let has_copy = matches!(self.phase, Phase::Shared | Phase::Lapsed);
+        has_copy && matches!(self.upgrade, UpgradeHope::Refused)
+    }
+
     /// Whether the local copy may be read.
     pub const fn readable(&self) -> bool {
         if matches!(self.phase, Phase::UpgradeLook | Phase::Upgrade | Phase::UpgradeIntent { .. }) {

@@ -127,6 +127,16 @@ impl Cluster {
         latched
     }
 
+    /// Changes a word of a memory node from outside; whether it was the expected one.
+    pub async fn swap_word(&self, node: usize, offset: u64, expected: u64, new: u64) -> bool {
+        let state = self.pool.state();
+        let node = &state.memory_nodes[node].as_ref().unwrap().descriptor;
+        let queue_pair = self.observer.connect(node.peer).unwrap();
+        let at = RemoteAddr::new(node.region, offset);
+        let done = queue_pair.post(Chain::from(Verb::compare_and_swap(at, expected, new))).await;
+        done.unwrap().verbs[0].old_value() == expected
+    }
+
     /// Where the latch words are, as (memory node, offset).
     fn latch_words(&self) -> Vec<(usize, u64)> {
         let (descriptor, state) = (self.pool.descriptor(), self.pool.state());

@@ -24,6 +24,7 @@
 
 mod access;
 mod column_changes;
+mod ending;
 mod holds;
 mod journal;
 mod lists;

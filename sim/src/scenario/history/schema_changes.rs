@@ -13,17 +13,17 @@ use std::time::Duration;
 
 use selkie_fabric::env::{Env, SplitMix};
 use selkie_txn::{
-    AbortCause, ColumnType, Database, Direction, Index, IndexSchema, KeyRange, Source, Table,
+    AbortCause, ColumnType, Database, Direction, Index, KeyRange, NewIndex, Source, Table,
     TableSchema, Txn, TxnError,
 };
 
 use super::access::Access;
 use super::column_changes::{self, FIRST_COLUMN};
+use super::ending::end;
 use super::holds::Holds;
 use super::journal::{Journal, Notes};
 use super::registers::Registers;
 use super::values::{Values, changed_by};
-use crate::check::serial::Status;
 use crate::error::{SimError, ensure};
 
 /// Changes that are made at least.
@@ -38,7 +38,6 @@ const ROWS: i64 = 40;
 const INDEX: &str = "extra";
 const OTHER: &str = "other";
 /// Columns of a register.
-const VERSION: usize = 2;
 const NOTE: usize = 3;
 
 pub(super) struct SchemaChanges {
@@ -124,48 +123,32 @@ impl SchemaChanges {
         let now = || self.clock.now().as_nanos() as u64;
         let (invoked, registers) = (now(), Registers::of(&self.db)?);
         let (mut txn, mut notes) = (self.db.begin(), Notes::default());
-        let mut holder = self.holds.begin(self.db.engine().node().index());
+        let holder = self.holds.begin(self.db.engine().node().index());
         let mut access =
             Access { db: &self.db, txn: &mut txn, notes: &mut notes, random: &self.random };
         let emptied = registers.truncate(&mut access, self.keys, values).await;
         let (ops, _) = notes.into_parts();
         let changes = changed_by(&ops);
         let entry = self.journal.add(self.number, invoked, ops);
-        let begun = holder.ends(emptied.is_ok());
-        let ended = match emptied {
-            Ok(()) => txn.commit().await,
-            Err(error) => {
-                drop(txn);
-                Err(error)
-            }
-        };
-        match ended {
-            Ok(()) => {
-                holder.has_committed(begun, changes);
-                self.journal.end(entry, now(), Status::Committed);
-                Ok(true)
-            }
-            Err(error) if error.is_retryable() => {
-                self.journal.end(entry, now(), Status::Aborted);
-                match error.abort_cause() {
-                    Some(AbortCause::Timeout) => Err(SimError::NoProgress(error.to_string())),
-                    _ => Ok(false),
-                }
-            }
-            Err(error) => Err(error.into()),
-        }
+        let note = |status| self.journal.end(entry, now(), status);
+        Ok(end((txn, emptied), (holder, changes), note).await?.is_none())
     }
 
     async fn attempt(&self, registers: Table, change: SchemaChange) -> Result<(), SimError> {
         let db = &self.db;
         match change {
             SchemaChange::BuildIndex => {
-                let schema = match self.random.below(3) {
-                    0 => IndexSchema::new(INDEX, [VERSION]).unique(),
-                    1 => IndexSchema::new(INDEX, [FIRST_COLUMN, VERSION]),
-                    _ => IndexSchema::new(INDEX, [NOTE, VERSION]),
+                let new = match self.random.below(3) {
+                    0 => NewIndex::new(INDEX, ["version"]).unique(),
+                    // Another node may drop it before the index is begun.
+                    1 => {
+                        let columns = db.begin_to_read().schema(registers).await?.columns;
+                        let first = columns.get(FIRST_COLUMN).map_or("none", |column| &column.name);
+                        NewIndex::new(INDEX, [first, "version"])
+                    }
+                    _ => NewIndex::new(INDEX, ["note", "version"]),
                 };
-                let index = db.create_index(registers, schema).await?;
+                let index = db.create_index(registers, new).await?;
                 return Box::pin(self.attempt(registers, SchemaChange::Compare(index))).await;
             }
             SchemaChange::Compare(index) => {

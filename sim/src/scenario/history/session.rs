@@ -7,6 +7,7 @@ use selkie_fabric::env::{Env, SplitMix};
 use selkie_txn::{AbortCause, Database, Isolation, Savepoint, Txn, TxnError};
 
 use super::access::Access;
+use super::ending::end;
 use super::holds::{Holder, Holds};
 use super::journal::{Journal, Mark, Notes, Statements};
 use super::lists::Lists;
@@ -181,42 +182,26 @@ impl Session {
         let entry = self.journal.add(self.number, invoked, ops);
         let may_write = matches!(task, SessionTask::Any | SessionTask::Locked(_));
         let changes_its_mind = may_write && self.random.below(16) == 0;
-        let begun = holder.ends(acted.is_ok());
-        let ended = match acted {
-            Ok(()) if changes_its_mind => {
-                txn.rollback().await;
-                self.journal.end(entry, self.now(), Status::Aborted);
-                self.end_statements(&statements, Status::Aborted);
-                return Ok(AttemptEnd::RolledBack);
-            }
-            Ok(()) => txn.commit().await,
-            Err(error) => {
-                drop(txn);
-                Err(error)
-            }
+        let note = |status| {
+            self.journal.end(entry, self.now(), status);
+            self.end_statements(&statements, status);
         };
-        match ended {
-            Ok(()) => {
-                holder.has_committed(begun, changes);
-                self.journal.end(entry, self.now(), Status::Committed);
-                self.end_statements(&statements, Status::Committed);
+        if changes_its_mind && acted.is_ok() {
+            holder.ends(true);
+            txn.rollback().await;
+            note(Status::Aborted);
+            return Ok(AttemptEnd::RolledBack);
+        }
+        match end((txn, acted), (holder, changes), note).await? {
+            None => {
                 self.journal.add_claims(claims);
                 Ok(AttemptEnd::Committed)
             }
-            Err(error) if error.is_retryable() => {
-                self.journal.end(entry, self.now(), Status::Aborted);
-                self.end_statements(&statements, Status::Aborted);
-                match error.abort_cause() {
-                    // The holder of a page does not give it up: a retry would fail as well.
-                    Some(AbortCause::Timeout) => Err(SimError::NoProgress(error.to_string())),
-                    // Nor does that of a row lock.
-                    Some(AbortCause::LockTimeout) if is_patient => {
-                        Err(SimError::NoProgress(error.to_string()))
-                    }
-                    _ => Ok(AttemptEnd::RolledBack),
-                }
+            // The holder of a row lock does not give it up.
+            Some(error) if is_patient && error.abort_cause() == Some(AbortCause::LockTimeout) => {
+                Err(SimError::NoProgress(error.to_string()))
             }
-            Err(error) => Err(error.into()),
+            Some(_) => Ok(AttemptEnd::RolledBack),
         }
     }
 

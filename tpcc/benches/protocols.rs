@@ -82,6 +82,7 @@ fn main() {
     for cost in CostModel::PRESETS {
         let name = format!("two nodes, shared warehouses, network {}", cost.name);
         let simulated = Config {
+            workers: 16,
             network: Network::Simulated(cost),
             memory_bytes: Some(1 << 30),
             duration: Duration::from_millis(if is_bench { 200 } else { 5 }),

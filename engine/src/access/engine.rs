@@ -252,6 +252,16 @@ impl Engine {
         (frame.addr() == addr).then_some(guard)
     }
 
+    /// Has other nodes wait no longer for a page that was to be
+    /// [held](crate::SharedGuard::hold_for), if it is here.
+    pub fn end_hold(&self, addr: GAddr) {
+        let core = &*self.0;
+        if let Some(id) = core.cache.table.lookup(&core.cache.frames, addr) {
+            core.cache.frames.get(id).set_right_since(Duration::ZERO);
+            core.notify(addr);
+        }
+    }
+
     /// As [`Engine::shared_hit`], to write.
     #[inline]
     pub fn exclusive_hit(&self, addr: GAddr) -> Option<ExclusiveGuard<'_>> {

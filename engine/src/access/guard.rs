@@ -8,6 +8,7 @@
 use std::fmt;
 use std::ops::{Deref, Range};
 use std::ptr::NonNull;
+use std::time::Duration;
 
 use smallvec::SmallVec;
 
@@ -70,6 +71,16 @@ impl<'e> SharedGuard<'e> {
     #[inline]
     pub fn psn(&self) -> u64 {
         psn_of(line(self.page, self.core, self))
+    }
+
+    /// Has other nodes that ask for the page wait for so long, as if it had just come
+    /// ([`crate::EngineConfig::hold`]; not at all where that is zero), or until
+    /// [`Engine::end_hold`](crate::Engine::end_hold). Nobody else is told, and nothing is latched.
+    pub fn hold_for(&self, time: Duration) {
+        if !self.core.config.hold.is_zero() {
+            // It counts from when the right came.
+            self.frame.set_right_since(self.core.env.now() + time);
+        }
     }
 
     /// The page with its sequence number, as it is coded.

@@ -98,6 +98,7 @@ impl<'db> Txn<'db> {
         }
         if self.records_rows()
             && self.only_reads_leaves()
+            && !self.turns.wants_page()
             && let Some(found) = self.find_in_recent(index, key)?
         {
             return Ok(found);

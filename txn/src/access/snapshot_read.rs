@@ -116,6 +116,10 @@ impl<'db> Txn<'db> {
         let engine = &self.db.engine;
         match mode {
             LatchMode::Shared => engine.shared(addr).await,
+            // Two nodes with copies of it would both change the row, and one in vain.
+            LatchMode::Exclusive if self.turns.wants_page() => {
+                Ok(engine.exclusive(addr).await?.downgrade())
+            }
             LatchMode::Exclusive => engine.shared_before_change(addr).await,
         }
     }
@@ -182,6 +186,11 @@ impl<'db> Txn<'db> {
         let leaf = LeafView::new(self.leaf_bytes(found.leaf))?;
         let value = found.slot.ok().map(|slot| leaf.value(slot)).transpose()?;
         let digest = self.db.digester.of_value(value);
+        if mode == LatchMode::Exclusive
+            && let Some(LeafImage::Latched(page)) = &self.work.last_read
+        {
+            self.turns.hold(page);
+        }
         let version = self.work.last_version;
         let read = Read::Point(key, ColumnsRead::All);
         Ok(Some(self.work.rows.add(index.number, read, version, digest)))

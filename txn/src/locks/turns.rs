@@ -10,21 +10,28 @@
 //! turns at it pass for which none waits. At other rows there are no turns, and this costs a look
 //! at a byte.
 //!
-//! Only a transaction that has no turn, and has locked no row, waits for one. So one that others
-//! wait for waits for no turn, and there are no deadlocks. A transaction that idles between
-//! operations has no turns.
+//! A transaction that has locked a row waits for no turn, and none waits where the turns would wait
+//! for each other in a circle: it goes on without. One that idles between operations has no turns.
+//!
+//! Other nodes are kept from the page of such a row for about as long as transactions with turns
+//! last, so that what this node has read there is not changed elsewhere meanwhile. That, too, is
+//! bounded, and nothing is latched.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use selkie_engine::{Engine, GAddr, SharedGuard};
 use selkie_fabric::env::Env;
 
 /// After so long a turn goes over to one that waits.
 const TURN_LASTS: Duration = Duration::from_millis(50);
+
+/// A page is held for a row no longer than this.
+const LONGEST_HOLD: Duration = Duration::from_millis(2);
 
 /// Rows share a temperature if their names are equal in so many bits.
 const TEMPERATURE_BITS: u32 = 12;
@@ -35,17 +42,27 @@ const HOT: u8 = 64;
 /// Most turns of one transaction: one that changes many rows is not one of many at each.
 const MOST_TURNS: usize = 16;
 
-/// Parts of the table that are locked apart.
-const SHARDS: usize = 16;
+/// Transactions looked at to find a circle.
+const LONGEST_CIRCLE: usize = 16;
 
 /// The turns of a node.
 pub(crate) struct Turns {
     temperatures: Box<[AtomicU8]>,
-    shards: [Mutex<HashMap<RowName, Turn>>; SHARDS],
+    rows: Mutex<HotRows>,
+    /// How long transactions with turns last, nanoseconds.
+    typical: AtomicU64,
 }
 
 /// A hash of a tree and a key. Rows with the same one take turns together.
 pub(crate) type RowName = u64;
+
+/// Who has turns, and who waits for them.
+#[derive(Default)]
+struct HotRows {
+    turns: HashMap<RowName, Turn>,
+    /// The row that a transaction waits at.
+    waits: HashMap<u64, RowName>,
+}
 
 /// Whose turn it is at one row.
 struct Turn {
@@ -54,11 +71,32 @@ struct Turn {
     waiters: VecDeque<(u64, Waker)>,
 }
 
+impl HotRows {
+    /// The turn at a row, which is of `owner` if it is of no other.
+    fn turn(&mut self, name: RowName, owner: u64) -> &mut Turn {
+        self.turns.entry(name).or_insert_with(|| Turn { owner, waiters: VecDeque::new() })
+    }
+
+    /// Whether a transaction would wait for itself at a row.
+    fn is_circle(&self, name: RowName, owner: u64) -> bool {
+        let mut at = Some(name);
+        for _ in 0..LONGEST_CIRCLE {
+            let Some(turn) = at.and_then(|name| self.turns.get(&name)) else { return false };
+            if turn.owner == owner {
+                return true;
+            }
+            at = self.waits.get(&turn.owner).copied();
+        }
+        true
+    }
+}
+
 impl Default for Turns {
     fn default() -> Self {
         Self {
             temperatures: (0..1 << TEMPERATURE_BITS).map(|_| AtomicU8::new(0)).collect(),
-            shards: Default::default(),
+            rows: Mutex::default(),
+            typical: AtomicU64::new(0),
         }
     }
 }
@@ -75,6 +113,17 @@ impl Turns {
         self.temperature(name).store(HOT, Ordering::Relaxed);
     }
 
+    /// How long transactions with turns last.
+    fn typical(&self) -> Duration {
+        Duration::from_nanos(self.typical.load(Ordering::Relaxed)).min(LONGEST_HOLD)
+    }
+
+    fn note_length(&self, length: Duration) {
+        let typical = self.typical.load(Ordering::Relaxed);
+        let length = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX / 8);
+        self.typical.store(typical - typical / 8 + length / 8, Ordering::Relaxed);
+    }
+
     fn cool(&self, name: RowName) {
         let cooler = |temperature: u8| temperature.checked_sub(1);
         let (set, read) = (Ordering::Relaxed, Ordering::Relaxed);
@@ -86,16 +135,13 @@ impl Turns {
         &self.temperatures[(name >> (u64::BITS - TEMPERATURE_BITS)) as usize]
     }
 
-    #[expect(clippy::indexing_slicing, reason = "a remainder")]
-    fn shard(&self, name: RowName) -> &Mutex<HashMap<RowName, Turn>> {
-        &self.shards[name as usize % SHARDS]
-    }
-
-    /// Takes a turn, unless another transaction has it.
-    fn try_take(&self, name: RowName, owner: u64) -> bool {
-        let mut turns = self.shard(name).lock();
-        let turn = turns.entry(name).or_insert_with(|| Turn { owner, waiters: VecDeque::new() });
-        turn.owner == owner
+    /// Takes a turn if it is free. Else whether the transaction may wait for it.
+    fn try_take(&self, name: RowName, owner: u64) -> Result<(), bool> {
+        let mut rows = self.rows.lock();
+        match rows.turn(name, owner).owner == owner {
+            true => Ok(()),
+            false => Err(!rows.is_circle(name, owner)),
+        }
     }
 
     /// Takes a turn, when the transactions before have ended or theirs has lasted too long.
@@ -104,18 +150,17 @@ impl Turns {
         let mut timer = env.sleep(TURN_LASTS);
         poll_fn(|cx| {
             let has_waited = timer.as_mut().poll(cx).is_ready();
-            let mut turns = self.shard(name).lock();
-            let turn =
-                turns.entry(name).or_insert_with(|| Turn { owner, waiters: VecDeque::new() });
+            let mut rows = self.rows.lock();
+            let turn = rows.turn(name, owner);
             if has_waited || turn.owner == owner {
                 turn.owner = owner;
-                turn.waiters.retain(|(waiter, _)| *waiter != owner);
                 return Poll::Ready(());
             }
             match turn.waiters.iter_mut().find(|(waiter, _)| *waiter == owner) {
                 Some((_, waker)) => waker.clone_from(cx.waker()),
                 None => turn.waiters.push_back((owner, cx.waker().clone())),
             }
+            rows.waits.insert(owner, name);
             Poll::Pending
         })
         .await;
@@ -124,18 +169,20 @@ impl Turns {
 
     /// Gives a turn to the next one that waits, if the owner has it still.
     fn pass_on(&self, name: RowName, owner: u64) {
-        let mut turns = self.shard(name).lock();
-        let Some(turn) = turns.get_mut(&name).filter(|turn| turn.owner == owner) else { return };
+        let mut rows = self.rows.lock();
+        let Some(turn) = rows.turns.get_mut(&name).filter(|turn| turn.owner == owner) else {
+            return;
+        };
         match turn.waiters.pop_front() {
             Some((next, waker)) => {
                 turn.owner = next;
-                drop(turns);
+                drop(rows);
                 self.heat(name);
                 waker.wake();
             }
             None => {
-                turns.remove(&name);
-                drop(turns);
+                rows.turns.remove(&name);
+                drop(rows);
                 self.cool(name);
             }
         }
@@ -152,32 +199,58 @@ struct Waiter<'t> {
 
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
-        if self.has_taken {
-            return;
-        }
-        if let Some(turn) = self.turns.shard(self.name).lock().get_mut(&self.name) {
+        let mut rows = self.turns.rows.lock();
+        rows.waits.remove(&self.owner);
+        if let Some(turn) = rows.turns.get_mut(&self.name) {
             turn.waiters.retain(|(waiter, _)| *waiter != self.owner);
         }
-        // It may have come to it unseen.
-        self.turns.pass_on(self.name, self.owner);
+        drop(rows);
+        if !self.has_taken {
+            // It may have come to it unseen.
+            self.turns.pass_on(self.name, self.owner);
+        }
     }
 }
 
 /// The turns of one transaction.
 pub(crate) struct HeldTurns<'t> {
     turns: &'t Turns,
+    engine: &'t Engine,
+    /// When it took its first turn.
+    since: Duration,
+    /// It has taken a turn, and not read the row since.
+    wants_page: bool,
+    /// The pages that others are kept from.
+    pages: Vec<GAddr>,
     /// Its number, of no other transaction; drawn when it is needed.
     owner: Option<u64>,
     names: Vec<RowName>,
 }
 
 impl<'t> HeldTurns<'t> {
-    pub(crate) fn new(turns: &'t Turns) -> Self {
-        Self { turns, owner: None, names: Vec::new() }
+    pub(crate) fn new(turns: &'t Turns, engine: &'t Engine) -> Self {
+        let (since, wants_page) = (Duration::ZERO, false);
+        let (pages, names) = (Vec::new(), Vec::new());
+        Self { turns, engine, since, wants_page, pages, owner: None, names }
     }
 
-    /// Takes a turn at a row. Waits for it if the transaction `may_wait`, and has no turn yet; goes
-    /// on without it otherwise.
+    /// Whether the page that is read next is that of a row at which the transaction has its turn.
+    #[inline]
+    pub(crate) fn wants_page(&self) -> bool {
+        self.wants_page
+    }
+
+    /// Keeps other nodes from the page of a row, if it is the transaction's turn there.
+    #[inline]
+    pub(crate) fn hold(&mut self, page: &SharedGuard<'_>) {
+        if std::mem::take(&mut self.wants_page) {
+            page.hold_for(2 * self.turns.typical());
+            self.pages.push(page.addr());
+        }
+    }
+
+    /// Takes a turn at a row. Waits for it if the transaction `may_wait`; goes on without it
+    /// otherwise.
     pub(crate) async fn take(
         &mut self,
         env: &Env,
@@ -189,21 +262,30 @@ impl<'t> HeldTurns<'t> {
             return;
         }
         let owner = *self.owner.get_or_insert_with(number);
-        if !self.turns.try_take(name, owner) {
-            if !may_wait || !self.names.is_empty() {
-                return;
+        match self.turns.try_take(name, owner) {
+            Ok(()) => {}
+            Err(is_free_to_wait) if is_free_to_wait && may_wait => {
+                self.turns.take(env, name, owner).await;
             }
-            self.turns.take(env, name, owner).await;
+            Err(_) => return,
+        }
+        if self.names.is_empty() {
+            self.since = env.now();
         }
         self.names.push(name);
+        self.wants_page = true;
     }
 
     /// Lets others have their turns.
     #[inline]
     pub(crate) fn give_back(&mut self) {
-        if let Some(owner) = self.owner {
-            self.names.drain(..).for_each(|name| self.turns.pass_on(name, owner));
+        let Some(owner) = self.owner else { return };
+        if !self.names.is_empty() {
+            self.turns.note_length(self.engine.env().now() - self.since);
         }
+        self.wants_page = false;
+        self.pages.drain(..).for_each(|page| self.engine.end_hold(page));
+        self.names.drain(..).for_each(|name| self.turns.pass_on(name, owner));
     }
 }
 

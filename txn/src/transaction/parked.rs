@@ -102,7 +102,7 @@ impl ParkedTxn {
             log_need: self.log_need,
             leaves_seen: self.leaves_seen,
             row_locks: self.row_locks,
-            turns: HeldTurns::new(&db.turns),
+            turns: HeldTurns::new(&db.turns, &db.engine),
             work: self.work.unlatched(),
         }
     }

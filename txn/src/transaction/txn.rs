@@ -136,7 +136,7 @@ impl<'db> Txn<'db> {
             log_need: 0,
             leaves_seen: 0,
             row_locks: RowLocks::default(),
-            turns: HeldTurns::new(&db.turns),
+            turns: HeldTurns::new(&db.turns, &db.engine),
             work: db.workspaces.take(shard),
         }
     }

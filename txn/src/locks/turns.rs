@@ -297,6 +297,7 @@ impl Drop for HeldTurns<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::Pin;
     use std::sync::Arc;
 
     use selkie_fabric::RealRuntime;
@@ -305,15 +306,26 @@ mod tests {
 
     const ROW: RowName = 7 << 60 | 3;
 
-    async fn take<'t>(turns: &'t Turns, env: &Env, number: u64) -> HeldTurns<'t> {
-        let mut held = HeldTurns::new(turns);
-        held.take(env, ROW, true, || number).await;
-        held
+    /// Gives a turn back when it is dropped.
+    struct Held<'t>(&'t Turns, u64);
+
+    impl Drop for Held<'_> {
+        fn drop(&mut self) {
+            self.0.pass_on(ROW, self.1);
+        }
+    }
+
+    async fn take<'t>(turns: &'t Turns, env: &Env, owner: u64) -> Held<'t> {
+        if turns.try_take(ROW, owner).is_err() {
+            turns.take(env, ROW, owner).await;
+        }
+        Held(turns, owner)
     }
 
     /// What is there once all turns are given back.
     fn assert_empty(turns: &Turns) {
-        assert!(turns.shards.iter().all(|shard| shard.lock().is_empty()));
+        let rows = turns.rows.lock();
+        assert!(rows.turns.is_empty() && rows.waits.is_empty());
     }
 
     #[test]
@@ -327,10 +339,10 @@ mod tests {
             for number in 1..=4_u64 {
                 let (turns, order, own) = (Arc::clone(&turns), Arc::clone(&order), env.clone());
                 tasks.push(env.spawn("waiter", async move {
-                    let waits = take(&turns, &own, number);
+                    let mut waits = Box::pin(take(&turns, &own, number));
                     if number == 2 {
                         // Dropped while it waits.
-                        let _ = poll_once(waits).await;
+                        assert!(!is_ready(&mut waits).await);
                         return;
                     }
                     let held = waits.await;
@@ -349,10 +361,27 @@ mod tests {
         assert_empty(&turns);
     }
 
-    /// Polls a future once, and drops it.
-    async fn poll_once<F: Future>(future: F) -> bool {
-        let mut future = Box::pin(future);
-        poll_fn(move |cx| Poll::Ready(future.as_mut().poll(cx).is_ready())).await
+    #[test]
+    fn a_waiter_that_is_dropped_when_its_turn_has_come_passes_it_on() {
+        let runtime = RealRuntime::new(1).unwrap();
+        let (env, turns) = (runtime.env(), Turns::default());
+        runtime.block_on(async {
+            let first = take(&turns, &env, 1).await;
+            let mut second = Box::pin(take(&turns, &env, 2));
+            let mut third = Box::pin(take(&turns, &env, 3));
+            assert!(!is_ready(&mut second).await && !is_ready(&mut third).await);
+            drop(first);
+            // It was woken, and is not polled any more.
+            drop(second);
+            let held = third.await;
+            assert_eq!(held.1, 3);
+        });
+        assert_empty(&turns);
+    }
+
+    /// Polls once.
+    async fn is_ready<F: Future>(future: &mut Pin<Box<F>>) -> bool {
+        poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).is_ready())).await
     }
 
     #[test]
@@ -366,31 +395,25 @@ mod tests {
             assert!(env.now() - since >= TURN_LASTS);
             drop(idle);
             // It is the turn of the second still.
-            assert!(!turns.try_take(ROW, 3));
+            assert_eq!(turns.try_take(ROW, 3), Err(true));
             drop(next);
-            assert_empty(&turns);
         });
+        assert_empty(&turns);
     }
 
     #[test]
-    fn one_that_has_a_turn_or_may_not_wait_goes_on_without() {
-        let runtime = RealRuntime::new(1).unwrap();
-        let (env, turns) = (runtime.env(), Turns::default());
-        runtime.block_on(async {
-            let first = take(&turns, &env, 1).await;
-            let mut second = HeldTurns::new(&turns);
-            second.take(&env, ROW, false, || 2).await;
-            assert!(second.names.is_empty());
-            second.take(&env, ROW + 1, true, || 2).await;
-            second.take(&env, ROW, true, || 2).await;
-            assert_eq!(second.names, [ROW + 1]);
-            for name in 0..100 {
-                second.take(&env, name << 8, true, || 2).await;
-            }
-            assert_eq!(second.names.len(), MOST_TURNS);
-            drop((first, second));
-            assert_empty(&turns);
-        });
+    fn none_waits_in_a_circle() {
+        let turns = Turns::default();
+        let names = [ROW, ROW + 1, ROW + 2];
+        for (owner, name) in names.into_iter().enumerate() {
+            assert_eq!(turns.try_take(name, owner as u64), Ok(()));
+        }
+        // 0 waits for 1, which waits for 2.
+        turns.rows.lock().waits.extend([(0, names[1]), (1, names[2])]);
+        assert_eq!(turns.try_take(names[0], 2), Err(false));
+        assert_eq!(turns.try_take(names[1], 2), Err(false));
+        assert_eq!(turns.try_take(names[0], 3), Err(true));
+        assert_eq!(turns.try_take(names[2], 2), Ok(()));
     }
 
     #[test]

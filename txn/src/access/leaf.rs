@@ -249,7 +249,7 @@ impl<'db> Txn<'db> {
                 self.work.reads.rely_on(guard.lsn());
                 let version = LeafVersion { addr, psn: Some(guard.psn()) };
                 self.work.last_version = version;
-                self.work.recent.note(index.number, version);
+                self.work.recent.note(index.tree.root(), version);
                 self.work.last_read = Some(LeafImage::Latched(guard));
                 Ok(LeafRef::LastRead)
             }

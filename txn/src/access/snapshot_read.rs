@@ -71,7 +71,7 @@ impl<'db> Txn<'db> {
         index: &IndexInfo,
         key: &[u8],
     ) -> Result<Option<KeyPosition>, TxnError> {
-        let Some(version) = self.work.recent.likely(index.number) else { return Ok(None) };
+        let Some(version) = self.work.recent.likely(index.tree.root()) else { return Ok(None) };
         let LeafVersion { addr, psn } = version;
         let guard = self.db.engine.shared_hit(addr).filter(|guard| Some(guard.psn()) == psn);
         let Some(guard) = guard else { return Ok(None) };

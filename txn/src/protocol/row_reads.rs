@@ -4,9 +4,9 @@
 //!
 //! While a leaf has the same sequence number, what was read there is unchanged. Otherwise only the
 //! rows and ranges themselves are compared: other rows of the leaf may have changed, and splits
-//! may have moved rows to other leaves. Of a row of which only some columns were read, only those are
-//! compared. A range covers the gaps between its entries, so an entry
-//! that appears there changes its digest: there are no phantoms.
+//! may have moved rows to other leaves. Of a row of which only some columns were read, only those
+//! are compared. A range covers the gaps between its entries, so an entry that appears there
+//! changes its digest: there are no phantoms.
 //!
 //! The digest of a range is the sum of those of its entries, so a range that lies in several leaves
 //! by now is compared leaf by leaf. Digests have 64 bits and a seed of the node; two values of one

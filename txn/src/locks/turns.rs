@@ -115,7 +115,7 @@ impl Turns {
 
     /// How long transactions with turns last.
     fn typical(&self) -> Duration {
-        Duration::from_nanos(self.typical.load(Ordering::Relaxed)).min(LONGEST_HOLD)
+        Duration::from_nanos(self.typical.load(Ordering::Relaxed))
     }
 
     fn note_length(&self, length: Duration) {
@@ -244,7 +244,7 @@ impl<'t> HeldTurns<'t> {
     #[inline]
     pub(crate) fn hold(&mut self, page: &SharedGuard<'_>) {
         if std::mem::take(&mut self.wants_page) {
-            page.hold_for(2 * self.turns.typical());
+            page.hold_for((2 * self.turns.typical()).min(LONGEST_HOLD));
             self.pages.push(page.addr());
         }
     }

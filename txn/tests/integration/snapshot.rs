@@ -487,7 +487,7 @@ fn in_vain_at_hot_rows(tasks: i32) -> f64 {
 
 #[test]
 fn few_transactions_are_in_vain_at_rows_that_all_change() {
-    // Most are without turns.
+    // About 0.01 with turns, also on a busy machine; 0.25 to 0.8 without.
     let in_vain = in_vain_at_hot_rows(8);
-    assert!(in_vain < 0.2, "{in_vain:.2} in vain for each that committed");
+    assert!(in_vain < 0.1, "{in_vain:.2} in vain for each that committed");
 }

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "test support: what goes wrong here shall panic")]
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use selkie_sim::{Case, Plan, Scenario, run, run_with, sweep};
 use selkie_txn::Protocol;
@@ -87,6 +88,20 @@ fn seeds_that_found_something_hold() {
         (Scenario::Crash, 9818, "the log of one was forgotten whose lines were in doubt"),
     ] {
         run(Case::gentle(scenario, seed), None).unwrap_or_else(|failure| panic!("{failure}"));
+    }
+}
+
+/// Seeds that once found something where a queue pair ends after half a lease without an answer,
+/// also between nodes that live.
+#[test]
+fn seeds_of_links_that_end_soon_that_found_something_hold() {
+    for (scenario, seed, _found) in
+        [(Scenario::Tree, 237, "a node left its bit to one that had failed, and left the pool")]
+    {
+        let case = Case::of(scenario, seed);
+        let mut plan = case.plan();
+        plan.cost.unreachable_after = Duration::from_millis(4);
+        run_with(case, &plan, &|_| {}, None).unwrap_or_else(|failure| panic!("{failure}"));
     }
 }
 

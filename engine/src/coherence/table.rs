@@ -52,6 +52,8 @@ fn phases() -> Vec<Phase> {
         Phase::Ceded { to },
         Phase::Look { exclusive: false },
         Phase::Look { exclusive: true },
+        Phase::CededLook { to, exclusive: false },
+        Phase::CededLook { to, exclusive: true },
         Phase::UpgradeLook,
         Phase::Inquire { of: Inquiry::Ceded, dead: to },
         Phase::Inquire { of: Inquiry::Shared, dead: to },

@@ -36,12 +36,12 @@ impl ContentionPredictor {
     /// An operation in `phase` of node `me` found `old`.
     pub(crate) fn learn(&self, me: ComputeId, phase: Phase, old: LatchWord) {
         let (estimate, met) = match phase {
-            Phase::Look { exclusive: false } | Phase::AcquireShared => {
-                (&self.read, old.holder() != Ok(None))
-            }
-            Phase::Look { exclusive: true } | Phase::AcquireExclusive => {
-                (&self.write, old != LatchWord::FREE)
-            }
+            Phase::Look { exclusive: false }
+            | Phase::CededLook { exclusive: false, .. }
+            | Phase::AcquireShared => (&self.read, old.holder() != Ok(None)),
+            Phase::Look { exclusive: true }
+            | Phase::CededLook { exclusive: true, .. }
+            | Phase::AcquireExclusive => (&self.write, old != LatchWord::FREE),
             Phase::UpgradeLook | Phase::Upgrade => (&self.upgrade, old != LatchWord::read_by(me)),
             _ => return,
         };

@@ -76,6 +76,7 @@ impl Line {
             Phase::WaitRead { holder } | Phase::WaitWrite { holder } if self.ceded => {
                 Line::resting(Phase::Ceded { to: holder })
             }
+            Phase::CededLook { to, .. } => Line::resting(Phase::Ceded { to }),
             Phase::Ceded { .. } | Phase::Lapsed => Line::resting(self.phase),
             Phase::Refetch => Line::resting(Phase::Lapsed),
             _ => Line::new(),

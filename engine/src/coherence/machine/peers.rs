@@ -162,15 +162,21 @@ impl Transition<'_> {
     /// The node that was asked does not hold the line: asks the node that it names, once, or goes
     /// back to the word.
     pub(super) fn try_again(&mut self, exclusive: bool, hint: Option<ComputeId>) {
-        if self.line.leaving {
+        // A node that has failed names none, and may not have cleared this node's bit.
+        let doubted = self.asked().filter(|_| self.line.ceded && hint.is_none());
+        if self.line.leaving && doubted.is_none() {
             return self.settle(Phase::Invalid);
         }
         self.line.retries = self.line.retries.saturating_add(1).min(self.rules.max_priority);
         self.line.ceded = false;
         self.line.phase = Phase::Invalid;
         self.drain();
-        match hint {
-            Some(holder) if self.follows(holder) => self.follow(exclusive, holder),
+        match (hint, doubted) {
+            (Some(holder), _) if self.follows(holder) => self.follow(exclusive, holder),
+            (_, Some(to)) => {
+                self.line.hinted = false;
+                self.look(Phase::CededLook { to, exclusive });
+            }
             _ => {
                 self.line.hinted = false;
                 if self.rules.ask_holders {
@@ -179,6 +185,14 @@ impl Transition<'_> {
                     self.acquire(exclusive);
                 }
             }
+        }
+    }
+
+    /// The node that was asked for the line.
+    fn asked(&self) -> Option<ComputeId> {
+        match self.line.phase {
+            Phase::WaitRead { holder } | Phase::WaitWrite { holder } => Some(holder),
+            _ => None,
         }
     }
 

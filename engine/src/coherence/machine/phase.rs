@@ -64,6 +64,15 @@ pub enum Phase {
         /// The line is wanted for writing.
         exclusive: bool,
     },
+    /// The writer `to`, which was to clear this node's bit, has answered that it does not hold the
+    /// line. A read of the word is outstanding, which tells whether the bit is cleared: a node that
+    /// has failed answers so too.
+    CededLook {
+        /// The writer that clears the bit.
+        to: ComputeId,
+        /// The line is wanted for writing.
+        exclusive: bool,
+    },
     /// A read of the word is outstanding, before the shared copy is upgraded.
     UpgradeLook,
     /// The node has the only copy.
@@ -164,7 +173,13 @@ impl Phase {
 
     /// Whether the outstanding operation only reads the word.
     pub const fn looks(self) -> bool {
-        matches!(self, Phase::Look { .. } | Phase::UpgradeLook | Phase::Inquire { .. })
+        matches!(
+            self,
+            Phase::Look { .. }
+                | Phase::CededLook { .. }
+                | Phase::UpgradeLook
+                | Phase::Inquire { .. }
+        )
     }
 
     /// Whether the outstanding operation may give the right to write without reading the page.
@@ -177,6 +192,7 @@ impl Phase {
         matches!(
             self,
             Phase::Look { .. }
+                | Phase::CededLook { .. }
                 | Phase::UpgradeLook
                 | Phase::AcquireShared
                 | Phase::Join { .. }

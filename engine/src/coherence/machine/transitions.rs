@@ -188,6 +188,9 @@ impl Transition<'_> {
     ) -> Result<(), Violation> {
         let me = self.me;
         match (phase, holder) {
+            (Phase::CededLook { to, exclusive }, _) => {
+                return self.looked_for_ceded(to, exclusive, old);
+            }
             (Phase::Look { exclusive }, Some(holder)) => {
                 self.wait_for(exclusive, holder);
                 self.drain();
@@ -238,6 +241,36 @@ impl Transition<'_> {
                 self.settle(Phase::Shared);
             }
             _ => return self.write_right_tried(phase, holder, old),
+        }
+        Ok(())
+    }
+
+    /// The node `to` was to clear this node's bit, and does not hold the line. If it has not
+    /// cleared the bit it has failed, and does so no more; until it has left the pool or is dead,
+    /// an operation of it may still execute.
+    fn looked_for_ceded(
+        &mut self,
+        to: ComputeId,
+        exclusive: bool,
+        old: LatchWord,
+    ) -> Result<(), Violation> {
+        let holder = old.holder().map_err(|_| self.violation())?;
+        if !old.readers().contains(self.me) {
+            if self.line.leaving {
+                self.settle(Phase::Invalid);
+                return Ok(());
+            }
+            return self.operation_completed(Phase::Look { exclusive }, holder, old);
+        }
+        if self.is_dead(to) {
+            // It may have cleared the bit between this look and its fence.
+            self.inquire(Inquiry::Ceded, to);
+        } else if holder == Some(to) {
+            self.settle(Phase::Ceded { to });
+        } else {
+            // It was the holder, and another node has put itself in its place.
+            let atomic = Atomic::Add(LatchDelta::remove_reader(self.me));
+            self.post(Phase::ReleaseShared, false, atomic, false);
         }
         Ok(())
     }

@@ -32,12 +32,12 @@ impl<const N: usize> Model for ProtocolModel<N> {
         self.splits(world, out);
         for node in 0..N {
             self.system(world, node, out);
-            if !Self::runs(world, node) {
-                continue;
-            }
-            self.application(world, node, out);
-            for from in (0..N).filter(|from| *from != node) {
-                self.mail(world, node, from, out);
+            let others = (0..N).filter(|from| *from != node);
+            if Self::runs(world, node) {
+                self.application(world, node, out);
+                others.for_each(|from| self.mail(world, node, from, out));
+            } else if Self::takes_mail(world, node) {
+                others.for_each(|from| self.refuse_mail(world, node, from, out));
             }
         }
     }

@@ -29,7 +29,7 @@
 use super::chain::{ChainVerb, PostedChain};
 use super::omissions::{RecoveryOmission, RegenerationOmission};
 use super::protocol::{ModelEvent, ModelStep, ProtocolModel};
-use super::wire::{id, place};
+use super::wire::{Packet, id, place};
 use super::world::{DeathKnowledge, ModelFault, ModelNode, ModelWorld, NodeLife, RecoveryStage};
 use crate::coherence::machine::{Event, Line, LocalUse, Message, Phase};
 use crate::coherence::word::{ComputeId, LatchDelta, LatchWord, NodeSet};
@@ -41,6 +41,11 @@ impl<const N: usize> ProtocolModel<N> {
     /// Whether the node at this place runs.
     pub(super) fn runs(world: &ModelWorld<N>, node: usize) -> bool {
         world.nodes[node].life == NodeLife::Runs
+    }
+
+    /// Whether mail arrives at the node at this place.
+    pub(super) fn takes_mail(world: &ModelWorld<N>, node: usize) -> bool {
+        Self::runs(world, node) || world.nodes[node].life == NodeLife::Failed
     }
 
     fn skips(&self, part: RecoveryOmission) -> bool {
@@ -60,6 +65,9 @@ impl<const N: usize> ProtocolModel<N> {
         let dead = || world.places(|node| node.life == NodeLife::Dead);
         match world.stage {
             RecoveryStage::Alive => {
+                if self.fails && Self::runs(world, Self::MORTAL) {
+                    plain(Self::MORTAL, ModelEvent::Fails, &|after| after.fail(Self::MORTAL));
+                }
                 plain(Self::MORTAL, ModelEvent::Dies, &|after| after.die([Self::MORTAL]));
                 // One survivor is left to recover.
                 let others = if N > 2 && !self.twice { 0..Self::MORTAL } else { 0..0 };
@@ -338,10 +346,33 @@ impl<const N: usize> ProtocolModel<N> {
     /// Whether death and recovery have no more steps.
     pub(super) fn is_over(world: &ModelWorld<N>) -> bool {
         matches!(world.stage, RecoveryStage::Alive | RecoveryStage::Swept)
+            && !world.nodes.iter().any(|node| node.life == NodeLife::Failed)
     }
 }
 
 impl<const N: usize> ModelWorld<N> {
+    /// A node finds that the line's memory does not answer. The rest of its chain may be executed
+    /// all the same, until the fence.
+    fn fail(&mut self, place: usize) {
+        let node = &mut self.nodes[place];
+        node.life = NodeLife::Failed;
+        node.latch = LocalUse::Idle;
+        node.free_due = false;
+        let asked = std::mem::take(&mut node.line.deferred);
+        node.line = Line::new();
+        for asked in asked {
+            self.answer_not_held(place, asked.from);
+        }
+        self.forget(place);
+    }
+
+    pub(super) fn answer_not_held(&mut self, node: usize, asker: ComputeId) {
+        let message = Message::NotHeld { holder: None };
+        if !self.wires[node][place(asker)].push(Packet { message, fresh: false }) {
+            self.fault = Some(ModelFault::Action);
+        }
+    }
+
     /// Nodes die: only their chains at home and their mail are left.
     fn die<const D: usize>(&mut self, dead: [usize; D]) {
         self.stage = RecoveryStage::Dead;
@@ -420,7 +451,7 @@ pub(super) fn swept<const N: usize>(world: &ModelWorld<N>) -> bool {
         NodeLife::Swept { lost } => {
             lost == (holder == Ok(Some(id(place)))) && !readers.contains(id(place))
         }
-        NodeLife::Runs | NodeLife::Dead => true,
+        NodeLife::Runs | NodeLife::Failed | NodeLife::Dead => true,
     })
 }
 

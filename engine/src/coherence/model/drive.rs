@@ -182,7 +182,7 @@ impl<const N: usize> ProtocolModel<N> {
                 let grant = matches!(message, Message::GrantShared | Message::GrantModified);
                 let fresh = grant && world.nodes[node].fresh;
                 let to = place(to);
-                if to < N && !Self::runs(world, to) {
+                if to < N && !Self::takes_mail(world, to) {
                     return true;
                 }
                 to < N && to != node && world.wires[node][to].push(Packet { message, fresh })

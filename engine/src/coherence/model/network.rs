@@ -71,6 +71,23 @@ impl<const N: usize> ProtocolModel<N> {
         out.push(ModelStep::new(node, ModelEvent::Home(verb), before));
     }
 
+    /// A node that has failed answers a request; all other mail says nothing to it.
+    pub(super) fn refuse_mail(
+        &self,
+        world: &ModelWorld<N>,
+        node: usize,
+        from: usize,
+        out: &mut Vec<ModelStep<N>>,
+    ) {
+        let Some(packet) = world.wires[from][node].first() else { return };
+        let mut after = world.clone();
+        after.wires[from][node].pop();
+        if matches!(packet.message, Message::Request(_)) {
+            after.answer_not_held(node, id(from));
+        }
+        out.push(ModelStep::new(node, ModelEvent::Refused { from }, after));
+    }
+
     pub(super) fn mail(
         &self,
         world: &ModelWorld<N>,

@@ -30,19 +30,21 @@ pub(super) const fn phase_tag(phase: Phase) -> u64 {
         Phase::Look { exclusive: true } => 21,
         Phase::UpgradeLook => 22,
         Phase::WaitSharers { refused: true, .. } => 23,
-        Phase::Inquire { of, .. } => 24 + of as u64,
-        Phase::Claim { .. } => 27,
-        Phase::Rejoin => 28,
-        Phase::Join { .. } => 29,
-        Phase::Disclaim { .. } => 30,
-        Phase::WriteBack => 31,
+        Phase::CededLook { exclusive: false, .. } => 24,
+        Phase::CededLook { exclusive: true, .. } => 25,
+        Phase::Inquire { of, .. } => 26 + of as u64,
+        Phase::Claim { .. } => 29,
+        Phase::Rejoin => 30,
+        Phase::Join { .. } => 31,
+        Phase::Disclaim { .. } => 32,
+        Phase::WriteBack => 33,
     }
 }
 
 /// The number of phase tags that a line can have while no node dies.
-pub(super) const PHASES: u32 = 24;
+pub(super) const PHASES: u32 = 26;
 /// The number of phase tags without logs.
-pub(super) const ALL_PHASES: u32 = 31;
+pub(super) const ALL_PHASES: u32 = 33;
 
 pub(super) fn phase_arguments(phase: Phase) -> (Option<LatchWord>, NodeSet) {
     let one = |node| NodeSet::EMPTY.with(node);
@@ -59,7 +61,9 @@ pub(super) fn phase_arguments(phase: Phase) -> (Option<LatchWord>, NodeSet) {
         Phase::Inquire { dead, .. } => (None, one(dead)),
         Phase::WaitSharers { pending, .. } => (None, pending),
         Phase::Downgrade { to } => (None, to),
-        Phase::HandOver { to } | Phase::Ceded { to } => (None, one(to)),
+        Phase::HandOver { to } | Phase::Ceded { to } | Phase::CededLook { to, .. } => {
+            (None, one(to))
+        }
         _ => (None, NodeSet::EMPTY),
     }
 }

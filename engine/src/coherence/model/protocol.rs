@@ -1,6 +1,6 @@
 //! A model to check: its settings, and the steps that it can take.
 
-use std::sync::atomic::{AtomicU32, AtomicUsize};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use super::chain::ChainVerb;
 use super::omissions::{RecoveryOmission, RegenerationOmission, RelocationOmission};
@@ -46,6 +46,8 @@ pub(super) struct ProtocolModel<const N: usize> {
     pub(super) callers: [Callers; N],
     /// The last node may die, once.
     pub(super) mortal: bool,
+    /// It may fail before it dies.
+    pub(super) fails: bool,
     /// Another node may die during the recovery from its death, and not with it.
     pub(super) twice: bool,
     /// The part that the recovery from its death leaves out.
@@ -65,7 +67,7 @@ pub(super) struct ProtocolModel<const N: usize> {
     /// States that differ by a renaming of nodes with the same callers are equal.
     pub(super) symmetric: bool,
     /// The phases met in the search, by tag, to show that it covers the machine.
-    pub(super) met: AtomicU32,
+    pub(super) met: AtomicU64,
     /// With `homeless`: the states whose home is not lost, which are those of the model without.
     pub(super) with_home: AtomicUsize,
 }
@@ -84,6 +86,7 @@ pub(super) enum ModelEvent {
     Leave,
     Write,
     // Steps of a death and its recovery; see `death`.
+    Fails,
     Dies,
     /// The mortal node dies, and the node of the step with it.
     DiesToo,
@@ -103,6 +106,10 @@ pub(super) enum ModelEvent {
     /// A split is lost, or regenerated; see `coded`.
     SplitLost(usize),
     SplitMade,
+    /// A message arrives at a node that has failed.
+    Refused {
+        from: usize,
+    },
     Looked,
     Swept,
     Latch(LocalUse),
@@ -144,6 +151,7 @@ impl<const N: usize> ProtocolModel<N> {
             latching,
             callers,
             mortal: false,
+            fails: false,
             twice: false,
             skipped: None,
             homeless: false,
@@ -153,7 +161,7 @@ impl<const N: usize> ProtocolModel<N> {
             coded: false,
             careless: None,
             symmetric: true,
-            met: AtomicU32::new(0),
+            met: AtomicU64::new(0),
             with_home: AtomicUsize::new(0),
         }
     }

@@ -161,6 +161,7 @@ impl<const N: usize> Renamed<N> {
             NodeLife::Runs => 0,
             NodeLife::Dead => 1,
             NodeLife::Swept { lost } => 2 + u64::from(lost),
+            NodeLife::Failed => 4,
         };
         if !node.untold.is_empty() {
             self.put(self.set(node.untold));

@@ -34,6 +34,9 @@ pub(super) struct ModelNode {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum NodeLife {
     Runs,
+    /// It has forgotten the line, as its memory node did not answer, and will die. Until then it
+    /// answers every request that it does not hold the line.
+    Failed,
     Dead,
     /// Its sweep is over.
     Swept {
@@ -159,7 +162,8 @@ impl<const N: usize> ModelWorld<N> {
 
     /// The dead nodes.
     pub(super) fn dead(&self) -> NodeSet {
-        self.places(|node| node.life != NodeLife::Runs).map(id).collect()
+        let lives = |node: &ModelNode| matches!(node.life, NodeLife::Runs | NodeLife::Failed);
+        self.places(|node| !lives(node)).map(id).collect()
     }
 
     pub(super) fn places(&self, of: impl Fn(&ModelNode) -> bool) -> impl Iterator<Item = usize> {

@@ -18,7 +18,9 @@ const AT_ONCE: usize = 64;
 impl Engine {
     /// Puts lines, as [`Pages::into_lines`](super::Pages::into_lines) returns them, into a pool in
     /// which no page is allocated. Lines between them are free afterwards. A few round trips for
-    /// each batch of pages. If the node has a log, it records the pages, too.
+    /// each batch of pages. If the node has a log, it records the pages, too. Pages name what nodes
+    /// kept by their incarnations: before its first compute node the pool must have gone on
+    /// counting those ([`Pool::count_on`](selkie_pool::Pool::count_on)).
     ///
     /// # Errors
     /// `PoolFull` if the pool has too few addresses, `Config` if lines have another size or the

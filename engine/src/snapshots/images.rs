@@ -91,16 +91,23 @@ pub(crate) fn horizon(clock: Stamp, published: &ActiveSnapshots, own: Option<Sta
 }
 
 impl<L: Copy> Images<L> {
-    /// What a new image links to instead of `previous`: images between that no snapshot needs are
-    /// left out. `own` names those that are here.
+    /// What a new image, of a page that was so `from` a stamp on, links to instead of `previous`:
+    /// images between that no snapshot needs are left out. `own` names those that are here. What
+    /// does not lead back in time is no chain of images, and is not followed ([`follow`]).
     pub(crate) fn shortened(
         &mut self,
+        mut from: Stamp,
         mut previous: L,
         own: impl Fn(L) -> Option<(usize, u64)>,
         active: &ActiveSnapshots,
     ) -> L {
-        while let Some(before) = own(previous).and_then(|name| self.replace(name, active)) {
-            previous = before;
+        while let Some(name) = own(previous)
+            && let Some(info) = self.get(name.0, name.1).copied()
+            && info.until <= from
+            && info.from < info.until
+            && self.replace(name.0, info, active)
+        {
+            (from, previous) = (info.from, info.previous);
         }
         previous
     }
@@ -125,18 +132,17 @@ impl<L: Copy> Images<L> {
         }
     }
 
-    /// A later image takes its place in the chain, unless a snapshot that may
-    /// be active lies in its interval. What the new image is to link to then.
-    fn replace(&mut self, (slot, sequence): (usize, u64), active: &ActiveSnapshots) -> Option<L> {
-        let info = *self.get(slot, sequence)?;
+    /// A later image takes the place of this one in the chain, unless a snapshot that may be active
+    /// lies in its interval. Whether it does.
+    fn replace(&mut self, slot: usize, info: ImageInfo<L>, active: &ActiveSnapshots) -> bool {
         if active.any_within(info.from, info.until) {
-            return None;
+            return false;
         }
         if self.in_use.remove(&(info.until, slot)) {
             self.spare.insert((info.until, slot));
             self.set(slot, SlotState::Spare(info));
         }
-        Some(info.previous)
+        true
     }
 
     /// Room for an image; [`Images::fill`] follows. None if all slots are being written.
@@ -245,7 +251,7 @@ mod tests {
         let middle = keep(&mut images, 2, 5, old);
         let other = keep(&mut images, 1, 3, None);
         // 1 needs the first, and none needs the second.
-        assert_eq!(images.shortened(middle, |own| own, &active(&[1, 6])), old);
+        assert_eq!(images.shortened(stamp(5), middle, |own| own, &active(&[1, 6])), old);
         assert!(has(&images, middle), "the other half of a split page may lead there");
         assert_eq!(images.live(), 2);
         let room = images.room().unwrap();
@@ -255,6 +261,21 @@ mod tests {
         assert!(room.dropped && !has(&images, old), "the one for the oldest snapshots");
         assert!(images.room().is_some() && images.room().is_some());
         assert_eq!(images.room(), None, "all are being written");
+    }
+
+    /// They went round in a circle for ever: links of pages that were put back named images of the
+    /// new pool, as its nodes had the same incarnations.
+    #[test]
+    fn links_that_do_not_lead_back_in_time_are_not_followed() {
+        let mut images = Images::new(3, 7);
+        let own: Link = Some((0, 8));
+        let circle = keep(&mut images, 2, 5, own);
+        assert_eq!(circle, own, "it links to itself");
+        assert_eq!(images.shortened(stamp(5), circle, |own| own, &active(&[9])), circle);
+        assert_eq!(images.live(), 0, "it is followed once");
+        let later = keep(&mut images, 5, 7, None);
+        assert_eq!(images.shortened(stamp(6), later, |own| own, &active(&[9])), later);
+        assert_eq!(images.live(), 1);
     }
 
     #[test]

@@ -87,7 +87,7 @@ impl Core {
                 let name = link.name().filter(|name| name.node == self.me)?;
                 Some((name.slot, name.sequence))
             };
-            let previous = images.shortened(previous, own, active);
+            let previous = images.shortened(from, previous, own, active);
             (images.room(), previous)
         };
         let Some(room) = room else {

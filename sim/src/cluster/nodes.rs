@@ -157,6 +157,9 @@ impl SimCluster {
             disk.attach(&world, pool.descriptor().max_compute_nodes);
             config.log = Some(LogTo::Store(Arc::new(disk.clone())));
         }
+        if !shape.after.is_empty() {
+            world.run(RUN_BOUND, pool.count_on(&shape.after))??;
+        }
         let engines = Vec::new();
         let mut cluster =
             Self { world, pool, engines, meter, fabric, bytes_per_node, config, observer, memory };

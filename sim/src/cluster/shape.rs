@@ -1,5 +1,6 @@
 //! How many nodes of which size.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use selkie_engine::EngineConfig;
@@ -33,6 +34,8 @@ pub struct SimShape {
     /// Whether each node is a process of its own, with a lease that it has to show itself for, and
     /// the control plane is apart from all of them.
     pub processes: bool,
+    /// The incarnations of the nodes of an earlier pool, whose pages this one gets.
+    pub after: BTreeMap<u16, u32>,
     /// Configuration of every engine.
     pub engine: EngineConfig,
 }
@@ -50,6 +53,7 @@ impl SimShape {
             log_bytes: 0,
             disk: None,
             processes: false,
+            after: BTreeMap::new(),
             engine: EngineConfig {
                 cache_bytes: EngineConfig::min_cache_bytes(gcl_bytes),
                 request_timeout: Duration::from_millis(500),

@@ -1,5 +1,6 @@
 //! The disk as the nodes of a cluster use it.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::ops::Range;
@@ -40,6 +41,16 @@ impl SimDisk {
     /// Compute node `node` is killed in its append of this number, from 1 on.
     pub(crate) fn kill_in_append(&self, node: u16, number: u64, stage: AppendStage) {
         self.0.state.lock().deaths.insert(node, (number, stage));
+    }
+
+    /// The latest incarnation of each node that has a log.
+    pub(crate) fn incarnations(&self) -> BTreeMap<u16, u32> {
+        let mut all = BTreeMap::new();
+        for LogOwner { node, incarnation, .. } in self.0.state.lock().logs.keys() {
+            let last = all.entry(*node).or_default();
+            *last = (*incarnation).max(*last);
+        }
+        all
     }
 
     /// No node is killed from now on.

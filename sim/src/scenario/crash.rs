@@ -207,8 +207,10 @@ pub(super) fn run(
     let next = Case::of(case.scenario, seed).within(case.envelope());
     let is_calm = plan.lost().is_empty();
     let plan = if is_calm { plan.clone() } else { plan_of(next) };
+    let after = disk.incarnations();
     let mut cluster = start(next, &plan, &tune, sink(), |shape| {
         shaped(shape);
+        shape.after.clone_from(&after);
         shape.memory_nodes = usize::from(next.memory_nodes()).max(shape.memory_nodes);
     })?;
     let lines = cluster.run(lines_of(disk, cluster.gcl_bytes()))??;

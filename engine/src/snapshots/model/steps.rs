@@ -118,9 +118,9 @@ impl Snapshots {
             let own = |link: Link| link.filter(|own| own.0 == id).map(|own| (own.1, own.2));
             let previous = match self.mistake {
                 Mistake::UncheckedRelink => {
-                    node.images.shortened(leaf.link, own, &ActiveSnapshots::none())
+                    node.images.shortened(leaf.write, leaf.link, own, &ActiveSnapshots::none())
                 }
-                _ => node.images.shortened(leaf.link, own, active),
+                _ => node.images.shortened(leaf.write, leaf.link, own, active),
             };
             if self.mistake == Mistake::FreedRelink {
                 node.images.free_spare();

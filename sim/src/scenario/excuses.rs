@@ -197,9 +197,25 @@ impl Excuses {
 
     /// Closes the nodes that are left, and checks that they leave nothing behind.
     pub(super) fn close(&self, cluster: &SimCluster, living: &[usize]) -> Result<(), SimError> {
-        let engines = living.iter().filter_map(|node| cluster.engines.get(*node));
-        for engine in engines {
-            cluster.run(engine.close())??;
+        let may_end = |node: &usize| self.has_processes && self.exposes(*node);
+        let (exposed, others): (Vec<usize>, Vec<usize>) =
+            living.iter().partition(|node| may_end(node));
+        let mut has_ended = false;
+        for node in exposed.iter().chain(&others) {
+            let Some(engine) = cluster.engines.get(*node) else { continue };
+            if has_ended && !may_end(node) {
+                // The others recover from those.
+                cluster.run(cluster.world.env().sleep(NOTICED_WITHIN * LEASE))?;
+                has_ended = false;
+            }
+            match cluster.run(engine.close())? {
+                // It finds only now that there is a memory node that it did not reach.
+                Err(_) if may_end(node) => {
+                    has_ended = true;
+                    continue;
+                }
+                closed => closed?,
+            }
             let stats = engine.stats();
             ensure(stats.frames == stats.frames_free, || {
                 format!("{} keeps frames after closing", engine.node())

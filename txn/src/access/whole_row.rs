@@ -96,7 +96,7 @@ impl<'db> Txn<'db> {
     ) -> Result<WholeRow, TxnError> {
         self.open_read()?;
         let info = self.table_info(table).await?;
-        info.check_row(row)?;
+        info.check_whole_row(row)?;
         let mut named = 0;
         for column in columns {
             info.layout.column(*column)?;

@@ -200,6 +200,13 @@ impl TableInfo {
         TxnError::NotFound { table: self.schema.name.clone() }
     }
 
+    /// As [`check_row`](Self::check_row). Refuses a row as well of which only some columns were
+    /// read.
+    pub(crate) fn check_whole_row(&self, row: RowRef<'_>) -> Result<(), TxnError> {
+        self.check_row(row)?;
+        Ok(row.check_whole()?)
+    }
+
     /// Refuses a row that was made for another table, or by another definition of its columns. One
     /// that was read from the table may have an earlier layout.
     pub(crate) fn check_row(&self, row: RowRef<'_>) -> Result<(), TxnError> {

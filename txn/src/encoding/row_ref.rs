@@ -307,6 +307,11 @@ impl<'a> RowRef<'a> {
         self.stored(column)?.ok_or(RowError::Null { column })
     }
 
+    /// Fails if only some columns were read.
+    pub(crate) fn check_whole(&self) -> Result<(), RowError> {
+        (0..self.layout.columns.len()).try_for_each(|column| self.column(column).map(drop))
+    }
+
     fn column(&self, column: usize) -> Result<&'a ColumnLayout, RowError> {
         let layout = self.layout.column(column)?;
         match self.columns >> column & 1 {

@@ -144,7 +144,7 @@ impl<'db> BulkLoad<'db> {
 
     async fn add(&mut self, row: RowRef<'_>) -> Result<(), TxnError> {
         let info = self.info;
-        info.check_row(row)?;
+        info.check_whole_row(row)?;
         let mut primary = KeyBuf::new();
         info.primary.encode(row, &mut primary)?;
         for (index, entries) in info.indexes.iter().zip(&mut self.indexes) {

@@ -97,6 +97,31 @@ fn other_columns_cannot_be_read_from_the_row() {
     });
 }
 
+/// It has the bytes of all.
+#[test]
+fn a_row_of_some_columns_is_not_taken_for_a_whole_one() {
+    with_each_protocol(1, async |protocol, databases, table| {
+        let mut txn = databases[0].begin();
+        for id in [1, 2] {
+            insert(&databases[0], &mut txn, table, id, &account(id)).await.unwrap();
+        }
+        txn.commit().await.unwrap();
+        let mut txn = databases[0].begin();
+        let row = txn.get_columns(table, &key![1], &[0, BALANCE]).await.unwrap().unwrap();
+        let mut other = databases[0].begin();
+        let refused = other.insert(table, row).await.unwrap_err();
+        let is_named = matches!(refused, TxnError::Row(RowError::NotRead { .. }));
+        assert!(is_named && refused.abort_cause().is_none(), "{protocol}: {refused}");
+        let refused = other.load_values(table, row, &[]).await.map(drop).unwrap_err();
+        assert!(
+            matches!(refused, TxnError::Row(RowError::NotRead { .. })),
+            "{protocol}: {refused}"
+        );
+        other.rollback().await;
+        txn.rollback().await;
+    });
+}
+
 #[test]
 fn a_long_value_that_was_read_may_not_change() {
     const LONG: usize = 1;

@@ -96,6 +96,39 @@ fn try_joins_a_fetch_and_is_busy_once_that_waits_for_another_node() {
 }
 
 #[test]
+fn others_wait_for_a_page_that_is_held_until_the_hold_ends_or_is_over() {
+    let hold = Duration::from_millis(20);
+    in_virtual_time(1, Duration::from_millis(200), async |processes, env, _| {
+        let [a, b] = processes.engines.clone();
+        let addr = page(&a).await;
+        for ends_early in [true, false] {
+            let page = a.exclusive(addr).await.unwrap().downgrade();
+            page.hold_for(hold);
+            drop(page);
+            let began = env.now();
+            let waits = env.spawn("wait", {
+                let b = b.clone();
+                async move { drop(b.exclusive(addr).await.unwrap()) }
+            });
+            env.sleep(hold / 2).await;
+            if ends_early {
+                a.end_hold(addr);
+            }
+            waits.join().await.unwrap();
+            let waited = env.now() - began;
+            let least = if ends_early { hold / 2 } else { hold };
+            assert!(waited >= least && waited < least + hold / 4, "{ends_early}: {waited:?}");
+            // One that does not wait gets it at once.
+            let page = a.exclusive(addr).await.unwrap().downgrade();
+            page.hold_for(hold);
+            drop(page);
+            drop(b.try_exclusive(addr).await.expect("no caller of the other node uses it"));
+        }
+        processes.close().await;
+    });
+}
+
+#[test]
 fn a_cancelled_intent_leaves_readers_and_later_writers_unharmed() {
     let cluster = Cluster::new(3);
     cluster.run(async {

@@ -166,8 +166,11 @@ fn an_upgrade_that_a_refused_writer_is_in_the_way_of_pauses() {
         // Some of them are of the node's ticks.
         let ticks = took.as_millis() as u64;
         assert!(verbs < 8 * ticks + 50, "{verbs} verbs in {took:?}");
+        let served = env.now();
         assert!(cluster.swap_word(node, offset, intent, word).await);
         drop(upgrade.await.unwrap());
+        let pause = env.now() - served;
+        assert!(pause < Duration::from_secs(1), "it still paused for {pause:?}");
     });
     cluster.close_and_check();
 }

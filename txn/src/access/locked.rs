@@ -171,12 +171,17 @@ impl Txn<'_> {
         }
         if self.records_rows() {
             let name = self.db.digester.name_of(index.number, key);
-            if self.db.turns.is_hot(name) {
+            if self.db.turns.is_hot(name) && !self.has_seen(index, key) {
                 let may_wait = self.row_locks.is_empty();
                 let (env, number) = (self.db.engine.env(), || self.db.unique_number());
                 Box::pin(self.turns.take(env, name, may_wait, number)).await;
             }
         }
+    }
+
+    /// Whether what the transaction sees of a row is settled: it has read it, or it sees a snapshot.
+    fn has_seen(&self, index: &IndexInfo, key: &[u8]) -> bool {
+        self.view.stamp().is_some() || self.work.rows.has_key(index.number, key)
     }
 
     /// Locks a row, for a transaction that insists, and is to change it.

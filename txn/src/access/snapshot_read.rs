@@ -186,10 +186,11 @@ impl<'db> Txn<'db> {
         let leaf = LeafView::new(self.leaf_bytes(found.leaf))?;
         let value = found.slot.ok().map(|slot| leaf.value(slot)).transpose()?;
         let digest = self.db.digester.of_value(value);
-        if mode == LatchMode::Exclusive
-            && let Some(LeafImage::Latched(page)) = &self.work.last_read
-        {
-            self.turns.hold(page);
+        if mode == LatchMode::Exclusive {
+            self.turns.has_read(match &self.work.last_read {
+                Some(LeafImage::Latched(page)) => Some(page),
+                _ => None,
+            });
         }
         let version = self.work.last_version;
         let read = Read::Point(key, ColumnsRead::All);

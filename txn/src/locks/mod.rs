@@ -13,6 +13,7 @@
 //! | [`deadlock`] | who waits for whom, and who gives up |
 //! | [`lock_bell`] | wakes the waiters of this node |
 //! | [`turns`] | advice, of one node: who goes first at a row that many change |
+//! | [`held_turns`] | those of one transaction, and the pages that it keeps from other nodes |
 //!
 //! # A queue
 //!
@@ -48,6 +49,7 @@
 
 pub(crate) mod deadlock;
 pub(crate) mod entry;
+pub(crate) mod held_turns;
 pub(crate) mod lock_bell;
 pub(crate) mod lock_table;
 pub(crate) mod row_locks;

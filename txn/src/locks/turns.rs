@@ -3,44 +3,43 @@
 //! Where transactions are optimistic, of two that change one row at the same time one is in vain,
 //! and finds out when it commits. So they take turns at such rows: one that is about to read a row
 //! to change it waits until the one before it has ended. That is advice, and nothing depends on it:
-//! rows are validated as before, other nodes know nothing of it, and a transaction that takes long
-//! loses its turn to the one that has waited [`TURN_LASTS`].
+//! rows are validated as before, other nodes know nothing of it, and a transaction that has had its
+//! turn for [`TURN_LASTS`] loses it to the one that has waited longest.
 //!
 //! A row becomes *hot* when a transaction is refused because it has changed, and cools down as
 //! turns at it pass for which none waits. At other rows there are no turns, and this costs a look
 //! at a byte.
 //!
-//! A transaction that has locked a row waits for no turn, and none waits where the turns would wait
-//! for each other in a circle: it goes on without. One that idles between operations has no turns.
+//! These take no turns, and go on without:
+//! - a transaction that has locked a row waits for none;
+//! - one waits for none where the turns would wait for each other in a circle;
+//! - one that has read the row already, or sees a snapshot, does not see what it would wait for;
+//! - one of a [`Session`](crate::Session) would have it between its operations, when its client
+//!   thinks.
 //!
 //! Other nodes are kept from the page of such a row for about as long as transactions with turns
 //! last, so that what this node has read there is not changed elsewhere meanwhile. That, too, is
-//! bounded, and nothing is latched.
+//! bounded, and nothing is latched. It is of the page, and turns are of rows: the first transaction
+//! with a turn at a row of the page that ends lets others have it. So does one whose commit waits
+//! for a latch, as the node that has that latch may wait for the page.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::task::{Poll, Waker};
+use std::task::{Poll, Waker, ready};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use selkie_engine::{Engine, GAddr, SharedGuard};
 use selkie_fabric::env::Env;
 
-/// After so long a turn goes over to one that waits.
+/// After so long a turn goes over to the one that has waited longest.
 const TURN_LASTS: Duration = Duration::from_millis(50);
-
-/// A page is held for a row no longer than this.
-const LONGEST_HOLD: Duration = Duration::from_millis(2);
 
 /// Rows share a temperature if their names are equal in so many bits.
 const TEMPERATURE_BITS: u32 = 12;
 
 /// Turns without a waiter after which a row is not hot any more.
 const HOT: u8 = 64;
-
-/// Most turns of one transaction: one that changes many rows is not one of many at each.
-const MOST_TURNS: usize = 16;
 
 /// Transactions looked at to find a circle.
 const LONGEST_CIRCLE: usize = 16;
@@ -67,16 +66,21 @@ struct HotRows {
 /// Whose turn it is at one row.
 struct Turn {
     owner: u64,
+    /// When the owner got it.
+    since: Duration,
     /// Who waits for it, the first one longest.
     waiters: VecDeque<(u64, Waker)>,
 }
 
-impl HotRows {
-    /// The turn at a row, which is of `owner` if it is of no other.
-    fn turn(&mut self, name: RowName, owner: u64) -> &mut Turn {
-        self.turns.entry(name).or_insert_with(|| Turn { owner, waiters: VecDeque::new() })
-    }
+/// What becomes of a transaction that asks for a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    Has,
+    Waits,
+    GoesOnWithout,
+}
 
+impl HotRows {
     /// Whether a transaction would wait for itself at a row.
     fn is_circle(&self, name: RowName, owner: u64) -> bool {
         let mut at = Some(name);
@@ -114,11 +118,11 @@ impl Turns {
     }
 
     /// How long transactions with turns last.
-    fn typical(&self) -> Duration {
+    pub(super) fn typical(&self) -> Duration {
         Duration::from_nanos(self.typical.load(Ordering::Relaxed))
     }
 
-    fn note_length(&self, length: Duration) {
+    pub(super) fn note_length(&self, length: Duration) {
         let typical = self.typical.load(Ordering::Relaxed);
         let length = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX / 8);
         self.typical.store(typical - typical / 8 + length / 8, Ordering::Relaxed);
@@ -135,47 +139,79 @@ impl Turns {
         &self.temperatures[(name >> (u64::BITS - TEMPERATURE_BITS)) as usize]
     }
 
-    /// Takes a turn if it is free. Else whether the transaction may wait for it.
-    fn try_take(&self, name: RowName, owner: u64) -> Result<(), bool> {
+    /// Takes a turn if it is free, or begins to wait for it if the transaction `may_wait`.
+    fn ask(&self, now: Duration, name: RowName, owner: u64, may_wait: bool) -> Asked {
         let mut rows = self.rows.lock();
-        match rows.turn(name, owner).owner == owner {
-            true => Ok(()),
-            false => Err(!rows.is_circle(name, owner)),
+        let free = || Turn { owner, since: now, waiters: VecDeque::new() };
+        if rows.turns.entry(name).or_insert_with(free).owner == owner {
+            return Asked::Has;
         }
+        if !may_wait || rows.is_circle(name, owner) {
+            return Asked::GoesOnWithout;
+        }
+        if let Some(turn) = rows.turns.get_mut(&name) {
+            turn.waiters.push_back((owner, Waker::noop().clone()));
+        }
+        rows.waits.insert(owner, name);
+        Asked::Waits
     }
 
-    /// Takes a turn, when the transactions before have ended or theirs has lasted too long.
-    async fn take(&self, env: &Env, name: RowName, owner: u64) {
-        let mut waiter = Waiter { turns: self, name, owner, has_taken: false };
-        let mut timer = env.sleep(TURN_LASTS);
+    /// How long one that waits has to, still: nothing if it has the turn, or takes it, because the
+    /// owner has had it for too long and none has waited longer.
+    fn left(&self, now: Duration, name: RowName, owner: u64, waker: &Waker) -> Duration {
+        let mut rows = self.rows.lock();
+        let Some(turn) = rows.turns.get_mut(&name).filter(|turn| turn.owner != owner) else {
+            return Duration::ZERO;
+        };
+        let left = (turn.since + TURN_LASTS).saturating_sub(now);
+        if left.is_zero() && turn.waiters.front().is_some_and(|(first, _)| *first == owner) {
+            (turn.owner, turn.since) = (owner, now);
+            return Duration::ZERO;
+        }
+        if let Some((_, waiting)) = turn.waiters.iter_mut().find(|(waiter, _)| *waiter == owner) {
+            waiting.clone_from(waker);
+        }
+        // Those before it take it one after the other.
+        if left.is_zero() { TURN_LASTS } else { left }
+    }
+
+    /// Takes a turn, when the transactions before have ended or theirs has lasted too long. Whether
+    /// the transaction has it: it goes on without if it may not wait, or the turns would wait for
+    /// each other.
+    pub(super) async fn take(&self, env: &Env, name: RowName, owner: u64, may_wait: bool) -> bool {
+        match self.ask(env.now(), name, owner, may_wait) {
+            Asked::Has => return true,
+            Asked::GoesOnWithout => return false,
+            Asked::Waits => {}
+        }
+        let mut waiter = Waiter { turns: self, env, name, owner, has_taken: false };
+        let mut timer = None;
         poll_fn(|cx| {
-            let has_waited = timer.as_mut().poll(cx).is_ready();
-            let mut rows = self.rows.lock();
-            let turn = rows.turn(name, owner);
-            if has_waited || turn.owner == owner {
-                turn.owner = owner;
-                return Poll::Ready(());
+            loop {
+                let left = self.left(env.now(), name, owner, cx.waker());
+                if left.is_zero() {
+                    return Poll::Ready(());
+                }
+                ready!(timer.get_or_insert_with(|| env.sleep(left)).as_mut().poll(cx));
+                timer = None;
             }
-            match turn.waiters.iter_mut().find(|(waiter, _)| *waiter == owner) {
-                Some((_, waker)) => waker.clone_from(cx.waker()),
-                None => turn.waiters.push_back((owner, cx.waker().clone())),
-            }
-            rows.waits.insert(owner, name);
-            Poll::Pending
         })
         .await;
         waiter.has_taken = true;
+        true
     }
 
     /// Gives a turn to the next one that waits, if the owner has it still.
-    fn pass_on(&self, name: RowName, owner: u64) {
+    pub(super) fn pass_on(&self, now: Duration, name: RowName, owner: u64) {
         let mut rows = self.rows.lock();
         let Some(turn) = rows.turns.get_mut(&name).filter(|turn| turn.owner == owner) else {
             return;
         };
         match turn.waiters.pop_front() {
             Some((next, waker)) => {
-                turn.owner = next;
+                (turn.owner, turn.since) = (next, now);
+                // It waits no more, though it was not polled yet.
+                rows.waits.remove(&next);
                 drop(rows);
                 self.heat(name);
                 waker.wake();
@@ -192,6 +228,7 @@ impl Turns {
 /// A wait that may be dropped.
 struct Waiter<'t> {
     turns: &'t Turns,
+    env: &'t Env,
     name: RowName,
     owner: u64,
     has_taken: bool,
@@ -207,91 +244,8 @@ impl Drop for Waiter<'_> {
         drop(rows);
         if !self.has_taken {
             // It may have come to it unseen.
-            self.turns.pass_on(self.name, self.owner);
+            self.turns.pass_on(self.env.now(), self.name, self.owner);
         }
-    }
-}
-
-/// The turns of one transaction.
-pub(crate) struct HeldTurns<'t> {
-    turns: &'t Turns,
-    engine: &'t Engine,
-    /// When it took its first turn.
-    since: Duration,
-    /// It has taken a turn, and not read the row since.
-    wants_page: bool,
-    /// The pages that others are kept from.
-    pages: Vec<GAddr>,
-    /// Its number, of no other transaction; drawn when it is needed.
-    owner: Option<u64>,
-    names: Vec<RowName>,
-}
-
-impl<'t> HeldTurns<'t> {
-    pub(crate) fn new(turns: &'t Turns, engine: &'t Engine) -> Self {
-        let (since, wants_page) = (Duration::ZERO, false);
-        let (pages, names) = (Vec::new(), Vec::new());
-        Self { turns, engine, since, wants_page, pages, owner: None, names }
-    }
-
-    /// Whether the page that is read next is that of a row at which the transaction has its turn.
-    #[inline]
-    pub(crate) fn wants_page(&self) -> bool {
-        self.wants_page
-    }
-
-    /// Keeps other nodes from the page of a row, if it is the transaction's turn there.
-    #[inline]
-    pub(crate) fn hold(&mut self, page: &SharedGuard<'_>) {
-        if std::mem::take(&mut self.wants_page) {
-            page.hold_for((2 * self.turns.typical()).min(LONGEST_HOLD));
-            self.pages.push(page.addr());
-        }
-    }
-
-    /// Takes a turn at a row. Waits for it if the transaction `may_wait`; goes on without it
-    /// otherwise.
-    pub(crate) async fn take(
-        &mut self,
-        env: &Env,
-        name: RowName,
-        may_wait: bool,
-        number: impl FnOnce() -> u64,
-    ) {
-        if self.names.len() >= MOST_TURNS || self.names.contains(&name) {
-            return;
-        }
-        let owner = *self.owner.get_or_insert_with(number);
-        match self.turns.try_take(name, owner) {
-            Ok(()) => {}
-            Err(is_free_to_wait) if is_free_to_wait && may_wait => {
-                self.turns.take(env, name, owner).await;
-            }
-            Err(_) => return,
-        }
-        if self.names.is_empty() {
-            self.since = env.now();
-        }
-        self.names.push(name);
-        self.wants_page = true;
-    }
-
-    /// Lets others have their turns.
-    #[inline]
-    pub(crate) fn give_back(&mut self) {
-        let Some(owner) = self.owner else { return };
-        if !self.names.is_empty() {
-            self.turns.note_length(self.engine.env().now() - self.since);
-        }
-        self.wants_page = false;
-        self.pages.drain(..).for_each(|page| self.engine.end_hold(page));
-        self.names.drain(..).for_each(|name| self.turns.pass_on(name, owner));
-    }
-}
-
-impl Drop for HeldTurns<'_> {
-    fn drop(&mut self) {
-        self.give_back();
     }
 }
 
@@ -307,19 +261,17 @@ mod tests {
     const ROW: RowName = 7 << 60 | 3;
 
     /// Gives a turn back when it is dropped.
-    struct Held<'t>(&'t Turns, u64);
+    struct Held<'t>(&'t Turns, &'t Env, u64);
 
     impl Drop for Held<'_> {
         fn drop(&mut self) {
-            self.0.pass_on(ROW, self.1);
+            self.0.pass_on(self.1.now(), ROW, self.2);
         }
     }
 
-    async fn take<'t>(turns: &'t Turns, env: &Env, owner: u64) -> Held<'t> {
-        if turns.try_take(ROW, owner).is_err() {
-            turns.take(env, ROW, owner).await;
-        }
-        Held(turns, owner)
+    async fn take<'t>(turns: &'t Turns, env: &'t Env, owner: u64) -> Held<'t> {
+        assert!(turns.take(env, ROW, owner, true).await);
+        Held(turns, env, owner)
     }
 
     /// What is there once all turns are given back.
@@ -374,7 +326,7 @@ mod tests {
             // It was woken, and is not polled any more.
             drop(second);
             let held = third.await;
-            assert_eq!(held.1, 3);
+            assert_eq!(held.2, 3);
         });
         assert_empty(&turns);
     }
@@ -395,25 +347,68 @@ mod tests {
             assert!(env.now() - since >= TURN_LASTS);
             drop(idle);
             // It is the turn of the second still.
-            assert_eq!(turns.try_take(ROW, 3), Err(true));
+            assert_eq!(turns.ask(env.now(), ROW, 3, false), Asked::GoesOnWithout);
             drop(next);
+        });
+        assert_empty(&turns);
+    }
+
+    /// It had it for no longer than the others had to wait.
+    #[test]
+    fn a_turn_that_has_just_come_is_not_taken_by_those_that_have_waited_long() {
+        let runtime = RealRuntime::new(1).unwrap();
+        let (env, turns) = (runtime.env(), Turns::default());
+        runtime.block_on(async {
+            let idle = take(&turns, &env, 1).await;
+            let mut third = Box::pin(async {
+                let second = take(&turns, &env, 2).await;
+                let since = env.now();
+                let mut third = Box::pin(take(&turns, &env, 3));
+                env.sleep(TURN_LASTS / 2).await;
+                assert!(!is_ready(&mut third).await);
+                let held = third.await;
+                assert!(env.now() - since >= TURN_LASTS);
+                drop((second, held));
+            });
+            assert!(!is_ready(&mut third).await);
+            third.await;
+            drop(idle);
         });
         assert_empty(&turns);
     }
 
     #[test]
     fn none_waits_in_a_circle() {
-        let turns = Turns::default();
+        let (turns, now) = (Turns::default(), Duration::ZERO);
         let names = [ROW, ROW + 1, ROW + 2];
         for (owner, name) in names.into_iter().enumerate() {
-            assert_eq!(turns.try_take(name, owner as u64), Ok(()));
+            assert_eq!(turns.ask(now, name, owner as u64, true), Asked::Has);
         }
         // 0 waits for 1, which waits for 2.
-        turns.rows.lock().waits.extend([(0, names[1]), (1, names[2])]);
-        assert_eq!(turns.try_take(names[0], 2), Err(false));
-        assert_eq!(turns.try_take(names[1], 2), Err(false));
-        assert_eq!(turns.try_take(names[0], 3), Err(true));
-        assert_eq!(turns.try_take(names[2], 2), Ok(()));
+        assert_eq!(turns.ask(now, names[1], 0, true), Asked::Waits);
+        assert_eq!(turns.ask(now, names[2], 1, true), Asked::Waits);
+        assert_eq!(turns.ask(now, names[0], 2, true), Asked::GoesOnWithout);
+        assert_eq!(turns.ask(now, names[1], 2, true), Asked::GoesOnWithout);
+        assert_eq!(turns.ask(now, names[0], 3, true), Asked::Waits);
+        assert_eq!(turns.ask(now, names[2], 2, true), Asked::Has);
+    }
+
+    /// Before it is polled again a newcomer took its wait, which is over, for a circle.
+    #[test]
+    fn one_whose_turn_has_come_is_waited_for() {
+        let runtime = RealRuntime::new(1).unwrap();
+        let (env, turns) = (runtime.env(), Turns::default());
+        runtime.block_on(async {
+            let first = take(&turns, &env, 1).await;
+            let mut second = Box::pin(take(&turns, &env, 2));
+            assert!(!is_ready(&mut second).await);
+            drop(first);
+            let mut third = Box::pin(take(&turns, &env, 3));
+            assert!(!is_ready(&mut third).await);
+            drop(second.await);
+            drop(third.await);
+        });
+        assert_empty(&turns);
     }
 
     #[test]

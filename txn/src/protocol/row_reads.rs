@@ -273,6 +273,15 @@ impl RowReads {
         Some(RowRead { tree: *tree, read, leaf: *leaf, digest: *digest })
     }
 
+    /// Whether a key was read, by itself or in a range. Looks at all that was read.
+    pub(crate) fn has_key(&self, tree: usize, key: &[u8]) -> bool {
+        let reads = (0..self.len()).filter_map(|at| self.get(at));
+        reads.filter(|read| read.tree == tree).any(|RowRead { read, .. }| match read {
+            Read::Point(read, _) => read == key,
+            Read::Keys(low, high) => low <= key && high.is_none_or(|high| key < high),
+        })
+    }
+
     /// The leaf of the item of this number, if there are so many.
     pub(crate) fn leaf_of(&self, at: usize) -> Option<LeafVersion> {
         self.items.get(at).map(|item| item.leaf)

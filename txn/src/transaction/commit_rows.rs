@@ -73,6 +73,7 @@ impl<'db> Txn<'db> {
                 }
                 // Each lock is waited for once: then the transaction has it.
                 Err(TxnError::Conflict { .. }) if !obstacles.is_empty() => {
+                    self.turns.end_holds();
                     self.overcome(obstacles).await?;
                     waited = true;
                     continue;
@@ -80,7 +81,9 @@ impl<'db> Txn<'db> {
                 Err(error @ TxnError::Conflict { .. }) => conflict = error,
                 Err(error) => return Err(error),
             }
-            // Nothing was changed.
+            // Nothing was changed. The next attempt waits for latches that other nodes may have, who
+            // may wait for these pages.
+            self.turns.end_holds();
             self.work.locks.release();
             waited = true;
             attempt += 1;

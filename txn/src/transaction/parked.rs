@@ -5,8 +5,8 @@ use std::mem;
 use selkie_btree::Stamp;
 use selkie_engine::GAddr;
 
+use crate::locks::held_turns::HeldTurns;
 use crate::locks::row_locks::RowLocks;
-use crate::locks::turns::HeldTurns;
 use crate::protocol::choice::{Isolation, ProtocolRules};
 use crate::protocol::timestamp_order::TimestampOrder;
 use crate::protocol::view::View;
@@ -47,7 +47,6 @@ impl Txn<'_> {
     /// If it does not defer its changes, or has begun to make them: then leaves are held for it.
     pub(super) fn park(mut self) -> ParkedTxn {
         assert!(self.only_reads_leaves(), "a transaction is parked that holds leaves");
-        self.turns.give_back();
         // The next operation may read another snapshot, and nothing is latched.
         self.view.open_operation();
         let room = mem::replace(&mut self.work.leaf_room, UNCOUNTED_LEAVES);
@@ -102,7 +101,7 @@ impl ParkedTxn {
             log_need: self.log_need,
             leaves_seen: self.leaves_seen,
             row_locks: self.row_locks,
-            turns: HeldTurns::new(&db.turns, &db.engine),
+            turns: HeldTurns::none(&db.turns, &db.engine),
             work: self.work.unlatched(),
         }
     }

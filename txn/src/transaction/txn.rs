@@ -43,8 +43,8 @@ use selkie_engine::log::Lsn;
 use selkie_fabric::env::yield_now;
 
 use crate::error::{AbortCause, TxnError};
+use crate::locks::held_turns::HeldTurns;
 use crate::locks::row_locks::RowLocks;
-use crate::locks::turns::HeldTurns;
 use crate::protocol::choice::{Isolation, Protocol, ProtocolRules, WriteRule};
 use crate::protocol::leaf_latch::{LatchMode, LeafImage};
 use crate::protocol::timestamp_order::TimestampOrder;

@@ -35,4 +35,5 @@ mod some_columns;
 mod statements;
 mod statistics;
 mod timestamp;
+mod turns;
 mod types;

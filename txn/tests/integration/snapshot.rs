@@ -5,7 +5,6 @@
 use std::ops::ControlFlow;
 
 use selkie_engine::log::LogTo;
-use selkie_fabric::env::yield_now;
 use selkie_pool::Coding;
 use selkie_txn::{
     AbortCause, ColumnType, Database, DatabaseSchema, Direction, Isolation, KeyRange, Protocol,
@@ -438,56 +437,4 @@ fn keys_beside_each_other_need_no_descent_though_other_tables_are_read_between()
     });
     drop(databases);
     cluster.close();
-}
-
-/// Counts up rows that all tasks of two nodes change, each two of them and in the same order, and
-/// returns how many transactions were in vain for each that was not.
-fn in_vain_at_hot_rows(tasks: i32) -> f64 {
-    const EACH: i32 = 150;
-    let (cluster, databases, table) = bank(Protocol::Snapshot);
-    let before = aborts(&databases);
-    cluster.runtime.block_on(async {
-        let env = databases[0].engine().env().clone();
-        let running: Vec<_> = (0..tasks)
-            .map(|task| {
-                let db = databases[task as usize % 2].clone();
-                env.spawn("client", async move {
-                    let policy = RetryPolicy { attempts: 100_000, ..RetryPolicy::default() };
-                    let env = db.engine().env().clone();
-                    for _ in 0..EACH {
-                        let count = async || {
-                            let mut txn = db.begin();
-                            txn.update(table, &key![1], add(1)).await?;
-                            yield_now().await;
-                            txn.update(table, &key![30], add(1)).await?;
-                            yield_now().await;
-                            txn.commit().await
-                        };
-                        retry(&env, &policy, count).await.unwrap();
-                    }
-                })
-            })
-            .collect();
-        for task in running {
-            task.join().await.unwrap();
-        }
-        let mut txn = databases[0].begin();
-        for id in [1, 30] {
-            let counted = balance(&mut txn, table, id).await.unwrap() - OPENING;
-            assert_eq!(counted, i64::from(tasks * EACH));
-        }
-        txn.commit().await.unwrap();
-        check(&databases[0]).await;
-    });
-    let in_vain = (aborts(&databases) - before) as f64 / f64::from(tasks * EACH);
-    drop(databases);
-    cluster.close();
-    in_vain
-}
-
-#[test]
-fn few_transactions_are_in_vain_at_rows_that_all_change() {
-    // About 0.01 with turns, also on a busy machine; 0.25 to 0.8 without.
-    let in_vain = in_vain_at_hot_rows(8);
-    assert!(in_vain < 0.1, "{in_vain:.2} in vain for each that committed");
 }

@@ -87,6 +87,8 @@ pub enum Planted {
     UnaskedLease,
     /// A peer that this node reaches no more, and that lives, is no reason to end.
     UndoubtedLinks,
+    /// What this node does not reach is looked for between the steps of its recoveries alone.
+    LateDoubts,
     /// A dead node counts as recovered from, and its index is free, before the latch words are
     /// swept.
     EarlyReuse,

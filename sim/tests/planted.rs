@@ -7,7 +7,8 @@ use std::ops::Range;
 use std::time::Duration;
 
 use selkie_engine::Planted;
-use selkie_sim::{Case, Failure, Scenario, Summary, run, run_with};
+use selkie_fabric::PeerId;
+use selkie_sim::{Case, Failure, Scenario, Summary, Trouble, run, run_with};
 use selkie_txn::Protocol;
 
 /// The first of `seeds` seeds that finds `planted`, and what it reports.
@@ -225,6 +226,32 @@ fn a_link_that_ends_and_is_not_doubted_is_found_within_200_seeds() {
         let (seed, report) = found.unwrap_or_else(|| panic!("not found by {scenario}"));
         println!("{scenario}, seed {seed}: {report}");
     }
+}
+
+/// A node takes part in a recovery, and does not reach the memory node by which a step of it gets
+/// on: the recovery waits for the node, which would end, and the node for the recovery.
+#[test]
+fn links_that_are_doubted_between_steps_of_recoveries_alone_are_found_within_400_seeds() {
+    let dies_beside_a_cut = |case: Case, seed, planted| {
+        let mut plan = case.plan();
+        plan.cost.unreachable_after = Duration::from_millis(4);
+        let (one, memory) = (PeerId::compute(1), PeerId::memory(1));
+        let at = Duration::from_micros(1_000 + 37 * seed);
+        plan.troubles = vec![
+            (at, Trouble::Sever(one, memory, Duration::from_millis(30))),
+            (at, Trouble::Kill(PeerId::compute(0))),
+        ];
+        run_with(case, &plan, &|config| config.planted = planted, None)
+    };
+    let found = (0..400).find_map(|seed| {
+        [Scenario::Tree, Scenario::Crash].into_iter().find_map(|scenario| {
+            let case = Case::of(scenario, seed);
+            let failure = dies_beside_a_cut(case, seed, Planted::LateDoubts).err()?;
+            dies_beside_a_cut(case, seed, Planted::Nothing).unwrap();
+            Some(format!("{scenario}, seed {seed}: {failure}"))
+        })
+    });
+    println!("{}", found.unwrap());
 }
 
 /// Grants and pages that go home are lost on the way, and taken for delivered.

@@ -40,6 +40,10 @@ pub(crate) async fn run_recovery(core: Weak<Core>, tick: Duration) {
         if core.lifecycle.is_leaving() && !core.is_member_itself() {
             continue;
         }
+        #[cfg(feature = "planted")]
+        if core.config.planted == crate::Planted::LateDoubts {
+            core.settle_doubts();
+        }
         let Some(_step) = core.recovery.repairs.begin() else { continue };
         if let Err(error) = core.advance_rebuilds().await {
             tracing::debug!(%error, "rebuild: a step failed");
@@ -83,6 +87,10 @@ pub(crate) async fn run_doubts(core: Weak<Core>, tick: Duration) {
         env.sleep(tick).await;
         let Some(core) = core.upgrade() else { return };
         if core.lifecycle.has_failed() {
+            return;
+        }
+        #[cfg(feature = "planted")]
+        if core.config.planted == crate::Planted::LateDoubts {
             return;
         }
         if !core.lifecycle.is_leaving() || core.is_member_itself() {

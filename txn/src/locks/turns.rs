@@ -353,26 +353,24 @@ mod tests {
         assert_empty(&turns);
     }
 
-    /// It had it for no longer than the others had to wait.
     #[test]
     fn a_turn_that_has_just_come_is_not_taken_by_those_that_have_waited_long() {
         let runtime = RealRuntime::new(1).unwrap();
         let (env, turns) = (runtime.env(), Turns::default());
         runtime.block_on(async {
-            let idle = take(&turns, &env, 1).await;
-            let mut third = Box::pin(async {
-                let second = take(&turns, &env, 2).await;
-                let since = env.now();
+            for is_given_on in [true, false] {
+                let first = take(&turns, &env, 1).await;
+                let mut second = Box::pin(take(&turns, &env, 2));
                 let mut third = Box::pin(take(&turns, &env, 3));
-                env.sleep(TURN_LASTS / 2).await;
-                assert!(!is_ready(&mut third).await);
-                let held = third.await;
-                assert!(env.now() - since >= TURN_LASTS);
-                drop((second, held));
-            });
-            assert!(!is_ready(&mut third).await);
-            third.await;
-            drop(idle);
+                assert!(!is_ready(&mut second).await && !is_ready(&mut third).await);
+                env.sleep(TURN_LASTS / 4 * 3).await;
+                let since = env.now();
+                let first = Some(first).filter(|_| !is_given_on);
+                let second = second.await;
+                drop(third.await);
+                assert!(env.now() - since >= TURN_LASTS, "given on: {is_given_on}");
+                drop((first, second));
+            }
         });
         assert_empty(&turns);
     }

@@ -59,10 +59,10 @@
 //! - A reader that a writer asks to release leaves its bit in the word (Ceded). The writer clears
 //!   the bit in the atomic by which it hands over, downgrades, evicts or gives its intent up
 //!   ([`Line::carried`]). Until then the reader leaves the word alone: it asks the writer, which
-//!   answers only between its operations (R6). After a grant the bit is set. After `NotHeld` the word
-//!   tells: the writer has cleared the bit, or it has failed, and its death is still to come. A node
-//!   that leaves first takes such a bit back, as a reader. Forgetting it would be unsafe: a bit that is added twice carries into the next one,
-//!   and in the end into the holder's field.
+//!   answers only between its operations (R6). After a grant the bit is set. After `NotHeld` the
+//!   word tells: the writer has cleared the bit, or it has failed, and its death is still to come.
+//!   A node that leaves first takes such a bit back, as a reader. Forgetting it would be unsafe: a
+//!   bit that is added twice carries into the next one, and in the end into the holder's field.
 //!
 //! # Failures
 //! `death` has the transitions that follow the death of another node, `home` those that follow the

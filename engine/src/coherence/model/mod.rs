@@ -26,7 +26,7 @@
 //! | W D D, behind an ignored test | 38,518,168 |
 //! | D D D, behind an ignored test, to a bound in each run | 15,407,258 |
 //! | B B, one of which may die at any time | 40,880 |
-//! | the same, and it may fail before: it forgets the line, and says that it does not hold it | 54,327 |
+//! | the same, which may fail first: it says that it does not hold what it holds | 54,327 |
 //! | W W W, one of which, or two at once, may die at any time, in an ignored test | 27,696,884 |
 //! | B B with logs, one of which may die at any time | 42,323 |
 //! | the same, the page coded, a split of which may be lost at any time | 248,004 |

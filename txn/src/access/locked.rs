@@ -179,7 +179,8 @@ impl Txn<'_> {
         }
     }
 
-    /// Whether what the transaction sees of a row is settled: it has read it, or it sees a snapshot.
+    /// Whether it is settled what the transaction sees of a row: it has read it, or it sees a
+    /// snapshot.
     fn has_seen(&self, index: &IndexInfo, key: &[u8]) -> bool {
         self.view.stamp().is_some() || self.work.rows.has_key(index.number, key)
     }

@@ -58,6 +58,7 @@ pub(crate) async fn run_recovery(core: Weak<Core>, tick: Duration) {
             tracing::debug!(%error, "recovery: a step failed");
             core.doubt_after(&error);
         }
+        let mut news = NodeSet::EMPTY;
         for (node, lost) in all_lost {
             let Some(dead) = ComputeId::new(node.as_usize()) else { continue };
             // A step that fails is tried again with the next tick.
@@ -66,14 +67,16 @@ pub(crate) async fn run_recovery(core: Weak<Core>, tick: Duration) {
             } else if !is_quiet {
                 Ok(())
             } else if !lost.acknowledged.contains(&core.index().get()) {
-                core.acknowledge_death(dead).await
+                news = news.with(dead);
+                Ok(())
             } else {
                 core.sweep_if_due(dead).await
             };
-            if let Err(error) = step {
-                tracing::debug!(dead = %peer(node), %error, "recovery: a step failed");
-                core.doubt_after(&error);
-            }
+            core.note_step(node, step);
+        }
+        if let Some(first) = news.iter().next() {
+            let step = core.acknowledge_deaths(news).await;
+            core.note_step(ComputeIndex::new(first.index() as u16), step);
         }
     }
 }
@@ -232,39 +235,61 @@ impl Core {
         Ok(())
     }
 
-    /// Handles the mail of a dead node, tells the lines, and acknowledges (F2 to F4).
-    async fn acknowledge_death(self: &Arc<Self>, dead: ComputeId) -> Result<(), EngineError> {
-        let started = self.env.now();
-        let mailbox = self.messenger.mailbox_for(dead.index());
-        self.wait_until(|| !mailbox.has_mail_from(dead.index())).await?;
-        self.recovery.note_dead(NodeSet::EMPTY.with(dead));
-        self.recovery.set_recovering(true);
-        let under_way = self.tell_lines(dead);
-        for addr in &under_way {
-            let interrupted = || self.memory.quiesced.has_suspects() || !self.rebuilds_are_over();
-            self.wait_until(|| self.cache.is_through(*addr) || interrupted()).await?;
-            if interrupted() {
-                // The home of the line may be lost: then the line is quiesced until it is rebuilt.
-                return Ok(());
-            }
+    /// Notes the error of a step of the recovery from a node.
+    fn note_step(&self, node: ComputeIndex, step: Result<(), EngineError>) {
+        if let Err(error) = step {
+            tracing::debug!(dead = %peer(node), %error, "recovery: a step failed");
+            self.doubt_after(&error);
         }
-        if !self.bring_claimed_home().await? {
+    }
+
+    /// Handles the mail of dead nodes, tells the lines, and acknowledges (F2 to F4). All deaths that
+    /// are known are taken note of before any is waited for: a line that has to go home may be
+    /// latched by a caller that waits for a page of another of the dead.
+    async fn acknowledge_deaths(self: &Arc<Self>, news: NodeSet) -> Result<(), EngineError> {
+        let started = self.env.now();
+        for dead in news.iter() {
+            let mailbox = self.messenger.mailbox_for(dead.index());
+            self.wait_until(|| !mailbox.has_mail_from(dead.index())).await?;
+        }
+        self.recovery.note_dead(news);
+        self.recovery.set_recovering(true);
+        let under_way: Vec<GAddr> = news.iter().flat_map(|dead| self.tell_lines(dead)).collect();
+        for addr in &under_way {
+            self.wait_until(|| self.cache.is_through(*addr) || self.is_interrupted()).await?;
+        }
+        if self.is_interrupted() || !self.bring_claimed_home().await? {
             return Ok(());
         }
         // An operation that did not reach its memory node has not told whether this node's bit is
         // in the word: the sweep would take the bit for a copy. If the memory node lives, this node
         // ends.
         self.until_doubts_are_settled().await?;
-        let node = ComputeIndex::new(dead.index() as u16);
-        self.pool.acknowledge(node, self.index()).await?;
-        let (took, waited_for) = (self.env.now() - started, under_way.len());
-        let me = self.endpoint.id();
-        tracing::info!(node = %me, dead = %peer(node), ?took, waited_for, "recovery: acknowledged");
+        for dead in news.iter() {
+            let node = ComputeIndex::new(dead.index() as u16);
+            self.pool.acknowledge(node, self.index()).await?;
+            let (took, waited_for) = (self.env.now() - started, under_way.len());
+            let me = self.endpoint.id();
+            tracing::info!(node = %me, dead = %peer(node), ?took, waited_for, "recovery: acknowledged");
+        }
         Ok(())
     }
 
+    /// Whether the waits of an acknowledgement have to begin anew: the home of a line may be lost,
+    /// and the line is quiesced then until that is rebuilt; or another node has died, and no line
+    /// has been told.
+    fn is_interrupted(&self) -> bool {
+        let told = self.recovery.dead_nodes().with(self.me);
+        let is_news = |node: &ComputeIndex| {
+            ComputeId::new(node.as_usize()).is_some_and(|node| !told.contains(node))
+        };
+        self.memory.quiesced.has_suspects()
+            || !self.rebuilds_are_over()
+            || self.pool.lost().iter().any(|(node, lost)| lost.fenced && is_news(node))
+    }
+
     /// Writes home the lines that this node has taken over from dead nodes. Home must have the
-    /// changes of the dead nodes before their logs are dropped. Returns `false` if that must wait.
+    /// changes of the dead nodes before their logs are dropped. Returns `false` if it is interrupted.
     async fn bring_claimed_home(&self) -> Result<bool, EngineError> {
         loop {
             let Some(addr) = self.recovery.claimed.last() else { return Ok(true) };
@@ -277,7 +302,7 @@ impl Core {
                 self.recovery.claimed.remove(addr);
                 continue;
             }
-            if self.memory.quiesced.has_suspects() || !self.rebuilds_are_over() {
+            if self.is_interrupted() {
                 return Ok(false);
             }
             if let Some(error) = self.lifecycle.failure() {

@@ -138,6 +138,7 @@ fn seeds_of_the_wide_envelope_that_found_something_hold() {
         (Scenario::Tree, 60331, "a node used a range of which others did not know yet"),
         (Scenario::Crash, 62264, "memory was given up that had the only copy of a log in use"),
         (Scenario::Crash, 67556, "a death was not acknowledged while a caller tried to upgrade"),
+        (Scenario::Crash, 92383, "a journal's image was not taken, as parity was lost since"),
         (Scenario::Tree, 83635, "a recovery waited for a caller, and that for another recovery"),
     ] {
         run(Case::of(scenario, seed), None).unwrap_or_else(|failure| panic!("{failure}"));

@@ -166,7 +166,8 @@ fn resolve(
     (seen, found): (&[Option<FoundSplit>], &[SplitFinding]),
     images: &[JournalImage],
 ) -> Result<Option<ResolvedSplits>, EngineError> {
-    let known = JournalImage::over(images, addr, header, coded.data());
+    let parity = coded.data()..coded.coding().splits();
+    let known = JournalImage::over(images, addr, header, parity);
     for image in known.into_iter().map(Some).chain([None]) {
         let shares = image.map(|image| (image.attempt.version, image.splits()));
         let resolved = match resolve_torn_write(coded.coding(), header, found, shares) {

@@ -2,13 +2,14 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use selkie_fabric::Buf;
 use selkie_pool::layout::{MAX_SPLITS, SHARE_HEADER_BYTES};
 
 use crate::GAddr;
 use crate::coding::header_versions::versions_bytes;
-use crate::coding::tag::{SplitSet, Version, Versions, version_of};
+use crate::coding::tag::{SplitSet, Version, Versions, set_version, version_of};
 use selkie_pool::checksum;
 
 /// Offset of the checksum in a share.
@@ -116,13 +117,20 @@ impl JournalImage {
         images: &'i [Self],
         addr: GAddr,
         header: &Versions,
-        data: usize,
+        parity: Range<usize>,
     ) -> Vec<&'i Self> {
-        let latest = version_of(header, data);
+        let is_lost = |split: &usize| version_of(header, *split) == Version::LOST;
+        let latest = parity.clone().find(|split| !is_lost(split)).map(|at| version_of(header, at));
         let is_over = |attempt: &WriteAttempt| {
-            // A lost version is the same for all pages: then all versions must be the same.
-            let is_same = || attempt.all_before == sum_of(header);
-            attempt.before == latest && (latest != Version::LOST || is_same())
+            // A lost version is the same for all pages: then all versions must be the same. The
+            // writer may have known the page before parity was lost with the home.
+            let is_same = || {
+                let mut before = *header;
+                let lost = parity.clone().filter(is_lost);
+                lost.for_each(|split| set_version(&mut before, split, attempt.before));
+                attempt.all_before == sum_of(&before)
+            };
+            latest == Some(attempt.before) || is_same()
         };
         let own = images.iter().filter(|own| own.attempt.addr == addr && is_over(&own.attempt));
         let mut own: Vec<&Self> = own.collect();
@@ -196,7 +204,7 @@ mod tests {
             header
         };
         let over = |images: &[JournalImage], version| {
-            let own = JournalImage::over(images, addr, &header(version), 4);
+            let own = JournalImage::over(images, addr, &header(version), 4..6);
             own.into_iter().cloned().collect::<Vec<_>>()
         };
         for (first, second) in [(early, late), (late, early), (late, next), (next, late)] {
@@ -226,9 +234,30 @@ mod tests {
             WriteAttempt { before: Version::LOST, all_before: sum_of(&header), ..attempt(number) };
         let mut images = Vec::new();
         JournalImage::put(&mut images, JournalShare { attempt, split: 1, payload: vec![1; 8] });
-        assert_eq!(JournalImage::over(&images, attempt.addr, &header, 2).len(), 1);
+        assert_eq!(JournalImage::over(&images, attempt.addr, &header, 2..3).len(), 1);
         header[0] = Version::from_bits(0x0000_6001);
-        assert_eq!(JournalImage::over(&images, attempt.addr, &header, 2).len(), 0);
+        assert_eq!(JournalImage::over(&images, attempt.addr, &header, 2..3).len(), 0);
+    }
+
+    /// A writer that had the page before memory was lost does not look at the header again.
+    #[test]
+    fn an_image_is_over_a_header_that_has_lost_parity_since() {
+        let written = Version::from_bits(0x0000_4001);
+        let mut header = Versions::default();
+        header[..4].fill(written);
+        let before =
+            WriteAttempt { before: written, all_before: sum_of(&header), ..attempt((1, 1)) };
+        let mut images = Vec::new();
+        let share = JournalShare { attempt: before, split: 1, payload: vec![1; 8] };
+        JournalImage::put(&mut images, share);
+        let over = |header| JournalImage::over(&images, before.addr, &header, 2..4).len();
+        assert_eq!(over(header), 1);
+        header[2] = Version::LOST;
+        assert_eq!(over(header), 1, "the other parity has the version");
+        header[3] = Version::LOST;
+        assert_eq!(over(header), 1);
+        header[0] = Version::from_bits(0x0000_6001);
+        assert_eq!(over(header), 0, "of another page");
     }
 
     /// Two nodes have images of the same page if one took over from the other, and died as well.
@@ -248,7 +277,7 @@ mod tests {
         }
         let mut header = Versions::default();
         header[4] = attempt((0, 0)).before;
-        let own = JournalImage::over(&images, attempt((0, 0)).addr, &header, 4);
+        let own = JournalImage::over(&images, attempt((0, 0)).addr, &header, 4..6);
         let counts: Vec<usize> = own.iter().map(|image| image.splits().len()).collect();
         assert_eq!(counts, [6, 3]);
     }

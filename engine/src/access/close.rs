@@ -332,7 +332,9 @@ impl Engine {
             self.send_home(id).into_iter().for_each(&mut note);
         }
         let (mut batches, mut gathered) = (Vec::new(), 0);
-        for (number, addr) in core.cache.residual.all().enumerate() {
+        // A word that is lost with its memory needs no bit taken out.
+        let left = core.cache.residual.all().filter(|addr| !core.is_home_dead(*addr));
+        for (number, addr) in left.enumerate() {
             note(addr);
             if number >= LEAVES_A_ROUND {
                 continue;

@@ -78,6 +78,7 @@ fn events() -> Vec<Event> {
         readers(),
         LatchWord::held_by(node(0)),
         LatchWord::held_by(node(1)),
+        LatchWord::held_by(node(1)).add(LatchDelta::add_reader(node(0))),
         LatchWord::from_bits(u64::MAX),
     ] {
         events.push(Event::Completed { old });

@@ -59,6 +59,8 @@ pub(crate) async fn run_recovery(core: Weak<Core>, tick: Duration) {
             core.doubt_after(&error);
         }
         let mut news = NodeSet::EMPTY;
+        // Also of this node, if it was declared dead: then it does not go on.
+        let all_fenced = all_lost.iter().all(|(_, lost)| lost.fenced);
         for (node, lost) in all_lost {
             let Some(dead) = ComputeId::new(node.as_usize()) else { continue };
             // A step that fails is tried again with the next tick.
@@ -74,7 +76,8 @@ pub(crate) async fn run_recovery(core: Weak<Core>, tick: Duration) {
             };
             core.note_step(node, step);
         }
-        if let Some(first) = news.iter().next() {
+        // Of those that are not fenced yet, lines are to be told as well.
+        if let Some(first) = news.iter().next().filter(|_| all_fenced) {
             let step = core.acknowledge_deaths(news).await;
             core.note_step(ComputeIndex::new(first.index() as u16), step);
         }
@@ -244,7 +247,7 @@ impl Core {
     }
 
     /// Handles the mail of dead nodes, tells the lines, and acknowledges (F2 to F4). All deaths that
-    /// are known are taken note of before any is waited for: a line that has to go home may be
+    /// are known are taken note of before pages are waited for: a line that has to go home may be
     /// latched by a caller that waits for a page of another of the dead.
     async fn acknowledge_deaths(self: &Arc<Self>, news: NodeSet) -> Result<(), EngineError> {
         let started = self.env.now();
@@ -257,8 +260,11 @@ impl Core {
         let under_way: Vec<GAddr> = news.iter().flat_map(|dead| self.tell_lines(dead)).collect();
         for addr in &under_way {
             self.wait_until(|| self.cache.is_through(*addr) || self.is_interrupted()).await?;
+            if self.is_interrupted() {
+                return Ok(());
+            }
         }
-        if self.is_interrupted() || !self.bring_claimed_home().await? {
+        if !self.bring_claimed_home().await? {
             return Ok(());
         }
         // An operation that did not reach its memory node has not told whether this node's bit is
@@ -285,7 +291,7 @@ impl Core {
         };
         self.memory.quiesced.has_suspects()
             || !self.rebuilds_are_over()
-            || self.pool.lost().iter().any(|(node, lost)| lost.fenced && is_news(node))
+            || self.pool.lost().iter().any(|(node, _)| is_news(node))
     }
 
     /// Writes home the lines that this node has taken over from dead nodes. Home must have the

@@ -266,6 +266,7 @@ impl Transition<'_> {
             // It may have cleared the bit between this look and its fence.
             self.inquire(Inquiry::Ceded, to);
         } else if holder == Some(to) {
+            self.out.extend(self.line.nowait.then_some(Action::Refuse));
             self.settle(Phase::Ceded { to });
         } else {
             // It was the holder, and another node has put itself in its place.

@@ -179,11 +179,17 @@ impl<const N: usize> ProtocolModel<N> {
             let mut after = world.clone();
             after.nodes[node].knowledge = knowledge;
             if knowledge == DeathKnowledge::Noted {
-                after.nodes[node].acknowledged = state.known;
+                if state.knowledge != DeathKnowledge::Due {
+                    after.nodes[node].acknowledged = state.known;
+                }
                 after.nodes[node].known = world.dead();
             }
+            let acknowledged = after.nodes[node].acknowledged;
             after.nodes[node].untold = match knowledge {
-                DeathKnowledge::Noted => unknown().collect(),
+                // Those that were told and are not acknowledged are told once more.
+                DeathKnowledge::Noted => {
+                    world.dead().iter().filter(|dead| !acknowledged.contains(*dead)).collect()
+                }
                 DeathKnowledge::Passed => state.untold,
                 _ => NodeSet::EMPTY,
             };
@@ -193,7 +199,7 @@ impl<const N: usize> ProtocolModel<N> {
         let told = if owes { DeathKnowledge::Due } else { DeathKnowledge::Told };
         let touched = state.untold.iter().any(|dead| Self::is_touched(&state.line, dead));
         match state.knowledge {
-            DeathKnowledge::Nothing | DeathKnowledge::Told
+            DeathKnowledge::Nothing | DeathKnowledge::Told | DeathKnowledge::Due
                 if learns && unknown().next().is_some() =>
             {
                 plain(DeathKnowledge::Noted)

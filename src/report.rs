@@ -109,6 +109,14 @@ pub struct ComputeReport {
     pub lock_timeouts: u64,
     /// Row locks that were refused to those who were not to wait.
     pub lock_refusals: u64,
+    /// Turns at rows that many transactions change that were waited for.
+    pub turn_waits: u64,
+    /// How long, all waits together that have ended, in microseconds.
+    pub turn_wait_us: u64,
+    /// Turns that were lost as they lasted too long.
+    pub turns_lost: u64,
+    /// Turns that were not waited for, as that would have closed a circle.
+    pub turn_circles: u64,
     /// The lines with most misses and invalidations; at most [`HOTTEST`], ordered by `count -
     /// error`.
     pub hottest: Vec<HotGcl>,
@@ -249,6 +257,10 @@ impl Report {
             deadlocks: user.deadlocks,
             lock_timeouts: user.lock_timeouts,
             lock_refusals: user.lock_refusals,
+            turn_waits: user.turn_waits,
+            turn_wait_us: micros(user.turn_wait_time),
+            turns_lost: user.turns_lost,
+            turn_circles: user.turn_circles,
             hottest: hot.collect(),
         });
         Self { version: VERSION, at_us: micros(*at), longest_silence_us: 0, node }
@@ -358,7 +370,7 @@ mod tests {
 
     /// Each has its own number: none stands for another.
     #[test]
-    fn what_is_counted_of_row_locks_and_snapshots_is_reported() {
+    fn what_is_counted_of_row_locks_turns_and_snapshots_is_reported() {
         let engine = EngineStats {
             images_kept: 1,
             images_dropped: 2,
@@ -376,6 +388,10 @@ mod tests {
             lock_timeouts: 11,
             lock_refusals: 12,
             snapshots_too_old: 13,
+            turn_waits: 14,
+            turn_wait_time: Duration::from_micros(15),
+            turns_lost: 16,
+            turn_circles: 17,
         };
         let (node, user) = (ComputeId::new(1).unwrap(), Some(user));
         let counters =
@@ -396,6 +412,10 @@ mod tests {
             lock_timeouts: 11,
             lock_refusals: 12,
             snapshots_too_old: 13,
+            turn_waits: 14,
+            turn_wait_us: 15,
+            turns_lost: 16,
+            turn_circles: 17,
             ..ComputeReport::default()
         };
         assert_eq!(compute, expected);

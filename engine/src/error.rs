@@ -36,6 +36,20 @@ pub enum EngineError {
     /// [`until_freed_is_released`](crate::Engine::until_freed_is_released).
     #[error("pool full, but for freed pages that earlier readers may still use")]
     FreedInUse,
+    /// Lines that this node has freed do not stand as free in their headers yet: whoever looks for
+    /// leaked lines would free them twice.
+    #[error(
+        "waited {waited:?} until the headers of {lines} freed lines say that they are free: {}",
+        unmarked(*rebuilt)
+    )]
+    FreedUnmarked {
+        /// Lines that were freed, and are not marked.
+        lines: usize,
+        /// The memory node whose headers are being made anew, if that is what is waited for.
+        rebuilt: Option<u16>,
+        /// How long the caller had waited.
+        waited: Duration,
+    },
     /// The line was held by a compute node that died, and its changes are lost.
     #[error("{addr} is lost: {} held it when it died", holder(*node))]
     PageLost {
@@ -237,6 +251,19 @@ fn holder(node: Option<usize>) -> String {
     node.map_or_else(|| "a compute node".to_owned(), |node| format!("cn{node}"))
 }
 
+/// What keeps headers from being marked, and what helps.
+fn unmarked(rebuilt: Option<u16>) -> String {
+    match rebuilt {
+        Some(memory) => format!(
+            "the headers of mem{memory} are being made anew, and none is marked before that is over; try again then \
+             (`selkie pool status`)"
+        ),
+        None => "memory nodes or the log are slow, or this node frees more all the time; try again when it does \
+                 nothing else"
+            .to_owned(),
+    }
+}
+
 /// Why the others took a node for dead, if it was late itself, and what helps.
 fn cause(silent_for: Duration, lease: Duration) -> String {
     if silent_for < lease * 3 / 4 {
@@ -256,6 +283,7 @@ impl EngineError {
         match self {
             EngineError::Busy { .. }
             | EngineError::FreedInUse
+            | EngineError::FreedUnmarked { .. }
             | EngineError::Timeout { .. }
             | EngineError::Log(_)
             | EngineError::LogFull

@@ -59,6 +59,15 @@ pub struct TxnStats {
     /// Row locks that were refused, as another transaction had them and this one was
     /// [not to wait](crate::LockWait::NoWait).
     pub lock_refusals: u64,
+    /// Turns at rows that many transactions change, of this node, that were waited for.
+    pub turn_waits: u64,
+    /// How long, all waits together that have ended, however they did.
+    pub turn_wait_time: Duration,
+    /// Turns that went over to the next transaction as they lasted too long.
+    pub turns_lost: u64,
+    /// Turns that were not waited for, as those of the transactions would have waited for each
+    /// other in a circle.
+    pub turn_circles: u64,
 }
 
 /// For the [`Roster`](selkie_engine::Roster) of a node.
@@ -71,6 +80,10 @@ impl From<TxnStats> for UserCounters {
             deadlocks: stats.aborts.of(AbortCause::Deadlock),
             lock_timeouts: stats.aborts.of(AbortCause::LockTimeout),
             lock_refusals: stats.lock_refusals,
+            turn_waits: stats.turn_waits,
+            turn_wait_time: stats.turn_wait_time,
+            turns_lost: stats.turns_lost,
+            turn_circles: stats.turn_circles,
             snapshots_too_old: stats.aborts.of(AbortCause::SnapshotTooOld),
         }
     }
@@ -91,6 +104,10 @@ impl Sub for TxnStats {
             lock_waits: self.lock_waits - earlier.lock_waits,
             lock_wait_time: self.lock_wait_time.saturating_sub(earlier.lock_wait_time),
             lock_refusals: self.lock_refusals - earlier.lock_refusals,
+            turn_waits: self.turn_waits - earlier.turn_waits,
+            turn_wait_time: self.turn_wait_time.saturating_sub(earlier.turn_wait_time),
+            turns_lost: self.turns_lost - earlier.turns_lost,
+            turn_circles: self.turn_circles - earlier.turn_circles,
         }
     }
 }
@@ -173,16 +190,24 @@ mod tests {
     }
 
     #[test]
-    fn observers_are_told_of_locks_and_of_snapshots() {
+    fn observers_are_told_of_locks_turns_and_snapshots() {
         let shards = StatsShards::default();
         shards.committed(2);
         let causes = [AbortCause::Deadlock, AbortCause::LockTimeout, AbortCause::SnapshotTooOld];
         for (times, cause) in (1..).zip(causes) {
             (0..times).for_each(|shard| shards.aborted(shard, cause));
         }
-        let lock_wait_time = Duration::from_millis(7);
-        let stats =
-            TxnStats { lock_waits: 5, lock_refusals: 6, lock_wait_time, ..shards.snapshot() };
+        let [lock_wait_time, turn_wait_time] = [7, 9].map(Duration::from_millis);
+        let stats = TxnStats {
+            lock_waits: 5,
+            lock_refusals: 6,
+            lock_wait_time,
+            turn_waits: 8,
+            turn_wait_time,
+            turns_lost: 10,
+            turn_circles: 11,
+            ..shards.snapshot()
+        };
         let expected = UserCounters {
             operations: 1,
             lock_waits: 5,
@@ -190,8 +215,27 @@ mod tests {
             deadlocks: 1,
             lock_timeouts: 2,
             lock_refusals: 6,
+            turn_waits: 8,
+            turn_wait_time,
+            turns_lost: 10,
+            turn_circles: 11,
             snapshots_too_old: 3,
         };
         assert_eq!(UserCounters::from(stats), expected);
+    }
+
+    #[test]
+    fn of_what_was_counted_before_nothing_is_in_a_difference() {
+        let counted = |factor: u32| TxnStats {
+            lock_waits: (5 * factor).into(),
+            lock_wait_time: Duration::from_millis(7) * factor,
+            lock_refusals: (11 * factor).into(),
+            turn_waits: (13 * factor).into(),
+            turn_wait_time: Duration::from_millis(17) * factor,
+            turns_lost: (19 * factor).into(),
+            turn_circles: (23 * factor).into(),
+            ..TxnStats::default()
+        };
+        assert_eq!(counted(5) - counted(2), counted(3));
     }
 }

@@ -51,7 +51,7 @@ pub(crate) struct BenchmarkOptions {
     /// Memory of each memory node in MiB [default: enough for data, growth and headroom]
     #[arg(long, value_name = "N")]
     memory_mb: Option<u64>,
-    /// Bytes of a cache line, the unit of caching and of locking: a power of two, 1024 to 8192
+    /// Bytes of a cache line, the unit of caching and of locking: a power of two, 512 to 8192
     #[arg(long, value_name = "BYTES", default_value_t = Setup::default().gcl_bytes)]
     gcl: usize,
     /// Coding of pages: `plain`, `replicate=N`, or K+R for K data and R parity splits,
@@ -59,8 +59,9 @@ pub(crate) struct BenchmarkOptions {
     /// 2+1, or plain with fewer than 3 memory nodes]
     #[arg(long, value_name = "CODING")]
     coding: Option<Coding>,
-    /// Concurrency control: `2pl`, two-phase locking without waiting; `to`, timestamp ordering; or
-    /// `occ`, optimistic with validation at commit
+    /// Concurrency control: `2pl`, two-phase locking without waiting; `to`, timestamp ordering;
+    /// `occ`, optimistic with validation at commit; or `snapshot`, optimistic for rows and ranges,
+    /// with snapshots for transactions that only read
     #[arg(long, value_name = "NAME", default_value_t = Protocol::default())]
     protocol: Protocol,
     #[command(flatten)]

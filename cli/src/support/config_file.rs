@@ -24,7 +24,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::builder::Command;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Parser};
 use toml::Spanned;
@@ -107,8 +107,42 @@ pub(crate) fn try_parse<C: Parser>(
     arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
 ) -> Result<C, clap::Error> {
     let mut command = command::<C>();
-    let matches = command.try_get_matches_from_mut(arguments)?;
+    let matches = command.try_get_matches_from_mut(arguments);
+    let matches = matches.map_err(|error| of_others(error, &command))?;
     C::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+}
+
+/// An option that other commands have is named as theirs, and not taken for a misspelt one of this
+/// command.
+fn of_others(mut error: clap::Error, command: &Command) -> clap::Error {
+    let unknown = match (error.kind(), error.get(ContextKind::InvalidArg)) {
+        (ErrorKind::UnknownArgument, Some(ContextValue::String(unknown))) => unknown.clone(),
+        _ => return error,
+    };
+    let name = unknown.trim_start_matches('-');
+    let mut owners = Vec::new();
+    find_owners(command, name, "", &mut owners);
+    if !owners.is_empty() {
+        let said = format!("'{unknown}' is an option of other commands: {}", owners.join(", "));
+        // The usage is of the option that was meant.
+        for kind in [ContextKind::SuggestedArg, ContextKind::Usage] {
+            error.remove(kind);
+        }
+        let said = ContextValue::StyledStrs(vec![said.into()]);
+        error.insert(ContextKind::Suggested, said);
+    }
+    error
+}
+
+/// The commands below this one that have an option, each with the commands before it.
+fn find_owners(command: &Command, option: &str, path: &str, owners: &mut Vec<String>) {
+    for inner in command.get_subcommands() {
+        let path = format!("{path}{}", inner.get_name());
+        if inner.get_arguments().any(|arg| arg.get_long() == Some(option)) {
+            owners.push(path.clone());
+        }
+        find_owners(inner, option, &format!("{path} "), owners);
+    }
 }
 
 /// The word of those that are known which is most alike, as a question behind a complaint.

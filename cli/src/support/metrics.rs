@@ -327,7 +327,7 @@ const fn gauge(
 }
 
 /// All there are. Names get their unit, and counters `_total`, when they are written.
-static FAMILIES: [Family; 37] = [
+static FAMILIES: [Family; 41] = [
     counter("selkie_operations", "Operations that the node's user has completed", None, |r| {
         compute(r, |c| c.operations)
     }),
@@ -407,6 +407,18 @@ static FAMILIES: [Family; 37] = [
     counter("selkie_lock_refusals", "Row locks refused to who was not to wait", None, |r| {
         compute(r, |c| Some(c.lock_refusals))
     }),
+    counter("selkie_turn_waits", "Turns at hot rows that were waited for", None, |r| {
+        compute(r, |c| Some(c.turn_waits))
+    }),
+    counter("selkie_turn_wait", "Time of waits for turns at hot rows", Some(Unit::Seconds), |r| {
+        micros(r, |c| c.turn_wait_us)
+    }),
+    counter("selkie_turns_lost", "Turns at hot rows that lasted too long", None, |r| {
+        compute(r, |c| Some(c.turns_lost))
+    }),
+    counter("selkie_turn_circles", "Turns not waited for to avoid a circle", None, |r| {
+        compute(r, |c| Some(c.turn_circles))
+    }),
     gauge("selkie_memory_lent", "Memory lent to the pool", Some(Unit::Bytes), |r| {
         memory(r, |m| m.lent_bytes)
     }),
@@ -450,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_counted_of_row_locks_is_encoded() {
+    fn what_is_counted_of_row_locks_and_turns_is_encoded() {
         let report = ComputeReport {
             lock_waits: 3,
             lock_wait_us: 1_500_000,
@@ -458,6 +470,10 @@ mod tests {
             lock_timeouts: 5,
             lock_refusals: 6,
             snapshots_too_old: 7,
+            turn_waits: 8,
+            turn_wait_us: 2_500_000,
+            turns_lost: 9,
+            turn_circles: 10,
             ..ComputeReport::default()
         };
         let node = NodeReport::Compute(report);
@@ -474,6 +490,10 @@ mod tests {
             ("selkie_lock_timeouts_total", "5"),
             ("selkie_lock_refusals_total", "6"),
             ("selkie_snapshots_too_old_total", "7"),
+            ("selkie_turn_waits_total", "8"),
+            ("selkie_turn_wait_seconds_total", "2.5"),
+            ("selkie_turns_lost_total", "9"),
+            ("selkie_turn_circles_total", "10"),
         ] {
             let line = format!("{name}{{node=\"cn2\"}} {value}\n");
             assert!(text.contains(&line), "{line} in\n{text}");

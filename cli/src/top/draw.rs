@@ -47,9 +47,9 @@ pub(crate) fn draw(frame: &mut Frame<'_>, snapshot: &Snapshot) {
         },
         Section { headers: &plain::HOTTEST, widths: &[18, 7, 11, 12, 30], rows: hottest.collect() },
     ];
-    let head: Vec<_> = [Some(plain::headline(snapshot)), plain::locks(snapshot)]
+    let head: Vec<_> = [plain::headline(snapshot)]
         .into_iter()
-        .flatten()
+        .chain(plain::waits(snapshot))
         .map(|line| Line::from(line).bold())
         .collect();
     let area = frame.area();
@@ -148,6 +148,10 @@ mod tests {
             deadlocks: Some(3),
             lock_timeouts: Some(u64::from(index == 1)),
             lock_refusals: Some(5),
+            turn_waits: Some(2000 + index as u64),
+            turn_wait_s: Some(0.75),
+            turns_lost: Some(6),
+            turn_circles: Some(u64::from(index == 2)),
             rates: (index != 1).then_some(rates),
             ..ComputeRow::default()
         };
@@ -214,8 +218,10 @@ mod tests {
             &lines,
             &["row locks: waits 3,003, deadlocks 9, timeouts 1, refused 15, waited 1.5 s"],
         );
+        line_with(&lines, &["turns at hot rows: waits 6,003, lost 18, circles 1, waited 2.2 s"]);
         line_with(&lines, &["q: quit"]);
-        assert!(!drawn(&Snapshot::default(), 120, 40).iter().any(|line| line.contains("locks")));
+        let idle = drawn(&Snapshot::default(), 120, 40);
+        assert!(!idle.iter().any(|line| line.contains("locks") || line.contains("turns")));
         assert!(!lines.iter().any(|line| line.contains("more")));
     }
 

@@ -83,20 +83,36 @@ fn sum(snapshot: &Snapshot, of: fn(&ComputeRow) -> Option<u64>) -> u64 {
     snapshot.compute_nodes.iter().filter_map(of).sum()
 }
 
-/// One line about the row locks that the compute nodes have waited for; none if they have not.
-pub(crate) fn locks(snapshot: &Snapshot) -> Option<String> {
-    let figures = [
+/// A line about the row locks that the compute nodes have waited for, and one about turns at hot
+/// rows; none about what they have not waited for.
+pub(crate) fn waits(snapshot: &Snapshot) -> Vec<String> {
+    let locks = [
         ("waits", sum(snapshot, |row| row.lock_waits)),
         ("deadlocks", sum(snapshot, |row| row.deadlocks)),
         ("timeouts", sum(snapshot, |row| row.lock_timeouts)),
         ("refused", sum(snapshot, |row| row.lock_refusals)),
     ];
+    let turns = [
+        ("waits", sum(snapshot, |row| row.turn_waits)),
+        ("lost", sum(snapshot, |row| row.turns_lost)),
+        ("circles", sum(snapshot, |row| row.turn_circles)),
+    ];
+    let waited = |of: fn(&ComputeRow) -> Option<f64>| -> f64 {
+        snapshot.compute_nodes.iter().filter_map(of).sum()
+    };
+    let locks = waits_line("row locks", &locks, waited(|row| row.lock_wait_s));
+    let turns = waits_line("turns at hot rows", &turns, waited(|row| row.turn_wait_s));
+    locks.into_iter().chain(turns).collect()
+}
+
+/// What was counted of waits of one kind; none if nothing was.
+fn waits_line(kind: &str, figures: &[(&str, u64)], waited: f64) -> Option<String> {
     if figures.iter().all(|(_, number)| *number == 0) {
         return None;
     }
-    let waited: f64 = snapshot.compute_nodes.iter().filter_map(|row| row.lock_wait_s).sum();
-    let figures = figures.map(|(what, number)| format!("{what} {}", count(number)));
-    Some(format!("row locks: {}, waited {waited:.1} s", figures.join(", ")))
+    let figures = figures.iter().map(|(what, number)| format!("{what} {}", count(*number)));
+    let figures: Vec<_> = figures.collect();
+    Some(format!("{kind}: {}, waited {waited:.1} s", figures.join(", ")))
 }
 
 /// Active snapshots of all nodes, and what is kept for them; nothing if there are none.
@@ -124,7 +140,7 @@ pub(crate) fn text(snapshot: &Snapshot) -> String {
     let compute = snapshot.compute_nodes.iter().map(|row| compute_cells(row, lease_s).to_vec());
     let compute = compute.chain([total_cells(snapshot).to_vec()]);
     let mut text = headline(snapshot) + "\n";
-    text.extend(locks(snapshot).map(|line| line + "\n"));
+    text.extend(waits(snapshot).into_iter().map(|line| line + "\n"));
     text += &table(&MEMORY, memory, 3);
     text += &table(&COMPUTE, compute, 3);
     if !snapshot.hottest.is_empty() {

@@ -100,6 +100,12 @@ pub(crate) struct ComputeRow {
     pub(crate) lock_timeouts: Option<u64>,
     /// Row locks refused to those who were not to wait.
     pub(crate) lock_refusals: Option<u64>,
+    /// Turns at hot rows that were waited for, and for how long.
+    pub(crate) turn_waits: Option<u64>,
+    pub(crate) turn_wait_s: Option<f64>,
+    /// Turns that lasted too long, and those not waited for as that would have closed a circle.
+    pub(crate) turns_lost: Option<u64>,
+    pub(crate) turn_circles: Option<u64>,
     /// Between its two newest reports.
     pub(crate) rates: Option<Rates>,
 }
@@ -343,6 +349,10 @@ impl PoolWatch {
             deadlocks: report.map(|report| report.deadlocks),
             lock_timeouts: report.map(|report| report.lock_timeouts),
             lock_refusals: report.map(|report| report.lock_refusals),
+            turn_waits: report.map(|report| report.turn_waits),
+            turn_wait_s: report.map(|report| seconds(report.turn_wait_us)),
+            turns_lost: report.map(|report| report.turns_lost),
+            turn_circles: report.map(|report| report.turn_circles),
             rates,
         }
     }
@@ -510,6 +520,43 @@ mod tests {
         let seen = PoolWatch::default().look("p", SECOND, &state, &late);
         assert_eq!(seen.compute_nodes[1].state, NodeState::Silent);
         assert_eq!(seen.compute_nodes[1].silent_s, Some(3.0));
+    }
+
+    /// Each has its own number: none stands for another.
+    #[test]
+    fn what_a_node_counts_of_locks_and_turns_is_in_its_row() {
+        let report = ComputeReport {
+            snapshots_too_old: 1,
+            lock_waits: 2,
+            lock_wait_us: 3_000_000,
+            deadlocks: 4,
+            lock_timeouts: 5,
+            lock_refusals: 6,
+            turn_waits: 7,
+            turn_wait_us: 8_000_000,
+            turns_lost: 9,
+            turn_circles: 10,
+            ..ComputeReport::default()
+        };
+        let node = NodeReport::Compute(report);
+        let report = Report { version: VERSION, at_us: 1, longest_silence_us: 0, node };
+        let beats = [(beat(0, 1, &report.to_json().unwrap()), SECOND)];
+        let seen = PoolWatch::default().look("p", SECOND, &pool(), &beats);
+        let row = serde_json::to_value(&seen.compute_nodes[0]).unwrap();
+        for (figure, expected) in [
+            ("snapshots_too_old", json!(1)),
+            ("lock_waits", json!(2)),
+            ("lock_wait_s", json!(3.0)),
+            ("deadlocks", json!(4)),
+            ("lock_timeouts", json!(5)),
+            ("lock_refusals", json!(6)),
+            ("turn_waits", json!(7)),
+            ("turn_wait_s", json!(8.0)),
+            ("turns_lost", json!(9)),
+            ("turn_circles", json!(10)),
+        ] {
+            assert_eq!(row[figure], expected, "{figure}");
+        }
     }
 
     #[test]

@@ -164,6 +164,26 @@ fn an_embedded_pool_writes_nothing_home_that_its_end_throws_away() {
     assert!(said.contains("writes changed pages home, and closes the logs"), "{said}");
 }
 
+/// `--pool` was taken for a misspelt `--protocol`, and `--reload` for `--threads`.
+#[test]
+fn options_of_other_commands_are_named_as_theirs() {
+    for name in ["smallbank", "tatp"] {
+        let pool = "demo, tpcc, memnode";
+        for (option, owners) in [("--pool", pool), ("--reload", "tpcc"), ("--homes", "tpcc")] {
+            let output = command(name, &[option, "x"]);
+            let text = stderr(&output);
+            assert_eq!(output.status.code(), Some(2), "{name}: {text}");
+            let tip = format!("'{option}' is an option of other commands: {owners}");
+            assert!(text.contains(&tip), "{name}: {text}");
+            for other in ["--protocol", "--threads", "similar"] {
+                assert!(!text.contains(other), "{name}: {text}");
+            }
+        }
+        let misspelt = stderr(&command(name, &["--protocl", "occ"]));
+        assert!(misspelt.contains("a similar argument exists: '--protocol'"), "{misspelt}");
+    }
+}
+
 /// Short runs of the other benchmarks, with the names of their transactions.
 const BENCHMARKS: [(&str, [&str; 2], &[&str]); 2] = [
     (

@@ -122,10 +122,10 @@ impl Allocator {
         self.lines.lock().has_limbo()
     }
 
-    /// Whether lines were freed here whose headers do not say so yet.
-    pub(super) fn has_unmarked(&self) -> bool {
+    /// How many lines were freed here whose headers do not say so yet.
+    pub(super) fn unmarked(&self) -> usize {
         let state = self.lines.lock();
-        !state.freed.is_empty() || state.in_marking > 0
+        state.freed.len() + state.in_marking
     }
 
     /// Whether lines were freed here and not allocated again, ripe or not: looked at together, as

@@ -87,10 +87,11 @@ impl Core {
         Ok(census)
     }
 
-    /// Waits until the headers of all lines that were freed here say so.
+    /// Waits until the headers of all lines that were freed here say so. Pins are not waited for:
+    /// they keep lines from being used again, and not from being marked.
     ///
     /// # Errors
-    /// `Timeout` after the request timeout; those of a log that cannot be written.
+    /// `FreedUnmarked` after the request timeout; those of a log that cannot be written.
     async fn until_freed_is_marked(&self) -> Result<(), EngineError> {
         if let Some(log) = &self.log {
             // Nothing leads to them once this is durable.
@@ -103,14 +104,17 @@ impl Core {
                 Ok(()) | Err(EngineError::Busy { .. }) => {}
                 failed => return failed,
             }
-            if !self.allocator.has_unmarked() {
+            let lines = self.allocator.unmarked();
+            if lines == 0 {
                 return Ok(());
             }
             let waited = self.env.now() - started;
-            if waited >= self.config.request_timeout {
-                return Err(EngineError::Timeout { addr: GAddr::NULL, waited });
+            let left = self.config.request_timeout.saturating_sub(waited);
+            if left.is_zero() {
+                let rebuilt = self.pool.state().rebuilds.first().map(|rebuild| rebuild.memory);
+                return Err(EngineError::FreedUnmarked { lines, rebuilt, waited });
             }
-            self.env.sleep(self.config.tick).await;
+            self.env.sleep(self.config.tick.min(left)).await;
             self.lifecycle.check_alive()?;
         }
     }
@@ -192,5 +196,95 @@ impl Core {
             word = LatchWord::from_bits(old);
         }
         Ok(self.pool.forget_abandoned(&[addr.to_u64()]).await?)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that meets something else has failed")]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use selkie_fabric::env::RealRuntime;
+    use selkie_fabric::mem::MemFabric;
+    use selkie_fabric::{Fabric, PeerId};
+    use selkie_memnode::EmbeddedPool;
+    use selkie_pool::PoolConfig;
+
+    use crate::log::Lsn;
+    use crate::{ComputeId, Engine, EngineConfig, EngineError};
+
+    const GCL: usize = 512;
+    const PATIENCE: Duration = Duration::from_millis(300);
+
+    /// What is waited for in vain, for the one line that was freed.
+    fn refused(found: Result<(), EngineError>) -> (Option<u16>, String) {
+        let error = found.unwrap_err();
+        assert!(error.is_retryable(), "{error}");
+        let EngineError::FreedUnmarked { lines: 1, rebuilt, waited } = error else {
+            panic!("{error:?}")
+        };
+        assert!(waited >= PATIENCE && waited < 100 * PATIENCE, "{waited:?}");
+        (rebuilt, error.to_string())
+    }
+
+    #[test]
+    fn what_keeps_freed_lines_from_being_marked_is_named() {
+        let (runtime, mem) = (RealRuntime::new(2).unwrap(), MemFabric::new());
+        let fabric: Arc<dyn Fabric> = Arc::clone(&mem) as Arc<dyn Fabric>;
+        let config = PoolConfig {
+            memory_nodes: 4,
+            bytes_per_node: 8 << 20,
+            gcl_bytes: GCL,
+            range_bytes: 256 << 10,
+            max_compute_nodes: 2,
+            coding: "2+1".parse().unwrap(),
+            log_bytes: 0,
+        };
+        let memory = EmbeddedPool::start(&fabric, config).unwrap();
+        runtime.block_on(async {
+            let (pool, node) = (memory.pool(), ComputeId::new(0).unwrap());
+            let config = EngineConfig {
+                cache_bytes: EngineConfig::min_cache_bytes(GCL),
+                request_timeout: PATIENCE,
+                tick: Duration::from_millis(1),
+                ..EngineConfig::default()
+            };
+            let engine = Engine::start(pool, &fabric, &runtime.env(), node, config).await.unwrap();
+            let core = engine.core();
+
+            // One who follows addresses is no reason to wait.
+            let pin = engine.pin();
+            engine.free(engine.allocate().await.unwrap());
+            core.until_freed_is_marked().await.unwrap();
+            drop(pin);
+
+            // Another task writes the mark, and does not get on.
+            let page = engine.allocate().await.unwrap();
+            let marking = {
+                engine.free(page);
+                core.allocator.to_be_marked(Lsn::MAX, 1, 0)
+            };
+            let (rebuilt, said) = refused(core.until_freed_is_marked().await);
+            assert!(rebuilt.is_none() && said.contains("are slow"), "{said}");
+            drop(marking);
+            core.until_freed_is_marked().await.unwrap();
+
+            // Headers are made anew, which waits for who has begun to use them.
+            let page = engine.allocate().await.unwrap();
+            let using = core.memory.quiesced.unlatched.begin();
+            mem.kill(PeerId::memory(2));
+            pool.declare_memory_dead(2).await.unwrap();
+            engine.free(page);
+            let (rebuilt, said) = refused(core.until_freed_is_marked().await);
+            assert_eq!(rebuilt, Some(2));
+            assert!(said.contains("the headers of mem2 are being made anew"), "{said}");
+            drop(using);
+            let until = runtime.env().now() + 200 * PATIENCE;
+            while core.until_freed_is_marked().await.is_err() {
+                assert!(runtime.env().now() < until, "{:?}", pool.rebuilds());
+            }
+            engine.close().await.unwrap();
+        });
     }
 }

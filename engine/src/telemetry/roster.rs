@@ -29,6 +29,14 @@ pub struct UserCounters {
     pub lock_timeouts: u64,
     /// Row locks that were not available to those who were not to wait.
     pub lock_refusals: u64,
+    /// Turns at rows that many transactions change that were waited for.
+    pub turn_waits: u64,
+    /// How long, all waits together that have ended.
+    pub turn_wait_time: Duration,
+    /// Turns that were lost as they lasted too long.
+    pub turns_lost: u64,
+    /// Turns that were not waited for, as that would have closed a circle.
+    pub turn_circles: u64,
     /// Transactions that ended as their snapshot was too old.
     pub snapshots_too_old: u64,
 }
@@ -113,6 +121,10 @@ impl UserCounters {
             deadlocks: self.deadlocks + other.deadlocks,
             lock_timeouts: self.lock_timeouts + other.lock_timeouts,
             lock_refusals: self.lock_refusals + other.lock_refusals,
+            turn_waits: self.turn_waits + other.turn_waits,
+            turn_wait_time: self.turn_wait_time + other.turn_wait_time,
+            turns_lost: self.turns_lost + other.turns_lost,
+            turn_circles: self.turn_circles + other.turn_circles,
             snapshots_too_old: self.snapshots_too_old + other.snapshots_too_old,
         }
     }
@@ -194,6 +206,10 @@ mod tests {
             lock_timeouts: first + 4,
             lock_refusals: first + 5,
             snapshots_too_old: first + 6,
+            turn_waits: first + 7,
+            turn_wait_time: Duration::from_micros(first + 8),
+            turns_lost: first + 9,
+            turn_circles: first + 10,
         };
         let sum = UserCounters {
             operations: 110,
@@ -203,6 +219,10 @@ mod tests {
             lock_timeouts: 118,
             lock_refusals: 120,
             snapshots_too_old: 122,
+            turn_waits: 124,
+            turn_wait_time: Duration::from_micros(126),
+            turns_lost: 128,
+            turn_circles: 130,
         };
         assert_eq!(counted(10).add(counted(100)), sum);
     }

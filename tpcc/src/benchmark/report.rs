@@ -58,6 +58,9 @@ impl<B: Benchmark> Report<B> {
     /// aborts                 attempts rolled back, by cause
     /// row_locks              waits, wait_seconds of all of them together, and refusals, of those
     ///                        who were not to wait
+    /// turns                  at rows that many transactions change: waits, wait_seconds of all of
+    ///                        them together, lost, those that lasted too long, and circles, waits
+    ///                        not begun as transactions would have waited for each other
     /// hit_ratio              share of page accesses that found the page cached
     /// round_trips_per_txn, atomics_per_txn, bytes_per_txn, messages_per_txn
     /// invalidations_per_txn, downgrades_per_txn

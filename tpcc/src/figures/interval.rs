@@ -25,6 +25,12 @@ impl<K: Mix, C> Interval<K, C> {
                 "wait_seconds": self.lock_wait_time().as_secs_f64(),
                 "refusals": self.txns(|stats| stats.lock_refusals),
             },
+            "turns": {
+                "waits": self.txns(|stats| stats.turn_waits),
+                "wait_seconds": self.turn_wait_time().as_secs_f64(),
+                "lost": self.txns(|stats| stats.turns_lost),
+                "circles": self.txns(|stats| stats.turn_circles),
+            },
             "hit_ratio": self.hit_ratio(),
             "round_trips_per_txn": self.per_txn(self.traffic.chains),
             "atomics_per_txn": self.per_txn(self.traffic.atomics),
@@ -126,10 +132,14 @@ impl<K: Mix, C> Interval<K, C> {
             .collect();
         let aborts = if aborts.is_empty() { "none".to_owned() } else { aborts.join(", ") };
         line("aborted attempts", aborts);
-        let waits = self.txns(|stats| stats.lock_waits);
-        if waits > 0 {
-            let waited = self.lock_wait_time().as_secs_f64();
-            line("row locks waited for", format!("{}, {} s", count(waits), precise(waited)));
+        for (what, waits, waited) in [
+            ("row locks", self.txns(|stats| stats.lock_waits), self.lock_wait_time()),
+            ("turns", self.txns(|stats| stats.turn_waits), self.turn_wait_time()),
+        ] {
+            if waits > 0 {
+                let waited = precise(waited.as_secs_f64());
+                line(&format!("{what} waited for"), format!("{}, {waited} s", count(waits)));
+            }
         }
         table
     }

@@ -81,6 +81,12 @@ impl<K: Mix, C> Interval<K, C> {
         self.txn.iter().map(|stats| stats.lock_wait_time).sum()
     }
 
+    /// How long turns at hot rows were waited for, all waits together.
+    #[must_use]
+    pub fn turn_wait_time(&self) -> Duration {
+        self.txn.iter().map(|stats| stats.turn_wait_time).sum()
+    }
+
     /// Share of the accesses to pages that found them cached.
     #[must_use]
     pub fn hit_ratio(&self) -> f64 {

@@ -229,13 +229,10 @@ impl<'db> Txn<'db> {
         match item.read {
             Read::Point(key, columns) => {
                 let key: Box<[u8]> = key.into();
-                let (peeked, slot) = self.peek(index, &key).await?;
-                let view = LeafView::new(self.peeked_bytes(&peeked))?;
-                let value = slot.ok().map(|slot| view.value(slot)).transpose()?;
-                if self.digest_of(tree, value, columns) != Some(digest) {
+                let Some(peeked) = self.peek_same(index, &key, columns, digest).await? else {
                     self.db.turns.heat(self.db.digester.name_of(tree, &key));
                     return Err(TxnError::Stale { leaf: leaf.addr });
-                }
+                };
                 let version = self.note_peeked(tree, &peeked)?;
                 self.work.rows.found_again(at, version);
             }
@@ -251,6 +248,21 @@ impl<'db> Txn<'db> {
             }
         }
         Ok(())
+    }
+
+    /// The leaf of a key that was read, if what it has now, of these columns, has this digest.
+    async fn peek_same(
+        &mut self,
+        index: &IndexInfo,
+        key: &[u8],
+        columns: ColumnsRead,
+        digest: Digest,
+    ) -> Result<Option<PeekedLeaf<'db>>, TxnError> {
+        let (peeked, slot) = self.peek(index, key).await?;
+        let view = LeafView::new(self.peeked_bytes(&peeked))?;
+        let value = slot.ok().map(|slot| view.value(slot)).transpose()?;
+        let is_same = self.digest_of(index.number, value, columns) == Some(digest);
+        Ok(is_same.then_some(peeked))
     }
 
     /// The digest of what a key has now, of these columns if it is a row of which only some were
@@ -286,10 +298,8 @@ impl<'db> Txn<'db> {
             if now.is_some() && now == leaf.psn {
                 continue;
             }
-            let (peeked, slot) = self.peek(self.index_of_tree(tree)?, &key).await?;
-            let view = LeafView::new(self.peeked_bytes(&peeked))?;
-            let value = slot.ok().map(|slot| view.value(slot)).transpose()?;
-            if self.digest_of(tree, value, columns) != Some(digest) {
+            let index = self.index_of_tree(tree)?;
+            if self.peek_same(index, &key, columns, digest).await?.is_none() {
                 return Err(TxnError::Stale { leaf: leaf.addr });
             }
         }

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use selkie_btree::{Tree, TreeError, ValueChange, max_value};
 use selkie_engine::{ComputeId, Engine, EngineError};
-use selkie_fabric::env::Env;
 
 use crate::locks::entry::{
     LockName, LockRequest, MOST_REQUESTS, NAME, Owner, REQUEST, Wait, decode_queue, encode_queue,
 };
 use crate::locks::lock_bell::LockBell;
+use crate::locks::wait_counts::WaitCounts;
 use crate::stats::TxnStats;
 
 /// Between two attempts at leaving a queue.
@@ -30,44 +30,21 @@ pub(crate) struct LockTable {
 #[derive(Default)]
 pub(crate) struct LockCounts {
     /// Locks that were waited for.
-    waits: AtomicU64,
-    /// How long, in nanoseconds.
-    wait_ns: AtomicU64,
+    pub(crate) waits: WaitCounts,
     /// Locks that were not had, by those who were not to wait.
     refusals: AtomicU64,
 }
 
 // Relaxed throughout: counters.
 impl LockCounts {
-    /// A wait begins. It is over when the value returned is dropped.
-    pub(crate) fn waiting<'l>(&'l self, env: &'l Env) -> CountedWait<'l> {
-        self.waits.fetch_add(1, Ordering::Relaxed);
-        CountedWait { counts: self, env, begun: env.now() }
-    }
-
     pub(crate) fn refused(&self) {
         self.refusals.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn add_to(&self, stats: &mut TxnStats) {
-        stats.lock_waits += self.waits.load(Ordering::Relaxed);
-        stats.lock_wait_time += Duration::from_nanos(self.wait_ns.load(Ordering::Relaxed));
+        stats.lock_waits += self.waits.waits();
+        stats.lock_wait_time += self.waits.waited();
         stats.lock_refusals += self.refusals.load(Ordering::Relaxed);
-    }
-}
-
-/// A wait for a lock: its time counts also if it fails, or its future is dropped.
-pub(crate) struct CountedWait<'l> {
-    counts: &'l LockCounts,
-    env: &'l Env,
-    begun: Duration,
-}
-
-impl Drop for CountedWait<'_> {
-    fn drop(&mut self) {
-        let waited = self.env.now().saturating_sub(self.begun).as_nanos();
-        let waited = u64::try_from(waited).unwrap_or(u64::MAX);
-        self.counts.wait_ns.fetch_add(waited, Ordering::Relaxed);
     }
 }
 

@@ -14,6 +14,7 @@
 //! | [`lock_bell`] | wakes the waiters of this node |
 //! | [`turns`] | advice, of one node: who goes first at a row that many change |
 //! | [`held_turns`] | those of one transaction, and the pages that it keeps from other nodes |
+//! | [`wait_counts`] | how often locks and turns were waited for, and for how long |
 //!
 //! # A queue
 //!
@@ -54,3 +55,4 @@ pub(crate) mod lock_bell;
 pub(crate) mod lock_table;
 pub(crate) mod row_locks;
 pub(crate) mod turns;
+pub(crate) mod wait_counts;

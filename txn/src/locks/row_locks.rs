@@ -227,7 +227,7 @@ impl QueuePlace {
     async fn wait(&mut self, entered: Standing, timeout: Duration) -> Result<(), TxnError> {
         let table = Arc::clone(&self.table);
         let env = table.engine.env();
-        let _counted = table.counts.waiting(env);
+        let _counted = table.counts.waits.begin(env);
         let (begun, number) = (env.now(), table.next_number());
         let (ends, mut search_at) = (begun.saturating_add(timeout), begun + FIRST_SEARCH);
         let (mut pause, mut search, mut standing) = (FIRST_PAUSE, FIRST_SEARCH, entered);

@@ -32,6 +32,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use selkie_fabric::env::Env;
 
+use crate::locks::wait_counts::WaitCounts;
+use crate::stats::TxnStats;
+
 /// After so long a turn goes over to the one that has waited longest.
 const TURN_LASTS: Duration = Duration::from_millis(50);
 
@@ -50,6 +53,12 @@ pub(crate) struct Turns {
     rows: Mutex<HotRows>,
     /// How long transactions with turns last, nanoseconds.
     typical: AtomicU64,
+    /// Turns that were waited for.
+    waits: WaitCounts,
+    /// Turns that were lost as they lasted too long.
+    lost: AtomicU64,
+    /// Waits that were not begun, as they would have closed a circle.
+    circles: AtomicU64,
 }
 
 /// A hash of a tree and a key. Rows with the same one take turns together.
@@ -101,6 +110,9 @@ impl Default for Turns {
             temperatures: (0..1 << TEMPERATURE_BITS).map(|_| AtomicU8::new(0)).collect(),
             rows: Mutex::default(),
             typical: AtomicU64::new(0),
+            waits: WaitCounts::default(),
+            lost: AtomicU64::new(0),
+            circles: AtomicU64::new(0),
         }
     }
 }
@@ -146,7 +158,12 @@ impl Turns {
         if rows.turns.entry(name).or_insert_with(free).owner == owner {
             return Asked::Has;
         }
-        if !may_wait || rows.is_circle(name, owner) {
+        if !may_wait {
+            return Asked::GoesOnWithout;
+        }
+        if rows.is_circle(name, owner) {
+            // Relaxed, as for those below: counters.
+            self.circles.fetch_add(1, Ordering::Relaxed);
             return Asked::GoesOnWithout;
         }
         if let Some(turn) = rows.turns.get_mut(&name) {
@@ -166,6 +183,7 @@ impl Turns {
         let left = (turn.since + TURN_LASTS).saturating_sub(now);
         if left.is_zero() && turn.waiters.front().is_some_and(|(first, _)| *first == owner) {
             (turn.owner, turn.since) = (owner, now);
+            self.lost.fetch_add(1, Ordering::Relaxed);
             return Duration::ZERO;
         }
         if let Some((_, waiting)) = turn.waiters.iter_mut().find(|(waiter, _)| *waiter == owner) {
@@ -184,6 +202,7 @@ impl Turns {
             Asked::GoesOnWithout => return false,
             Asked::Waits => {}
         }
+        let _counted = self.waits.begin(env);
         let mut waiter = Waiter { turns: self, env, name, owner, has_taken: false };
         let mut timer = None;
         poll_fn(|cx| {
@@ -199,6 +218,14 @@ impl Turns {
         .await;
         waiter.has_taken = true;
         true
+    }
+
+    /// What became of those who asked for turns.
+    pub(crate) fn add_to(&self, stats: &mut TxnStats) {
+        stats.turn_waits += self.waits.waits();
+        stats.turn_wait_time += self.waits.waited();
+        stats.turns_lost += self.lost.load(Ordering::Relaxed);
+        stats.turn_circles += self.circles.load(Ordering::Relaxed);
     }
 
     /// Gives a turn to the next one that waits, if the owner has it still.

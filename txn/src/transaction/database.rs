@@ -290,6 +290,7 @@ impl Database {
         if let Some(locks) = &self.state.locks {
             locks.counts.add_to(&mut stats);
         }
+        self.state.turns.add_to(&mut stats);
         stats
     }
 

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use selkie_fabric::env::yield_now;
-use selkie_txn::{Database, Isolation, Protocol, RetryPolicy, Table, key, retry};
+use selkie_fabric::env::{TaskHandle, yield_now};
+use selkie_txn::{Database, Isolation, Protocol, RetryPolicy, Table, TxnStats, key, retry};
 
 use crate::common::{OPENING, add, balance, bank, check};
 
@@ -123,4 +123,93 @@ fn few_transactions_are_in_vain_at_rows_that_all_change() {
     // About 0.01 with turns, also on a busy machine; 0.25 to 0.8 without.
     let in_vain = in_vain_at_hot_rows(8);
     assert!(in_vain < 0.1, "{in_vain:.2} in vain for each that committed");
+}
+
+/// What was counted since: waits, turns lost, circles, and how long was waited.
+fn counted_since(db: &Database, before: TxnStats) -> ([u64; 3], Duration) {
+    let since = db.stats() - before;
+    ([since.turn_waits, since.turns_lost, since.turn_circles], since.turn_wait_time)
+}
+
+/// Has a task ask for a turn at a row, in a transaction that has one at others.
+async fn until_one_waits(db: &Database, table: Table, has: &[i32], wants: i32) -> TaskHandle {
+    let (env, before, own) = (db.engine().env(), db.stats(), db.clone());
+    let has = has.to_vec();
+    let task = env.spawn("waiter", async move {
+        let mut txn = own.begin();
+        for id in has {
+            txn.update(table, &key![id], add(1)).await.unwrap();
+        }
+        txn.update(table, &key![wants], add(1)).await.unwrap();
+        txn.rollback().await;
+    });
+    let until = env.now() + Duration::from_secs(60);
+    while counted_since(db, before).0[0] == 0 {
+        assert!(env.now() < until, "none waits");
+        yield_now().await;
+    }
+    task
+}
+
+/// Runs what is over within the time of a turn unless the machine is busy, until it was.
+async fn until_counted(
+    db: &Database,
+    expected: [u64; 3],
+    mut run: impl AsyncFnMut(),
+) -> Result<Duration, [u64; 3]> {
+    let mut counted = [0; 3];
+    for _ in 0..20 {
+        let before = db.stats();
+        run().await;
+        let (counts, waited) = counted_since(db, before);
+        if counts == expected {
+            return Ok(waited);
+        }
+        counted = counts;
+    }
+    Err(counted)
+}
+
+#[test]
+fn an_operator_sees_waits_for_turns_lost_turns_and_circles() {
+    let (cluster, databases, table) = bank(Protocol::Snapshot);
+    cluster.runtime.block_on(async {
+        let db = &databases[0];
+        for id in [1, 30] {
+            heat(db, table, id).await;
+        }
+        assert_eq!(counted_since(db, TxnStats::default()), ([0; 3], Duration::ZERO));
+
+        let before = db.stats();
+        let mut idle = db.begin();
+        idle.update(table, &key![1], add(1)).await.unwrap();
+        until_one_waits(db, table, &[], 1).await.join().await.unwrap();
+        idle.rollback().await;
+        let (counts, waited) = counted_since(db, before);
+        assert_eq!(counts, [1, 1, 0]);
+        assert!(waited >= TURN_LASTS && waited < TURN_LASTS * 20, "{waited:?}");
+
+        let waited = until_counted(db, [1, 0, 0], async || {
+            let mut txn = db.begin();
+            txn.update(table, &key![1], add(1)).await.unwrap();
+            let waiter = until_one_waits(db, table, &[], 1).await;
+            txn.rollback().await;
+            waiter.join().await.unwrap();
+        });
+        let waited = waited.await.unwrap();
+        assert!(waited > Duration::ZERO && waited < TURN_LASTS, "{waited:?}");
+
+        let in_a_circle = until_counted(db, [1, 0, 1], async || {
+            let mut txn = db.begin();
+            txn.update(table, &key![30], add(1)).await.unwrap();
+            let waiter = until_one_waits(db, table, &[1], 30).await;
+            txn.update(table, &key![1], add(1)).await.unwrap();
+            txn.rollback().await;
+            waiter.join().await.unwrap();
+        });
+        in_a_circle.await.unwrap();
+        assert_eq!(counted_since(&databases[1], TxnStats::default()).0, [0; 3], "of another node");
+    });
+    drop(databases);
+    cluster.close();
 }

@@ -21,6 +21,9 @@ impl Report {
     /// aborts                 attempts rolled back, by cause
     /// row_locks              waits, wait_seconds of all of them together, and refusals, of those
     ///                        who were not to wait
+    /// turns                  at rows that many transactions change: waits, wait_seconds of all of
+    ///                        them together, lost, those that lasted too long, and circles, waits
+    ///                        not begun as transactions would have waited for each other
     /// hit_ratio              share of page accesses that found the page cached
     /// round_trips_per_txn, atomics_per_txn, bytes_per_txn, messages_per_txn
     /// invalidations_per_txn, downgrades_per_txn
@@ -145,8 +148,12 @@ fn counts(kind: TransactionType, stats: &TransactionStats) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::super::result::tests::{sample, sample_after_a_death};
+    use std::time::Duration;
+
+    use selkie_txn::TxnStats;
     use serde_json::json;
+
+    use super::super::result::tests::{sample, sample_after_a_death};
 
     #[test]
     fn the_keys_others_read_are_there() {
@@ -180,6 +187,33 @@ mod tests {
         assert_eq!(json["aborts"]["conflict"], 0);
         assert_eq!(json["seconds"], 2.0);
         assert!(json["per_second"].is_array());
+    }
+
+    /// Each has its own number: none stands for another.
+    #[test]
+    fn what_was_counted_of_row_locks_and_turns_is_said() {
+        let mut report = sample();
+        let counted = |factor: u32| TxnStats {
+            lock_waits: factor.into(),
+            lock_wait_time: Duration::from_secs(2) * factor,
+            lock_refusals: (3 * factor).into(),
+            turn_waits: (4 * factor).into(),
+            turn_wait_time: Duration::from_secs(5) * factor,
+            turns_lost: (6 * factor).into(),
+            turn_circles: (7 * factor).into(),
+            ..TxnStats::default()
+        };
+        report.interval.txn = vec![counted(1), counted(10)];
+        let said = report.to_json();
+        let locks = json!({ "waits": 11, "wait_seconds": 22.0, "refusals": 33 });
+        let turns = json!({ "waits": 44, "wait_seconds": 55.0, "lost": 66, "circles": 77 });
+        assert_eq!((&said["row_locks"], &said["turns"]), (&locks, &turns));
+        let text = report.to_string();
+        let lines = [("row locks waited for", "11, 22.0 s"), ("turns waited for", "44, 55.0 s")];
+        for (what, figures) in lines {
+            let found = text.lines().find(|line| line.contains(what)).unwrap();
+            assert!(found.contains(figures), "{found}");
+        }
     }
 
     #[test]

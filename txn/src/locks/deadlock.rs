@@ -17,6 +17,7 @@ use selkie_btree::TreeError;
 
 use crate::locks::entry::{LockName, LockRequest};
 use crate::locks::lock_table::LockTable;
+use crate::locks::queue;
 
 /// Most transactions that one search follows.
 const MOST_FOLLOWED: usize = 1024;
@@ -66,11 +67,8 @@ impl LockTable {
         name: LockName,
         request: LockRequest,
     ) -> Result<Vec<LockRequest>, TreeError> {
-        let mut queue = self.queue(name).await?;
-        let own = queue.iter().position(|other| other.owner.txn == request.owner.txn);
-        queue.truncate(own.unwrap_or(0));
-        queue.retain(|other| self.lives(&other.owner));
-        Ok(queue)
+        let queue = self.queue(name).await?;
+        Ok(queue::before(queue, request.owner.txn, |owner| self.lives(owner)))
     }
 
     /// A way along waits from a transaction back to itself.

@@ -8,6 +8,7 @@
 //! | file | duty |
 //! |---|---|
 //! | [`entry`] | names of locks, queues and waits, as bytes |
+//! | [`queue`] | what becomes of a queue: who enters, who leaves, who holds the lock |
 //! | [`lock_table`] | the lock tree: to enter a queue, look at it, leave it |
 //! | [`row_locks`] | what one transaction holds; waiting; release, whatever becomes of it |
 //! | [`deadlock`] | who waits for whom, and who gives up |
@@ -52,5 +53,6 @@ pub(crate) mod entry;
 pub(crate) mod held_turns;
 pub(crate) mod lock_bell;
 pub(crate) mod lock_table;
+pub(crate) mod queue;
 pub(crate) mod row_locks;
 pub(crate) mod turns;

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use crate::error::TxnError;
 use crate::locks::entry::{LockName, LockRequest, Owner, Wait};
-use crate::locks::lock_table::{LockTable, Patience, Standing};
+use crate::locks::lock_table::{LockTable, Patience};
+use crate::locks::queue::Standing;
 
 /// First time after which a waiter looks again; it doubles up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_micros(20);

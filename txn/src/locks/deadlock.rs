@@ -7,6 +7,9 @@
 //! keeps its place as long as its transaction waits with that number: an edge that is found twice
 //! was there all the time between, and if all are, they were there at one moment.
 //!
+//! One that finds a queue full is not in it, and waits for its holder. So who waits no more says
+//! that before it leaves its queue.
+//!
 //! *One gives up*: the youngest of the cycle, by a number that all agree on. Each of a cycle finds
 //! it, the last that has made its wait known at once, and the others later. The youngest of all
 //! that are in cycles finds itself, whichever of its cycles it finds: so some cycle always ends.
@@ -61,7 +64,7 @@ impl LockTable {
         Ok(youngest == Some(age(&own)))
     }
 
-    /// The living requests before that of a transaction in a queue.
+    /// The living requests in a queue that a transaction waits for, which has said that it waits.
     async fn before(
         &self,
         name: LockName,

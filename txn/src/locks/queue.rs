@@ -93,14 +93,19 @@ pub(crate) fn keeps_from(queue: &[LockRequest], txn: u64, lives: impl Fn(&Owner)
     first.is_some_and(|first| first.owner.txn != txn)
 }
 
-/// The living requests before that of a transaction; none if it is not in the queue.
+/// The living requests that a transaction waits for: those before its own. One that is not in the
+/// queue, as that was full, waits for the holder at least: it cannot have the lock before that
+/// ends.
 pub(crate) fn before(
     mut queue: Vec<LockRequest>,
     txn: u64,
     lives: impl Fn(&Owner) -> bool,
 ) -> Vec<LockRequest> {
     let own = queue.iter().position(|other| other.owner.txn == txn);
-    queue.truncate(own.unwrap_or(0));
+    queue.truncate(own.unwrap_or(queue.len()));
     queue.retain(|other| lives(&other.owner));
+    if own.is_none() {
+        queue.truncate(1);
+    }
     queue
 }

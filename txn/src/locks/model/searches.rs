@@ -92,7 +92,7 @@ fn a_locker_and_a_committer_are_right() {
 
 #[test]
 fn lockers_that_wait_give_up_or_do_not_wait_are_right() {
-    is_right(LOCKERS, 27_518);
+    is_right(LOCKERS, 43_063);
 }
 
 #[test]
@@ -122,7 +122,12 @@ fn leaves_that_are_split_and_merged_are_marked() {
 
 #[test]
 fn a_scan_that_locks_all_rows_is_right() {
-    is_right(SCAN, 73_451);
+    is_right(SCAN, 73_601);
+}
+
+#[test]
+fn a_cycle_through_a_queue_without_room_ends() {
+    is_right(Marks { room: 1, ..SCAN }, 70_096);
 }
 
 #[test]
@@ -198,4 +203,9 @@ fn who_gives_up_and_stays_in_the_queue_is_found() {
 #[test]
 fn cycles_in_which_none_gives_up_are_found() {
     fails(SCAN, Mistake::NoneGivesUp, "comes to rest");
+}
+
+#[test]
+fn who_leaves_the_queue_before_it_says_so_is_found() {
+    fails(LOCKERS, Mistake::LeavesFirst, "waits are true");
 }

@@ -100,7 +100,7 @@ impl Marks {
         match step {
             Step::Goes(id) => self.go(world, id),
             Step::Ends(id) => world.agents[id].end(),
-            Step::GivesUp(id) => self.give_up(world, id),
+            Step::GivesUp(id) => world.agents[id].at = At::GivesUp { is_known: true, is_in: true },
             Step::Splits(id) => {
                 let is_marked = world.leaves[0].is_marked;
                 world.leaves[1].is_marked = is_marked && self.mistake != Mistake::UnmarkedSplit;
@@ -184,6 +184,7 @@ impl Marks {
                 world.agents[id].commits = true;
                 At::Commits { knows: None }
             }
+            At::GivesUp { is_known, is_in } => self.give_up(world, id, is_known, is_in),
             At::Leaves => self.leave_one(world, id),
             At::Over | At::Dead => at,
             _ => self.commit(world, id),
@@ -208,10 +209,7 @@ impl Marks {
         match standing {
             Standing::Holds => self.has_lock(world, id),
             standing if waits => At::Waits(standing),
-            _ => {
-                self.give_up(world, id);
-                At::Leaves
-            }
+            _ => At::GivesUp { is_known: false, is_in: true },
         }
     }
 
@@ -231,14 +229,22 @@ impl Marks {
         }
     }
 
-    /// Leaves the queue in which it waits, and ends.
-    fn give_up(&self, world: &mut World, id: usize) {
+    /// One step of a transaction that waits no more.
+    fn give_up(&self, world: &mut World, id: usize, is_known: bool, is_in: bool) -> At {
+        let leaves_first = self.mistake == Mistake::LeavesFirst;
+        if is_known && !(is_in && leaves_first) {
+            return At::GivesUp { is_known: false, is_in };
+        }
+        if !is_in {
+            world.agents[id].end();
+            return At::Leaves;
+        }
         let agent = &world.agents[id];
         let (lock, ticket) = (agent.wants[0], agent.ticket);
         if self.mistake != Mistake::StaysInQueue {
             world.modify(lock, |value| (queue::leave(value, txn_of(id), Some(ticket)), ()));
         }
-        world.agents[id].end();
+        At::GivesUp { is_known, is_in: false }
     }
 
     /// Looks whether the leaf of a row is marked, or latches it and marks it.

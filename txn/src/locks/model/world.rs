@@ -43,6 +43,11 @@ pub(super) enum At {
     Enters,
     /// It is there, as it knows.
     Waits(Standing),
+    /// It gives up its wait: others know no more that it waits, then it leaves the queue.
+    GivesUp {
+        is_known: bool,
+        is_in: bool,
+    },
     /// It marks the leaf of a row: looks whether it is marked, then, if not, latches it for that.
     Marks {
         row: usize,
@@ -224,7 +229,11 @@ impl World {
     /// Those that a transaction waits for.
     fn waits_for(&self, model: &Marks, id: usize) -> Vec<usize> {
         let agent = &self.agents[id];
-        let (At::Waits(_), Some(lock)) = (agent.at, agent.wants.first()) else { return Vec::new() };
+        let (At::Waits(_) | At::GivesUp { is_known: true, .. }, Some(lock)) =
+            (agent.at, agent.wants.first())
+        else {
+            return Vec::new();
+        };
         let lives = |owner: &Owner| self.lives(model, id, owner);
         let before = queue::before(self.queue(*lock), txn_of(id), lives);
         before.iter().map(|request| agent_of(request.owner.txn)).collect()
@@ -249,6 +258,12 @@ impl World {
             }
         }
         false
+    }
+
+    /// Whether none that has left its queue is taken for one that waits.
+    pub(super) fn waits_are_true(&self, model: &Marks) -> bool {
+        let has_left = |id: &usize| matches!(self.agents[*id].at, At::GivesUp { is_in: false, .. });
+        (0..self.agents.len()).filter(has_left).all(|id| self.waits_for(model, id).is_empty())
     }
 
     /// Whether all transactions have ended.

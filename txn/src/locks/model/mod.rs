@@ -155,6 +155,13 @@ impl Model for Marks {
     }
 }
 
+/// Searches until a property fails, for a model with a mistake by which others may fail, too.
+fn breaks(model: Marks, property: &'static str) -> bool {
+    let until = HasDiscoveries::AnyOf([property].into());
+    let checker = model.checker().threads(2).finish_when(until).spawn_bfs().join();
+    checker.discovery(property).is_some()
+}
+
 /// Searches all states; how many there are, or what fails with the steps to it.
 fn search(model: Marks) -> Result<usize, String> {
     let checker = model.checker().threads(2).finish_when(HasDiscoveries::AnyFailures);

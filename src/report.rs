@@ -47,6 +47,7 @@ pub struct Report {
 /// Counters by the kind of the node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[expect(clippy::large_enum_variant, reason = "a few are read at a time, and most are large")]
 pub enum NodeReport {
     /// A compute node.
     Compute(ComputeReport),

@@ -246,9 +246,9 @@ impl Core {
         }
     }
 
-    /// Handles the mail of dead nodes, tells the lines, and acknowledges (F2 to F4). All deaths that
-    /// are known are taken note of before pages are waited for: a line that has to go home may be
-    /// latched by a caller that waits for a page of another of the dead.
+    /// Handles the mail of dead nodes, tells the lines, and acknowledges (F2 to F4). All deaths
+    /// that are known are taken note of before pages are waited for: a line that has to go home may
+    /// be latched by a caller that waits for a page of another of the dead.
     async fn acknowledge_deaths(self: &Arc<Self>, news: NodeSet) -> Result<(), EngineError> {
         let started = self.env.now();
         for dead in news.iter() {
@@ -295,7 +295,8 @@ impl Core {
     }
 
     /// Writes home the lines that this node has taken over from dead nodes. Home must have the
-    /// changes of the dead nodes before their logs are dropped. Returns `false` if it is interrupted.
+    /// changes of the dead nodes before their logs are dropped. Returns `false` if it is
+    /// interrupted.
     async fn bring_claimed_home(&self) -> Result<bool, EngineError> {
         loop {
             let Some(addr) = self.recovery.claimed.last() else { return Ok(true) };

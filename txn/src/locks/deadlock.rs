@@ -7,6 +7,9 @@
 //! keeps its place as long as its transaction waits with that number: an edge that is found twice
 //! was there all the time between, and if all are, they were there at one moment.
 //!
+//! One that finds a queue full is not in it, and waits for its holder. So who waits no more says
+//! that before it leaves its queue.
+//!
 //! *One gives up*: the youngest of the cycle, by a number that all agree on. Each of a cycle finds
 //! it, the last that has made its wait known at once, and the others later. The youngest of all
 //! that are in cycles finds itself, whichever of its cycles it finds: so some cycle always ends.
@@ -17,6 +20,7 @@ use selkie_btree::TreeError;
 
 use crate::locks::entry::{LockName, LockRequest};
 use crate::locks::lock_table::LockTable;
+use crate::locks::queue;
 
 /// Most transactions that one search follows.
 const MOST_FOLLOWED: usize = 1024;
@@ -60,17 +64,14 @@ impl LockTable {
         Ok(youngest == Some(age(&own)))
     }
 
-    /// The living requests before that of a transaction in a queue.
+    /// The living requests in a queue that a transaction waits for, which has said that it waits.
     async fn before(
         &self,
         name: LockName,
         request: LockRequest,
     ) -> Result<Vec<LockRequest>, TreeError> {
-        let mut queue = self.queue(name).await?;
-        let own = queue.iter().position(|other| other.owner.txn == request.owner.txn);
-        queue.truncate(own.unwrap_or(0));
-        queue.retain(|other| self.lives(&other.owner));
-        Ok(queue)
+        let queue = self.queue(name).await?;
+        Ok(queue::before(queue, request.owner.txn, |owner| self.lives(owner)))
     }
 
     /// A way along waits from a transaction back to itself.

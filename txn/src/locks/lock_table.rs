@@ -7,9 +7,10 @@ use selkie_btree::{Tree, TreeError, ValueChange, max_value};
 use selkie_engine::{ComputeId, Engine, EngineError};
 
 use crate::locks::entry::{
-    LockName, LockRequest, MOST_REQUESTS, NAME, Owner, REQUEST, Wait, decode_queue, encode_queue,
+    LockName, LockRequest, MOST_REQUESTS, NAME, Owner, REQUEST, Wait, decode_queue,
 };
 use crate::locks::lock_bell::LockBell;
+use crate::locks::queue::{self, Standing};
 use crate::locks::wait_counts::WaitCounts;
 use crate::stats::TxnStats;
 
@@ -46,19 +47,6 @@ impl LockCounts {
         stats.lock_wait_time += self.waits.waited();
         stats.lock_refusals += self.refusals.load(Ordering::Relaxed);
     }
-}
-
-/// Where a request stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
-    /// It has the lock.
-    Holds,
-    /// It waits for others.
-    Waits,
-    /// It is not in the queue: that is full, or it was not to wait.
-    Absent,
-    /// Those before it are of nodes that are gone.
-    BehindTheDead,
 }
 
 /// How often a change of the lock tree is tried that others hold up, or memory that is not there.
@@ -118,31 +106,7 @@ impl LockTable {
     ) -> Result<Standing, TreeError> {
         let most = self.most_requests();
         let change = |value: Option<&[u8]>| {
-            let before = value.map(decode_queue).unwrap_or_default();
-            let mut queue = before.clone();
-            self.bury(&mut queue);
-            let own = queue.iter().position(|other| other.owner.txn == request.owner.txn);
-            let at = match own {
-                Some(at) => Some(at),
-                None if queue.is_empty() || (waits && queue.len() < most) => {
-                    queue.push(request);
-                    Some(queue.len() - 1)
-                }
-                None => None,
-            };
-            if let Some(own) = at.and_then(|at| queue.get_mut(at)) {
-                own.ticket = request.ticket;
-            }
-            let standing = match at {
-                Some(0) => Standing::Holds,
-                Some(_) => Standing::Waits,
-                None => Standing::Absent,
-            };
-            let change = match queue == before {
-                true => ValueChange::Keep,
-                false => ValueChange::Set(encode_queue(&queue)),
-            };
-            (change, standing)
+            queue::enter(value, request, waits, most, |queue| self.bury(queue))
         };
         self.tree.modify(&self.engine, &name.key(), change).await
     }
@@ -150,15 +114,7 @@ impl LockTable {
     /// Where a transaction stands in a queue.
     pub(crate) async fn look(&self, name: LockName, txn: u64) -> Result<Standing, TreeError> {
         let queue = self.queue(name).await?;
-        let Some(at) = queue.iter().position(|request| request.owner.txn == txn) else {
-            return Ok(Standing::Absent);
-        };
-        let waits = queue.iter().take(at).any(|request| self.lives(&request.owner));
-        Ok(match (at, waits) {
-            (0, _) => Standing::Holds,
-            (_, true) if queue.iter().all(|request| self.lives(&request.owner)) => Standing::Waits,
-            _ => Standing::BehindTheDead,
-        })
+        Ok(queue::standing(&queue, txn, |owner| self.lives(owner)))
     }
 
     /// Who holds a lock or waits for it, in order.
@@ -176,18 +132,8 @@ impl LockTable {
         ticket: Option<u32>,
         patience: Patience,
     ) -> bool {
-        let is_done = self.until_done(name.key(), patience, |value| {
-            let mut queue = value.map(decode_queue).unwrap_or_default();
-            let before = queue.len();
-            queue.retain(|other| {
-                other.owner.txn != txn || ticket.is_some_and(|ticket| other.ticket != ticket)
-            });
-            match queue.len() {
-                0 => ValueChange::Remove,
-                len if len == before => ValueChange::Keep,
-                _ => ValueChange::Set(encode_queue(&queue)),
-            }
-        });
+        let is_done =
+            self.until_done(name.key(), patience, |value| queue::leave(value, txn, ticket));
         let is_done = is_done.await;
         self.bell.ring(name);
         is_done
@@ -257,8 +203,7 @@ impl LockTable {
             _ => Vec::new(),
         };
         let queue = self.tree.first_in_order(&self.engine, &key, read).await?;
-        let mut living = queue.iter().filter(|request| self.lives(&request.owner));
-        Ok(living.next().is_some_and(|first| first.owner.txn != txn))
+        Ok(queue::keeps_from(&queue, txn, |owner| self.lives(owner)))
     }
 
     /// Whether any row of a tree is locked. As [`is_kept_from`](Self::is_kept_from).

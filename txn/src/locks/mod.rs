@@ -8,6 +8,7 @@
 //! | file | duty |
 //! |---|---|
 //! | [`entry`] | names of locks, queues and waits, as bytes |
+//! | [`queue`] | what becomes of a queue: who enters, who leaves, who holds the lock |
 //! | [`lock_table`] | the lock tree: to enter a queue, look at it, leave it |
 //! | [`row_locks`] | what one transaction holds; waiting; release, whatever becomes of it |
 //! | [`deadlock`] | who waits for whom, and who gives up |
@@ -43,6 +44,9 @@
 //! *The mark is cleared* by a committer that holds the leaf, and finds no lock of any row of that
 //! tree. A locker that enters later marks the leaf later, too; one that entered earlier was seen.
 //!
+//! The model in `model/` searches all orders of these steps in small worlds, with splits, merges
+//! and deaths.
+//!
 //! # What is not done
 //!
 //! Locks are exclusive. They stay to the end of the transaction, also if it goes back to a
@@ -53,6 +57,9 @@ pub(crate) mod entry;
 pub(crate) mod held_turns;
 pub(crate) mod lock_bell;
 pub(crate) mod lock_table;
+#[cfg(test)]
+mod model;
+pub(crate) mod queue;
 pub(crate) mod row_locks;
 pub(crate) mod turns;
 pub(crate) mod wait_counts;

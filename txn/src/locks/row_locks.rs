@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use crate::error::TxnError;
 use crate::locks::entry::{LockName, LockRequest, Owner, Wait};
-use crate::locks::lock_table::{LockTable, Patience, Standing};
+use crate::locks::lock_table::{LockTable, Patience};
+use crate::locks::queue::Standing;
 
 /// First time after which a waiter looks again; it doubles up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_micros(20);
@@ -208,18 +209,17 @@ impl Drop for QueuePlace {
 impl QueuePlace {
     /// Takes back what is not the transaction's: its wait, and its place unless it holds the lock.
     async fn left(mut self) {
-        let txn = self.request.owner.txn;
-        if self.is_in {
-            let (ticket, patience) = (Some(self.request.ticket), patience_of(self.is_task));
-            if !self.table.leave(self.name, txn, ticket, patience).await {
+        let (txn, patience) = (self.request.owner.txn, patience_of(self.is_task));
+        // First: one that says that it waits, and is in no queue, counts as one without room.
+        if let Some(number) = self.wait {
+            if !self.table.withdraw(txn, number, patience).await {
                 return;
             }
-            self.is_in = false;
-        }
-        if let Some(number) = self.wait
-            && self.table.withdraw(txn, number, patience_of(self.is_task)).await
-        {
             self.wait = None;
+        }
+        if self.is_in && self.table.leave(self.name, txn, Some(self.request.ticket), patience).await
+        {
+            self.is_in = false;
         }
     }
 

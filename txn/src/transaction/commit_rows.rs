@@ -81,8 +81,8 @@ impl<'db> Txn<'db> {
                 Err(error @ TxnError::Conflict { .. }) => conflict = error,
                 Err(error) => return Err(error),
             }
-            // Nothing was changed. The next attempt waits for latches that other nodes may have, who
-            // may wait for these pages.
+            // Nothing was changed. The next attempt waits for latches that other nodes may have,
+            // who may wait for these pages.
             self.turns.end_holds();
             self.work.locks.release();
             waited = true;

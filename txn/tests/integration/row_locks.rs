@@ -267,6 +267,45 @@ fn of_those_who_wait_in_a_circle_one_gives_up() {
     });
 }
 
+/// One of the two finds no room in the queue, so it is in none.
+#[test]
+fn a_circle_through_a_queue_that_is_full_ends() {
+    with_bank(async |_, databases, table| {
+        let victims = Arc::new(AtomicU32::new(0));
+        let mut clients = Vec::new();
+        for (number, db) in databases.iter().enumerate().take(2) {
+            let victims = Arc::clone(&victims);
+            clients.push(spawn(db, move |db| async move {
+                let mut txn = db.begin();
+                lock(&mut txn, table, number as i32).await.unwrap();
+                db.engine().env().sleep(A_WHILE * 2).await;
+                txn.set_lock_timeout(Duration::from_secs(5));
+                match lock(&mut txn, table, 1 - number as i32).await {
+                    Ok(()) => txn.commit().await.unwrap(),
+                    Err(error) => {
+                        assert!(matches!(error, TxnError::Deadlock), "{error}");
+                        victims.fetch_add(1, Ordering::SeqCst);
+                        txn.rollback().await;
+                    }
+                }
+            }));
+        }
+        a_while(&databases[0]).await;
+        // More than there is room for.
+        for number in 0..26 {
+            clients.push(spawn(&databases[number % 2], move |db| async move {
+                let mut txn = db.begin_with(Isolation::ReadCommitted);
+                lock(&mut txn, table, 1).await.unwrap();
+                txn.commit().await.unwrap();
+            }));
+        }
+        for client in clients {
+            client.join().await.unwrap();
+        }
+        assert_eq!(victims.load(Ordering::SeqCst), 1);
+    });
+}
+
 /// Each locks its rows in the order of their keys, so that there is no circle; and counts who is
 /// between lock and release.
 #[test]

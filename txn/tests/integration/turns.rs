@@ -1,5 +1,5 @@
 //! Turns of transactions at rows that many of them change.
-#![allow(clippy::unwrap_used, reason = "test code")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
 
 use std::time::Duration;
 

@@ -101,8 +101,6 @@ pub enum Planted {
     EarlyFree,
     /// With a dead node all go from the queue of a row lock in which it was, and not its requests.
     LostLocks,
-    /// The right half of a leaf that a commit splits is not marked for the row locks in it.
-    UnmarkedSplits,
     /// A waiter for a row lock gives up if the holder waits as well, as if that were a cycle of
     /// which all give up.
     ManyVictims,

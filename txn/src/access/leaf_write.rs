@@ -133,10 +133,6 @@ impl Txn<'_> {
         // Between the split and its undo record there is no suspension point.
         let (right, post) = index.tree.split_leaf(engine, guard, key, value_bytes).await?;
         let right = self.work.locks.add_made(index.number, right)?;
-        #[cfg(feature = "planted")]
-        if engine.planted() == selkie_engine::Planted::UnmarkedSplits {
-            selkie_btree::leaf_mark_locked(self.work.locks.exclusive_mut(right), false)?;
-        }
         self.work.undo.push_split(leaf, right, &image, (index.known, post));
         self.work.locks.note_change(leaf);
         self.work.locks.note_change(right);

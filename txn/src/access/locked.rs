@@ -164,11 +164,6 @@ impl Txn<'_> {
     /// Waits for the turn of the transaction at a row that it is to change, if many are.
     #[inline]
     pub(crate) async fn await_turn(&mut self, index: &IndexInfo, key: &[u8]) {
-        // Who takes turns hardly ever meets a lock of another.
-        #[cfg(feature = "planted")]
-        if self.db.engine.planted() == selkie_engine::Planted::UnmarkedSplits {
-            return;
-        }
         if self.records_rows() {
             let name = self.db.digester.name_of(index.number, key);
             if self.db.turns.is_hot(name) && !self.has_seen(index, key) {

@@ -25,6 +25,8 @@ use crate::locks::turns::RowName;
 
 /// Items added last that are searched for one that says the same.
 const SEARCHED: usize = 4;
+/// Items added last that count as read lately.
+const LATELY: usize = 64;
 
 /// A sum of the digests of entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -273,9 +275,10 @@ impl RowReads {
         Some(RowRead { tree: *tree, read, leaf: *leaf, digest: *digest })
     }
 
-    /// Whether a key was read, by itself or in a range. Looks at all that was read.
-    pub(crate) fn has_key(&self, tree: usize, key: &[u8]) -> bool {
-        let reads = (0..self.len()).filter_map(|at| self.get(at));
+    /// Whether a key was read lately, by itself or in a range: a transaction may have read so much
+    /// that to look at all of it would cost more than the answer is worth.
+    pub(crate) fn has_read_lately(&self, tree: usize, key: &[u8]) -> bool {
+        let reads = (0..self.len()).rev().take(LATELY).filter_map(|at| self.get(at));
         reads.filter(|read| read.tree == tree).any(|RowRead { read, .. }| match read {
             Read::Point(read, _) => read == key,
             Read::Keys(low, high) => low <= key && high.is_none_or(|high| key < high),
@@ -407,6 +410,29 @@ mod tests {
         assert_eq!(reads.add_beside(Some(other), tree), 3);
         assert_eq!(reads.add_beside(Some(other), later), 4);
         assert_eq!(reads.get(other).unwrap().read, Read::Keys(b"x", Some(b"y")));
+    }
+
+    #[test]
+    fn a_key_counts_as_read_until_many_others_were() {
+        let mut reads = RowReads::default();
+        let none = (LeafVersion::NONE, Digest::default());
+        reads.add(1, Read::Point(b"k", ColumnsRead::All), none.0, none.1);
+        reads.add(1, Read::Keys(b"m", Some(b"p")), none.0, none.1);
+        for (tree, key, was_read) in [
+            (1, "k", true),
+            (2, "k", false),
+            (1, "l", false),
+            (1, "m", true),
+            (1, "o", true),
+            (1, "p", false),
+        ] {
+            assert_eq!(reads.has_read_lately(tree, key.as_bytes()), was_read, "{tree}, {key}");
+        }
+        for other in 0..LATELY as u64 {
+            let key = Read::Point(&other.to_be_bytes(), ColumnsRead::All);
+            reads.add(1, key, none.0, none.1);
+        }
+        assert!(!reads.has_read_lately(1, b"k"), "not all that was read is looked at");
     }
 
     #[test]

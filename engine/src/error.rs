@@ -36,8 +36,8 @@ pub enum EngineError {
     /// [`until_freed_is_released`](crate::Engine::until_freed_is_released).
     #[error("pool full, but for freed pages that earlier readers may still use")]
     FreedInUse,
-    /// Lines that this node has freed do not stand as free in their headers yet: whoever looks for
-    /// leaked lines would free them twice.
+    /// The headers of lines that this node has freed do not say so yet: a repair of leaked lines
+    /// would free them twice.
     #[error(
         "waited {waited:?} until the headers of {lines} freed lines say that they are free: {}",
         unmarked(*rebuilt)

@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use selkie_engine::Engine;
+use selkie_engine::{Engine, EngineError};
 use selkie_fabric::PeerId;
 use selkie_pool::ComputeIndex;
 
@@ -210,7 +210,9 @@ impl Excuses {
             }
             match cluster.run(engine.close())? {
                 // It finds only now that there is a memory node that it did not reach.
-                Err(_) if may_end(node) => {
+                Err(EngineError::Unreachable { .. } | EngineError::Expelled { .. })
+                    if may_end(node) =>
+                {
                     has_ended = true;
                     continue;
                 }

@@ -174,8 +174,8 @@ impl Txn<'_> {
         }
     }
 
-    /// Whether it is settled what the transaction sees of a row: it has read it lately, or it sees a
-    /// snapshot.
+    /// Whether it is settled what the transaction sees of a row: it has read it lately, or it sees
+    /// a snapshot.
     fn has_seen(&self, index: &IndexInfo, key: &[u8]) -> bool {
         self.view.stamp().is_some() || self.work.rows.has_read_lately(index.number, key)
     }

@@ -167,7 +167,8 @@ fn resolve(
     images: &[JournalImage],
 ) -> Result<Option<ResolvedSplits>, EngineError> {
     let parity = coded.data()..coded.coding().splits();
-    let known = JournalImage::over(images, addr, header, parity);
+    let torn = torn_versions(header, seen);
+    let known = JournalImage::over(images, addr, header, &torn, parity);
     for image in known.into_iter().map(Some).chain([None]) {
         let shares = image.map(|image| (image.attempt.version, image.splits()));
         let resolved = match resolve_torn_write(coded.coding(), header, found, shares) {
@@ -181,6 +182,13 @@ fn resolve(
         return Ok(Some(resolved));
     }
     Ok(None)
+}
+
+/// The versions of splits of which the header has lost the version.
+fn torn_versions(header: &Versions, seen: &[Option<FoundSplit>]) -> Vec<Version> {
+    let both = seen.iter().zip(header);
+    let torn = both.filter(|(_, known)| **known == Version::LOST);
+    torn.filter_map(|(seen, _)| Some(seen.as_ref()?.tag.version)).collect()
 }
 
 /// The payloads of these splits: from the image if it has them, else from their places.

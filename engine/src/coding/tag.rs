@@ -6,9 +6,10 @@
 //! ```
 //! A write-back writes all parity splits and the data splits that it changes, its *dirty set*, all
 //! with one version. So a parity split says which data splits belong to it. The header of a page
-//! has the version of each split of the page. Sequence numbers count from 1, wrap after 2^20 - 1,
-//! and are compared only with those of the write-backs right before and after. Splits that were
-//! never written have version 0 and are zero, tag included.
+//! has the version of each split of the page. A split that is made again after its loss has a
+//! version with an empty dirty set. Sequence numbers count from 1, wrap after 2^20 - 1, and are
+//! compared only with those of write-backs of about the same time. Splits that were never written
+//! have version 0 and are zero, tag included.
 
 use std::fmt;
 
@@ -92,6 +93,13 @@ const _: () = assert!(DIRTY_BITS == 12);
 // These versions have sequence number 0, which no write-back has.
 const _: () = assert!(VERSION_COUNTER >> DIRTY_BITS == 0 && VERSION_LOST >> DIRTY_BITS == 0);
 
+/// Versions that are fewer write-backs apart are of about the same time. The parity splits of a
+/// page always are, and a data split that was not written for so long is not.
+const SAME_TIME: u32 = 1 << 10;
+
+/// The bits of the sequence number.
+const SEQUENCE: u32 = u32::MAX << DIRTY_BITS;
+
 impl Version {
     /// The version of splits that were never written.
     pub(crate) const NEVER: Self = Self(VERSION_NEVER);
@@ -110,7 +118,12 @@ impl Version {
         let (data, parity) = versions.split_at(first_parity);
         let latest = parity.iter().find(known).or_else(|| data.iter().filter(known).max());
         // A page of which all versions are lost begins anew.
-        let mut version = latest.copied().unwrap_or(Self::NEVER).next(dirty);
+        let latest = latest.copied().unwrap_or(Self::NEVER);
+        // A split that was regenerated may have a later one than parity.
+        let later =
+            versions.iter().filter(known).filter_map(|own| Some((own.later_than(latest)?, own)));
+        let newest = later.filter(|(by, _)| *by > 0).max_by_key(|(by, _)| *by).map(|(_, own)| own);
+        let mut version = newest.copied().unwrap_or(latest).next(dirty);
         while versions.contains(&version) {
             version = version.next(dirty);
         }
@@ -123,6 +136,14 @@ impl Version {
         let sequence = (self.0 >> DIRTY_BITS).wrapping_add(1) & (u32::MAX >> DIRTY_BITS);
         let sequence = if sequence == 0 { 1 } else { sequence };
         Self(sequence << DIRTY_BITS | dirty.0 as u32)
+    }
+
+    /// How many write-backs later this one was, or, below 0, earlier; `None` if they are not of
+    /// about the same time.
+    pub(crate) const fn later_than(self, other: Self) -> Option<i32> {
+        // Sign-extended from the length of a sequence number.
+        let by = ((self.0 & SEQUENCE).wrapping_sub(other.0 & SEQUENCE) as i32) >> DIRTY_BITS;
+        if by.unsigned_abs() < SAME_TIME { Some(by) } else { None }
     }
 
     /// The data splits that the write-back changed.
@@ -243,6 +264,34 @@ mod tests {
         versions[2] = Version::NEVER.next(SplitSet::EMPTY);
         versions[1] = Version::after(&versions, 2, dirty);
         assert!(!versions.contains(&Version::after(&versions, 2, dirty)));
+    }
+
+    #[test]
+    fn a_new_version_is_later_than_splits_made_again() {
+        let (dirty, none) = (SplitSet::EMPTY.with(0), SplitSet::EMPTY);
+        let old = Version::from_bits(7 << 28 | 1);
+        let latest = Version::from_bits(0xFFFF_F001);
+        let mut versions = Versions::default();
+        versions[..4].copy_from_slice(&[latest, old, latest, latest]);
+        versions[0] = Version::after(&versions, 2, none);
+        versions[3] = Version::after(&versions, 2, none);
+        let next = Version::after(&versions, 2, dirty);
+        assert_eq!(
+            [versions[0], versions[3], next].map(|own| own.later_than(latest)),
+            [2, 3, 4].map(Some)
+        );
+        assert_eq!((latest.later_than(next), next.later_than(next)), (Some(-4), Some(0)));
+    }
+
+    #[test]
+    fn a_split_of_long_ago_is_of_no_time() {
+        let latest = Version::from_bits(5 << 12 | 1);
+        let long_ago = Version::from_bits(1 << 31 | 1);
+        assert_eq!((long_ago.later_than(latest), latest.later_than(long_ago)), (None, None));
+        let mut versions = Versions::default();
+        versions[..3].copy_from_slice(&[latest, long_ago, latest]);
+        let next = Version::after(&versions, 2, SplitSet::EMPTY.with(0));
+        assert_eq!(next, latest.next(SplitSet::EMPTY.with(0)));
     }
 
     #[test]

@@ -105,6 +105,8 @@ pub(crate) fn resolve_torn_write(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::coding::lost_header::versions_of_tags;
+    use crate::coding::tag::Tag;
 
     /// The states of a split during a write-back: as before, torn, or as after.
     const STATES: u64 = 3;
@@ -192,6 +194,30 @@ mod tests {
         }
     }
 
+    /// As [`check`], with a header made of tags: a write-back that is complete is in it.
+    fn check_without_header(
+        case: &Case,
+        header: &Versions,
+        found: &[SplitFinding],
+        shares: SplitSet,
+    ) -> bool {
+        let data = case.coding.data();
+        let image = (!shares.is_empty()).then_some((case.new, shares));
+        let (of, shares) = match resolve_torn_write(case.coding, header, found, image) {
+            ResolvedPage::Before(of) => (of, SplitSet::EMPTY),
+            ResolvedPage::After(_, of) => (of, shares),
+            ResolvedPage::Lost => return false,
+        };
+        assert!(of.len() >= data);
+        let is = |split: usize, version| found[split] == SplitFinding::Whole(version);
+        let is_changed = |split: usize| split >= data || case.dirty.contains(split);
+        let after = |split: usize| if is_changed(split) { case.new } else { case.header[split] };
+        let is_before = of.iter().all(|split| is(split, case.header[split]));
+        let is_after = of.iter().all(|split| shares.contains(split) || is(split, after(split)));
+        assert!(is_before || is_after, "{:?} {:?} {header:?} {found:?}", case.coding, case.dirty);
+        true
+    }
+
     #[test]
     fn a_writer_that_dies_anywhere_leaves_the_page_before_or_after() {
         let mut seen = 0_u64;
@@ -253,6 +279,50 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Memory-loss seed 91662: a node died in a write-back, and a memory node with a header and a
+    /// split of the page right after. Of the tags that were left, one was new and one old.
+    #[test]
+    fn a_page_that_lost_its_header_too_is_never_taken_for_a_mixed_one() {
+        let (mut torn_seen, mut whole_seen) = (0_u64, 0_u64);
+        for case in cases() {
+            let (splits, parity) = (case.coding.splits(), case.coding.parity());
+            let WriteOrder { journal, first, second } = case.stages;
+            let all = torn(&case, SplitSet::EMPTY, first).chain(torn(&case, first, second));
+            for found in all {
+                for lost in subsets(splits).filter(|lost| lost.len() <= parity) {
+                    let mut found = found.clone();
+                    // A split that is half written has its old tag or the new one.
+                    let tags = |half: &dyn Fn(usize) -> Version| -> Vec<Option<Tag>> {
+                        let tag = |split: usize| match found[split] {
+                            _ if lost.contains(split) => None,
+                            SplitFinding::Whole(version) => Some(Tag { version, checksum: 0 }),
+                            SplitFinding::Nothing => {
+                                Some(Tag { version: half(split), checksum: 0 })
+                            }
+                        };
+                        (0..splits).map(tag).collect()
+                    };
+                    let before = |split: usize| case.header[split];
+                    let both = [tags(&before), tags(&|_| case.new)];
+                    lost.iter().for_each(|split| found[split] = SplitFinding::Nothing);
+                    for tags in both {
+                        let header = versions_of_tags(case.coding, &tags, None);
+                        check_without_header(&case, &header, &found, SplitSet::EMPTY);
+                        if journal {
+                            let shares = first.without(lost);
+                            let is_page = check_without_header(&case, &header, &found, shares);
+                            assert!(is_page, "{header:?} {found:?} {shares:?}");
+                        }
+                        let is_torn = (0..splits)
+                            .any(|split| tags[split].is_some() && header[split] == Version::LOST);
+                        *(if is_torn { &mut torn_seen } else { &mut whole_seen }) += 1;
+                    }
+                }
+            }
+        }
+        assert!(torn_seen > 100_000 && whole_seen > 100_000, "{torn_seen} {whole_seen}");
     }
 
     /// Damage is never taken for the page: with too few splits the page is lost.

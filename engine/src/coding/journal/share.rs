@@ -110,13 +110,15 @@ impl JournalImage {
         self.splits.get(&split).map(Vec::as_slice)
     }
 
-    /// The images, of several journals, that were made over a page with this header. The image with
-    /// most shares comes first: its writer may have written a whole page again, of which another
-    /// writer had died in its write-back.
+    /// The images, of several journals, that were made over a page with this header, of whose splits
+    /// some have the versions `torn`, which are not in the header. The image with most shares comes
+    /// first: its writer may have written a whole page again, of which another writer had died in
+    /// its write-back.
     pub(crate) fn over<'i>(
         images: &'i [Self],
         addr: GAddr,
         header: &Versions,
+        torn: &[Version],
         parity: Range<usize>,
     ) -> Vec<&'i Self> {
         let is_lost = |split: &usize| version_of(header, *split) == Version::LOST;
@@ -130,7 +132,9 @@ impl JournalImage {
                 lost.for_each(|split| set_version(&mut before, split, attempt.before));
                 attempt.all_before == sum_of(&before)
             };
-            latest == Some(attempt.before) || is_same()
+            // Where a write-back was half done when the header was lost, the header has not what was
+            // there before.
+            latest == Some(attempt.before) || torn.contains(&attempt.version) || is_same()
         };
         let own = images.iter().filter(|own| own.attempt.addr == addr && is_over(&own.attempt));
         let mut own: Vec<&Self> = own.collect();
@@ -204,7 +208,7 @@ mod tests {
             header
         };
         let over = |images: &[JournalImage], version| {
-            let own = JournalImage::over(images, addr, &header(version), 4..6);
+            let own = JournalImage::over(images, addr, &header(version), &[], 4..6);
             own.into_iter().cloned().collect::<Vec<_>>()
         };
         for (first, second) in [(early, late), (late, early), (late, next), (next, late)] {
@@ -234,9 +238,9 @@ mod tests {
             WriteAttempt { before: Version::LOST, all_before: sum_of(&header), ..attempt(number) };
         let mut images = Vec::new();
         JournalImage::put(&mut images, JournalShare { attempt, split: 1, payload: vec![1; 8] });
-        assert_eq!(JournalImage::over(&images, attempt.addr, &header, 2..3).len(), 1);
+        assert_eq!(JournalImage::over(&images, attempt.addr, &header, &[], 2..3).len(), 1);
         header[0] = Version::from_bits(0x0000_6001);
-        assert_eq!(JournalImage::over(&images, attempt.addr, &header, 2..3).len(), 0);
+        assert_eq!(JournalImage::over(&images, attempt.addr, &header, &[], 2..3).len(), 0);
     }
 
     /// A writer that had the page before memory was lost does not look at the header again.
@@ -250,7 +254,7 @@ mod tests {
         let mut images = Vec::new();
         let share = JournalShare { attempt: before, split: 1, payload: vec![1; 8] };
         JournalImage::put(&mut images, share);
-        let over = |header| JournalImage::over(&images, before.addr, &header, 2..4).len();
+        let over = |header| JournalImage::over(&images, before.addr, &header, &[], 2..4).len();
         assert_eq!(over(header), 1);
         header[2] = Version::LOST;
         assert_eq!(over(header), 1, "the other parity has the version");
@@ -258,6 +262,18 @@ mod tests {
         assert_eq!(over(header), 1);
         header[0] = Version::from_bits(0x0000_6001);
         assert_eq!(over(header), 0, "of another page");
+    }
+
+    /// The header was lost when the write-back was half done, and has not what was there before.
+    #[test]
+    fn an_image_is_known_by_a_split_that_it_wrote() {
+        let attempt = attempt((1, 1));
+        let mut images = Vec::new();
+        JournalImage::put(&mut images, JournalShare { attempt, split: 1, payload: vec![1; 8] });
+        let header = [Version::LOST; MAX_SPLITS];
+        let over = |torn| JournalImage::over(&images, attempt.addr, &header, torn, 4..6).len();
+        let other = attempt.version.next(SplitSet::first(2));
+        assert_eq!((over(&[]), over(&[other]), over(&[attempt.version])), (0, 0, 1));
     }
 
     /// Two nodes have images of the same page if one took over from the other, and died as well.
@@ -277,7 +293,7 @@ mod tests {
         }
         let mut header = Versions::default();
         header[4] = attempt((0, 0)).before;
-        let own = JournalImage::over(&images, attempt((0, 0)).addr, &header, 4..6);
+        let own = JournalImage::over(&images, attempt((0, 0)).addr, &header, &[], 4..6);
         let counts: Vec<usize> = own.iter().map(|image| image.splits().len()).collect();
         assert_eq!(counts, [6, 3]);
     }

@@ -43,6 +43,12 @@ pub(crate) struct SplitFindings {
 }
 
 impl SplitFindings {
+    /// Leaves out what is wrong with these pages.
+    pub(crate) fn leave_out(&mut self, addrs: &[u64]) {
+        self.wrong.retain(|wrong| !addrs.contains(&wrong.addr));
+        self.mixed.retain(|addr| !addrs.contains(addr));
+    }
+
     /// Fails unless every split is there and right.
     pub(crate) fn is_right(&self) -> Result<(), SimError> {
         match (self.wrong.first(), self.mixed.first()) {

@@ -1,0 +1,190 @@
+//! Errors of SQL, with PostgreSQL's codes.
+
+use std::fmt;
+
+use selkie_txn::TxnError;
+
+/// A code of five characters that says what kind of error it is, as PostgreSQL's SQLSTATE.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SqlState(&'static str);
+
+macro_rules! states {
+    ($($name:ident = $code:literal, $doc:literal;)*) => {
+        impl SqlState {
+            $(#[doc = $doc] pub const $name: Self = Self($code);)*
+        }
+    };
+}
+
+states! {
+    ACTIVE_TRANSACTION = "25001", "A transaction is in progress already.";
+    AMBIGUOUS_COLUMN = "42702", "A name stands for several columns.";
+    AMBIGUOUS_FUNCTION = "42725", "A call fits several functions.";
+    CARDINALITY_VIOLATION = "21000", "A subquery gave more than one row.";
+    CHECK_VIOLATION = "23514", "A row does not pass a CHECK constraint.";
+    CONNECTION_EXCEPTION = "08000", "The connection is of no use any more.";
+    DATATYPE_MISMATCH = "42804", "An expression is not of the type that is needed.";
+    DATETIME_OVERFLOW = "22008", "A date or time is out of range.";
+    DEADLOCK_DETECTED = "40P01", "Transactions waited for each other in a circle.";
+    DEPENDENT_OBJECTS = "2BP01", "Others depend on what is to be dropped.";
+    DIVISION_BY_ZERO = "22012", "Division by zero.";
+    DUPLICATE_ALIAS = "42712", "A name of a table is used twice in FROM.";
+    DUPLICATE_COLUMN = "42701", "A column is named twice.";
+    DUPLICATE_OBJECT = "42710", "There is such an object already.";
+    DUPLICATE_PREPARED = "42P05", "There is such a prepared statement already.";
+    DUPLICATE_TABLE = "42P07", "There is such a table, index, view or sequence already.";
+    FEATURE_NOT_SUPPORTED = "0A000", "It is SQL, and this engine cannot do it.";
+    FOREIGN_KEY_VIOLATION = "23503", "A REFERENCES constraint does not hold.";
+    GROUPING_ERROR = "42803", "A column is neither grouped nor aggregated.";
+    IN_FAILED_TRANSACTION = "25P02", "The transaction has failed, and waits for its ROLLBACK.";
+    INDETERMINATE_TYPE = "42P18", "The type of a parameter cannot be told.";
+    INTERNAL_ERROR = "XX000", "What should not happen.";
+    INVALID_BINARY = "22P03", "Bytes are no value of their type.";
+    INVALID_CATALOG_NAME = "3D000", "There is no such database.";
+    INVALID_CURSOR = "34000", "There is no such cursor or portal.";
+    INVALID_DATETIME = "22007", "A text is no date or time.";
+    INVALID_ESCAPE = "22025", "An escape in a pattern is not valid.";
+    INVALID_PARAMETER = "22023", "A value is not one of those that are allowed.";
+    INVALID_REGEX = "2201B", "A regular expression is not valid.";
+    INVALID_SAVEPOINT = "3B001", "There is no such savepoint.";
+    INVALID_SCHEMA_NAME = "3F000", "There is no such schema.";
+    INVALID_STATEMENT_NAME = "26000", "There is no such prepared statement.";
+    INVALID_TEXT = "22P02", "A text is no value of its type.";
+    LOCK_NOT_AVAILABLE = "55P03", "A row is locked by another transaction.";
+    NAME_TOO_LONG = "42622", "A name is too long.";
+    NO_ACTIVE_TRANSACTION = "25P01", "No transaction is in progress.";
+    NOT_NULL_VIOLATION = "23502", "A column that may not be NULL is.";
+    NUMERIC_OUT_OF_RANGE = "22003", "A number is out of range.";
+    OBJECT_NOT_READY = "55000", "An object is not in a state in which this can be done.";
+    OUT_OF_MEMORY = "53200", "A statement needs more memory than it may have.";
+    PROGRAM_LIMIT_EXCEEDED = "54000", "A statement is larger than this engine takes.";
+    QUERY_CANCELED = "57014", "The statement was cancelled, or took too long.";
+    READ_ONLY_TRANSACTION = "25006", "A transaction that only reads cannot change anything.";
+    SERIALIZATION_FAILURE = "40001", "Others changed what was read: the transaction has to be run again.";
+    STATEMENT_TOO_COMPLEX = "54001", "A statement is nested too deeply.";
+    STRING_DATA_RIGHT_TRUNCATION = "22001", "A text is too long for its column.";
+    SYNTAX_ERROR = "42601", "The statement is no SQL.";
+    TOO_MANY_COLUMNS = "54011", "There are more columns than a table can have.";
+    UNDEFINED_COLUMN = "42703", "There is no such column.";
+    UNDEFINED_FUNCTION = "42883", "There is no such function or operator.";
+    UNDEFINED_OBJECT = "42704", "There is no such object.";
+    UNDEFINED_PARAMETER = "42P02", "There is no such parameter.";
+    UNDEFINED_TABLE = "42P01", "There is no such table.";
+    UNIQUE_VIOLATION = "23505", "Another row has the same key.";
+    WINDOWING_ERROR = "42P20", "A window function stands where it may not.";
+    WRONG_OBJECT_TYPE = "42809", "An object is not of the kind that is needed.";
+}
+
+impl SqlState {
+    /// The five characters.
+    #[must_use]
+    pub const fn code(self) -> &'static str {
+        self.0
+    }
+}
+
+impl fmt::Debug for SqlState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl fmt::Display for SqlState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+/// The outcome of what may fail with an [`SqlError`].
+pub type SqlResult<T> = Result<T, SqlError>;
+
+/// An error of a statement.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{}", .0.message)]
+pub struct SqlError(Box<SqlErrorParts>);
+
+#[derive(Debug, Clone)]
+struct SqlErrorParts {
+    state: SqlState,
+    message: String,
+    detail: Option<String>,
+    hint: Option<String>,
+    /// The first character that it is about, counted from 1.
+    position: Option<usize>,
+}
+
+impl SqlError {
+    /// An error that is not about a place in the statement.
+    pub fn new(state: SqlState, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self(Box::new(SqlErrorParts { state, message, detail: None, hint: None, position: None }))
+    }
+
+    /// SQL that this engine cannot do: `what` with its article or in the plural.
+    pub fn unsupported(what: impl fmt::Display) -> Self {
+        Self::new(SqlState::FEATURE_NOT_SUPPORTED, format!("{what} is not supported"))
+    }
+
+    /// What should not happen.
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::new(SqlState::INTERNAL_ERROR, message)
+    }
+
+    /// With more about what happened.
+    #[must_use]
+    pub fn detail(mut self, detail: impl Into<String>) -> Self {
+        self.0.detail = Some(detail.into());
+        self
+    }
+
+    /// With what would help.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.0.hint = Some(hint.into());
+        self
+    }
+
+    /// With the first character of the statement that it is about, counted from 1. A place that is
+    /// known already stays.
+    #[must_use]
+    pub fn at(mut self, position: usize) -> Self {
+        self.0.position.get_or_insert(position);
+        self
+    }
+
+    /// Its code.
+    #[must_use]
+    pub fn state(&self) -> SqlState {
+        self.0.state
+    }
+
+    /// What happened, in a line.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// More about what happened.
+    #[must_use]
+    pub fn detail_text(&self) -> Option<&str> {
+        self.0.detail.as_deref()
+    }
+
+    /// What would help.
+    #[must_use]
+    pub fn hint_text(&self) -> Option<&str> {
+        self.0.hint.as_deref()
+    }
+
+    /// The first character of the statement that it is about, counted from 1.
+    #[must_use]
+    pub fn position(&self) -> Option<usize> {
+        self.0.position
+    }
+
+    /// Whether the same transaction may succeed when it is run again.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        matches!(self.0.state, SqlState::SERIALIZATION_FAILURE | SqlState::DEADLOCK_DETECTED)
+    }
+}

@@ -1,0 +1,107 @@
+//! The types of SQL.
+
+/// A type without its length and precision; of an array, that of its elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Scalar {
+    /// `boolean`.
+    Bool,
+    /// `smallint`.
+    Int2,
+    /// `integer`.
+    Int4,
+    /// `bigint`.
+    Int8,
+    /// `real`.
+    Float4,
+    /// `double precision`.
+    Float8,
+    /// `numeric`.
+    Numeric,
+    /// `text`.
+    Text,
+    /// `character varying`.
+    Varchar,
+    /// `character`: padded with spaces, which do not count.
+    Char,
+    /// `name`: what objects are called.
+    Name,
+    /// `"char"`: one byte, in the system catalogue.
+    SingleChar,
+    /// `bytea`.
+    Bytea,
+    /// `date`.
+    Date,
+    /// `time without time zone`.
+    Time,
+    /// `timestamp without time zone`.
+    Timestamp,
+    /// `timestamp with time zone`.
+    TimestampTz,
+    /// `interval`.
+    Interval,
+    /// `uuid`.
+    Uuid,
+    /// `json`: the text as it was given.
+    Json,
+    /// `jsonb`: spaces, order and doubled keys of objects are not kept.
+    Jsonb,
+    /// `oid`: the number of an object of the catalogue.
+    Oid,
+    /// `regclass`: an oid shown as the name of a table or index.
+    Regclass,
+    /// `regtype`: an oid shown as the name of a type.
+    Regtype,
+    /// `regproc`: an oid shown as the name of a function.
+    Regproc,
+    /// A row of several values.
+    Record,
+    /// The type of nothing.
+    Void,
+    /// A literal in quotes, or a NULL, of which nothing has told the type yet.
+    Unknown,
+}
+
+/// A type with its length or precision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SqlType {
+    /// Of an array the type of its elements.
+    pub scalar: Scalar,
+    /// Whether it is an array.
+    pub is_array: bool,
+    /// PostgreSQL's modifier: for `varchar` and `char` the length plus 4, for `numeric` 4 plus
+    /// 65536 times the precision plus the scale (of which 11 bits count, with a sign), for times
+    /// the digits of a second; -1 for none.
+    pub modifier: i32,
+}
+
+impl SqlType {
+    /// A type without modifier.
+    #[must_use]
+    pub const fn new(scalar: Scalar) -> Self {
+        Self { scalar, is_array: false, modifier: -1 }
+    }
+
+    /// The array of such elements.
+    #[must_use]
+    pub const fn array(scalar: Scalar) -> Self {
+        Self { scalar, is_array: true, modifier: -1 }
+    }
+
+    /// `boolean`.
+    pub const BOOL: Self = Self::new(Scalar::Bool);
+    /// `integer`.
+    pub const INT4: Self = Self::new(Scalar::Int4);
+    /// `bigint`.
+    pub const INT8: Self = Self::new(Scalar::Int8);
+    /// `text`.
+    pub const TEXT: Self = Self::new(Scalar::Text);
+    /// The type of a literal in quotes.
+    pub const UNKNOWN: Self = Self::new(Scalar::Unknown);
+
+    /// The same without its modifier.
+    #[must_use]
+    pub const fn plain(self) -> Self {
+        Self { modifier: -1, ..self }
+    }
+}

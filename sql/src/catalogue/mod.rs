@@ -1,0 +1,7 @@
+//! What SQL knows of tables: types, defaults and constraints beside what is stored.
+
+mod note;
+mod table_def;
+
+pub(crate) use note::{ColumnNote, TableNote};
+pub(crate) use table_def::{ColumnDef, IndexDef, TableDef};

@@ -1,7 +1,23 @@
 //! Types of SQL and their values: formats, casts, order and arithmetic, as in PostgreSQL.
 
+mod array_text;
+pub mod binary_format;
+pub mod calendar;
+pub mod cast;
+mod conversions;
 mod datum;
+mod interval_text;
+pub mod json;
+pub mod numeric;
+pub mod order;
+pub mod settings;
 mod sql_type;
+pub mod stored;
+pub mod text_format;
+mod time_text;
+mod type_names;
 
+pub use cast::CastContext;
 pub use datum::{Array, Datum};
+pub use settings::FormatSettings;
 pub use sql_type::{Scalar, SqlType};

@@ -90,14 +90,62 @@ impl SqlType {
 
     /// `boolean`.
     pub const BOOL: Self = Self::new(Scalar::Bool);
+    /// `smallint`.
+    pub const INT2: Self = Self::new(Scalar::Int2);
     /// `integer`.
     pub const INT4: Self = Self::new(Scalar::Int4);
     /// `bigint`.
     pub const INT8: Self = Self::new(Scalar::Int8);
+    /// `real`.
+    pub const FLOAT4: Self = Self::new(Scalar::Float4);
+    /// `double precision`.
+    pub const FLOAT8: Self = Self::new(Scalar::Float8);
+    /// `numeric` of any precision.
+    pub const NUMERIC: Self = Self::new(Scalar::Numeric);
+    /// `character varying` of any length.
+    pub const VARCHAR: Self = Self::new(Scalar::Varchar);
+    /// `name`.
+    pub const NAME: Self = Self::new(Scalar::Name);
+    /// `bytea`.
+    pub const BYTEA: Self = Self::new(Scalar::Bytea);
+    /// `date`.
+    pub const DATE: Self = Self::new(Scalar::Date);
+    /// `time without time zone`.
+    pub const TIME: Self = Self::new(Scalar::Time);
+    /// `timestamp without time zone`.
+    pub const TIMESTAMP: Self = Self::new(Scalar::Timestamp);
+    /// `timestamp with time zone`.
+    pub const TIMESTAMPTZ: Self = Self::new(Scalar::TimestampTz);
+    /// `interval`.
+    pub const INTERVAL: Self = Self::new(Scalar::Interval);
+    /// `uuid`.
+    pub const UUID: Self = Self::new(Scalar::Uuid);
+    /// `json`.
+    pub const JSON: Self = Self::new(Scalar::Json);
+    /// `jsonb`.
+    pub const JSONB: Self = Self::new(Scalar::Jsonb);
+    /// `oid`.
+    pub const OID: Self = Self::new(Scalar::Oid);
+    /// A row.
+    pub const RECORD: Self = Self::new(Scalar::Record);
+    /// The type of nothing.
+    pub const VOID: Self = Self::new(Scalar::Void);
     /// `text`.
     pub const TEXT: Self = Self::new(Scalar::Text);
     /// The type of a literal in quotes.
     pub const UNKNOWN: Self = Self::new(Scalar::Unknown);
+
+    /// With this modifier.
+    #[must_use]
+    pub const fn with_modifier(self, modifier: i32) -> Self {
+        Self { modifier, ..self }
+    }
+
+    /// The type of the elements of an array; of anything else the type itself.
+    #[must_use]
+    pub const fn element(self) -> Self {
+        Self { is_array: false, ..self }
+    }
 
     /// The same without its modifier.
     #[must_use]

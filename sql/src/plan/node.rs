@@ -161,6 +161,10 @@ pub(crate) struct AggregateCall {
 /// A call of a window function.
 #[derive(Clone, Debug)]
 pub(crate) struct WindowCall {
+    /// Of an aggregate function what it is: it is over the default frame, which ends with the last
+    /// row that the order does not tell from the current one.
+    pub(crate) aggregate: Option<ResolvedAggregate>,
+    /// In lower case.
     pub(crate) name: String,
     pub(crate) arguments: Vec<Expr>,
     pub(crate) partition: Vec<Expr>,

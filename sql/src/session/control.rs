@@ -22,6 +22,19 @@ pub(super) fn is_control(statement: &Statement) -> bool {
     )
 }
 
+/// Whether a statement is about tables, and not about the session.
+pub(super) fn has_tables(statement: &Statement) -> bool {
+    !is_control(statement)
+        && !matches!(
+            statement,
+            Statement::Savepoint { .. }
+                | Statement::ReleaseSavepoint { .. }
+                | Statement::Set(_)
+                | Statement::ShowVariable { .. }
+                | Statement::Vacuum(_)
+        )
+}
+
 /// Whether a statement may follow an error in a transaction.
 pub(super) fn ends_failure(statement: &Statement) -> bool {
     matches!(statement, Statement::Commit { .. } | Statement::Rollback { .. })
@@ -164,6 +177,13 @@ impl Session {
             other => return Err(SqlError::unsupported(other)),
         }
         Ok(Outcome::done("SET"))
+    }
+
+    /// The columns of a statement about the session.
+    pub(super) fn control_columns(&self, statement: &Statement) -> SqlResult<Vec<OutputColumn>> {
+        let Statement::ShowVariable { variable } = statement else { return Ok(Vec::new()) };
+        let name: Vec<String> = variable.iter().map(fold).collect();
+        Ok(self.show(&name.join("."))?.columns)
     }
 
     fn show(&self, name: &str) -> SqlResult<Outcome> {

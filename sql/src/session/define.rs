@@ -1,9 +1,12 @@
 //! Statements that change tables.
 
-use selkie_txn::{CatalogueError, IndexSchema, KeyOrder, SchemaError, Txn, TxnError};
+use std::sync::Arc;
+
+use selkie_txn::{CatalogueError, NewIndex, SchemaError, Txn, TxnError};
 use sqlparser::ast::{self, ObjectType, Statement};
 
 use super::Outcome;
+use super::run::Ran;
 use crate::bind::{
     Binder, bind_create_table, check_name, index_column, name_parts, refuse, table_key,
 };
@@ -15,7 +18,7 @@ enum Change {
     Create(selkie_txn::TableSchema, bool),
     Drop { keys: Vec<String>, if_exists: bool },
     Truncate(Vec<String>),
-    CreateIndex { key: String, index: IndexSchema, if_not_exists: bool },
+    CreateIndex { key: String, name: String, index: NewIndex, if_not_exists: bool },
 }
 
 /// Does a statement that changes tables; `None` if it is none.
@@ -23,13 +26,13 @@ pub(super) async fn define(
     txn: &mut Txn<'_>,
     binder: &mut Binder<'_>,
     statement: &Statement,
-) -> Result<Option<SqlResult<Outcome>>, TxnError> {
+) -> Result<Option<SqlResult<Ran>>, TxnError> {
     let change = match bind(binder, statement) {
         Ok(None) => return Ok(None),
         Ok(Some(change)) => change,
         Err(error) => return Ok(Some(Err(error))),
     };
-    Ok(Some(match change {
+    let done: SqlResult<Outcome> = match change {
         Change::Create(schema, if_not_exists) => {
             let name = schema.name.clone();
             match txn.create_table(schema).await {
@@ -73,21 +76,34 @@ pub(super) async fn define(
             }
             Ok(Outcome::done("TRUNCATE TABLE"))
         }
-        Change::CreateIndex { key, index, if_not_exists } => {
+        Change::CreateIndex { key, name, index, if_not_exists } => {
             let table = match found(txn, &key).await? {
                 Ok(table) => table,
                 Err(error) => return Ok(Some(Err(error))),
             };
-            if table.indexes.iter().any(|own| own.name == index.name) {
-                if if_not_exists {
-                    return Ok(Some(Ok(Outcome::done("CREATE INDEX"))));
-                }
-                let message = format!("relation \"{}\" already exists", index.name);
-                return Ok(Some(Err(SqlError::new(SqlState::DUPLICATE_TABLE, message))));
+            if !table.indexes.iter().any(|own| own.name == name) {
+                return Ok(Some(Ok(Ran::BuildIndex { table: Arc::new(table), index })));
             }
-            Err(SqlError::unsupported("CREATE INDEX of a table that is there"))
+            if if_not_exists {
+                Ok(Outcome::done("CREATE INDEX"))
+            } else {
+                let message = format!("relation \"{name}\" already exists");
+                Err(SqlError::new(SqlState::DUPLICATE_TABLE, message))
+            }
         }
-    }))
+    };
+    Ok(Some(done.map(Ran::Done)))
+}
+
+/// Whether a statement changes tables.
+pub(super) fn is_definition(statement: &Statement) -> bool {
+    matches!(
+        statement,
+        Statement::CreateTable(_)
+            | Statement::Drop { .. }
+            | Statement::Truncate(_)
+            | Statement::CreateIndex(_)
+    )
 }
 
 async fn found(txn: &mut Txn<'_>, key: &str) -> Result<SqlResult<TableDef>, TxnError> {
@@ -160,32 +176,30 @@ fn bind(binder: &mut Binder<'_>, statement: &Statement) -> SqlResult<Option<Chan
             refuse(!is_tree, "an index that is no btree")?;
             let key = table_key(table_name)?;
             let table = binder.table(table_name)?;
-            let mut positions = Vec::new();
-            let mut order: Vec<KeyOrder> = Vec::new();
-            let mut names = Vec::new();
+            let (mut order, mut names) = (Vec::new(), Vec::new());
             for column in columns {
                 let (name, direction) = index_column(column)?;
                 let missing = || {
                     let message = format!("column \"{name}\" does not exist");
                     SqlError::new(SqlState::UNDEFINED_COLUMN, message)
                 };
-                positions.push(table.column(&name).ok_or_else(missing)?);
+                table.column(&name).ok_or_else(missing)?;
                 order.push(direction);
-                names.push(name.clone());
+                names.push(name);
             }
             let name = match name {
                 Some(name) => name_parts(name)?.pop().unwrap_or_default(),
                 None => format!("{}_{}_idx", table.name, names.join("_")),
             };
             check_name(&name)?;
-            let mut index = IndexSchema::new(name, positions).order(order);
+            let mut index = NewIndex::new(&name, names).order(order);
             if *unique {
                 index = index.unique();
             }
             if *unique && *nulls_distinct != Some(false) {
                 index = index.nulls_distinct();
             }
-            Change::CreateIndex { key, index, if_not_exists: *if_not_exists }
+            Change::CreateIndex { key, name, index, if_not_exists: *if_not_exists }
         }
         _ => return Ok(None),
     }))

@@ -2,6 +2,7 @@
 
 mod control;
 mod define;
+mod prepared;
 mod run;
 mod tables;
 
@@ -15,7 +16,9 @@ use crate::bind::OutputColumn;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::{Row, from_txn};
 use crate::parse::parse;
-use crate::types::{Datum, FormatSettings};
+use crate::types::{Datum, FormatSettings, SqlType};
+
+pub use prepared::Prepared;
 
 /// What a statement gave.
 #[derive(Clone, Debug)]
@@ -70,6 +73,24 @@ impl Default for Settings {
             search_path: vec![crate::bind::PUBLIC.to_owned()],
             application_name: String::new(),
         }
+    }
+}
+
+/// A statement with all that is given for it.
+#[derive(Clone)]
+pub(crate) struct Work {
+    statement: Arc<Statement>,
+    /// The text that it is in.
+    sql: Arc<str>,
+    parameters: Arc<[Datum]>,
+    /// Types of parameters, as far as they are known.
+    types: Arc<[Option<SqlType>]>,
+}
+
+impl Work {
+    fn of(statement: Statement, sql: &Arc<str>) -> Self {
+        let (statement, sql) = (Arc::new(statement), Arc::clone(sql));
+        Self { statement, sql, parameters: Arc::default(), types: Arc::default() }
     }
 }
 
@@ -136,7 +157,8 @@ impl Session {
                 self.begin(self.settings.isolation, self.settings.read_only)?;
                 is_implicit = true;
             }
-            let ran = self.statement(Arc::new(statement), &sql, Arc::default()).await;
+            let work = Work::of(statement, &sql);
+            let ran = self.statement(&work).await;
             match ran {
                 Ok(outcome) => outcomes.push(outcome),
                 Err(error) => {
@@ -166,32 +188,34 @@ impl Session {
             let message = "the text has to be one statement";
             return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
         };
-        self.statement(Arc::new(statement), &sql.into(), parameters.into()).await
+        let work = Work { parameters: parameters.into(), ..Work::of(statement, &sql.into()) };
+        self.statement(&work).await
     }
 
     /// Runs a statement, in the transaction or in one of its own.
-    async fn statement(
-        &mut self,
-        statement: Arc<Statement>,
-        sql: &Arc<str>,
-        parameters: Arc<[Datum]>,
-    ) -> SqlResult<Outcome> {
-        if self.state == TransactionState::Failed && !control::ends_failure(&statement) {
-            let message =
-                "current transaction is aborted, commands ignored until end of transaction block";
-            return Err(SqlError::new(SqlState::IN_FAILED_TRANSACTION, message));
-        }
-        if let Some(outcome) = self.control(&statement).await? {
+    async fn statement(&mut self, work: &Work) -> SqlResult<Outcome> {
+        self.check_not_failed(&work.statement)?;
+        if let Some(outcome) = self.control(&work.statement).await? {
             return Ok(outcome);
         }
         let ran = match self.state {
-            TransactionState::Idle => self.alone(&statement, sql, &parameters).await,
-            _ => self.within(&statement, sql, &parameters).await,
+            TransactionState::Idle => self.alone(work).await,
+            _ => self.within(work).await,
         };
         if ran.is_err() && self.state == TransactionState::InTransaction {
             self.state = TransactionState::Failed;
         }
         ran
+    }
+
+    /// A transaction that has failed takes nothing but its end.
+    fn check_not_failed(&self, statement: &Statement) -> SqlResult<()> {
+        if self.state == TransactionState::Failed && !control::ends_failure(statement) {
+            let message =
+                "current transaction is aborted, commands ignored until end of transaction block";
+            return Err(SqlError::new(SqlState::IN_FAILED_TRANSACTION, message));
+        }
+        Ok(())
     }
 
     fn begin(&mut self, isolation: Isolation, read_only: bool) -> SqlResult<()> {

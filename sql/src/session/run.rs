@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use selkie_txn::{Txn, TxnError};
+use selkie_txn::{NewIndex, Txn, TxnError};
 use sqlparser::ast::Statement;
 
-use super::{Outcome, Session, Settings};
+use super::{Outcome, Session, Settings, Work};
 use crate::bind::{Binder, Bound};
-use crate::error::{SqlError, SqlResult};
-use crate::exec::{ExecContext, MemoryLimits, Row, build, from_txn};
+use crate::catalogue::TableDef;
+use crate::error::{SqlError, SqlResult, SqlState};
+use crate::exec::{ExecContext, MemoryLimits, Row, SharedRows, build, from_txn};
 use crate::functions::CallContext;
 use crate::plan::{Plan, optimize};
-use crate::types::Datum;
 
 /// How often a statement alone is run when others make it fail.
 const ATTEMPTS: u32 = 20;
@@ -26,12 +26,20 @@ pub(super) fn now() -> i64 {
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX).saturating_sub(EPOCH_SECONDS * 1_000_000)
 }
 
+/// How a statement has run.
+pub(super) enum Ran {
+    Done(Outcome),
+    /// An index is to be built, in transactions of its own.
+    BuildIndex {
+        table: Arc<TableDef>,
+        index: NewIndex,
+    },
+}
+
 /// All that a statement needs of its session.
 #[derive(Clone)]
 struct Run {
-    statement: Arc<Statement>,
-    sql: Arc<str>,
-    parameters: Arc<[Datum]>,
+    work: Work,
     settings: Arc<Settings>,
     transaction_start: i64,
     user: String,
@@ -39,17 +47,16 @@ struct Run {
 
 impl Session {
     /// Runs a statement as a transaction of its own, again if others make it fail.
-    pub(super) async fn alone(
-        &mut self,
-        statement: &Arc<Statement>,
-        sql: &Arc<str>,
-        parameters: &Arc<[Datum]>,
-    ) -> SqlResult<Outcome> {
+    pub(super) async fn alone(&mut self, work: &Work) -> SqlResult<Outcome> {
         let mut attempt = 0;
         loop {
             self.begin(self.settings.isolation, self.settings.read_only)?;
-            let ran = match self.within(statement, sql, parameters).await {
-                Ok(outcome) => self.commit().await.map(|()| outcome),
+            let ran = match self.run(work).await {
+                Ok(Ran::Done(outcome)) => self.commit().await.map(|()| outcome),
+                Ok(Ran::BuildIndex { table, index }) => {
+                    self.end_failed().await?;
+                    self.build_index(&table, index).await
+                }
                 Err(error) => {
                     self.end_failed().await?;
                     Err(error)
@@ -66,17 +73,27 @@ impl Session {
         }
     }
 
+    async fn build_index(&self, table: &TableDef, index: NewIndex) -> SqlResult<Outcome> {
+        let database = self.txn.database().clone();
+        let built = database.create_index(table.table, index).await;
+        built.map_err(|error| from_txn(error, Some(table)))?;
+        Ok(Outcome::done("CREATE INDEX"))
+    }
+
     /// Runs a statement in the transaction.
-    pub(super) async fn within(
-        &mut self,
-        statement: &Arc<Statement>,
-        sql: &Arc<str>,
-        parameters: &Arc<[Datum]>,
-    ) -> SqlResult<Outcome> {
+    pub(super) async fn within(&mut self, work: &Work) -> SqlResult<Outcome> {
+        match self.run(work).await? {
+            Ran::Done(outcome) => Ok(outcome),
+            Ran::BuildIndex { .. } => {
+                let message = "CREATE INDEX cannot run inside a transaction block";
+                Err(SqlError::new(SqlState::ACTIVE_TRANSACTION, message))
+            }
+        }
+    }
+
+    async fn run(&mut self, work: &Work) -> SqlResult<Ran> {
         let run = Run {
-            statement: Arc::clone(statement),
-            sql: Arc::clone(sql),
-            parameters: Arc::clone(parameters),
+            work: work.clone(),
             settings: Arc::clone(&self.settings),
             transaction_start: self.transaction_start,
             user: self.user.clone(),
@@ -87,36 +104,37 @@ impl Session {
 }
 
 impl Run {
-    async fn go(&self, txn: &mut Txn<'_>) -> Result<SqlResult<Outcome>, TxnError> {
+    async fn go(&self, txn: &mut Txn<'_>) -> Result<SqlResult<Ran>, TxnError> {
         txn.begin_statement()?;
         let outcome = self.in_statement(txn).await;
         txn.end_statement();
         outcome
     }
 
-    async fn in_statement(&self, txn: &mut Txn<'_>) -> Result<SqlResult<Outcome>, TxnError> {
-        let tables = match super::tables::load_tables(txn, &self.statement).await? {
+    async fn in_statement(&self, txn: &mut Txn<'_>) -> Result<SqlResult<Ran>, TxnError> {
+        let tables = match super::tables::load_tables(txn, &self.work.statement).await? {
             Ok(tables) => tables,
             Err(error) => return Ok(Err(error)),
         };
         let settings = &self.settings;
-        let mut binder = Binder::new(&self.sql, &tables, &settings.format, &[]);
-        if let Some(defined) = super::define::define(txn, &mut binder, &self.statement).await? {
+        let mut binder = Binder::new(&self.work.sql, &tables, &settings.format, &self.work.types);
+        if let Some(defined) = super::define::define(txn, &mut binder, &self.work.statement).await?
+        {
             return Ok(defined);
         }
-        let bound = match bind(&mut binder, &self.statement) {
+        let bound = match bind(&mut binder, &self.work.statement) {
             Ok(bound) => bound,
             Err(error) => return Ok(Err(error)),
         };
-        if binder.parameters.len() > self.parameters.len() {
+        if binder.parameters.len() > self.work.parameters.len() {
             let message = format!(
                 "the statement has {} parameters, and {} values are given",
                 binder.parameters.len(),
-                self.parameters.len()
+                self.work.parameters.len()
             );
-            return Ok(Err(SqlError::new(crate::SqlState::UNDEFINED_PARAMETER, message)));
+            return Ok(Err(SqlError::new(SqlState::UNDEFINED_PARAMETER, message)));
         }
-        Ok(self.plan(txn, bound).await)
+        Ok(self.plan(txn, bound).await.map(Ran::Done))
     }
 
     async fn plan(&self, txn: &mut Txn<'_>, bound: Bound) -> SqlResult<Outcome> {
@@ -136,7 +154,15 @@ impl Run {
             search_path: &settings.search_path,
             random: &random,
         };
-        let mut context = ExecContext::new(txn, call, &self.parameters, MemoryLimits::default());
+        let mut context = ExecContext {
+            txn,
+            call,
+            parameters: &self.work.parameters,
+            limits: MemoryLimits::default(),
+            outer: Vec::new(),
+            shared: SharedRows::default(),
+            affected: 0,
+        };
         let mut operator = build(&plan);
         let mut rows: Vec<Row> = Vec::new();
         while let Some(batch) = operator.next(&mut context).await? {
@@ -170,7 +196,7 @@ fn verb(plan: &Plan) -> Verb {
     }
 }
 
-fn bind(binder: &mut Binder<'_>, statement: &Statement) -> SqlResult<Bound> {
+pub(super) fn bind(binder: &mut Binder<'_>, statement: &Statement) -> SqlResult<Bound> {
     match statement {
         Statement::Query(query) => binder.statement(query),
         Statement::Insert(insert) => binder.insert(insert),
@@ -182,15 +208,4 @@ fn bind(binder: &mut Binder<'_>, statement: &Statement) -> SqlResult<Bound> {
             Err(SqlError::unsupported(words.join(" ").to_uppercase()))
         }
     }
-}
-
-/// The error of the catalogue in the middle of a statement.
-pub(super) fn failed<T>(error: SqlError) -> Result<SqlResult<T>, TxnError> {
-    Ok(Err(error))
-}
-
-/// Errors of transactions are errors of statements, except those that end the transaction: these
-/// the session has to see.
-pub(super) fn settled<T>(done: Result<T, TxnError>) -> SqlResult<T> {
-    done.map_err(|error| from_txn(error, None))
 }

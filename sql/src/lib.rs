@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod error;
+pub mod functions;
 pub mod types;
 
 pub use error::{SqlError, SqlResult, SqlState};

@@ -39,6 +39,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "selkie-btree",
         ],
     ),
+    ("selkie-sql", &["selkie-fabric", "selkie-txn"]),
     (
         "selkie-tpcc",
         &[
@@ -80,7 +81,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "selkie-txn",
         ],
     ),
-    ("selkie-cli", &["selkie", "selkie-sim", "selkie-tpcc"]),
+    ("selkie-cli", &["selkie", "selkie-sim", "selkie-sql", "selkie-tpcc"]),
 ];
 
 /// Packages that may read the clock themselves: they stand above the simulated environment.

@@ -81,7 +81,7 @@ fn run(name: &str) {
         let schema = DatabaseSchema::from(Vec::new()).protocol(Protocol::Snapshot);
         let database = Database::create(&engine, schema).await.unwrap();
         let mut runner = Runner::new(|| async {
-            Ok(Connection { session: Session::new(&database, "tester").unwrap() })
+            Ok(Connection { session: Session::new(&database, "tester", || 0).unwrap() })
         });
         runner.with_column_validator(sqllogictest::strict_column_validator);
         let ran = runner.run_file_async(&script).await;

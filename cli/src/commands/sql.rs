@@ -3,7 +3,7 @@
 use std::io::{BufRead, IsTerminal, Read};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, ValueEnum};
 use comfy_table::{CellAlignment, Table};
@@ -86,7 +86,7 @@ async fn with_database(
     arguments: &Arguments,
     database: &Database,
 ) -> Result<bool, Box<dyn std::error::Error>> {
-    let mut session = Session::new(database, "selkie")?;
+    let mut session = Session::new(database, "selkie", clock)?;
     let mut all = true;
     for text in &arguments.commands {
         all &= run_text(arguments, &mut session, text).await;
@@ -105,6 +105,14 @@ async fn with_database(
         all &= typed(arguments, &mut session).await?;
     }
     Ok(all)
+}
+
+/// Microseconds since 2000-01-01 00:00 UTC.
+fn clock() -> i64 {
+    const EPOCH: Duration = Duration::from_secs(946_684_800);
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let micros = since.checked_sub(EPOCH).map(|since| i64::try_from(since.as_micros()));
+    micros.and_then(Result::ok).unwrap_or_default()
 }
 
 fn read(file: &PathBuf) -> Result<String, String> {

@@ -94,6 +94,9 @@ impl Work {
     }
 }
 
+/// What tells the time: microseconds since 2000-01-01 00:00 UTC.
+pub type Clock = fn() -> i64;
+
 /// A client's statements, one after the other. It owns all it needs.
 ///
 /// A statement outside of a transaction is one of its own, and is run again when others have made
@@ -107,15 +110,16 @@ pub struct Session {
     savepoints: Vec<(String, Savepoint)>,
     /// When the transaction began, in microseconds since 2000-01-01.
     transaction_start: i64,
+    clock: Clock,
     user: String,
 }
 
 impl Session {
-    /// A session of a database whose tables may change.
+    /// A session of a user in a database whose tables may change. `clock` tells it the time.
     ///
     /// # Errors
     /// If it is a database of another protocol than [`selkie_txn::Protocol::Snapshot`].
-    pub fn new(database: &Database, user: impl Into<String>) -> SqlResult<Self> {
+    pub fn new(database: &Database, user: impl Into<String>, clock: Clock) -> SqlResult<Self> {
         let txn = database.session().map_err(|error| from_txn(error, None))?;
         Ok(Self {
             txn,
@@ -123,6 +127,7 @@ impl Session {
             settings: Arc::default(),
             savepoints: Vec::new(),
             transaction_start: 0,
+            clock,
             user: user.into(),
         })
     }
@@ -228,7 +233,7 @@ impl Session {
         self.txn.set_limits(limits);
         let begun = if read_only { self.txn.begin_to_read() } else { self.txn.begin(isolation) };
         begun.map_err(|error| from_txn(error, None))?;
-        self.transaction_start = run::now();
+        self.transaction_start = (self.clock)();
         self.state = TransactionState::InTransaction;
         Ok(())
     }

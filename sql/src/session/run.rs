@@ -1,12 +1,12 @@
 //! Running a statement.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use selkie_txn::{NewIndex, Txn, TxnError};
 use sqlparser::ast::Statement;
 
-use super::{Outcome, Session, Settings, Work};
+use super::{Clock, Outcome, Session, Settings, Work};
 use crate::bind::{Binder, Bound};
 use crate::catalogue::TableDef;
 use crate::error::{SqlError, SqlResult, SqlState};
@@ -16,15 +16,6 @@ use crate::plan::{Plan, optimize};
 
 /// How often a statement alone is run when others make it fail.
 const ATTEMPTS: u32 = 20;
-
-/// Seconds from 1970 to 2000.
-const EPOCH_SECONDS: i64 = 946_684_800;
-
-/// Microseconds since 2000-01-01.
-pub(super) fn now() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_micros()).unwrap_or(i64::MAX).saturating_sub(EPOCH_SECONDS * 1_000_000)
-}
 
 /// How a statement has run.
 pub(super) enum Ran {
@@ -42,6 +33,7 @@ struct Run {
     work: Work,
     settings: Arc<Settings>,
     transaction_start: i64,
+    clock: Clock,
     user: String,
 }
 
@@ -96,6 +88,7 @@ impl Session {
             work: work.clone(),
             settings: Arc::clone(&self.settings),
             transaction_start: self.transaction_start,
+            clock: self.clock,
             user: self.user.clone(),
         };
         let ran = self.txn.run(move |txn| Box::pin(async move { run.go(txn).await })).await;
@@ -142,8 +135,8 @@ impl Run {
         let plan = optimize(plan);
         let verb = verb(&plan);
         let settings = &self.settings;
-        let start = now();
-        let random = || f64::from(now() as u32) / f64::from(u32::MAX);
+        let start = (self.clock)();
+        let random = || random(self.clock);
         let call = CallContext {
             settings: &settings.format,
             transaction_start: self.transaction_start,
@@ -208,4 +201,12 @@ pub(super) fn bind(binder: &mut Binder<'_>, statement: &Statement) -> SqlResult<
             Err(SqlError::unsupported(words.join(" ").to_uppercase()))
         }
     }
+}
+
+/// A number from 0 to below 1.
+fn random(clock: Clock) -> f64 {
+    use std::hash::{BuildHasher, RandomState};
+    // The state differs from one to the next.
+    let bits = RandomState::new().hash_one(clock());
+    (bits >> 11) as f64 / (1_u64 << 53) as f64
 }

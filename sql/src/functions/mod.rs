@@ -12,12 +12,16 @@ mod arrays;
 mod comparison;
 mod dates;
 mod documents;
+mod encodings;
 mod gather;
+mod math;
 mod patterns;
 mod resolve;
 mod rows;
 mod signature;
 mod statistics;
+mod strings;
+mod system;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]

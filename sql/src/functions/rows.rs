@@ -100,6 +100,8 @@ fn register(table: &mut Table<RowsBody>) {
     add("generate_subscripts", "anyarray int4 bool -> int4", &[], subscripts);
     add("regexp_split_to_table", "text text -> text", &[], split_pattern);
     add("regexp_split_to_table", "text text text -> text", &[], split_pattern);
+    add("regexp_matches", "text text -> text[]", &[], matches);
+    add("regexp_matches", "text text text -> text[]", &[], matches);
     add("string_to_table", "text text -> text", &[], split_text);
     add("string_to_table", "text text text -> text", &[], split_text);
     add("json_array_elements", "json -> json", VALUE, elements);
@@ -227,6 +229,11 @@ fn split_pattern(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowStream> 
     let flags = if values.len() > 2 { text(values, 2)? } else { "" };
     let parts = super::patterns::split(text(values, 0)?, text(values, 1)?, flags)?;
     Ok(of_values(parts.into_iter().map(Datum::text)))
+}
+
+fn matches(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowStream> {
+    let flags = if values.len() > 2 { text(values, 2)? } else { "" };
+    super::patterns::all_matches(text(values, 0)?, text(values, 1)?, flags).map(of_values)
 }
 
 fn split_text(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowStream> {

@@ -4,7 +4,10 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use super::aggregates::{self, NewAccumulator};
-use super::{CallContext, Volatility, arithmetic, arrays, comparison, dates, documents, patterns};
+use super::{
+    CallContext, Volatility, arithmetic, arrays, comparison, dates, documents, math, patterns,
+    strings, system,
+};
 use crate::error::SqlResult;
 use crate::types::{Datum, SqlType};
 
@@ -42,6 +45,8 @@ impl Types {
 pub(super) enum Body {
     /// Of values alone.
     Plain(fn(&[Datum], &CallContext<'_>) -> SqlResult<Datum>),
+    /// Of one float.
+    OfFloat(fn(f64) -> f64),
     /// Of values and their types.
     Typed(fn(&Types, &[Datum], &CallContext<'_>) -> SqlResult<Datum>),
 }
@@ -146,7 +151,10 @@ pub(super) static FUNCTIONS: LazyLock<Table<Body>> = LazyLock::new(|| {
     arrays::register_functions(&mut table);
     dates::register_functions(&mut table);
     documents::register_functions(&mut table);
+    math::register_functions(&mut table);
     patterns::register_functions(&mut table);
+    strings::register_functions(&mut table);
+    system::register_functions(&mut table);
     table
 });
 
@@ -158,7 +166,9 @@ pub(super) static OPERATORS: LazyLock<Table<Body>> = LazyLock::new(|| {
     arrays::register_operators(&mut table);
     dates::register_operators(&mut table);
     documents::register_operators(&mut table);
+    math::register_operators(&mut table);
     patterns::register_operators(&mut table);
+    strings::register_operators(&mut table);
     table
 });
 

@@ -2,3 +2,4 @@
 
 mod aggregates;
 mod basics;
+mod scalars;

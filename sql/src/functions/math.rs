@@ -198,7 +198,10 @@ fn power_of(base: &BigDecimal, exponent: &BigDecimal) -> SqlResult<BigDecimal> {
     }
     #[expect(clippy::cast_possible_truncation, reason = "the range was checked")]
     let weight = approximate.max(-20_000.0) as i64;
-    let scale = scale_for(weight, least);
+    let scale = match is_whole {
+        true => MIN_SIGNIFICANT.max(numeric::parts(base).1).min(MAX_DISPLAY_SCALE),
+        false => scale_for(weight, least),
+    };
     if weight < -scale - 1 {
         return Ok(BigDecimal::new(BigInt::zero(), scale));
     }

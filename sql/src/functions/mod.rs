@@ -15,6 +15,8 @@ mod documents;
 mod encodings;
 mod gather;
 mod math;
+mod moments;
+mod number_text;
 mod patterns;
 mod resolve;
 mod rows;
@@ -26,6 +28,7 @@ mod system;
 mod testing;
 #[cfg(test)]
 mod tests;
+mod to_char;
 
 use std::sync::Arc;
 

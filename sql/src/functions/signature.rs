@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 
 use super::aggregates::{self, NewAccumulator};
 use super::{
-    CallContext, Volatility, arithmetic, arrays, comparison, dates, documents, math, patterns,
-    strings, system,
+    CallContext, Volatility, arithmetic, arrays, comparison, dates, documents, math, moments,
+    number_text, patterns, strings, system, to_char,
 };
 use crate::error::SqlResult;
 use crate::types::{Datum, SqlType};
@@ -152,6 +152,9 @@ pub(super) static FUNCTIONS: LazyLock<Table<Body>> = LazyLock::new(|| {
     dates::register_functions(&mut table);
     documents::register_functions(&mut table);
     math::register_functions(&mut table);
+    moments::register_functions(&mut table);
+    number_text::register_functions(&mut table);
+    to_char::register_functions(&mut table);
     patterns::register_functions(&mut table);
     strings::register_functions(&mut table);
     system::register_functions(&mut table);

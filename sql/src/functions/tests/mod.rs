@@ -2,4 +2,5 @@
 
 mod aggregates;
 mod basics;
+mod moments;
 mod scalars;

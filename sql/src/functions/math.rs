@@ -123,7 +123,7 @@ fn exponent_of(value: &BigDecimal) -> i64 {
 }
 
 fn exp(value: &BigDecimal) -> SqlResult<BigDecimal> {
-    let approximate = value.to_f64().unwrap_or(f64::INFINITY) * 0.434_294_481_903_252;
+    let approximate = value.to_f64().unwrap_or(f64::INFINITY) * std::f64::consts::LOG10_E;
     if approximate > 131_072.0 {
         return Err(numeric::overflow());
     }
@@ -192,7 +192,7 @@ fn power_of(base: &BigDecimal, exponent: &BigDecimal) -> SqlResult<BigDecimal> {
     let is_odd = is_whole && digits_at(exponent, 0).bit(0);
     let times = exponent.to_f64().unwrap_or(f64::INFINITY);
     let approximate =
-        times * logarithm_of(&base.abs(), 17).to_f64().unwrap_or(0.0) * 0.434_294_481_903_252;
+        times * logarithm_of(&base.abs(), 17).to_f64().unwrap_or(0.0) * std::f64::consts::LOG10_E;
     if approximate > 131_072.0 {
         return Err(numeric::overflow());
     }

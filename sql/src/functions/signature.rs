@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 
 use super::aggregates::{self, NewAccumulator};
 use super::{
-    CallContext, Volatility, arithmetic, arrays, comparison, dates, documents, math, moments,
-    number_text, patterns, strings, system, to_char,
+    CallContext, Volatility, arithmetic, arrays, comparison, dates, document_functions, documents,
+    math, moments, number_text, parts, patterns, strings, system, to_char,
 };
 use crate::error::SqlResult;
 use crate::types::{Datum, SqlType};
@@ -150,11 +150,12 @@ pub(super) static FUNCTIONS: LazyLock<Table<Body>> = LazyLock::new(|| {
     arithmetic::register_functions(&mut table);
     arrays::register_functions(&mut table);
     dates::register_functions(&mut table);
-    documents::register_functions(&mut table);
+    document_functions::register_functions(&mut table);
     math::register_functions(&mut table);
     moments::register_functions(&mut table);
     number_text::register_functions(&mut table);
     to_char::register_functions(&mut table);
+    parts::register_functions(&mut table);
     patterns::register_functions(&mut table);
     strings::register_functions(&mut table);
     system::register_functions(&mut table);

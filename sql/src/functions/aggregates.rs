@@ -49,8 +49,7 @@ pub struct ResolvedAggregate {
 /// name.
 ///
 /// # Errors
-/// [`SqlState::UNDEFINED_FUNCTION`](crate::SqlState::UNDEFINED_FUNCTION) if none takes such arguments, [`SqlState::AMBIGUOUS_FUNCTION`]
-/// if several do.
+/// None takes such arguments, or several do.
 pub fn resolve_aggregate(
     name: &str,
     arguments: &[SqlType],

@@ -10,6 +10,10 @@ use crate::error::{SqlError, SqlResult, SqlState};
 use crate::types::numeric::{self, MAX_DISPLAY_SCALE, MIN_SIGNIFICANT};
 use crate::types::{Datum, conversions};
 
+/// Most digits before the point of what a series computes: its time grows with their square.
+const MAX_SERIES_DIGITS: i64 = 10_000;
+/// Most digits of a power that is multiplied out.
+const MAX_EXACT_DIGITS: u64 = 300_000;
 /// Digits that intermediate results have more than the result.
 const GUARD_DIGITS: i64 = 8;
 
@@ -122,6 +126,14 @@ fn exponent_of(value: &BigDecimal) -> i64 {
     i64::try_from(value.digits()).unwrap_or(0) - scale - 1
 }
 
+fn check_series(weight: i64) -> SqlResult<()> {
+    if weight <= MAX_SERIES_DIGITS {
+        return Ok(());
+    }
+    let what = format!("powers of more than {MAX_SERIES_DIGITS} digits");
+    Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, format!("{what} are not supported")))
+}
+
 fn exp(value: &BigDecimal) -> SqlResult<BigDecimal> {
     let approximate = value.to_f64().unwrap_or(f64::INFINITY) * std::f64::consts::LOG10_E;
     if approximate > 131_072.0 {
@@ -133,15 +145,22 @@ fn exp(value: &BigDecimal) -> SqlResult<BigDecimal> {
     if weight < -scale - 1 {
         return Ok(BigDecimal::new(BigInt::zero(), scale));
     }
+    check_series(weight)?;
     let inner = scale + weight.abs() + 2 * GUARD_DIGITS;
     let digits = exponential(&digits_at(value, inner), inner);
     numeric::round(&BigDecimal::new(digits, inner), scale)
 }
 
-/// The logarithm with some digits more than are shown, and how many these are.
+/// The logarithm, with some digits more than are asked for.
 fn logarithm_of(value: &BigDecimal, scale: i64) -> BigDecimal {
-    let inner = scale + exponent_of(value).abs() + 2 * GUARD_DIGITS;
-    BigDecimal::new(natural_logarithm(&digits_at(value, inner), inner), inner)
+    // Of a number from 1 to 10, and of the power of ten apart: digits before the point cost time.
+    let (exponent, inner) = (exponent_of(value), scale + 2 * GUARD_DIGITS);
+    let (digits, own) = numeric::parts(value);
+    let mut sum = natural_logarithm(&numeric::rescale(&digits, own + exponent, inner), inner);
+    if exponent != 0 {
+        sum += natural_logarithm(&numeric::power_of_ten(inner + 1), inner) * exponent;
+    }
+    BigDecimal::new(sum, inner)
 }
 
 fn check_logarithm(value: &BigDecimal) -> SqlResult<()> {
@@ -159,9 +178,8 @@ fn ln(value: &BigDecimal) -> SqlResult<BigDecimal> {
 fn log(base: &BigDecimal, value: &BigDecimal) -> SqlResult<BigDecimal> {
     check_logarithm(base)?;
     check_logarithm(value)?;
-    let inner = 2 * MIN_SIGNIFICANT
-        + numeric::parts(value).1.max(numeric::parts(base).1)
-        + exponent_of(value).abs();
+    let shown = numeric::parts(value).1.max(numeric::parts(base).1).min(MAX_DISPLAY_SCALE);
+    let inner = 2 * MIN_SIGNIFICANT + shown;
     let (above, below) = (logarithm_of(value, inner), logarithm_of(base, inner));
     if below.is_zero() {
         return Err(numeric::division_by_zero());
@@ -205,6 +223,16 @@ fn power_of(base: &BigDecimal, exponent: &BigDecimal) -> SqlResult<BigDecimal> {
     if weight < -scale - 1 {
         return Ok(BigDecimal::new(BigInt::zero(), scale));
     }
+    // Whole powers are multiplied out while they are short enough.
+    let count = exponent.to_u32().filter(|_| is_whole);
+    if let Some(count) = count
+        && base.digits().saturating_mul(u64::from(count)) <= MAX_EXACT_DIGITS
+    {
+        let (digits, own) = numeric::parts(base);
+        let exact = BigDecimal::new(digits.pow(count), own * i64::from(count));
+        return numeric::round(&exact, scale);
+    }
+    check_series(weight)?;
     let inner = scale + weight.abs() + exponent_of(exponent).abs() + 2 * GUARD_DIGITS;
     let log = digits_at(&logarithm_of(&base.abs(), inner), inner);
     let (digits, own) = numeric::parts(exponent);

@@ -211,15 +211,18 @@ fn justify(value: Interval, hours: bool, days: bool) -> SqlResult<Interval> {
         months += all_days / 30;
         all_days %= 30;
     }
+    // Signs that differ are made one, months first: what is borrowed may be borrowed from again.
+    let below = |days: i64| days < 0 || (hours && days == 0 && us < 0);
+    let above = |days: i64| days > 0 || (hours && days == 0 && us > 0);
+    if days && months > 0 && below(all_days) {
+        (months, all_days) = (months - 1, all_days + 30);
+    } else if days && months < 0 && above(all_days) {
+        (months, all_days) = (months + 1, all_days - 30);
+    }
     if hours && all_days > 0 && us < 0 {
         (all_days, us) = (all_days - 1, us + DAY_US);
     } else if hours && all_days < 0 && us > 0 {
         (all_days, us) = (all_days + 1, us - DAY_US);
-    }
-    if days && months > 0 && all_days < 0 {
-        (months, all_days) = (months - 1, all_days + 30);
-    } else if days && months < 0 && all_days > 0 {
-        (months, all_days) = (months + 1, all_days - 30);
     }
     Ok(Interval {
         months: i32::try_from(months).map_err(failed)?,

@@ -146,7 +146,7 @@ proptest::proptest! {
         for scalar in Scalar::all() {
             for ty in [SqlType::new(scalar), SqlType::array(scalar)] {
                 if let Ok(value) = crate::types::binary_format::from_binary(&bytes, ty) {
-                    to_string(&value, ty, &FormatSettings::default());
+                    drop(to_string(&value, ty, &FormatSettings::default()));
                 }
             }
         }

@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use selkie_txn::TxnError;
-
 /// A code of five characters that says what kind of error it is, as PostgreSQL's SQLSTATE.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SqlState(&'static str);
@@ -20,6 +18,7 @@ states! {
     ACTIVE_TRANSACTION = "25001", "A transaction is in progress already.";
     AMBIGUOUS_COLUMN = "42702", "A name stands for several columns.";
     AMBIGUOUS_FUNCTION = "42725", "A call fits several functions.";
+    ARRAY_SUBSCRIPT = "2202E", "The dimensions of arrays do not fit.";
     CARDINALITY_VIOLATION = "21000", "A subquery gave more than one row.";
     CHECK_VIOLATION = "23514", "A row does not pass a CHECK constraint.";
     CONNECTION_EXCEPTION = "08000", "The connection is of no use any more.";
@@ -43,7 +42,11 @@ states! {
     INVALID_CATALOG_NAME = "3D000", "There is no such database.";
     INVALID_CURSOR = "34000", "There is no such cursor or portal.";
     INVALID_DATETIME = "22007", "A text is no date or time.";
+    INVALID_ARGUMENT_FOR_NTH_VALUE = "22016", "The row that nth_value is to take is not positive.";
+    INVALID_ARGUMENT_FOR_NTILE = "22014", "The number of buckets of ntile is not positive.";
     INVALID_ESCAPE = "22025", "An escape in a pattern is not valid.";
+    INVALID_LIMIT = "2201W", "A LIMIT is negative.";
+    INVALID_OFFSET = "2201X", "An OFFSET is negative.";
     INVALID_PARAMETER = "22023", "A value is not one of those that are allowed.";
     INVALID_REGEX = "2201B", "A regular expression is not valid.";
     INVALID_SAVEPOINT = "3B001", "There is no such savepoint.";
@@ -61,10 +64,12 @@ states! {
     QUERY_CANCELED = "57014", "The statement was cancelled, or took too long.";
     READ_ONLY_TRANSACTION = "25006", "A transaction that only reads cannot change anything.";
     SERIALIZATION_FAILURE = "40001", "Others changed what was read: the transaction has to be run again.";
+    SEQUENCE_EXHAUSTED = "2200H", "A sequence has no more values.";
     STATEMENT_TOO_COMPLEX = "54001", "A statement is nested too deeply.";
     STRING_DATA_RIGHT_TRUNCATION = "22001", "A text is too long for its column.";
     SYNTAX_ERROR = "42601", "The statement is no SQL.";
     TOO_MANY_COLUMNS = "54011", "There are more columns than a table can have.";
+    TRANSACTION_RESOLUTION_UNKNOWN = "08007", "It is not known whether a commit will last.";
     UNDEFINED_COLUMN = "42703", "There is no such column.";
     UNDEFINED_FUNCTION = "42883", "There is no such function or operator.";
     UNDEFINED_OBJECT = "42704", "There is no such object.";

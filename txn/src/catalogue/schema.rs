@@ -173,6 +173,10 @@ pub struct TableSchema {
     /// Most rows on one page of the primary index (a page is the unit of locking), `None`: as many
     /// as fit. For small tables in which every row is hot.
     pub max_rows_per_page: Option<u16>,
+    /// What a layer above keeps with the table: types of its own, constraints. It is stored, changed
+    /// ([`Txn::set_note`](crate::Txn::set_note)) and seen like the rest, and never looked at.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub note: String,
 }
 
 /// What a database is made of. Made from its tables, it is for two-phase locking and optimistic
@@ -213,7 +217,14 @@ impl TableSchema {
             primary_key_order: Vec::new(),
             indexes: Vec::new(),
             max_rows_per_page: None,
+            note: String::new(),
         }
+    }
+
+    /// Sets what a layer above keeps with the table.
+    #[must_use]
+    pub fn note(self, note: impl Into<String>) -> Self {
+        Self { note: note.into(), ..self }
     }
 
     /// Adds a column that is never NULL.

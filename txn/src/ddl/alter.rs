@@ -42,6 +42,18 @@ impl Txn<'_> {
         .await
     }
 
+    /// Replaces the [note](crate::TableSchema::note) of a table.
+    ///
+    /// # Errors
+    /// As [`create_table`](Self::create_table).
+    pub async fn set_note(&mut self, table: Table, note: &str) -> Result<(), TxnError> {
+        self.alter(table, |definition| {
+            note.clone_into(&mut definition.stored.schema.note);
+            Ok(())
+        })
+        .await
+    }
+
     /// Changes the definition of a table in a way that rows need not be looked at.
     pub(super) async fn alter<F>(&mut self, table: Table, change: F) -> Result<(), TxnError>
     where

@@ -7,6 +7,7 @@ use crate::catalogue::schema_error::SchemaError;
 use crate::encoding::key::KeyBuf;
 use crate::encoding::row_builder::RowBuilder;
 use crate::encoding::row_ref::RowRef;
+use crate::encoding::value::Value;
 use crate::error::TxnError;
 use crate::protocol::leaf_latch::LatchMode;
 use crate::transaction::txn::Txn;
@@ -89,6 +90,18 @@ impl<'db> Txn<'db> {
     pub async fn row(&mut self, table: Table) -> Result<RowBuilder<'db>, TxnError> {
         self.open_read()?;
         Ok(RowBuilder::new(&self.table_info(table).await?.layout))
+    }
+
+    /// The key of a table or an index that begins with these values, as
+    /// [`Database::key`](crate::Database::key), by the definition of the table that this
+    /// transaction has used last.
+    ///
+    /// # Errors
+    /// As [`Database::key`](crate::Database::key).
+    pub fn key(&self, source: impl Into<Source>, values: &[Value<'_>]) -> Result<KeyBuf, TxnError> {
+        let source = source.into();
+        let info = self.known_table(source.table())?;
+        info.key(info.source(source)?, values)
     }
 
     /// The key that a row has in its table or an index of it, as

@@ -1,0 +1,53 @@
+//! What SQL keeps with a table beside its stored schema.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{SqlError, SqlResult};
+
+/// The note of a table ([`selkie_txn::TableSchema::note`]).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TableNote {
+    /// By name of the column.
+    #[serde(default)]
+    pub(crate) columns: BTreeMap<String, ColumnNote>,
+    /// CHECK constraints: names and conditions.
+    #[serde(default)]
+    pub(crate) checks: Vec<(String, String)>,
+    /// The name of the primary key.
+    #[serde(default)]
+    pub(crate) primary_key_name: Option<String>,
+}
+
+/// What SQL keeps of a column.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ColumnNote {
+    /// PostgreSQL's number of the type.
+    pub(crate) oid: u32,
+    /// The modifier of the type.
+    pub(crate) modifier: i32,
+    /// As SQL.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) default: Option<String>,
+    /// A key that the table has because its user gave it none.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) hidden: bool,
+}
+
+impl TableNote {
+    /// The note in the stored form; that of a table that SQL did not make is empty.
+    pub(crate) fn from_stored(text: &str) -> SqlResult<Self> {
+        if text.is_empty() {
+            return Ok(Self::default());
+        }
+        let damaged =
+            |error| SqlError::internal(format!("the note of a table is damaged: {error}"));
+        serde_json::from_str(text).map_err(damaged)
+    }
+
+    pub(crate) fn to_stored(&self) -> SqlResult<String> {
+        let failed = |error| SqlError::internal(format!("the note of a table: {error}"));
+        serde_json::to_string(self).map_err(failed)
+    }
+}

@@ -1,0 +1,66 @@
+//! A table as SQL sees it.
+
+use selkie_txn::{KeyOrder, Table};
+
+use crate::types::SqlType;
+
+/// A table in the state that a transaction sees.
+#[derive(Clone, Debug)]
+pub(crate) struct TableDef {
+    pub(crate) table: Table,
+    /// The schema that it is in.
+    pub(crate) namespace: String,
+    /// Its name in that schema.
+    pub(crate) name: String,
+    /// In the order in which they are stored.
+    pub(crate) columns: Vec<ColumnDef>,
+    /// Positions of columns.
+    pub(crate) primary_key: Vec<usize>,
+    pub(crate) primary_order: Vec<KeyOrder>,
+    pub(crate) indexes: Vec<IndexDef>,
+    /// CHECK constraints: names and conditions, as SQL.
+    pub(crate) checks: Vec<(String, String)>,
+    /// What the primary key is called; its default without a name of its own.
+    pub(crate) primary_key_name: Option<String>,
+}
+
+/// A column of a table.
+#[derive(Clone, Debug)]
+pub(crate) struct ColumnDef {
+    pub(crate) name: String,
+    pub(crate) ty: SqlType,
+    pub(crate) nullable: bool,
+    /// As SQL.
+    pub(crate) default: Option<String>,
+    /// A key that the table has because its user gave it none: `*` does not show it.
+    pub(crate) is_hidden: bool,
+}
+
+/// An index of a table.
+#[derive(Clone, Debug)]
+pub(crate) struct IndexDef {
+    pub(crate) name: String,
+    pub(crate) columns: Vec<usize>,
+    pub(crate) order: Vec<KeyOrder>,
+    pub(crate) unique: bool,
+}
+
+impl TableDef {
+    /// The position of a column.
+    pub(crate) fn column(&self, name: &str) -> Option<usize> {
+        self.columns.iter().position(|column| column.name == name)
+    }
+
+    /// What the primary key is called.
+    pub(crate) fn primary_key_name(&self) -> String {
+        self.primary_key_name.clone().unwrap_or_else(|| format!("{}_pkey", self.name))
+    }
+
+    /// The columns of its primary key, or of an index, and their order.
+    pub(crate) fn key(&self, index: Option<usize>) -> Option<(&[usize], &[KeyOrder])> {
+        match index {
+            None => Some((&self.primary_key, &self.primary_order)),
+            Some(index) => self.indexes.get(index).map(|own| (&*own.columns, &*own.order)),
+        }
+    }
+}

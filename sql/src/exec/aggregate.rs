@@ -1,0 +1,166 @@
+//! GROUP BY and aggregate functions, by hashing. Groups come in the order of their first rows.
+
+use selkie_fabric::BoxFuture;
+
+use super::context::{BATCH_ROWS, BoxOperator, ExecContext, Operator, Row};
+use super::memory::{MemoryUse, row_bytes};
+use super::row_key::{KeyMap, KeySet, RowKey, compare_keys, key_of, sort_values};
+use super::sort::KeyedRow;
+use crate::error::SqlResult;
+use crate::functions::Accumulator;
+use crate::plan::{AggregateCall, Expr};
+use crate::types::Datum;
+
+/// Bytes of an entry of a hash table beside its key.
+const ENTRY_BYTES: usize = 32;
+
+/// What one call has gathered for one group.
+struct CallState {
+    accumulator: Box<dyn Accumulator>,
+    /// Arguments that have been added, if none is to count twice.
+    seen: Option<KeySet>,
+    /// Arguments that wait for the others of the group, to be added in order.
+    waiting: Vec<KeyedRow>,
+}
+
+impl CallState {
+    fn new(call: &AggregateCall) -> Self {
+        Self {
+            accumulator: (call.function.new)(),
+            seen: call.is_distinct.then(KeySet::default),
+            waiting: Vec::new(),
+        }
+    }
+
+    /// Adds the arguments of a row.
+    fn add(
+        &mut self,
+        call: &AggregateCall,
+        row: &[Datum],
+        used: &mut MemoryUse,
+        context: &ExecContext<'_, '_>,
+    ) -> SqlResult<()> {
+        if !context.holds(call.filter.as_ref(), row)? {
+            return Ok(());
+        }
+        let arguments = context.eval_all(&call.arguments, row)?;
+        if call.function.is_strict && arguments.iter().any(Datum::is_null) {
+            return Ok(());
+        }
+        if let Some(seen) = &mut self.seen {
+            let bytes = row_bytes(&arguments) + ENTRY_BYTES;
+            if !seen.insert(RowKey(arguments.clone())) {
+                return Ok(());
+            }
+            used.add(bytes, context.limits)?;
+        }
+        if call.order.is_empty() {
+            let before = self.accumulator.bytes();
+            self.accumulator.add(&arguments)?;
+            return used.add(self.accumulator.bytes().saturating_sub(before), context.limits);
+        }
+        let keys = sort_values(&call.order, row, context)?;
+        used.add(row_bytes(&arguments) + row_bytes(&keys), context.limits)?;
+        self.waiting.push(KeyedRow { keys, row: arguments });
+        Ok(())
+    }
+
+    fn finish(&mut self, call: &AggregateCall) -> SqlResult<Datum> {
+        self.waiting.sort_by(|left, right| compare_keys(&left.keys, &right.keys, &call.order));
+        for waiting in self.waiting.drain(..) {
+            self.accumulator.add(&waiting.row)?;
+        }
+        self.accumulator.finish()
+    }
+}
+
+/// Aggregates of groups.
+pub(crate) struct Aggregate {
+    /// Until it has been read.
+    input: Option<BoxOperator>,
+    keys: Vec<Expr>,
+    calls: Vec<AggregateCall>,
+    groups: Vec<(Row, Vec<CallState>)>,
+    next: usize,
+}
+
+impl Aggregate {
+    pub(crate) fn new(input: BoxOperator, keys: Vec<Expr>, calls: Vec<AggregateCall>) -> Self {
+        Self { input: Some(input), keys, calls, groups: Vec::new(), next: 0 }
+    }
+
+    fn begin_group(
+        &mut self,
+        key: Row,
+        used: &mut MemoryUse,
+        context: &ExecContext<'_, '_>,
+    ) -> SqlResult<usize> {
+        let states: Vec<CallState> = self.calls.iter().map(CallState::new).collect();
+        let bytes = states.iter().map(|state| state.accumulator.bytes()).sum::<usize>();
+        let of_states = states.len() * size_of::<CallState>();
+        used.add(2 * row_bytes(&key) + ENTRY_BYTES + bytes + of_states, context.limits)?;
+        self.groups.push((key, states));
+        Ok(self.groups.len() - 1)
+    }
+
+    async fn read(
+        &mut self,
+        mut input: BoxOperator,
+        context: &mut ExecContext<'_, '_>,
+    ) -> SqlResult<()> {
+        let (mut numbers, mut used) = (KeyMap::<usize>::default(), MemoryUse::default());
+        if self.keys.is_empty() {
+            self.begin_group(Vec::new(), &mut used, context)?;
+        }
+        while let Some(batch) = input.next(context).await? {
+            for row in batch {
+                let number = if self.keys.is_empty() {
+                    0
+                } else {
+                    let key = key_of(&self.keys, &row, context)?;
+                    match numbers.get(&key) {
+                        Some(number) => *number,
+                        None => {
+                            let number = self.begin_group(key.0.clone(), &mut used, context)?;
+                            numbers.insert(key, number);
+                            number
+                        }
+                    }
+                };
+                let Some((_, states)) = self.groups.get_mut(number) else { continue };
+                for (state, call) in states.iter_mut().zip(&self.calls) {
+                    state.add(call, &row, &mut used, context)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn batch(&mut self) -> SqlResult<Option<Vec<Row>>> {
+        let mut batch = Vec::new();
+        for (key, states) in self.groups.iter_mut().skip(self.next).take(BATCH_ROWS) {
+            let mut row = std::mem::take(key);
+            for (state, call) in states.iter_mut().zip(&self.calls) {
+                row.push(state.finish(call)?);
+            }
+            states.clear();
+            batch.push(row);
+        }
+        self.next += batch.len();
+        Ok((!batch.is_empty()).then_some(batch))
+    }
+}
+
+impl Operator for Aggregate {
+    fn next<'a>(
+        &'a mut self,
+        context: &'a mut ExecContext<'_, '_>,
+    ) -> BoxFuture<'a, SqlResult<Option<Vec<Row>>>> {
+        Box::pin(async move {
+            if let Some(input) = self.input.take() {
+                self.read(input, context).await?;
+            }
+            self.batch()
+        })
+    }
+}

@@ -1,0 +1,245 @@
+//! Operators that need no more than the row that they are at.
+
+use std::mem;
+
+use selkie_fabric::BoxFuture;
+
+use super::context::{BATCH_ROWS, BoxOperator, ExecContext, Operator, Row};
+use crate::error::{SqlError, SqlResult, SqlState};
+use crate::functions::{ResolvedRows, RowIterator};
+use crate::plan::Expr;
+use crate::types::Datum;
+
+/// Rows of expressions over no input row.
+pub(crate) struct Values {
+    rows: std::vec::IntoIter<Vec<Expr>>,
+}
+
+impl Values {
+    pub(crate) fn new(rows: Vec<Vec<Expr>>) -> Self {
+        Self { rows: rows.into_iter() }
+    }
+}
+
+impl Operator for Values {
+    fn next<'a>(
+        &'a mut self,
+        context: &'a mut ExecContext<'_, '_>,
+    ) -> BoxFuture<'a, SqlResult<Option<Vec<Row>>>> {
+        let rows = self.rows.by_ref().take(BATCH_ROWS);
+        let batch = rows.map(|exprs| context.eval_all(&exprs, &[])).collect::<SqlResult<Vec<_>>>();
+        let batch = batch.map(|rows| (!rows.is_empty()).then_some(rows));
+        Box::pin(std::future::ready(batch))
+    }
+}
+
+/// The rows of a function.
+pub(crate) struct FunctionRows {
+    function: std::sync::Arc<ResolvedRows>,
+    arguments: Vec<Expr>,
+    ordinality: bool,
+    rows: Option<RowIterator>,
+    count: i64,
+}
+
+impl FunctionRows {
+    pub(crate) fn new(
+        function: std::sync::Arc<ResolvedRows>,
+        arguments: Vec<Expr>,
+        ordinality: bool,
+    ) -> Self {
+        Self { function, arguments, ordinality, rows: None, count: 0 }
+    }
+
+    fn batch(&mut self, context: &ExecContext<'_, '_>) -> SqlResult<Option<Vec<Row>>> {
+        let rows = match &mut self.rows {
+            Some(rows) => rows,
+            none => {
+                let values = context.eval_all(&self.arguments, &[])?;
+                none.insert((self.function.rows)(&values, &context.call)?)
+            }
+        };
+        let mut batch = Vec::new();
+        for row in rows.take(BATCH_ROWS) {
+            let mut row = row?;
+            self.count = self.count.saturating_add(1);
+            if self.ordinality {
+                row.push(Datum::I64(self.count));
+            }
+            batch.push(row);
+        }
+        Ok((!batch.is_empty()).then_some(batch))
+    }
+}
+
+impl Operator for FunctionRows {
+    fn next<'a>(
+        &'a mut self,
+        context: &'a mut ExecContext<'_, '_>,
+    ) -> BoxFuture<'a, SqlResult<Option<Vec<Row>>>> {
+        Box::pin(std::future::ready(self.batch(context)))
+    }
+}
+
+/// The rows of the input that pass.
+pub(crate) struct Filter {
+    pub(crate) input: BoxOperator,
+    pub(crate) condition: Expr,
+}
+
+impl Operator for Filter {
+    fn next<'a>(
+        &'a mut self,
+        context: &'a mut ExecContext<'_, '_>,
+    ) -> BoxFuture<'a, SqlResult<Option<Vec<Row>>>> {
+        Box::pin(async move {
+            while let Some(batch) = self.input.next(context).await? {
+                let mut passed = Vec::with_capacity(batch.len());
+                for row in batch {
+                    if context.holds(Some(&self.condition), &row)? {
+                        passed.push(row);
+                    }
+                }
+                if !passed.is_empty() {
+                    return Ok(Some(passed));
+                }
+            }
+            Ok(None)
+        })
+    }
+}
+
+/// Expressions over each row of the input.
+pub(crate) struct Project {
+    pub(crate) input: BoxOperator,
+    pub(crate) exprs: Vec<Expr>,
+}
+
+impl Operator for Project {
+    fn next<'a>(
+        &'a mut self,
+        context: &'a mut ExecContext<'_, '_>,
+    ) -> BoxFuture<'a, SqlResult<Option<Vec<Row>>>> {
+        Box::pin(async move {
+            let Some(batch) = self.input.next(context).await? else { return Ok(None) };
+            let rows = batch.iter().map(|row| context.eval_all(&self.exprs, row));
+            Ok(Some(rows.collect::<SqlResult<_>>()?))
+        })
+    }
+}
+
+/// Where a [`Limit`] is.
+enum LimitState {
+    NotBegun,
+    /// Rows to be left out, and then given: `None` are all.
+    Running {
+        skip: u64,
+        left: Option<u64>,
+    },
+    Done,
+}
+
+/// Some rows of the input. It is not read beyond those.
+pub(crate) struct Limit {
+    input: Option<BoxOperator>,
+    limit: Option<Expr>,
+    offset: Option<Expr>,
+    state: LimitState,
+}
+
+impl Limit {
+    pub(crate) fn new(input: BoxOperator, limit: Option<Expr>, offset: Option<Expr>) -> Self {
+        Self { input: Some(input), limit, offset, state: LimitState::NotBegun }
+    }
+
+    async fn batch(&mut self, context: &mut ExecContext<'_, '_>) -> SqlResult<Option<Vec<Row>>> {
+        loop {
+            let (skip, left) = match &mut self.state {
+                LimitState::NotBegun => {
+                    let left = count_of(self.limit.as_ref(), context, Bound::LIMIT)?;
+                    let skip = count_of(self.offset.as_ref(), context, Bound::OFFSET)?;
+                    self.state = LimitState::Running { skip: skip.unwrap_or(0), left };
+                    continue;
+                }
+                LimitState::Running { skip, left } => (skip, left),
+                LimitState::Done => return Ok(None),
+            };
+            let input = self.input.as_mut().filter(|_| *left != Some(0));
+            let batch = match input {
+                Some(input) => input.next(context).await?,
+                None => None,
+            };
+            let Some(mut batch) = batch else {
+                self.state = LimitState::Done;
+                self.input = None;
+                return Ok(None);
+            };
+            let skipped = usize::try_from(*skip).unwrap_or(usize::MAX).min(batch.len());
+            batch.drain(..skipped);
+            *skip -= skipped as u64;
+            if let Some(left) = left {
+                batch.truncate(usize::try_from(*left).unwrap_or(usize::MAX));
+                *left -= batch.len() as u64;
+            }
+            if !batch.is_empty() {
+                return Ok(Some(batch));
+            }
+        }
+    }
+}
+
+impl Operator for Limit {
+    fn next<'a>(
+        &'a mut self,
+        context: &'a mut ExecContext<'_, '_>,
+    ) -> BoxFuture<'a, SqlResult<Option<Vec<Row>>>> {
+        Box::pin(self.batch(context))
+    }
+}
+
+/// What a number of rows is called, and the error if it is negative.
+#[derive(Clone, Copy)]
+pub(crate) struct Bound(&'static str, SqlState);
+
+impl Bound {
+    pub(crate) const LIMIT: Self = Self("LIMIT", SqlState::INVALID_LIMIT);
+    pub(crate) const OFFSET: Self = Self("OFFSET", SqlState::INVALID_OFFSET);
+}
+
+/// A number of rows; `None` if it is NULL or not there.
+pub(crate) fn count_of(
+    expr: Option<&Expr>,
+    context: &ExecContext<'_, '_>,
+    Bound(name, state): Bound,
+) -> SqlResult<Option<u64>> {
+    let Some(expr) = expr else { return Ok(None) };
+    let count = match context.eval(expr, &[])? {
+        Datum::Null => return Ok(None),
+        Datum::I64(count) => count,
+        Datum::I32(count) => count.into(),
+        other => return Err(SqlError::internal(format!("{name} is no bigint: {other:?}"))),
+    };
+    let negative = |_| SqlError::new(state, format!("{name} must not be negative"));
+    u64::try_from(count).map(Some).map_err(negative)
+}
+
+/// Rows that are there already.
+pub(crate) struct Ready {
+    rows: Vec<Row>,
+}
+
+impl Ready {
+    pub(crate) const fn new(rows: Vec<Row>) -> Self {
+        Self { rows }
+    }
+}
+
+impl Operator for Ready {
+    fn next<'a>(
+        &'a mut self,
+        _: &'a mut ExecContext<'_, '_>,
+    ) -> BoxFuture<'a, SqlResult<Option<Vec<Row>>>> {
+        let rows = mem::take(&mut self.rows);
+        Box::pin(std::future::ready(Ok((!rows.is_empty()).then_some(rows))))
+    }
+}

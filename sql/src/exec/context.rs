@@ -1,0 +1,88 @@
+//! What operators share while a statement runs, and what an operator is.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+use selkie_fabric::BoxFuture;
+use selkie_txn::Txn;
+
+use super::eval::{EvalContext, eval};
+use super::memory::MemoryLimits;
+use crate::error::SqlResult;
+use crate::functions::CallContext;
+use crate::plan::Expr;
+use crate::types::Datum;
+
+/// The values of a row.
+pub(crate) type Row = Vec<Datum>;
+
+/// Most rows of a batch.
+pub(crate) const BATCH_ROWS: usize = 256;
+
+/// What a statement runs in.
+pub(crate) struct ExecContext<'x, 'db> {
+    pub(crate) txn: &'x mut Txn<'db>,
+    pub(crate) call: CallContext<'x>,
+    pub(crate) parameters: &'x [Datum],
+    pub(crate) limits: MemoryLimits,
+    /// Rows of enclosing queries, the innermost last.
+    pub(crate) outer: Vec<Row>,
+    pub(crate) shared: SharedRows,
+    /// Rows that were inserted, changed or deleted.
+    pub(crate) affected: u64,
+}
+
+/// Rows of common table expressions, by their numbers. A portal that is read in parts keeps them
+/// from one part to the next.
+#[derive(Debug, Default)]
+pub(crate) struct SharedRows {
+    /// Of those that have run.
+    pub(crate) complete: HashMap<usize, Arc<Vec<Row>>, RandomState>,
+    /// Of the round before, of those that are recursive and run.
+    pub(crate) working: HashMap<usize, Arc<Vec<Row>>, RandomState>,
+}
+
+impl<'x> ExecContext<'x, '_> {
+    /// What expressions are evaluated in.
+    pub(crate) fn expressions(&self) -> EvalContext<'_> {
+        EvalContext { call: &self.call, parameters: self.parameters, outer: &self.outer }
+    }
+
+    /// The value of an expression over a row.
+    pub(crate) fn eval(&self, expr: &Expr, row: &[Datum]) -> SqlResult<Datum> {
+        eval(expr, row, &self.expressions())
+    }
+
+    /// The values of expressions over a row.
+    pub(crate) fn eval_all(&self, exprs: &[Expr], row: &[Datum]) -> SqlResult<Row> {
+        let context = self.expressions();
+        exprs.iter().map(|expr| eval(expr, row, &context)).collect()
+    }
+
+    /// Whether a condition is true for a row; one that is not there is.
+    pub(crate) fn holds(&self, condition: Option<&Expr>, row: &[Datum]) -> SqlResult<bool> {
+        let Some(condition) = condition else { return Ok(true) };
+        Ok(matches!(self.eval(condition, row)?, Datum::Bool(true)))
+    }
+}
+
+/// A node of a plan that runs. It owns what it needs, so that it may be kept while its client does
+/// something else; each call is given the context anew.
+pub(crate) trait Operator: Send {
+    /// The next rows: at least one and at most [`BATCH_ROWS`]; `None` after the last, and in later
+    /// calls.
+    fn next<'a>(
+        &'a mut self,
+        context: &'a mut ExecContext<'_, '_>,
+    ) -> BoxFuture<'a, SqlResult<Option<Vec<Row>>>>;
+}
+
+/// An operator that runs a plan.
+pub(crate) type BoxOperator = Box<dyn Operator>;
+
+/// Takes the first rows of what an operator has gathered.
+pub(crate) fn take_batch(rows: &mut std::vec::IntoIter<Row>) -> Option<Vec<Row>> {
+    let batch: Vec<Row> = rows.take(BATCH_ROWS).collect();
+    (!batch.is_empty()).then_some(batch)
+}

@@ -1,0 +1,221 @@
+//! INSERT.
+//!
+//! All rows are inserted in the first call, also if the client reads what is returned in parts. A
+//! source that reads the table itself is read to its end before, so that it sees none of the new
+//! rows.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+use selkie_fabric::BoxFuture;
+use selkie_txn::{KeyBuf, KeyRange, RowBuilder, TxnError};
+
+use super::build::build;
+use super::context::{BoxOperator, ExecContext, Operator, Row, take_batch};
+use super::memory::drain;
+use super::modify::{Rekeyed, plan_change};
+use super::row_write::{Returned, change_error, check_row, insert_row};
+use super::stored_row::{key_in, primary_key, read_row, read_whole};
+use super::txn_error::{from_txn, index_of_duplicate};
+use super::walk::reads_table;
+use crate::catalogue::TableDef;
+use crate::error::{SqlError, SqlResult, SqlState};
+use crate::plan::{self, ConflictAction, Expr};
+use crate::types::Datum;
+
+/// An INSERT that runs.
+pub(crate) struct Insert {
+    change: InsertRows,
+    /// Until it has run.
+    source: Option<BoxOperator>,
+    /// Whether all of the source is read before the first row is inserted.
+    reads_first: bool,
+    returned: std::vec::IntoIter<Row>,
+}
+
+/// What is done with each row.
+struct InsertRows {
+    table: Arc<TableDef>,
+    checks: Vec<(String, Expr)>,
+    on_conflict: Option<ConflictAction>,
+    returning: Option<Vec<Expr>>,
+    /// Rows that this command has inserted or changed, by their primary keys, where it may change
+    /// rows.
+    touched: HashSet<KeyBuf, RandomState>,
+}
+
+impl Insert {
+    pub(crate) fn new(insert: &plan::Insert) -> Self {
+        let change = InsertRows {
+            table: Arc::clone(&insert.table),
+            checks: insert.checks.clone(),
+            on_conflict: insert.on_conflict.clone(),
+            returning: insert.returning.clone(),
+            touched: HashSet::default(),
+        };
+        Self {
+            change,
+            source: Some(build(&insert.source)),
+            reads_first: reads_table(&insert.source, insert.table.table),
+            returned: Vec::new().into_iter(),
+        }
+    }
+
+    async fn run(
+        &mut self,
+        mut source: BoxOperator,
+        context: &mut ExecContext<'_, '_>,
+    ) -> SqlResult<()> {
+        let table = Arc::clone(&self.change.table);
+        let builder = context.txn.row(table.table).await;
+        let mut builder = builder.map_err(|error| from_txn(error, Some(&table)))?;
+        let mut returned = Returned::default();
+        let mut rows = match self.reads_first {
+            true => Some(drain(&mut source, context).await?),
+            false => source.next(context).await?,
+        };
+        while let Some(batch) = rows.take() {
+            for row in batch {
+                self.change.insert(row, &mut builder, &mut returned, context).await?;
+            }
+            if !self.reads_first {
+                rows = source.next(context).await?;
+            }
+        }
+        self.returned = returned.rows.into_iter();
+        Ok(())
+    }
+}
+
+impl Operator for Insert {
+    fn next<'a>(
+        &'a mut self,
+        context: &'a mut ExecContext<'_, '_>,
+    ) -> BoxFuture<'a, SqlResult<Option<Vec<Row>>>> {
+        Box::pin(async move {
+            if let Some(source) = self.source.take() {
+                self.run(source, context).await?;
+            }
+            Ok(take_batch(&mut self.returned))
+        })
+    }
+}
+
+impl InsertRows {
+    async fn insert(
+        &mut self,
+        row: Row,
+        builder: &mut RowBuilder<'_>,
+        returned: &mut Returned,
+        context: &mut ExecContext<'_, '_>,
+    ) -> SqlResult<()> {
+        let table = Arc::clone(&self.table);
+        check_row(&table, &self.checks, &row, None, context)?;
+        if let Some(old) = self.find_conflict(&row, context).await? {
+            return self.update(old, row, returned, context).await;
+        }
+        match insert_row(builder, &table, &row, context.txn).await? {
+            Ok(()) => {}
+            Err(TxnError::Duplicate { index, .. }) if self.ignores(&index) => return Ok(()),
+            Err(error) => return Err(change_error(error, &table, &row, &context.call)),
+        }
+        context.affected += 1;
+        if self.on_conflict.as_ref().is_some_and(|action| action.update.is_some()) {
+            self.touched.extend(primary_key(context.txn, &table, &row)?);
+        }
+        returned.add(self.returning.as_deref(), &row, context)
+    }
+
+    /// Whether a row is left out that has the key of another in this index.
+    fn ignores(&self, index: &str) -> bool {
+        let Some(action) = &self.on_conflict else { return false };
+        action.update.is_none()
+            && (action.target.is_none() || action.target == index_of_duplicate(&self.table, index))
+    }
+
+    /// The row that has the key of this one in the index that ON CONFLICT names. Without a name
+    /// the insertion finds it.
+    async fn find_conflict(
+        &self,
+        row: &[Datum],
+        context: &mut ExecContext<'_, '_>,
+    ) -> SqlResult<Option<Row>> {
+        let Some(target) = self.on_conflict.as_ref().and_then(|action| action.target) else {
+            return Ok(None);
+        };
+        let table = &*self.table;
+        let failed = |error| from_txn(error, Some(table));
+        let Some((columns, _)) = table.key(target) else {
+            return Err(SqlError::internal("ON CONFLICT with an index that is not there"));
+        };
+        if columns.iter().any(|at| row.get(*at).is_none_or(Datum::is_null)) {
+            return Ok(None);
+        }
+        let mut moved = Vec::new();
+        let index = target.and_then(|at| table.indexes.get(at));
+        let found = if let Some(index) = index {
+            let index = context.txn.index(table.table, &index.name).await.map_err(failed)?;
+            let Some(key) = key_in(context.txn, index.into(), table, columns, row)? else {
+                return Ok(None);
+            };
+            let found = context.txn.first_for_update(index, &KeyRange::prefix(&key)).await;
+            found.map_err(failed)?
+        } else {
+            let Some(key) = primary_key(context.txn, table, row)? else { return Ok(None) };
+            context.txn.get_for_update(table.table, &key).await.map_err(failed)?
+        };
+        let Some(found) = found else { return Ok(None) };
+        let old = read_row(found, table, None, &mut moved)?;
+        if moved.is_empty() {
+            return Ok(Some(old));
+        }
+        match primary_key(context.txn, table, &old)? {
+            Some(key) => read_whole(context.txn, table, &key).await,
+            None => Ok(None),
+        }
+    }
+
+    /// ON CONFLICT DO UPDATE, or nothing.
+    async fn update(
+        &mut self,
+        old: Row,
+        row: Row,
+        returned: &mut Returned,
+        context: &mut ExecContext<'_, '_>,
+    ) -> SqlResult<()> {
+        let update = self.on_conflict.as_ref().and_then(|action| action.update.as_ref());
+        let Some((assignments, condition)) = update else { return Ok(()) };
+        let table = Arc::clone(&self.table);
+        let Some(key) = primary_key(context.txn, &table, &old)? else { return Ok(()) };
+        let width = old.len();
+        let mut both = old;
+        both.extend(row);
+        if !context.holds(condition.as_ref(), &both)? {
+            return Ok(());
+        }
+        if self.touched.contains(&key) {
+            let message = "ON CONFLICT DO UPDATE command cannot affect row a second time";
+            let hint = "Ensure that no rows proposed for insertion within the same command have \
+                        duplicate constrained values.";
+            return Err(SqlError::new(SqlState::CARDINALITY_VIOLATION, message).hint(hint));
+        }
+        let values: Vec<(usize, Datum)> = assignments
+            .iter()
+            .map(|(at, expr)| Ok((*at, context.eval(expr, &both)?)))
+            .collect::<SqlResult<_>>()?;
+        let old: Row = both.drain(..width.min(both.len())).collect();
+        let (new, change) = plan_change(&table, &key, &old, values, &self.checks, context)?;
+        let rekeyed = change.run(&table, &key, &new, context).await?;
+        let key = match rekeyed {
+            Some(Rekeyed { key, row }) => {
+                Rekeyed::insert(&table, &row, context).await?;
+                key
+            }
+            None => key,
+        };
+        self.touched.insert(key);
+        context.affected += 1;
+        returned.add(self.returning.as_deref(), &new, context)
+    }
+}

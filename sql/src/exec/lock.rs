@@ -1,0 +1,87 @@
+//! FOR UPDATE: locks of rows.
+//!
+//! A row that is gone meanwhile, or is locked by another and is to be left out, is not given. Of
+//! the others the newest state is. Whether that still passes the conditions of the query is not
+//! looked at.
+
+use selkie_fabric::BoxFuture;
+
+use super::context::{BoxOperator, ExecContext, Operator, Row};
+use super::stored_row::{primary_key, read_row, read_whole};
+use super::txn_error::from_txn;
+use crate::error::{SqlError, SqlResult};
+use crate::plan::Locking;
+
+/// Locks the rows of its input.
+pub(crate) struct Lock {
+    input: BoxOperator,
+    locks: Vec<Locking>,
+    /// Whether the transaction has used the tables, so that their keys are known.
+    has_used: bool,
+}
+
+impl Lock {
+    pub(crate) fn new(input: BoxOperator, locks: Vec<Locking>) -> Self {
+        Self { input, locks, has_used: false }
+    }
+
+    /// Locks what a row is made of; `None` if it is not given.
+    async fn lock(
+        &mut self,
+        mut row: Row,
+        context: &mut ExecContext<'_, '_>,
+    ) -> SqlResult<Option<Row>> {
+        for Locking { table, first_column, wait } in &self.locks {
+            let failed = |error| from_txn(error, Some(table));
+            let end = first_column.saturating_add(table.columns.len());
+            let Some(own) = row.get_mut(*first_column..end) else {
+                return Err(SqlError::internal("a row to be locked has too few columns"));
+            };
+            // Of the side of an outer join that has no row there is nothing to lock.
+            let keys = table.primary_key.iter().filter_map(|at| own.get(*at));
+            if keys.clone().all(crate::types::Datum::is_null) {
+                continue;
+            }
+            let Some(key) = primary_key(context.txn, table, own)? else { return Ok(None) };
+            let mut moved = Vec::new();
+            let locked = context.txn.get_locked(table.table, &key, *wait).await;
+            let Some(locked) = locked.map_err(failed)? else { return Ok(None) };
+            let mut newest = read_row(locked, table, None, &mut moved)?;
+            if !moved.is_empty() {
+                match read_whole(context.txn, table, &key).await? {
+                    Some(whole) => newest = whole,
+                    None => return Ok(None),
+                }
+            }
+            own.clone_from_slice(&newest);
+        }
+        Ok(Some(row))
+    }
+}
+
+impl Operator for Lock {
+    fn next<'a>(
+        &'a mut self,
+        context: &'a mut ExecContext<'_, '_>,
+    ) -> BoxFuture<'a, SqlResult<Option<Vec<Row>>>> {
+        Box::pin(async move {
+            if !self.has_used {
+                for Locking { table, .. } in &self.locks {
+                    let used = context.txn.row(table.table).await;
+                    used.map_err(|error| from_txn(error, Some(table)))?;
+                }
+                self.has_used = true;
+            }
+            while let Some(batch) = self.input.next(context).await? {
+                let mut locked = Vec::with_capacity(batch.len());
+                for row in batch {
+                    locked.extend(self.lock(row, context).await?);
+                }
+                if !locked.is_empty() {
+                    return Ok(Some(locked));
+                }
+            }
+            Ok(None)
+        })
+    }
+}

@@ -1,0 +1,53 @@
+//! Runs plans.
+//!
+//! [`build`] makes an [`Operator`] of each node of a plan. An operator gives its rows in batches
+//! and pulls those of its inputs when it needs them, so that a LIMIT ends all work below it. It owns
+//! what it needs: a portal keeps it between the requests of its client, and each call gets the
+//! transaction, the parameters and the rows of enclosing queries in an [`ExecContext`].
+//!
+//! A subquery, or the right side of a lateral join, is built and run anew for each row that it
+//! depends on, which is the innermost of the outer rows meanwhile. Operators that keep rows count
+//! the bytes, and give an error beyond [`MemoryLimits`].
+//!
+//! | file | duty |
+//! |---|---|
+//! | `context.rs`, `memory.rs`, `row_key.rs` | what operators share |
+//! | `eval.rs` | values of expressions |
+//! | `build.rs`, `walk.rs` | from plans to operators; what plans contain |
+//! | `scan.rs`, `scan_target.rs`, `stored_row.rs` | reads of tables |
+//! | `insert.rs`, `modify.rs`, `row_write.rs`, `lock.rs` | changes and locks |
+//! | `txn_error.rs` | errors of transactions as errors of SQL |
+//! | others | an operator each |
+
+mod aggregate;
+mod apply;
+mod basic;
+mod build;
+mod context;
+mod eval;
+mod insert;
+mod join;
+mod join_side;
+mod lock;
+mod memory;
+mod modify;
+mod row_key;
+mod row_write;
+mod scan;
+mod scan_target;
+mod set;
+mod shared;
+mod sort;
+mod stored_row;
+#[cfg(test)]
+mod tests;
+mod txn_error;
+mod walk;
+mod window;
+mod window_call;
+
+pub(crate) use build::build;
+pub(crate) use context::{BoxOperator, ExecContext, Operator, Row, SharedRows};
+pub(crate) use eval::{EvalContext, eval};
+pub(crate) use memory::MemoryLimits;
+pub(crate) use txn_error::from_txn;

@@ -1,0 +1,203 @@
+//! UPDATE and DELETE.
+//!
+//! The rows are all found before the first is changed, so that no change is seen by the search. A
+//! row that is found several times is changed once. Rows that get another primary key are deleted,
+//! and inserted after all others have been changed: their keys may be exchanged.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+use selkie_fabric::BoxFuture;
+use selkie_txn::KeyBuf;
+
+use super::build::build;
+use super::context::{BoxOperator, ExecContext, Operator, Row, take_batch};
+use super::memory::{MemoryUse, drain, row_bytes};
+use super::row_write::{Returned, change_error, check_row, insert_row, update_row};
+use super::stored_row::{primary_key, read_whole};
+use super::txn_error::from_txn;
+use crate::catalogue::TableDef;
+use crate::error::{SqlError, SqlResult};
+use crate::plan::{self, Expr};
+use crate::types::Datum;
+
+/// An UPDATE or DELETE that runs.
+pub(crate) struct Modify {
+    table: Arc<TableDef>,
+    /// Until it has run.
+    source: Option<BoxOperator>,
+    assignments: Option<Vec<(usize, Expr)>>,
+    checks: Vec<(String, Expr)>,
+    returning: Option<Vec<Expr>>,
+    returned: std::vec::IntoIter<Row>,
+}
+
+impl Modify {
+    pub(crate) fn new(modify: &plan::Modify) -> Self {
+        Self {
+            table: Arc::clone(&modify.table),
+            source: Some(build(&modify.source)),
+            assignments: modify.assignments.clone(),
+            checks: modify.checks.clone(),
+            returning: modify.returning.clone(),
+            returned: Vec::new().into_iter(),
+        }
+    }
+
+    async fn run(
+        &mut self,
+        mut source: BoxOperator,
+        context: &mut ExecContext<'_, '_>,
+    ) -> SqlResult<()> {
+        let table = Arc::clone(&self.table);
+        let rows = drain(&mut source, context).await?;
+        // That the transaction has used the table makes its keys known.
+        context.txn.row(table.table).await.map_err(|error| from_txn(error, Some(&table)))?;
+        let mut changed = HashSet::<KeyBuf, RandomState>::default();
+        let (mut returned, mut used) = (Returned::default(), MemoryUse::default());
+        let mut rekeyed = Vec::new();
+        for row in rows {
+            let Some(key) = primary_key(context.txn, &table, &row)? else {
+                return Err(SqlError::internal("a row to be changed has no primary key"));
+            };
+            used.add(key.len() + size_of::<KeyBuf>(), context.limits)?;
+            if !changed.insert(key.clone()) {
+                continue;
+            }
+            let row = match &self.assignments {
+                None => {
+                    let deleted = context.txn.delete(table.table, &key).await;
+                    deleted.map_err(|error| from_txn(error, Some(&table)))?;
+                    row
+                }
+                Some(assignments) => {
+                    let values = assignments
+                        .iter()
+                        .map(|(at, expr)| Ok((*at, context.eval(expr, &row)?)))
+                        .collect::<SqlResult<_>>()?;
+                    let mut row = row;
+                    let rest = row.split_off(table.columns.len().min(row.len()));
+                    let (mut new, change) =
+                        plan_change(&table, &key, &row, values, &self.checks, context)?;
+                    if let Some(own) = change.run(&table, &key, &new, context).await? {
+                        used.add(row_bytes(&own.row), context.limits)?;
+                        rekeyed.push(own);
+                    }
+                    new.extend(rest);
+                    new
+                }
+            };
+            context.affected += 1;
+            returned.add(self.returning.as_deref(), &row, context)?;
+        }
+        for own in rekeyed {
+            Rekeyed::insert(&table, &own.row, context).await?;
+        }
+        self.returned = returned.rows.into_iter();
+        Ok(())
+    }
+}
+
+impl Operator for Modify {
+    fn next<'a>(
+        &'a mut self,
+        context: &'a mut ExecContext<'_, '_>,
+    ) -> BoxFuture<'a, SqlResult<Option<Vec<Row>>>> {
+        Box::pin(async move {
+            if let Some(source) = self.source.take() {
+                self.run(source, context).await?;
+            }
+            Ok(take_batch(&mut self.returned))
+        })
+    }
+}
+
+/// How a row is changed.
+pub(crate) enum Change {
+    /// These columns get other values, in place.
+    InPlace(Vec<usize>),
+    /// These do, and the primary key is another.
+    Rekey(Vec<usize>, KeyBuf),
+}
+
+/// A row that was deleted to be inserted with another primary key.
+pub(crate) struct Rekeyed {
+    pub(crate) key: KeyBuf,
+    pub(crate) row: Row,
+}
+
+/// The row with its new values, which pass the constraints, and how it gets them.
+pub(crate) fn plan_change(
+    table: &TableDef,
+    key: &KeyBuf,
+    old: &[Datum],
+    values: Vec<(usize, Datum)>,
+    checks: &[(String, Expr)],
+    context: &ExecContext<'_, '_>,
+) -> SqlResult<(Row, Change)> {
+    let mut new = old.to_vec();
+    let mut columns = Vec::with_capacity(values.len());
+    for (at, value) in values {
+        if let Some(own) = new.get_mut(at) {
+            *own = value;
+            columns.push(at);
+        }
+    }
+    check_row(table, checks, &new, Some(&columns), context)?;
+    if !columns.iter().any(|at| table.primary_key.contains(at)) {
+        return Ok((new, Change::InPlace(columns)));
+    }
+    let new_key = primary_key(context.txn, table, &new)?
+        .ok_or_else(|| SqlError::internal("a new primary key cannot be stored"))?;
+    if new_key == *key {
+        columns.retain(|at| !table.primary_key.contains(at));
+        return Ok((new, Change::InPlace(columns)));
+    }
+    Ok((new, Change::Rekey(columns, new_key)))
+}
+
+impl Change {
+    /// Changes the row, or deletes it, to be inserted with its new key.
+    pub(crate) async fn run(
+        self,
+        table: &TableDef,
+        key: &KeyBuf,
+        new: &[Datum],
+        context: &mut ExecContext<'_, '_>,
+    ) -> SqlResult<Option<Rekeyed>> {
+        match self {
+            Self::InPlace(columns) => {
+                update_row(table, key, &columns, new, context).await?;
+                Ok(None)
+            }
+            Self::Rekey(columns, new_key) => {
+                // What the statement does not need of the row it has not read.
+                let whole = read_whole(context.txn, table, key).await?;
+                let deleted = context.txn.delete(table.table, key).await;
+                deleted.map_err(|error| from_txn(error, Some(table)))?;
+                let mut row = whole.unwrap_or_default();
+                for at in columns {
+                    if let (Some(own), Some(value)) = (row.get_mut(at), new.get(at)) {
+                        *own = value.clone();
+                    }
+                }
+                Ok(Some(Rekeyed { key: new_key, row }))
+            }
+        }
+    }
+}
+
+impl Rekeyed {
+    /// Inserts the row again.
+    pub(crate) async fn insert(
+        table: &TableDef,
+        row: &[Datum],
+        context: &mut ExecContext<'_, '_>,
+    ) -> SqlResult<()> {
+        let builder = context.txn.row(table.table).await;
+        let mut builder = builder.map_err(|error| from_txn(error, Some(table)))?;
+        let inserted = insert_row(&mut builder, table, row, context.txn).await?;
+        inserted.map_err(|error| change_error(error, table, row, &context.call))
+    }
+}

@@ -1,0 +1,174 @@
+//! Errors of transactions as errors of SQL.
+
+use selkie_txn::{RowError, SchemaError, SequenceError, TxnError};
+
+use crate::catalogue::TableDef;
+use crate::error::{SqlError, SqlState};
+
+/// What `selkie_txn` calls the index that is the table itself.
+const PRIMARY: &str = "primary key";
+
+/// The SQL error for one of a transaction. `table` is that of the operation, if it had one.
+pub(crate) fn from_txn(error: TxnError, table: Option<&TableDef>) -> SqlError {
+    let (state, message) = match &error {
+        TxnError::Duplicate { table: name, index } => {
+            return duplicate(constraint_name(table.map_or(name, |table| &table.name), index));
+        }
+        TxnError::Row(error) if !matches!(error, RowError::UnknownLayout { .. }) => {
+            return from_row(error, table);
+        }
+        TxnError::Deadlock => (SqlState::DEADLOCK_DETECTED, "deadlock detected"),
+        TxnError::LockTimeout { .. } => {
+            (SqlState::LOCK_NOT_AVAILABLE, "canceling statement due to lock timeout")
+        }
+        TxnError::RowLocked { table: name } => {
+            let name = table.map_or(name, |table| &table.name);
+            let message = format!("could not obtain lock on row in relation \"{name}\"");
+            return SqlError::new(SqlState::LOCK_NOT_AVAILABLE, message);
+        }
+        TxnError::NotFound { .. } | TxnError::ValueGone { .. } => {
+            (SqlState::SERIALIZATION_FAILURE, "could not serialize access due to concurrent update")
+        }
+        TxnError::ForeignRow { .. } => {
+            (SqlState::SERIALIZATION_FAILURE, "the table was changed by another transaction")
+        }
+        TxnError::ReadOnly => (
+            SqlState::READ_ONLY_TRANSACTION,
+            "cannot change or lock rows in a read-only transaction",
+        ),
+        TxnError::RowTooLarge { bytes, limit, .. } => {
+            let message = format!("row is too big: size {bytes}, maximum size {limit}");
+            return SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)
+                .detail(error.to_string());
+        }
+        TxnError::KeyTooLong { table: name, index, bytes, limit } => {
+            let index = constraint_name(table.map_or(name, |table| &table.name), index);
+            let message =
+                format!("index row size {bytes} exceeds maximum {limit} for index \"{index}\"");
+            return SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message);
+        }
+        TxnError::TooManyLeaves { .. } => {
+            (SqlState::PROGRAM_LIMIT_EXCEEDED, "the transaction is too large")
+        }
+        TxnError::InvalidCursor { .. } => {
+            (SqlState::INVALID_CURSOR, "the cursor is of a part that was rolled back")
+        }
+        TxnError::NoSavepoint => (SqlState::INVALID_SAVEPOINT, "savepoint does not exist"),
+        TxnError::DeadlineExceeded { .. } => {
+            (SqlState::QUERY_CANCELED, "canceling statement due to statement timeout")
+        }
+        TxnError::InTransaction => {
+            (SqlState::ACTIVE_TRANSACTION, "there is already a transaction in progress")
+        }
+        TxnError::NoTransaction => {
+            (SqlState::NO_ACTIVE_TRANSACTION, "there is no transaction in progress")
+        }
+        TxnError::NoRowLocks | TxnError::NoSessions { .. } => {
+            return SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, error.to_string());
+        }
+        TxnError::Undetermined { .. } => (
+            SqlState::TRANSACTION_RESOLUTION_UNKNOWN,
+            "it is not known whether the commit will last",
+        ),
+        TxnError::Schema(error) => return from_schema(error),
+        TxnError::Sequence(own) if !error.is_retryable() => return from_sequence(own),
+        _ if error.is_retryable() => {
+            (SqlState::SERIALIZATION_FAILURE, "could not serialize access due to concurrent update")
+        }
+        TxnError::RolledBack { .. } => (
+            SqlState::IN_FAILED_TRANSACTION,
+            "current transaction is aborted, commands ignored until end of transaction block",
+        ),
+        _ => return SqlError::internal(error.to_string()),
+    };
+    SqlError::new(state, message).detail(error.to_string())
+}
+
+/// The name of the constraint that an index is.
+fn constraint_name(table: &str, index: &str) -> String {
+    if index == PRIMARY { format!("{table}_pkey") } else { index.to_owned() }
+}
+
+/// The index that a row has a key of another in: `Some(None)` is the primary key, `None` that it is
+/// none of the table.
+pub(crate) fn index_of_duplicate(table: &TableDef, index: &str) -> Option<Option<usize>> {
+    if index == PRIMARY {
+        return Some(None);
+    }
+    table.indexes.iter().position(|own| own.name == index).map(Some)
+}
+
+fn duplicate(constraint: String) -> SqlError {
+    let message = format!("duplicate key value violates unique constraint \"{constraint}\"");
+    SqlError::new(SqlState::UNIQUE_VIOLATION, message)
+}
+
+fn from_row(error: &RowError, table: Option<&TableDef>) -> SqlError {
+    let column = error.column().and_then(|at| table.and_then(|own| own.columns.get(at)));
+    let (column, ty) =
+        column.map_or((String::new(), String::new()), |own| (own.name.clone(), type_name(own.ty)));
+    let (state, message) = match error {
+        RowError::NotNullable { .. } | RowError::NoDefault { .. } => {
+            let table = table.map_or("", |table| &table.name);
+            (SqlState::NOT_NULL_VIOLATION, not_null_message(&column, table))
+        }
+        RowError::TooLong { .. } => {
+            (SqlState::STRING_DATA_RIGHT_TRUNCATION, format!("value too long for type {ty}"))
+        }
+        RowError::TooManyDigits { .. } => {
+            (SqlState::NUMERIC_OUT_OF_RANGE, "numeric field overflow".to_owned())
+        }
+        RowError::OutOfRange { .. } => {
+            (SqlState::NUMERIC_OUT_OF_RANGE, format!("value out of range for type {ty}"))
+        }
+        error => return SqlError::internal(error.to_string()),
+    };
+    let error = SqlError::new(state, message).detail(error.to_string());
+    if column.is_empty() { error } else { error.hint(format!("It is of column \"{column}\".")) }
+}
+
+fn type_name(ty: crate::types::SqlType) -> String {
+    ty.name()
+}
+
+/// What is said of a NULL that may not be.
+pub(crate) fn not_null_message(column: &str, table: &str) -> String {
+    format!(
+        "null value in column \"{column}\" of relation \"{table}\" violates not-null constraint"
+    )
+}
+
+fn from_schema(error: &SchemaError) -> SqlError {
+    let state = match error {
+        SchemaError::NoSuchTable { .. } => SqlState::UNDEFINED_TABLE,
+        SchemaError::NoSuchIndex { .. } => SqlState::UNDEFINED_OBJECT,
+        SchemaError::NoSuchColumn { .. } => SqlState::UNDEFINED_COLUMN,
+        SchemaError::TableExists { .. } => SqlState::DUPLICATE_TABLE,
+        SchemaError::DuplicateName { .. } => SqlState::DUPLICATE_OBJECT,
+        SchemaError::NameBytes { .. } => SqlState::NAME_TOO_LONG,
+        SchemaError::TooManyColumns { .. } => SqlState::TOO_MANY_COLUMNS,
+        SchemaError::ColumnInUse { .. } => SqlState::DEPENDENT_OBJECTS,
+        SchemaError::NullsInRows { .. } => SqlState::NOT_NULL_VIOLATION,
+        SchemaError::ColumnCount { .. }
+        | SchemaError::ColumnBytes { .. }
+        | SchemaError::DecimalDigits { .. }
+        | SchemaError::RowTooLarge { .. }
+        | SchemaError::TooManyLayouts { .. }
+        | SchemaError::EntryTooLarge { .. }
+        | SchemaError::TooManyTrees { .. }
+        | SchemaError::IndexNumbers { .. } => SqlState::PROGRAM_LIMIT_EXCEEDED,
+        _ => SqlState::INVALID_PARAMETER,
+    };
+    SqlError::new(state, error.to_string())
+}
+
+fn from_sequence(error: &SequenceError) -> SqlError {
+    let state = match error {
+        SequenceError::NoSuchSequence { .. } => SqlState::UNDEFINED_TABLE,
+        SequenceError::Exists { .. } => SqlState::DUPLICATE_TABLE,
+        SequenceError::NameBytes { .. } => SqlState::NAME_TOO_LONG,
+        SequenceError::Exhausted { .. } => SqlState::SEQUENCE_EXHAUSTED,
+        _ => SqlState::INVALID_PARAMETER,
+    };
+    SqlError::new(state, error.to_string())
+}

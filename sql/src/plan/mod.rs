@@ -1,0 +1,17 @@
+//! Plans: what is to be done for a statement, with all names and types resolved.
+//!
+//! The binder makes a tree of [`Plan`]s out of a statement, [`crate::plan`]'s optimizer puts
+//! conditions where they cost least and chooses keys, and the executor runs the outcome. A row is
+//! a list of values; what each node gives is said at its variant.
+
+mod access;
+mod expr;
+mod node;
+mod optimize;
+
+pub(crate) use expr::{Branch, Comparison, Expr, Quantifier, Typed};
+pub(crate) use node::{
+    Access, AggregateCall, ApplyKind, ConflictAction, Insert, Join, JoinKind, KeyBound, KeyExpr,
+    Locking, Modify, Plan, Scan, SetOperator, SortKey, WindowCall,
+};
+pub(crate) use optimize::optimize;

@@ -1,0 +1,242 @@
+//! The nodes of a plan.
+
+use std::sync::Arc;
+
+use selkie_txn::LockWait;
+
+use super::expr::Expr;
+use crate::catalogue::TableDef;
+use crate::functions::{ResolvedAggregate, ResolvedRows};
+use crate::types::{Datum, SqlType};
+
+/// What gives rows. Where a comment says "gives", it means the columns of each row.
+#[derive(Clone, Debug)]
+pub(crate) enum Plan {
+    /// One row without columns.
+    One,
+    /// No row, of so many columns.
+    Nothing { width: usize },
+    /// Gives each row of expressions, over no input row.
+    Values { rows: Vec<Vec<Expr>>, width: usize },
+    /// Gives all columns of a table, of the rows that `access` finds and that pass `filter`.
+    Scan(Box<Scan>),
+    /// Gives the columns of a function that gives rows; its arguments are over no input row. With
+    /// `ordinality` a column more, which counts from 1.
+    Rows { function: Arc<ResolvedRows>, arguments: Vec<Expr>, ordinality: bool },
+    /// Gives the rows of a common table expression, which is run once.
+    Shared { number: usize, plan: Arc<Plan> },
+    /// The rows that a recursive part of a common table expression gave in the round before.
+    Working { number: usize, width: usize },
+    /// Gives the rows of `first`, then those of `next` as long as it gives any, each time with the
+    /// rows of the round before as [`Plan::Working`]. Without `all` no row comes twice.
+    Recursive { number: usize, first: Box<Plan>, next: Box<Plan>, all: bool },
+    /// The rows that pass.
+    Filter { input: Box<Plan>, condition: Expr },
+    /// Gives the expressions over each input row.
+    Project { input: Box<Plan>, exprs: Vec<Expr> },
+    /// Gives the columns of both. For a lateral join the right side is run anew for each row of the
+    /// left, which is then its innermost outer row.
+    Join(Box<Join>),
+    /// Gives the columns of the input and one more: what a subquery gives, whose innermost outer
+    /// row is the input row.
+    Apply { input: Box<Plan>, query: Box<Plan>, kind: ApplyKind, is_correlated: bool },
+    /// Gives the keys, then what each call gives, for each group; without keys one row for all
+    /// rows, also for none.
+    Aggregate { input: Box<Plan>, keys: Vec<Expr>, calls: Vec<AggregateCall> },
+    /// Gives the columns of the input, then what each call gives.
+    Window { input: Box<Plan>, calls: Vec<WindowCall> },
+    /// In this order; only the first rows if there is a limit to those that are needed.
+    Sort { input: Box<Plan>, keys: Vec<SortKey>, first: Option<Expr> },
+    /// Leaves out `offset` rows, then gives `limit`; expressions of type bigint over no input row.
+    Limit { input: Box<Plan>, limit: Option<Expr>, offset: Option<Expr> },
+    /// Of rows that agree in these expressions only the first.
+    Distinct { input: Box<Plan>, keys: Vec<Expr> },
+    /// Rows of both sides, as wide as each other.
+    Set { operator: SetOperator, all: bool, left: Box<Plan>, right: Box<Plan> },
+    /// Locks the rows of tables whose keys are in these columns.
+    Lock { input: Box<Plan>, locks: Vec<Locking> },
+    /// Changes of a table; gives the expressions of RETURNING, or nothing.
+    Insert(Box<Insert>),
+    /// As [`Plan::Insert`].
+    Modify(Box<Modify>),
+}
+
+/// A read of a table.
+#[derive(Clone, Debug)]
+pub(crate) struct Scan {
+    pub(crate) table: Arc<TableDef>,
+    pub(crate) access: Access,
+    /// Over the columns of the table.
+    pub(crate) filter: Option<Expr>,
+    /// The columns that are needed: others may be NULL in what is given.
+    pub(crate) needed: Vec<bool>,
+    /// Whether rows are read to be changed.
+    pub(crate) for_update: bool,
+}
+
+/// How the rows of a table are found. All expressions are over no input row: constants, parameters
+/// and columns of outer rows.
+#[derive(Clone, Debug)]
+pub(crate) enum Access {
+    /// By a range of the primary key (`index: None`) or of an index: all columns of `prefix` are
+    /// equal to these, and the next is within the bounds. An empty prefix without bounds is the
+    /// whole table.
+    Range {
+        index: Option<usize>,
+        prefix: Vec<KeyExpr>,
+        low: Option<KeyBound>,
+        high: Option<KeyBound>,
+        descending: bool,
+    },
+    /// By several values of the first column of a key, the rest of the key being `prefix`'s.
+    Each { index: Option<usize>, values: Vec<KeyExpr> },
+}
+
+/// The value of a column of a key, of the type of that column. NULL finds nothing.
+pub(crate) type KeyExpr = Expr;
+
+/// A bound of a column of a key.
+#[derive(Clone, Debug)]
+pub(crate) struct KeyBound {
+    pub(crate) value: KeyExpr,
+    pub(crate) inclusive: bool,
+}
+
+/// What kind of join it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum JoinKind {
+    Inner,
+    Left,
+    Right,
+    Full,
+    /// Gives the columns of the left only, of rows that have a partner.
+    Semi,
+    /// Gives the columns of the left only, of rows that have none.
+    Anti,
+}
+
+/// A join.
+#[derive(Clone, Debug)]
+pub(crate) struct Join {
+    pub(crate) left: Plan,
+    pub(crate) right: Plan,
+    pub(crate) left_width: usize,
+    pub(crate) right_width: usize,
+    pub(crate) kind: JoinKind,
+    /// Pairs that have to be equal, by the order of their type: the first over rows of the left,
+    /// the second over rows of the right. NULL is equal to nothing.
+    pub(crate) equal: Vec<(Expr, Expr)>,
+    /// What else has to hold, over the columns of both.
+    pub(crate) condition: Option<Expr>,
+    /// The right side sees the row of the left.
+    pub(crate) is_lateral: bool,
+}
+
+/// What a subquery is for.
+#[derive(Clone, Debug)]
+pub(crate) enum ApplyKind {
+    /// Its only value, NULL without a row, an error with several.
+    Scalar,
+    /// Whether it gives a row.
+    Exists,
+    /// Whether its rows have a value for which the comparison holds: over the input row with the
+    /// columns of the subquery behind it. NULL if none is true and one is NULL; for `all` the
+    /// reverse.
+    Compare { comparison: Expr, all: bool },
+    /// Its values as an array.
+    Array { element: SqlType },
+}
+
+/// A call of an aggregate function.
+#[derive(Clone, Debug)]
+pub(crate) struct AggregateCall {
+    pub(crate) function: ResolvedAggregate,
+    pub(crate) arguments: Vec<Expr>,
+    pub(crate) is_distinct: bool,
+    /// Rows for which it is not true do not count.
+    pub(crate) filter: Option<Expr>,
+    pub(crate) order: Vec<SortKey>,
+}
+
+/// A call of a window function.
+#[derive(Clone, Debug)]
+pub(crate) struct WindowCall {
+    /// Of an aggregate function what it is: it is over the default frame, which ends with the last
+    /// row that the order does not tell from the current one.
+    pub(crate) aggregate: Option<ResolvedAggregate>,
+    /// In lower case.
+    pub(crate) name: String,
+    pub(crate) arguments: Vec<Expr>,
+    pub(crate) partition: Vec<Expr>,
+    pub(crate) order: Vec<SortKey>,
+}
+
+/// A column of an order.
+#[derive(Clone, Debug)]
+pub(crate) struct SortKey {
+    pub(crate) expr: Expr,
+    pub(crate) descending: bool,
+    pub(crate) nulls_first: bool,
+}
+
+/// Operators on sets of rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SetOperator {
+    Union,
+    Intersect,
+    Except,
+}
+
+/// Rows of one table that are to be locked.
+#[derive(Clone, Debug)]
+pub(crate) struct Locking {
+    pub(crate) table: Arc<TableDef>,
+    /// Where the columns of the table begin in the input row.
+    pub(crate) first_column: usize,
+    pub(crate) wait: LockWait,
+}
+
+/// An INSERT.
+#[derive(Clone, Debug)]
+pub(crate) struct Insert {
+    pub(crate) table: Arc<TableDef>,
+    /// Gives a value for each column of the table.
+    pub(crate) source: Plan,
+    /// CHECK constraints, over the new row, with their names.
+    pub(crate) checks: Vec<(String, Expr)>,
+    pub(crate) on_conflict: Option<ConflictAction>,
+    /// Over the new row.
+    pub(crate) returning: Option<Vec<Expr>>,
+}
+
+/// What is done where a row has the key of another.
+#[derive(Clone, Debug)]
+pub(crate) struct ConflictAction {
+    /// The key: `Some(None)` is the primary key, `Some(Some(i))` an index, `None` any.
+    pub(crate) target: Option<Option<usize>>,
+    /// New values of columns, over the old row with the row that was to be inserted behind it;
+    /// `None` leaves the old row.
+    pub(crate) update: Option<(Vec<(usize, Expr)>, Option<Expr>)>,
+}
+
+/// An UPDATE or DELETE.
+#[derive(Clone, Debug)]
+pub(crate) struct Modify {
+    pub(crate) table: Arc<TableDef>,
+    /// Gives the columns of the table first, then what the assignments need.
+    pub(crate) source: Plan,
+    /// New values of columns, over the rows of the source; `None` deletes.
+    pub(crate) assignments: Option<Vec<(usize, Expr)>>,
+    /// CHECK constraints, over the new row, with their names.
+    pub(crate) checks: Vec<(String, Expr)>,
+    /// Over the new row (of a DELETE the old one) with what the source gave behind it.
+    pub(crate) returning: Option<Vec<Expr>>,
+}
+
+impl Plan {
+    /// A constant row.
+    pub(crate) fn row(values: Vec<Datum>) -> Self {
+        let width = values.len();
+        Self::Values { rows: vec![values.into_iter().map(Expr::Const).collect()], width }
+    }
+}

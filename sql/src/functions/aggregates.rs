@@ -1,5 +1,6 @@
 //! Aggregates: what gathers a value over rows.
 
+use std::fmt;
 use std::sync::Arc;
 
 use super::arguments::{argument, boolean, float, interval, number, whole};
@@ -43,6 +44,16 @@ pub struct ResolvedAggregate {
     pub is_strict: bool,
     /// Makes an accumulator for no rows.
     pub new: Arc<dyn Fn() -> Box<dyn Accumulator> + Send + Sync>,
+}
+
+impl fmt::Debug for ResolvedAggregate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (arguments, returns) = (&self.arguments, self.returns);
+        f.debug_struct("ResolvedAggregate")
+            .field("arguments", arguments)
+            .field("returns", &returns)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The aggregate that a call means; `count(*)` has no arguments. `None` if there is none of that

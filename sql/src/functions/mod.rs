@@ -32,11 +32,12 @@ mod testing;
 mod tests;
 mod to_char;
 
+use std::fmt;
 use std::sync::Arc;
 
 pub use aggregates::{Accumulator, ResolvedAggregate, resolve_aggregate};
 pub use resolve::{resolve_function, resolve_operator};
-pub use rows::{ResolvedRows, RowStream, RowsOf, resolve_rows};
+pub use rows::{ResolvedRows, RowIterator, RowsOf, resolve_rows};
 
 use crate::error::SqlResult;
 use crate::types::{Datum, FormatSettings, SqlType};
@@ -59,7 +60,7 @@ pub struct CallContext<'a> {
     /// The schemas in which names are looked up.
     pub search_path: &'a [String],
     /// A random number from 0 to below 1.
-    pub random: &'a dyn Fn() -> f64,
+    pub random: &'a (dyn Fn() -> f64 + Sync),
 }
 
 /// What computes a result of its arguments.
@@ -89,4 +90,14 @@ pub struct Resolved {
     pub volatility: Volatility,
     /// What computes it.
     pub eval: Eval,
+}
+
+impl fmt::Debug for Resolved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (arguments, returns) = (&self.arguments, self.returns);
+        f.debug_struct("Resolved")
+            .field("arguments", arguments)
+            .field("returns", &returns)
+            .finish_non_exhaustive()
+    }
 }

@@ -1,5 +1,6 @@
 //! Aggregates: what gathers a value over rows.
 
+use std::fmt;
 use std::sync::Arc;
 
 use super::arguments::{argument, boolean, float, interval, number, whole};
@@ -45,11 +46,12 @@ pub struct ResolvedAggregate {
     pub new: Arc<dyn Fn() -> Box<dyn Accumulator> + Send + Sync>,
 }
 
-impl std::fmt::Debug for ResolvedAggregate {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for ResolvedAggregate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (arguments, returns) = (&self.arguments, self.returns);
         f.debug_struct("ResolvedAggregate")
-            .field("arguments", &self.arguments)
-            .field("returns", &self.returns)
+            .field("arguments", arguments)
+            .field("returns", &returns)
             .finish_non_exhaustive()
     }
 }
@@ -58,8 +60,7 @@ impl std::fmt::Debug for ResolvedAggregate {
 /// name.
 ///
 /// # Errors
-/// [`SqlState::UNDEFINED_FUNCTION`](crate::SqlState::UNDEFINED_FUNCTION) if none takes such arguments, [`SqlState::AMBIGUOUS_FUNCTION`]
-/// if several do.
+/// None takes such arguments, or several do.
 pub fn resolve_aggregate(
     name: &str,
     arguments: &[SqlType],

@@ -6,9 +6,9 @@ use super::CallContext;
 use super::arguments::{date, float, interval, moment, whole};
 use super::signature::{Body, Table};
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::types::Datum;
 use crate::types::calendar::{self, DATE_INFINITY, DATE_MINUS_INFINITY, DAY_US};
 use crate::types::numeric::division_by_zero;
+use crate::types::{Datum, Scalar, conversions};
 
 fn is_finite_date(date: i32) -> bool {
     date != DATE_INFINITY && date != DATE_MINUS_INFINITY
@@ -30,7 +30,7 @@ fn date_minus_date(values: &[Datum], _: &CallContext<'_>) -> SqlResult<Datum> {
     if !is_finite_date(a) || !is_finite_date(b) {
         return Err(overflow("cannot subtract infinite dates"));
     }
-    Ok(Datum::I32(a - b))
+    conversions::whole(i128::from(a) - i128::from(b), Scalar::Int4)
 }
 
 fn date_plus_interval(date: i32, interval: Interval) -> SqlResult<Datum> {

@@ -1,7 +1,7 @@
-//! Functions of `json` and `jsonb`.
+//! Operators of `json` and `jsonb`, and values as JSON.
 
 use super::CallContext;
-use super::arguments::{argument, array, boolean, text, whole};
+use super::arguments::{array, text, whole};
 use super::signature::{Body, Table, Types};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::types::json::{self, Node, Value};
@@ -79,7 +79,7 @@ fn print_array<'a>(
 }
 
 /// A text of JSON as a value of the type that is returned.
-fn of_text(types: &Types, text: String) -> SqlResult<Datum> {
+pub(super) fn of_text(types: &Types, text: String) -> SqlResult<Datum> {
     Ok(Datum::Json(match types.returns.scalar {
         Scalar::Jsonb => json::canonical(&text)?.into(),
         _ => text.into(),
@@ -87,7 +87,7 @@ fn of_text(types: &Types, text: String) -> SqlResult<Datum> {
 }
 
 /// Follows a path of keys and indexes.
-fn follow<'a>(node: &'a Node, path: &[Datum]) -> Option<&'a Node> {
+pub(super) fn follow<'a>(node: &'a Node, path: &[Datum]) -> Option<&'a Node> {
     let mut node = node;
     for step in path {
         let Datum::Text(step) = step else { return None };
@@ -101,7 +101,7 @@ fn follow<'a>(node: &'a Node, path: &[Datum]) -> Option<&'a Node> {
 }
 
 /// Looks into the document of a call.
-fn look(
+pub(super) fn look(
     values: &[Datum],
     find: impl Fn(&Node) -> SqlResult<Option<&Node>>,
     as_text: bool,
@@ -128,7 +128,7 @@ fn contains(a_text: &str, a: &Node, b_text: &str, b: &Node) -> bool {
     }
 }
 
-fn contains_document(a_text: &str, b_text: &str) -> SqlResult<bool> {
+pub(super) fn contains_document(a_text: &str, b_text: &str) -> SqlResult<bool> {
     let (a, b) = (json::parse(a_text)?, json::parse(b_text)?);
     // At the top alone, an array contains a scalar that is one of its elements.
     if let (Value::Array(all), Value::Null | Value::Bool(_) | Value::Number | Value::String(_)) =
@@ -192,6 +192,10 @@ pub(super) fn register_operators(table: &mut Table<Body>) {
     table.add("<@", "jsonb jsonb -> bool", |v, _| {
         contains_document(text(v, 1)?, text(v, 0)?).map(Datum::Bool)
     });
+    register_keys(table);
+}
+
+fn register_keys(table: &mut Table<Body>) {
     table.add("?", "jsonb text -> bool", |v, _| {
         Ok(Datum::Bool(has_key(&json::parse(text(v, 0)?)?, text(v, 1)?)))
     });
@@ -261,7 +265,7 @@ fn remove(document: &str, test: impl Fn(Option<&str>, usize) -> bool) -> SqlResu
     }))
 }
 
-fn member(key: &str, value: &str) -> String {
+pub(super) fn member(key: &str, value: &str) -> String {
     let mut out = String::new();
     json::print_string(key, &mut out);
     out.push_str(": ");
@@ -290,241 +294,4 @@ fn concatenate(values: &[Datum], _: &CallContext<'_>) -> SqlResult<Datum> {
     let mut all = parts(&a, a_text);
     all.extend(parts(&b, b_text));
     Ok(Datum::Json(format!("[{}]", all.join(", ")).into()))
-}
-
-fn build_array(types: &Types, values: &[Datum], context: &CallContext<'_>) -> SqlResult<Datum> {
-    let mut out = String::from("[");
-    for (at, value) in values.iter().enumerate() {
-        out.push_str(if at > 0 { ", " } else { "" });
-        print_json(value, types.argument(at), context.settings, &mut out);
-    }
-    out.push(']');
-    of_text(types, out)
-}
-
-fn build_object(types: &Types, values: &[Datum], context: &CallContext<'_>) -> SqlResult<Datum> {
-    let invalid = |what| SqlError::new(SqlState::INVALID_PARAMETER, what);
-    if values.len() % 2 != 0 {
-        return Err(invalid("argument list must have even number of elements".to_owned()).hint(
-            "The arguments of json_build_object() must consist of alternating keys and values.",
-        ));
-    }
-    let mut out = String::from("{");
-    for (pair, at) in values.chunks_exact(2).zip((0..).step_by(2)) {
-        let [key, value] = pair else { continue };
-        if key.is_null() {
-            return Err(invalid(format!("argument {}: key must not be null", at + 1)));
-        }
-        out.push_str(if at > 0 { ", " } else { "" });
-        json::print_string(&to_string(key, types.argument(at), context.settings), &mut out);
-        out.push_str(" : ");
-        print_json(value, types.argument(at + 1), context.settings, &mut out);
-    }
-    out.push('}');
-    of_text(types, out)
-}
-
-fn to_json(types: &Types, values: &[Datum], context: &CallContext<'_>) -> SqlResult<Datum> {
-    let mut out = String::new();
-    print_json(argument(values, 0), types.argument(0), context.settings, &mut out);
-    of_text(types, out)
-}
-
-/// A document with another value at the end of a path.
-fn set(
-    document: &str,
-    node: &Node,
-    path: &[Datum],
-    new: Option<&str>,
-    creates: bool,
-) -> SqlResult<String> {
-    let Some((Datum::Text(step), rest)) = path.split_first() else {
-        return Ok(node.text(document).to_owned());
-    };
-    let replaced = |node: &Node| -> SqlResult<Option<String>> {
-        if rest.is_empty() {
-            return Ok(new.map(str::to_owned));
-        }
-        set(document, node, rest, new, creates).map(Some)
-    };
-    let adds = creates && rest.is_empty();
-    match &node.value {
-        Value::Object(members) => {
-            let mut parts = Vec::new();
-            for (key, node) in members {
-                let value = match key == &**step {
-                    true => replaced(node)?,
-                    false => Some(node.text(document).to_owned()),
-                };
-                parts.extend(value.map(|value| member(key, &value)));
-            }
-            if adds && node.member(step).is_none() {
-                parts.extend(new.map(|new| member(step, new)));
-            }
-            json::canonical(&format!("{{{}}}", parts.join(", ")))
-        }
-        Value::Array(nodes) => {
-            let at: i64 = step.trim().parse().map_err(|_| {
-                SqlError::new(
-                    SqlState::INVALID_TEXT,
-                    format!("path element at position 1 is not an integer: \"{step}\""),
-                )
-            })?;
-            let index = if at < 0 { at + nodes.len() as i64 } else { at };
-            let mut parts = Vec::new();
-            for (node, at) in nodes.iter().zip(0..) {
-                let value = match at == index {
-                    true => replaced(node)?,
-                    false => Some(node.text(document).to_owned()),
-                };
-                parts.extend(value);
-            }
-            let new = new.map(str::to_owned).filter(|_| adds);
-            if index < 0 {
-                parts.splice(0..0, new);
-            } else if index >= nodes.len() as i64 {
-                parts.extend(new);
-            }
-            Ok(format!("[{}]", parts.join(", ")))
-        }
-        _ => Ok(node.text(document).to_owned()),
-    }
-}
-
-pub(super) fn register_functions(table: &mut Table<Body>) {
-    for (name, signature) in [
-        ("json_build_array", "lax stable -> json"),
-        ("json_build_array", "lax stable variadic any -> json"),
-        ("jsonb_build_array", "lax stable -> jsonb"),
-        ("jsonb_build_array", "lax stable variadic any -> jsonb"),
-    ] {
-        table.add_typed(name, signature, build_array);
-    }
-    for (name, signature) in [
-        ("json_build_object", "lax stable -> json"),
-        ("json_build_object", "lax stable variadic any -> json"),
-        ("jsonb_build_object", "lax stable -> jsonb"),
-        ("jsonb_build_object", "lax stable variadic any -> jsonb"),
-    ] {
-        table.add_typed(name, signature, build_object);
-    }
-    for (name, signature) in [
-        ("to_json", "stable any -> json"),
-        ("to_jsonb", "stable any -> jsonb"),
-        ("row_to_json", "stable record -> json"),
-        ("array_to_json", "stable anyarray -> json"),
-    ] {
-        table.add_typed(name, signature, to_json);
-    }
-    for (name, signature) in [("json_typeof", "json -> text"), ("jsonb_typeof", "jsonb -> text")] {
-        table.add(name, signature, |v, _| Ok(Datum::text(json::parse(text(v, 0)?)?.type_name())));
-    }
-    for (name, signature) in
-        [("json_array_length", "json -> int4"), ("jsonb_array_length", "jsonb -> int4")]
-    {
-        table.add(name, signature, array_length);
-    }
-    for (name, signature) in [
-        ("json_extract_path", "json variadic text -> json"),
-        ("jsonb_extract_path", "jsonb variadic text -> jsonb"),
-    ] {
-        table.add(name, signature, |v, _| {
-            look(v, |node| Ok(follow(node, v.get(1..).unwrap_or_default())), false)
-        });
-    }
-    for (name, signature) in [
-        ("json_extract_path_text", "json variadic text -> text"),
-        ("jsonb_extract_path_text", "jsonb variadic text -> text"),
-    ] {
-        table.add(name, signature, |v, _| {
-            look(v, |node| Ok(follow(node, v.get(1..).unwrap_or_default())), true)
-        });
-    }
-    for signature in ["jsonb text[] jsonb -> jsonb", "jsonb text[] jsonb bool -> jsonb"] {
-        table.add("jsonb_set", signature, |v, _| {
-            let document = text(v, 0)?;
-            let creates = v.len() < 4 || boolean(v, 3)?;
-            let (node, path) = (json::parse(document)?, &array(v, 1)?.elements);
-            set(document, &node, path, Some(text(v, 2)?), creates)
-                .map(|text| Datum::Json(text.into()))
-        });
-    }
-    for (name, signature) in
-        [("json_strip_nulls", "json -> json"), ("jsonb_strip_nulls", "jsonb -> jsonb")]
-    {
-        table.add_typed(name, signature, |types, v, _| {
-            let document = text(v, 0)?;
-            of_text(types, strip(document, &json::parse(document)?))
-        });
-    }
-    table.add("jsonb_pretty", "jsonb -> text", |v, _| {
-        let document = text(v, 0)?;
-        let mut out = String::new();
-        pretty(document, &json::parse(document)?, 0, &mut out);
-        Ok(Datum::text(out))
-    });
-    table.add("jsonb_contains", "jsonb jsonb -> bool", |v, _| {
-        contains_document(text(v, 0)?, text(v, 1)?).map(Datum::Bool)
-    });
-}
-
-fn array_length(values: &[Datum], _: &CallContext<'_>) -> SqlResult<Datum> {
-    let invalid = |what| Err(SqlError::new(SqlState::INVALID_PARAMETER, what));
-    match json::parse(text(values, 0)?)?.value {
-        Value::Array(nodes) => Ok(Datum::I32(i32::try_from(nodes.len()).unwrap_or(i32::MAX))),
-        Value::Object(_) => invalid("cannot get array length of a non-array"),
-        _ => invalid("cannot get array length of a scalar"),
-    }
-}
-
-/// A document without the members of objects that are null.
-fn strip(document: &str, node: &Node) -> String {
-    match &node.value {
-        Value::Object(members) => {
-            let kept = members.iter().filter(|(_, node)| !matches!(node.value, Value::Null));
-            let part = |(key, node): &(String, Node)| {
-                let mut out = String::new();
-                json::print_string(key, &mut out);
-                format!("{out}:{}", strip(document, node))
-            };
-            format!("{{{}}}", kept.map(part).collect::<Vec<_>>().join(","))
-        }
-        Value::Array(nodes) => {
-            let parts: Vec<String> = nodes.iter().map(|node| strip(document, node)).collect();
-            format!("[{}]", parts.join(","))
-        }
-        _ => node.text(document).to_owned(),
-    }
-}
-
-fn pretty(document: &str, node: &Node, depth: usize, out: &mut String) {
-    let indent = |depth: usize, out: &mut String| {
-        out.push('\n');
-        out.push_str(&"    ".repeat(depth));
-    };
-    match &node.value {
-        Value::Object(members) => {
-            out.push('{');
-            for (at, (key, node)) in members.iter().enumerate() {
-                out.push_str(if at > 0 { "," } else { "" });
-                indent(depth + 1, out);
-                json::print_string(key, out);
-                out.push_str(": ");
-                pretty(document, node, depth + 1, out);
-            }
-            indent(depth, out);
-            out.push('}');
-        }
-        Value::Array(nodes) => {
-            out.push('[');
-            for (at, node) in nodes.iter().enumerate() {
-                out.push_str(if at > 0 { "," } else { "" });
-                indent(depth + 1, out);
-                pretty(document, node, depth + 1, out);
-            }
-            indent(depth, out);
-            out.push(']');
-        }
-        _ => out.push_str(node.text(document)),
-    }
 }

@@ -11,23 +11,33 @@ mod arithmetic;
 mod arrays;
 mod comparison;
 mod dates;
+mod document_functions;
 mod documents;
+mod encodings;
 mod gather;
+mod math;
+mod moments;
+mod number_text;
+mod parts;
 mod patterns;
 mod resolve;
 mod rows;
 mod signature;
 mod statistics;
+mod strings;
+mod system;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;
+mod to_char;
 
+use std::fmt;
 use std::sync::Arc;
 
 pub use aggregates::{Accumulator, ResolvedAggregate, resolve_aggregate};
 pub use resolve::{resolve_function, resolve_operator};
-pub use rows::{ResolvedRows, RowStream, RowsOf, resolve_rows};
+pub use rows::{ResolvedRows, RowIterator, RowsOf, resolve_rows};
 
 use crate::error::SqlResult;
 use crate::types::{Datum, FormatSettings, SqlType};
@@ -82,11 +92,12 @@ pub struct Resolved {
     pub eval: Eval,
 }
 
-impl std::fmt::Debug for Resolved {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Resolved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (arguments, returns) = (&self.arguments, self.returns);
         f.debug_struct("Resolved")
-            .field("arguments", &self.arguments)
-            .field("returns", &self.returns)
+            .field("arguments", arguments)
+            .field("returns", &returns)
             .finish_non_exhaustive()
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::math::checked_float;
 use super::signature::{Body, FUNCTIONS, OPERATORS, Parameter, Signature, Types};
 use super::{Eval, Resolved, Volatility};
 use crate::error::{SqlError, SqlResult, SqlState};
@@ -200,6 +201,7 @@ fn resolved(signature: &Signature<Body>, types: Types) -> Resolved {
     let (arguments, returns) = (types.arguments.clone(), types.returns);
     let eval: Eval = match signature.body {
         Body::Plain(body) => Arc::new(body),
+        Body::OfFloat(of) => Arc::new(move |values, _| checked_float(values, of)),
         Body::Typed(body) => Arc::new(move |values, context| body(&types, values, context)),
     };
     Resolved {

@@ -15,9 +15,9 @@ use crate::types::json::{self, Value};
 use crate::types::{Datum, SqlType, calendar, numeric};
 
 /// Rows as they are asked for.
-pub type RowStream = Box<dyn Iterator<Item = SqlResult<Vec<Datum>>> + Send>;
+pub type RowIterator = Box<dyn Iterator<Item = SqlResult<Vec<Datum>>> + Send>;
 /// What gives the rows of a call.
-pub type RowsOf = fn(&[Datum], &CallContext<'_>) -> SqlResult<RowStream>;
+pub type RowsOf = fn(&[Datum], &CallContext<'_>) -> SqlResult<RowIterator>;
 
 /// A call, whose types are known, of a function that gives rows. If an argument is NULL there are
 /// none.
@@ -100,6 +100,8 @@ fn register(table: &mut Table<RowsBody>) {
     add("generate_subscripts", "anyarray int4 bool -> int4", &[], subscripts);
     add("regexp_split_to_table", "text text -> text", &[], split_pattern);
     add("regexp_split_to_table", "text text text -> text", &[], split_pattern);
+    add("regexp_matches", "text text -> text[]", &[], matches);
+    add("regexp_matches", "text text text -> text[]", &[], matches);
     add("string_to_table", "text text -> text", &[], split_text);
     add("string_to_table", "text text text -> text", &[], split_text);
     add("json_array_elements", "json -> json", VALUE, elements);
@@ -114,7 +116,7 @@ fn register(table: &mut Table<RowsBody>) {
     add("jsonb_object_keys", "jsonb -> text", &[], keys);
 }
 
-fn of_values(values: impl IntoIterator<Item = Datum, IntoIter: Send + 'static>) -> RowStream {
+fn of_values(values: impl IntoIterator<Item = Datum, IntoIter: Send + 'static>) -> RowIterator {
     Box::new(values.into_iter().map(|value| Ok(vec![value])))
 }
 
@@ -122,7 +124,7 @@ fn no_step() -> SqlError {
     SqlError::new(SqlState::INVALID_PARAMETER, "step size cannot equal zero")
 }
 
-fn whole_series(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowStream> {
+fn whole_series(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowIterator> {
     let is_narrow = matches!(argument(values, 0), Datum::I32(_));
     let (first, last) = (whole(values, 0)?, whole(values, 1)?);
     let step = if values.len() > 2 { whole(values, 2)? } else { 1 };
@@ -139,7 +141,7 @@ fn whole_series(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowStream> {
     })))
 }
 
-fn numeric_series(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowStream> {
+fn numeric_series(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowIterator> {
     let one = BigDecimal::from(1);
     let invalid = |what: &str, value: &str| {
         SqlError::new(SqlState::INVALID_PARAMETER, format!("{what} cannot be {value}"))
@@ -163,7 +165,7 @@ fn numeric_series(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowStream>
     })))
 }
 
-fn series_of_moments(values: &[Datum], offset_s: i32) -> SqlResult<RowStream> {
+fn series_of_moments(values: &[Datum], offset_s: i32) -> SqlResult<RowIterator> {
     let first = calendar::shift(moment(values, 0)?, offset_s)?;
     let last = calendar::shift(moment(values, 1)?, offset_s)?;
     let step = interval(values, 2)?;
@@ -189,15 +191,15 @@ fn series_of_moments(values: &[Datum], offset_s: i32) -> SqlResult<RowStream> {
     })))
 }
 
-fn moment_series(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowStream> {
+fn moment_series(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowIterator> {
     series_of_moments(values, 0)
 }
 
-fn zoned_series(values: &[Datum], context: &CallContext<'_>) -> SqlResult<RowStream> {
+fn zoned_series(values: &[Datum], context: &CallContext<'_>) -> SqlResult<RowIterator> {
     series_of_moments(values, context.settings.time_zone.offset_s)
 }
 
-fn unnest(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowStream> {
+fn unnest(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowIterator> {
     let array = Arc::clone(array(values, 0)?);
     let mut at = 0;
     Ok(Box::new(iter::from_fn(move || {
@@ -207,7 +209,7 @@ fn unnest(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowStream> {
     })))
 }
 
-fn subscripts(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowStream> {
+fn subscripts(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowIterator> {
     let array = array(values, 0)?;
     let dimension = usize::try_from(whole(values, 1)?).ok().and_then(|at| at.checked_sub(1));
     let is_reverse = values.len() > 2 && boolean(values, 2)?;
@@ -223,13 +225,18 @@ fn subscripts(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowStream> {
     })
 }
 
-fn split_pattern(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowStream> {
+fn split_pattern(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowIterator> {
     let flags = if values.len() > 2 { text(values, 2)? } else { "" };
     let parts = super::patterns::split(text(values, 0)?, text(values, 1)?, flags)?;
     Ok(of_values(parts.into_iter().map(Datum::text)))
 }
 
-fn split_text(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowStream> {
+fn matches(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowIterator> {
+    let flags = if values.len() > 2 { text(values, 2)? } else { "" };
+    super::patterns::all_matches(text(values, 0)?, text(values, 1)?, flags).map(of_values)
+}
+
+fn split_text(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowIterator> {
     let null = if values.len() > 2 { Some(text(values, 2)?) } else { None };
     Ok(of_values(super::arrays::split(text(values, 0)?, Some(text(values, 1)?), null)))
 }
@@ -263,7 +270,7 @@ fn array_nodes(document: &str) -> SqlResult<Vec<json::Node>> {
     }
 }
 
-fn elements(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowStream> {
+fn elements(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowIterator> {
     let document = text(values, 0)?;
     let nodes = array_nodes(document)?;
     let parts: Vec<Datum> =
@@ -271,7 +278,7 @@ fn elements(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowStream> {
     Ok(of_values(parts))
 }
 
-fn element_texts(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowStream> {
+fn element_texts(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowIterator> {
     let document = text(values, 0)?;
     let nodes = array_nodes(document)?;
     let parts: Vec<Datum> =
@@ -279,17 +286,17 @@ fn element_texts(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowStream> 
     Ok(of_values(parts))
 }
 
-fn each(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowStream> {
+fn each(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowIterator> {
     let members = members(values, "json_each")?.into_iter();
     Ok(Box::new(members.map(|(key, json, _)| Ok(vec![Datum::text(key), Datum::Json(json.into())]))))
 }
 
-fn each_text(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowStream> {
+fn each_text(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowIterator> {
     let members = members(values, "json_each_text")?.into_iter();
     Ok(Box::new(members.map(|(key, _, text)| Ok(vec![Datum::text(key), text]))))
 }
 
-fn keys(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowStream> {
+fn keys(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowIterator> {
     let members = members(values, "json_object_keys")?.into_iter();
     Ok(of_values(members.map(|(key, _, _)| Datum::text(key)).collect::<Vec<_>>()))
 }

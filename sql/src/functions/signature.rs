@@ -4,7 +4,10 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use super::aggregates::{self, NewAccumulator};
-use super::{CallContext, Volatility, arithmetic, arrays, comparison, dates, documents, patterns};
+use super::{
+    CallContext, Volatility, arithmetic, arrays, comparison, dates, document_functions, documents,
+    math, moments, number_text, parts, patterns, strings, system, to_char,
+};
 use crate::error::SqlResult;
 use crate::types::{Datum, SqlType};
 
@@ -42,6 +45,8 @@ impl Types {
 pub(super) enum Body {
     /// Of values alone.
     Plain(fn(&[Datum], &CallContext<'_>) -> SqlResult<Datum>),
+    /// Of one float.
+    OfFloat(fn(f64) -> f64),
     /// Of values and their types.
     Typed(fn(&Types, &[Datum], &CallContext<'_>) -> SqlResult<Datum>),
 }
@@ -145,8 +150,15 @@ pub(super) static FUNCTIONS: LazyLock<Table<Body>> = LazyLock::new(|| {
     arithmetic::register_functions(&mut table);
     arrays::register_functions(&mut table);
     dates::register_functions(&mut table);
-    documents::register_functions(&mut table);
+    document_functions::register_functions(&mut table);
+    math::register_functions(&mut table);
+    moments::register_functions(&mut table);
+    number_text::register_functions(&mut table);
+    to_char::register_functions(&mut table);
+    parts::register_functions(&mut table);
     patterns::register_functions(&mut table);
+    strings::register_functions(&mut table);
+    system::register_functions(&mut table);
     table
 });
 
@@ -158,7 +170,9 @@ pub(super) static OPERATORS: LazyLock<Table<Body>> = LazyLock::new(|| {
     arrays::register_operators(&mut table);
     dates::register_operators(&mut table);
     documents::register_operators(&mut table);
+    math::register_operators(&mut table);
     patterns::register_operators(&mut table);
+    strings::register_operators(&mut table);
     table
 });
 

@@ -8,6 +8,7 @@ use bigdecimal::num_bigint::{BigInt, Sign};
 use selkie_txn::{Interval, MAX_TIME_US};
 
 use super::array_text::MAX_DIMENSIONS;
+use super::calendar::{self, DATE_INFINITY, DATE_MINUS_INFINITY};
 use super::datum::{Array, Datum};
 use super::json;
 use super::numeric;
@@ -239,12 +240,18 @@ fn scalar(reader: &mut Reader<'_>, ty: SqlType) -> SqlResult<Datum> {
             Datum::text(reader.text()?)
         }
         Scalar::Bytea => Datum::Bytes(reader.take(reader.0.len())?.into()),
-        Scalar::Date => Datum::Date(reader.i32()?),
+        Scalar::Date => match reader.i32()? {
+            days @ (DATE_INFINITY | DATE_MINUS_INFINITY) => Datum::Date(days),
+            days => Datum::Date(calendar::checked_date(i64::from(days))?),
+        },
         Scalar::Time => match reader.i64()? {
             us @ 0..=MAX_TIME_US => Datum::Time(us),
             _ => return Err(incorrect(ty)),
         },
-        Scalar::Timestamp | Scalar::TimestampTz => Datum::Timestamp(reader.i64()?),
+        Scalar::Timestamp | Scalar::TimestampTz => match reader.i64()? {
+            us if !calendar::is_finite(us) => Datum::Timestamp(us),
+            us => Datum::Timestamp(calendar::checked_timestamp(i128::from(us))?),
+        },
         Scalar::Interval => {
             let (microseconds, days, months) = (reader.i64()?, reader.i32()?, reader.i32()?);
             Datum::Interval(Interval { months, days, microseconds })

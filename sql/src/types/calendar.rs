@@ -123,7 +123,7 @@ impl Day {
     /// The year and week of ISO 8601, in which weeks begin on Monday.
     #[must_use]
     pub const fn iso_week(self) -> (i64, i64) {
-        let mut year = self.year + 1;
+        let mut year = Self::of_number(self.number()).year + 1;
         while self.number() < first_monday(year) {
             year -= 1;
         }

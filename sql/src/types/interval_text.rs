@@ -290,7 +290,8 @@ fn print_verbose(shown: &Shown, interval: Interval, out: &mut String) {
         (sign * shown.time.minute, "min"),
     ];
     let seconds = interval.microseconds % (60 * SECOND_US);
-    // The first part that is not 0 tells whether the whole is "ago"; the others are as seen from it.
+    // The first part that is not 0 tells whether the whole is "ago"; the others are as seen
+    // from it.
     let first = parts.iter().map(|(value, _)| *value).find(|value| *value != 0);
     let is_ago = first.unwrap_or(seconds) < 0;
     let turned = if is_ago { -1 } else { 1 };

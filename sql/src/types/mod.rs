@@ -14,7 +14,7 @@ pub mod settings;
 mod sql_type;
 pub mod stored;
 pub mod text_format;
-mod time_text;
+pub(crate) mod time_text;
 mod type_names;
 
 pub use cast::CastContext;

@@ -96,13 +96,13 @@ fn words(text: &str) -> Vec<String> {
 }
 
 fn month_of(word: &str) -> Option<i64> {
-    let is_month = |name: &&str| {
+    let is_month = |name: &&'static str| {
         let name = name.to_ascii_lowercase();
         name == word
             || name.get(..3) == Some(word.trim_end_matches('.'))
             || (word == "sept" && name == "september")
     };
-    MONTHS.iter().position(|name| is_month(&name)).map(|at| at as i64 + 1)
+    MONTHS.iter().position(is_month).map(|at| at as i64 + 1)
 }
 
 fn is_weekday(word: &str) -> bool {

@@ -2,3 +2,5 @@
 
 mod aggregates;
 mod basics;
+mod moments;
+mod scalars;

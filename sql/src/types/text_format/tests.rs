@@ -120,3 +120,35 @@ fn arrays_are_read_and_printed() {
     }
     round_trip("{{{{{{{1}}}}}}}", ints).unwrap_err();
 }
+
+proptest::proptest! {
+    #[test]
+    fn any_text_is_a_value_or_an_error(
+        text in "[-+0-9a-z:./{}\\[\\]\"\\\\, TP]{0,24}|\\PC{0,12}"
+    ) {
+        let settings = FormatSettings::default();
+        for scalar in Scalar::all() {
+            for ty in [SqlType::new(scalar), SqlType::array(scalar)] {
+                // What is printed is read as the same again.
+                let Ok(value) = from_text(&text, ty, &settings) else { continue };
+                let shown = to_string(&value, ty, &settings);
+                if let Ok(again) = from_text(&shown, ty, &settings) {
+                    assert!(crate::types::order::compare(&value, &again).is_eq(), "{text}");
+                } else {
+                    panic!("{} prints {shown}, which it cannot read", ty.name());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_a_value_or_an_error(bytes in proptest::collection::vec(0u8..=255, 0..40)) {
+        for scalar in Scalar::all() {
+            for ty in [SqlType::new(scalar), SqlType::array(scalar)] {
+                if let Ok(value) = crate::types::binary_format::from_binary(&bytes, ty) {
+                    drop(to_string(&value, ty, &FormatSettings::default()));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,487 @@
+//! Functions of texts. Positions and lengths are counted in characters.
+
+use super::CallContext;
+use super::arguments::{argument, bytes, text, whole};
+use super::encodings;
+use super::signature::{Body, Table, Types};
+use crate::error::{SqlError, SqlResult, SqlState};
+use crate::types::Datum;
+use crate::types::text_format::to_string;
+
+/// Longest text that a function makes, in bytes.
+const MAX_BYTES: usize = 256 << 20;
+
+fn invalid(message: impl Into<String>) -> SqlError {
+    SqlError::new(SqlState::INVALID_PARAMETER, message)
+}
+
+fn too_long() -> SqlError {
+    SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "requested length too large")
+}
+
+fn count(count: usize) -> Datum {
+    Datum::I32(i32::try_from(count).unwrap_or(i32::MAX))
+}
+
+/// The characters from one position, counted from 1, to before another.
+fn slice(value: &str, from: i64, to: i64) -> &str {
+    let skipped = usize::try_from(from.max(1) - 1).unwrap_or(usize::MAX);
+    let taken = usize::try_from(to.saturating_sub(from.max(1))).unwrap_or(0);
+    let byte =
+        |value: &str, at: usize| value.char_indices().nth(at).map_or(value.len(), |(byte, _)| byte);
+    let rest = value.get(byte(value, skipped)..).unwrap_or_default();
+    rest.get(..byte(rest, taken)).unwrap_or_default()
+}
+
+fn substring(values: &[Datum], _: &CallContext<'_>) -> SqlResult<Datum> {
+    let (value, from) = (text(values, 0)?, whole(values, 1)?);
+    let to = match values.len() {
+        0..=2 => i64::MAX,
+        _ => {
+            let length = whole(values, 2)?;
+            if length < 0 {
+                return Err(invalid("negative substring length not allowed"));
+            }
+            from.saturating_add(length)
+        }
+    };
+    Ok(Datum::text(slice(value, from, to)))
+}
+
+fn substring_of_bytes(values: &[Datum], _: &CallContext<'_>) -> SqlResult<Datum> {
+    let (value, from) = (bytes(values, 0)?, whole(values, 1)?);
+    let to = match values.len() {
+        0..=2 => i64::MAX,
+        _ => from.saturating_add(whole(values, 2)?.max(0)),
+    };
+    let at = |position: i64| usize::try_from(position - 1).unwrap_or(0).min(value.len());
+    let (from, to) = (at(from), at(to));
+    Ok(Datum::Bytes(value.get(from..to.max(from)).unwrap_or_default().into()))
+}
+
+/// `left` and `right`: a negative count leaves so many out at the other end.
+fn end_part(values: &[Datum], is_left: bool) -> SqlResult<Datum> {
+    let (value, wanted) = (text(values, 0)?, whole(values, 1)?);
+    let length = value.chars().count() as i64;
+    let taken = if wanted < 0 { (length + wanted).max(0) } else { wanted.min(length) };
+    Ok(Datum::text(match is_left {
+        true => slice(value, 1, 1 + taken),
+        false => slice(value, length - taken + 1, length + 1),
+    }))
+}
+
+fn pad(values: &[Datum], is_left: bool) -> SqlResult<Datum> {
+    let value = text(values, 0)?;
+    let wanted = usize::try_from(whole(values, 1)?).unwrap_or(0);
+    let fill: Vec<char> =
+        if values.len() > 2 { text(values, 2)?.chars().collect() } else { vec![' '] };
+    let length = value.chars().count();
+    if wanted <= length || fill.is_empty() {
+        return Ok(Datum::text(slice(value, 1, wanted as i64 + 1)));
+    }
+    if wanted.saturating_mul(4) > MAX_BYTES {
+        return Err(too_long());
+    }
+    let filling: String = fill.iter().cycle().take(wanted - length).collect();
+    Ok(Datum::text(if is_left { format!("{filling}{value}") } else { format!("{value}{filling}") }))
+}
+
+/// Which ends are trimmed.
+#[derive(Clone, Copy)]
+enum Ends {
+    Left,
+    Right,
+    Both,
+}
+
+fn trim(values: &[Datum], ends: Ends) -> SqlResult<Datum> {
+    let value = text(values, 0)?;
+    let set: Vec<char> =
+        if values.len() > 1 { text(values, 1)?.chars().collect() } else { vec![' '] };
+    let set = set.as_slice();
+    Ok(Datum::text(match ends {
+        Ends::Left => value.trim_start_matches(set),
+        Ends::Right => value.trim_end_matches(set),
+        Ends::Both => value.trim_matches(set),
+    }))
+}
+
+fn initcap(value: &str) -> String {
+    let mut out = String::with_capacity(value.len());
+    let mut in_word = false;
+    for c in value.chars() {
+        if in_word {
+            out.extend(c.to_lowercase());
+        } else {
+            out.extend(c.to_uppercase());
+        }
+        in_word = c.is_alphanumeric();
+    }
+    out
+}
+
+fn position(value: &str, wanted: &str) -> Datum {
+    let found = value.find(wanted).and_then(|at| value.get(..at));
+    count(found.map_or(0, |before| before.chars().count() + 1))
+}
+
+fn split_part(values: &[Datum], _: &CallContext<'_>) -> SqlResult<Datum> {
+    let (value, delimiter, wanted) = (text(values, 0)?, text(values, 1)?, whole(values, 2)?);
+    if wanted == 0 {
+        return Err(invalid("field position must not be zero"));
+    }
+    let parts: Vec<&str> = match delimiter {
+        "" => vec![value],
+        _ => value.split(delimiter).collect(),
+    };
+    let at = if wanted > 0 { wanted - 1 } else { parts.len() as i64 + wanted };
+    let part = usize::try_from(at).ok().and_then(|at| parts.get(at));
+    Ok(Datum::text(part.copied().unwrap_or_default()))
+}
+
+fn translate(value: &str, from: &str, to: &str) -> String {
+    let (from, to): (Vec<char>, Vec<char>) = (from.chars().collect(), to.chars().collect());
+    let changed = |c: char| match from.iter().position(|known| *known == c) {
+        Some(at) => to.get(at).copied(),
+        None => Some(c),
+    };
+    value.chars().filter_map(changed).collect()
+}
+
+fn repeat(values: &[Datum], _: &CallContext<'_>) -> SqlResult<Datum> {
+    let value = text(values, 0)?;
+    let times = usize::try_from(whole(values, 1)?).unwrap_or(0);
+    if value.len().saturating_mul(times) > MAX_BYTES {
+        return Err(too_long());
+    }
+    Ok(Datum::text(value.repeat(times)))
+}
+
+fn chr(values: &[Datum], _: &CallContext<'_>) -> SqlResult<Datum> {
+    let failed = |message: &str| SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message);
+    let code = whole(values, 0)?;
+    if code == 0 {
+        return Err(failed("null character not permitted"));
+    }
+    let found = u32::try_from(code).ok().and_then(char::from_u32);
+    let c = found
+        .ok_or_else(|| failed(&format!("requested character not valid for encoding: {code}")))?;
+    Ok(Datum::text(c.to_string()))
+}
+
+/// A value as functions of several arguments print it: `bool` as `t` and `f`.
+fn shown(types: &Types, values: &[Datum], at: usize, context: &CallContext<'_>) -> String {
+    to_string(argument(values, at), types.argument(at), context.settings)
+}
+
+fn concat(types: &Types, values: &[Datum], context: &CallContext<'_>) -> SqlResult<Datum> {
+    let all: String = (0..values.len()).map(|at| shown(types, values, at, context)).collect();
+    Ok(Datum::text(all))
+}
+
+fn concat_ws(types: &Types, values: &[Datum], context: &CallContext<'_>) -> SqlResult<Datum> {
+    if argument(values, 0).is_null() {
+        return Ok(Datum::Null);
+    }
+    let parts: Vec<String> = (1..values.len())
+        .filter(|at| !argument(values, *at).is_null())
+        .map(|at| shown(types, values, at, context))
+        .collect();
+    Ok(Datum::text(parts.join(text(values, 0)?)))
+}
+
+/// A name in quotes, if it needs them.
+pub(super) fn quote_ident(name: &str) -> String {
+    let is_plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
+        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+    if is_plain && !is_reserved(name) {
+        return name.to_owned();
+    }
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// Words that cannot be names without quotes.
+fn is_reserved(name: &str) -> bool {
+    let upper = name.to_ascii_uppercase();
+    matches!(
+        upper.as_str(),
+        "ALL"
+            | "AND"
+            | "ANY"
+            | "ARRAY"
+            | "AS"
+            | "ASC"
+            | "BETWEEN"
+            | "BOOLEAN"
+            | "CASE"
+            | "CAST"
+            | "CHECK"
+            | "COLUMN"
+            | "CONSTRAINT"
+            | "CREATE"
+            | "DEFAULT"
+            | "DESC"
+            | "DISTINCT"
+            | "DO"
+            | "ELSE"
+            | "END"
+            | "FALSE"
+            | "FOR"
+            | "FOREIGN"
+            | "IN"
+            | "INTEGER"
+            | "NOT"
+            | "NULL"
+            | "OR"
+            | "PRIMARY"
+            | "REFERENCES"
+            | "SELECT"
+            | "SOME"
+            | "TABLE"
+            | "THEN"
+            | "TO"
+            | "TRUE"
+            | "UNIQUE"
+            | "USER"
+            | "USING"
+            | "WHEN"
+    )
+}
+
+/// A text in single quotes; with a backslash it is one of the form `E'..'`.
+pub(super) fn quote_literal(value: &str) -> String {
+    let prefix = if value.contains('\\') { "E" } else { "" };
+    format!("{prefix}'{}'", value.replace('\\', "\\\\").replace('\'', "''"))
+}
+
+/// One `%` of a format string.
+struct Directive {
+    position: Option<usize>,
+    is_left: bool,
+    width: Option<i64>,
+    kind: char,
+}
+
+fn directive(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) -> SqlResult<Directive> {
+    let unterminated =
+        || invalid("unterminated format() type specifier").hint("For a single \"%\" use \"%%\".");
+    let number = |chars: &mut std::iter::Peekable<std::str::Chars<'_>>| {
+        let mut digits = String::new();
+        while let Some(digit) = chars.next_if(char::is_ascii_digit) {
+            digits.push(digit);
+        }
+        digits.parse::<i64>().ok()
+    };
+    let mut found = Directive { position: None, is_left: false, width: None, kind: 's' };
+    let first = number(chars);
+    if first.is_some() && chars.next_if_eq(&'$').is_some() {
+        found.position = first.and_then(|at| usize::try_from(at).ok());
+        if found.position == Some(0) {
+            return Err(invalid("format specifies argument 0, but arguments are numbered from 1"));
+        }
+    } else {
+        found.width = first;
+    }
+    if found.width.is_none() {
+        found.is_left = chars.next_if_eq(&'-').is_some();
+        found.width = number(chars);
+    }
+    found.kind = chars.next().ok_or_else(unterminated)?;
+    Ok(found)
+}
+
+fn format(types: &Types, values: &[Datum], context: &CallContext<'_>) -> SqlResult<Datum> {
+    if argument(values, 0).is_null() {
+        return Ok(Datum::Null);
+    }
+    let mut out = String::new();
+    let mut next = 1;
+    let mut chars = text(values, 0)?.chars().peekable();
+    while let Some(c) = chars.next() {
+        if c != '%' {
+            out.push(c);
+            continue;
+        }
+        if chars.next_if_eq(&'%').is_some() {
+            out.push('%');
+            continue;
+        }
+        let Directive { position, is_left, width, kind } = directive(&mut chars)?;
+        if !matches!(kind, 's' | 'I' | 'L') {
+            return Err(invalid(format!("unrecognized format() type specifier \"{kind}\""))
+                .hint("For a single \"%\" use \"%%\"."));
+        }
+        let at = position.unwrap_or(next);
+        next = at + 1;
+        if at >= values.len() {
+            return Err(invalid("too few arguments for format()"));
+        }
+        let is_null = argument(values, at).is_null();
+        let value = shown(types, values, at, context);
+        let value = match kind {
+            'I' if is_null => {
+                return Err(invalid("null values cannot be formatted as an SQL identifier"));
+            }
+            'I' => quote_ident(&value),
+            'L' if is_null => "NULL".to_owned(),
+            'L' => quote_literal(&value),
+            _ => value,
+        };
+        let width = usize::try_from(width.unwrap_or(0)).unwrap_or(0);
+        if width > MAX_BYTES {
+            return Err(too_long());
+        }
+        let filling = " ".repeat(width.saturating_sub(value.chars().count()));
+        let (before, after) = if is_left { ("", filling.as_str()) } else { (filling.as_str(), "") };
+        out.extend([before, &value, after]);
+    }
+    Ok(Datum::text(out))
+}
+
+pub(super) fn register_operators(table: &mut Table<Body>) {
+    table.add("||", "text text -> text", |v, _| {
+        Ok(Datum::text([text(v, 0)?, text(v, 1)?].concat()))
+    });
+    for signature in ["stable anynonarray text -> text", "stable text anynonarray -> text"] {
+        table.add_typed("||", signature, |types, v, context| {
+            // As the cast to text: true is not t.
+            let part = |at: usize| match argument(v, at) {
+                Datum::Bool(value) => value.to_string(),
+                _ => shown(types, v, at, context),
+            };
+            Ok(Datum::text(part(0) + &part(1)))
+        });
+    }
+    table.add("||", "bytea bytea -> bytea", |v, _| {
+        Ok(Datum::Bytes([bytes(v, 0)?, bytes(v, 1)?].concat().into()))
+    });
+}
+
+pub(super) fn register_functions(table: &mut Table<Body>) {
+    for name in ["length", "char_length", "character_length"] {
+        for signature in ["text -> int4", "bpchar -> int4"] {
+            table.add(name, signature, |v, _| Ok(count(text(v, 0)?.chars().count())));
+        }
+    }
+    table.add("length", "bytea -> int4", |v, _| Ok(count(bytes(v, 0)?.len())));
+    table.add("octet_length", "text -> int4", |v, _| Ok(count(text(v, 0)?.len())));
+    table.add("octet_length", "bytea -> int4", |v, _| Ok(count(bytes(v, 0)?.len())));
+    table.add("bit_length", "text -> int4", |v, _| Ok(count(8 * text(v, 0)?.len())));
+    table.add("bit_length", "bytea -> int4", |v, _| Ok(count(8 * bytes(v, 0)?.len())));
+    table.add("upper", "text -> text", |v, _| Ok(Datum::text(text(v, 0)?.to_uppercase())));
+    table.add("lower", "text -> text", |v, _| Ok(Datum::text(text(v, 0)?.to_lowercase())));
+    table.add("initcap", "text -> text", |v, _| Ok(Datum::text(initcap(text(v, 0)?))));
+    for name in ["substring", "substr"] {
+        for signature in ["text int4 -> text", "text int4 int4 -> text"] {
+            table.add(name, signature, substring);
+        }
+        for signature in ["bytea int4 -> bytea", "bytea int4 int4 -> bytea"] {
+            table.add(name, signature, substring_of_bytes);
+        }
+    }
+    table.add("left", "text int4 -> text", |v, _| end_part(v, true));
+    table.add("right", "text int4 -> text", |v, _| end_part(v, false));
+    for signature in ["text int4 -> text", "text int4 text -> text"] {
+        table.add("lpad", signature, |v, _| pad(v, true));
+        table.add("rpad", signature, |v, _| pad(v, false));
+    }
+    for signature in ["text -> text", "text text -> text"] {
+        table.add("ltrim", signature, |v, _| trim(v, Ends::Left));
+        table.add("rtrim", signature, |v, _| trim(v, Ends::Right));
+        table.add("btrim", signature, |v, _| trim(v, Ends::Both));
+    }
+    table.add("replace", "text text text -> text", |v, _| {
+        let (value, from, to) = (text(v, 0)?, text(v, 1)?, text(v, 2)?);
+        let times = if from.is_empty() { 0 } else { value.matches(from).count() };
+        if times.saturating_mul(to.len()) > MAX_BYTES {
+            return Err(too_long());
+        }
+        Ok(Datum::text(if times == 0 { value.to_owned() } else { value.replace(from, to) }))
+    });
+    table.add("translate", "text text text -> text", |v, _| {
+        Ok(Datum::text(translate(text(v, 0)?, text(v, 1)?, text(v, 2)?)))
+    });
+    for name in ["strpos", "position"] {
+        table.add(name, "text text -> int4", |v, _| Ok(position(text(v, 0)?, text(v, 1)?)));
+    }
+    table.add("split_part", "text text int4 -> text", split_part);
+    table.add("repeat", "text int4 -> text", repeat);
+    table.add("reverse", "text -> text", |v, _| {
+        Ok(Datum::text(text(v, 0)?.chars().rev().collect::<String>()))
+    });
+    table.add("ascii", "text -> int4", |v, _| {
+        let code = text(v, 0)?.chars().next().map_or(0, u32::from);
+        Ok(Datum::I32(i32::try_from(code).unwrap_or(0)))
+    });
+    table.add("chr", "int4 -> text", chr);
+    table.add("starts_with", "text text -> bool", |v, _| {
+        Ok(Datum::Bool(text(v, 0)?.starts_with(text(v, 1)?)))
+    });
+    register_several(table);
+    register_encodings(table);
+}
+
+fn register_several(table: &mut Table<Body>) {
+    table.add_typed("concat", "lax stable variadic any -> text", concat);
+    table.add_typed("concat_ws", "lax stable text variadic any -> text", concat_ws);
+    table.add_typed("format", "lax stable text -> text", format);
+    table.add_typed("format", "lax stable text variadic any -> text", format);
+    table.add("quote_ident", "text -> text", |v, _| Ok(Datum::text(quote_ident(text(v, 0)?))));
+    table.add("quote_literal", "text -> text", |v, _| Ok(Datum::text(quote_literal(text(v, 0)?))));
+    table.add("quote_nullable", "lax text -> text", |v, _| match argument(v, 0) {
+        Datum::Null => Ok(Datum::text("NULL")),
+        _ => Ok(Datum::text(quote_literal(text(v, 0)?))),
+    });
+    for signature in ["text text int4 -> text", "text text int4 int4 -> text"] {
+        table.add("overlay", signature, overlay);
+    }
+}
+
+fn overlay(values: &[Datum], _: &CallContext<'_>) -> SqlResult<Datum> {
+    let (value, new, from) = (text(values, 0)?, text(values, 1)?, whole(values, 2)?);
+    let length = match values.len() {
+        0..=3 => new.chars().count() as i64,
+        _ => whole(values, 3)?,
+    };
+    if from <= 0 {
+        return Err(invalid("negative substring length not allowed"));
+    }
+    let rest = slice(value, from.saturating_add(length), i64::MAX);
+    Ok(Datum::text([slice(value, 1, from), new, rest].concat()))
+}
+
+fn register_encodings(table: &mut Table<Body>) {
+    table
+        .add("md5", "text -> text", |v, _| Ok(Datum::text(encodings::md5(text(v, 0)?.as_bytes()))));
+    table.add("md5", "bytea -> text", |v, _| Ok(Datum::text(encodings::md5(bytes(v, 0)?))));
+    table.add("encode", "bytea text -> text", |v, _| {
+        encodings::encode(bytes(v, 0)?, text(v, 1)?).map(Datum::text)
+    });
+    table.add("decode", "text text -> bytea", |v, _| {
+        encodings::decode(text(v, 0)?, text(v, 1)?).map(|bytes| Datum::Bytes(bytes.into()))
+    });
+    table.add("to_hex", "int4 -> text", |v, _| {
+        #[expect(clippy::cast_possible_truncation, reason = "an integer has 32 bits")]
+        let value = whole(v, 0)? as i32;
+        Ok(Datum::text(format!("{value:x}")))
+    });
+    table.add("to_hex", "int8 -> text", |v, _| Ok(Datum::text(format!("{:x}", whole(v, 0)?))));
+    table.add("convert_to", "text text -> bytea", |v, _| {
+        encodings::check_utf8(text(v, 1)?)?;
+        Ok(Datum::Bytes(text(v, 0)?.as_bytes().into()))
+    });
+    table.add("convert_from", "bytea text -> text", |v, _| {
+        encodings::check_utf8(text(v, 1)?)?;
+        let decoded = std::str::from_utf8(bytes(v, 0)?).map_err(|_| {
+            SqlError::new(SqlState::INVALID_TEXT, "invalid byte sequence for encoding \"UTF8\"")
+        })?;
+        Ok(Datum::text(decoded))
+    });
+    table.add("get_byte", "bytea int4 -> int4", |v, _| {
+        let (value, at) = (bytes(v, 0)?, whole(v, 1)?);
+        let byte = usize::try_from(at).ok().and_then(|at| value.get(at));
+        byte.map(|byte| Datum::I32(i32::from(*byte))).ok_or_else(|| {
+            invalid(format!("index {at} out of valid range, 0..{}", value.len() as i64 - 1))
+        })
+    });
+}

@@ -1,0 +1,67 @@
+//! Functions that tell of the session and the system.
+
+use super::arguments::argument;
+use super::signature::{Body, Table};
+use crate::types::{Datum, SqlType};
+
+/// What `version()` gives: clients take the number of PostgreSQL from it.
+const VERSION: &str = concat!("PostgreSQL 15.0 (Selkie ", env!("CARGO_PKG_VERSION"), ")");
+
+pub(super) fn register_functions(table: &mut Table<Body>) {
+    table.add("version", "stable -> text", |_, _| Ok(Datum::text(VERSION)));
+    for name in ["current_database", "current_catalog"] {
+        table.add(name, "stable -> name", |_, context| Ok(Datum::text(context.database)));
+    }
+    for name in ["current_user", "session_user", "user", "current_role"] {
+        table.add(name, "stable -> name", |_, context| Ok(Datum::text(context.user)));
+    }
+    table.add("current_schema", "stable -> name", |_, context| {
+        Ok(context.search_path.first().map_or(Datum::Null, |name| Datum::text(name.as_str())))
+    });
+    table.add("current_schemas", "stable bool -> name[]", |values, context| {
+        let implicit = matches!(argument(values, 0), Datum::Bool(true));
+        let catalogue = implicit.then(|| Datum::text("pg_catalog"));
+        let names = context.search_path.iter().map(|name| Datum::text(name.as_str()));
+        let all = catalogue.into_iter().chain(names).collect();
+        Ok(super::arrays::of_elements(SqlType::NAME.scalar, all))
+    });
+    table.add_typed("pg_typeof", "lax any -> regtype", |types, _, _| {
+        Ok(Datum::I64(i64::from(types.argument(0).oid())))
+    });
+    for name in ["gen_random_uuid", "uuid_generate_v4"] {
+        table.add(name, "volatile -> uuid", |_, context| {
+            // So many bits of a random number are random for certain.
+            let mut bytes = [0u8; 16];
+            for byte in &mut bytes {
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "a byte"
+                )]
+                let random = ((context.random)() * 256.0) as u8;
+                *byte = random;
+            }
+            bytes[6] = bytes[6] & 0x0f | 0x40;
+            bytes[8] = bytes[8] & 0x3f | 0x80;
+            Ok(Datum::Uuid(bytes))
+        });
+    }
+    table.add("num_nulls", "lax variadic any -> int4", |values, _| {
+        let count = values.iter().filter(|value| value.is_null()).count();
+        Ok(Datum::I32(i32::try_from(count).unwrap_or(i32::MAX)))
+    });
+    table.add("num_nonnulls", "lax variadic any -> int4", |values, _| {
+        let count = values.iter().filter(|value| !value.is_null()).count();
+        Ok(Datum::I32(i32::try_from(count).unwrap_or(i32::MAX)))
+    });
+    table.add("format_type", "lax oid int4 -> text", |values, _| {
+        let Datum::I64(oid) = argument(values, 0) else { return Ok(Datum::Null) };
+        let modifier = match argument(values, 1) {
+            Datum::I32(modifier) => *modifier,
+            _ => -1,
+        };
+        let ty = u32::try_from(*oid).ok().and_then(SqlType::from_oid);
+        Ok(Datum::text(ty.map_or("???".to_owned(), |ty| ty.with_modifier(modifier).name())))
+    });
+    table.add("pg_client_encoding", "stable -> name", |_, _| Ok(Datum::text("UTF8")));
+}

@@ -7,7 +7,7 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     backup, cert, completions, config, man, memnode, micro, pool, recover, restore, sim, smallbank,
-    tatp, tpcc,
+    sql, tatp, tpcc,
 };
 use crate::support::config_file::{self, Checked};
 use crate::support::exit::{self, Refusal};
@@ -43,6 +43,8 @@ enum Command {
     Smallbank(Box<smallbank::Arguments>),
     /// Runs TATP: loads, runs the mix, checks every row.
     Tatp(Box<tatp::Arguments>),
+    /// Runs SQL on the database of a pool.
+    Sql(sql::Arguments),
     /// Makes, shows and removes pools that several processes share.
     Pool(pool::Arguments),
     /// Writes a snapshot of a shared pool to an object store, while its nodes keep working.
@@ -108,6 +110,7 @@ impl Command {
             Command::Cert(arguments) => cert::check(arguments),
             Command::Sim(arguments) => sim::check(arguments),
             Command::Figures(_)
+            | Command::Sql(_)
             | Command::Scenario(_)
             | Command::Config(_)
             | Command::Doctor(_)
@@ -128,6 +131,7 @@ impl Command {
             Command::Memnode(_) | Command::Top(_) | Command::Scenario(_) | Command::Demo(_) => true,
             Command::Pool(arguments) => arguments.minds_signals(),
             Command::Cert(_)
+            | Command::Sql(_)
             | Command::Micro(_)
             | Command::Sim(_)
             | Command::Doctor(_)
@@ -164,6 +168,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Tpcc(arguments) => tpcc::run(&arguments),
         Command::Smallbank(arguments) => smallbank::run(&arguments),
         Command::Tatp(arguments) => tatp::run(&arguments),
+        Command::Sql(arguments) => sql::run(&arguments),
         Command::Pool(arguments) => pool::run(&arguments),
         Command::Recover(arguments) => recover::run(&arguments),
         Command::Top(arguments) => top::run(&arguments),

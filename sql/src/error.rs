@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use selkie_txn::TxnError;
-
 /// A code of five characters that says what kind of error it is, as PostgreSQL's SQLSTATE.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SqlState(&'static str);

@@ -1,12 +1,33 @@
-//! SQL over the tables of a shared pool.
+//! SQL over the tables of a shared pool, as PostgreSQL understands it.
+//!
+//! A [`Session`] takes statements as text. A statement is parsed, its names are looked up in the
+//! catalogue in the state that its transaction sees, and its types are found; what comes out is a
+//! plan, which is optimized and run over the tables of [`selkie_txn`].
+//!
+//! | folder | duty |
+//! |---|---|
+//! | `types/` | [`SqlType`]s and [`Datum`]s: formats, casts, order |
+//! | `functions/` | functions, operators and aggregates |
+//! | `catalogue/` | what SQL knows of tables beside their stored schema |
+//! | `plan/` | plans, and how they are made cheaper |
+//! | `bind/` | from syntax trees to plans |
+//! | `exec/` | running plans |
+//! | `session/` | [`Session`]s: transactions, settings, changes of tables |
+//!
+//! Each folder may use the folders above it.
 #![forbid(unsafe_code)]
 
+mod bind;
 mod catalogue;
-pub mod error;
+mod error;
 mod exec;
 pub mod functions;
+mod parse;
 mod plan;
+mod session;
 pub mod types;
 
+pub use bind::OutputColumn;
 pub use error::{SqlError, SqlResult, SqlState};
+pub use session::{Outcome, Prepared, Session, TransactionState};
 pub use types::{Array, Datum, Scalar, SqlType};

@@ -18,5 +18,7 @@ pub(crate) mod recover;
 pub(crate) mod restore;
 pub(crate) mod sim;
 pub(crate) mod smallbank;
+pub(crate) mod sql;
+mod sql_text;
 pub(crate) mod tatp;
 pub(crate) mod tpcc;

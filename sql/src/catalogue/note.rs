@@ -41,7 +41,8 @@ impl TableNote {
         if text.is_empty() {
             return Ok(Self::default());
         }
-        let damaged = |error| SqlError::internal(format!("the note of a table is damaged: {error}"));
+        let damaged =
+            |error| SqlError::internal(format!("the note of a table is damaged: {error}"));
         serde_json::from_str(text).map_err(damaged)
     }
 

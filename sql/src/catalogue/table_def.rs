@@ -20,6 +20,8 @@ pub(crate) struct TableDef {
     pub(crate) indexes: Vec<IndexDef>,
     /// CHECK constraints: names and conditions, as SQL.
     pub(crate) checks: Vec<(String, String)>,
+    /// What the primary key is called; its default without a name of its own.
+    pub(crate) primary_key_name: Option<String>,
 }
 
 /// A column of a table.
@@ -47,6 +49,11 @@ impl TableDef {
     /// The position of a column.
     pub(crate) fn column(&self, name: &str) -> Option<usize> {
         self.columns.iter().position(|column| column.name == name)
+    }
+
+    /// What the primary key is called.
+    pub(crate) fn primary_key_name(&self) -> String {
+        self.primary_key_name.clone().unwrap_or_else(|| format!("{}_pkey", self.name))
     }
 
     /// The columns of its primary key, or of an index, and their order.

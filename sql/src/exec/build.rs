@@ -26,7 +26,7 @@ pub(crate) fn build(plan: &Plan) -> BoxOperator {
             Box::new(FunctionRows::new(function.clone(), arguments.clone(), *ordinality))
         }
         Plan::Shared { number, plan } => Box::new(Shared::new(*number, plan.clone())),
-        Plan::Working { number } => Box::new(Working::new(*number)),
+        Plan::Working { number, width: _ } => Box::new(Working::new(*number)),
         Plan::Recursive { number, first, next, all } => {
             Box::new(Recursive::new(*number, first, next, *all))
         }

@@ -30,7 +30,7 @@ pub(crate) fn eval(expr: &Expr, row: &[Datum], context: &EvalContext<'_>) -> Sql
             let row = at.and_then(|at| context.outer.get(at));
             row.and_then(|row| row.get(*column)).cloned().ok_or_else(|| no_column(*column))
         }
-        Expr::Call { function, arguments } => {
+        Expr::Call { function, arguments, comparison: _ } => {
             let mut values = Vec::with_capacity(arguments.len());
             for argument in arguments {
                 let value = eval(argument, row, context)?;

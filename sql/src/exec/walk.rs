@@ -142,7 +142,7 @@ fn find_shared(plan: &Plan, found: &mut Vec<usize>) {
 /// Whether a plan reads outer rows, or rows of a recursion, that are not of itself. It has entered
 /// `depth` subqueries and the recursions `entered`.
 fn depends_on_outside(plan: &Plan, depth: usize, entered: &mut Vec<usize>) -> bool {
-    if let Plan::Working { number } = plan {
+    if let Plan::Working { number, .. } = plan {
         return !entered.contains(number);
     }
     let mut depends = false;

@@ -1,8 +1,8 @@
 //! Expressions with names and types resolved.
 
 use crate::functions::Resolved;
-use crate::types::{Datum, SqlType};
 use crate::types::cast::CastContext;
+use crate::types::{Datum, SqlType};
 
 /// An expression and its type.
 #[derive(Clone, Debug)]
@@ -24,6 +24,41 @@ pub(crate) enum Quantifier {
     All,
 }
 
+/// What a comparison asks of two values of one type, by the order of that type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Comparison {
+    Equal,
+    Less,
+    LessEqual,
+    Greater,
+    GreaterEqual,
+}
+
+impl Comparison {
+    /// That of an operator.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "=" => Self::Equal,
+            "<" => Self::Less,
+            "<=" => Self::LessEqual,
+            ">" => Self::Greater,
+            ">=" => Self::GreaterEqual,
+            _ => return None,
+        })
+    }
+
+    /// The same with the sides exchanged.
+    pub(crate) const fn turned(self) -> Self {
+        match self {
+            Self::Equal => Self::Equal,
+            Self::Less => Self::Greater,
+            Self::LessEqual => Self::GreaterEqual,
+            Self::Greater => Self::Less,
+            Self::GreaterEqual => Self::LessEqual,
+        }
+    }
+}
+
 /// A branch of a CASE.
 #[derive(Clone, Debug)]
 pub(crate) struct Branch {
@@ -42,27 +77,61 @@ pub(crate) enum Expr {
     /// A column of the input row.
     Column(usize),
     /// A column of the row of an enclosing query: 0 is the innermost.
-    Outer { level: usize, column: usize },
+    Outer {
+        level: usize,
+        column: usize,
+    },
     /// A function or operator. NULL if it is strict and an argument is NULL.
-    Call { function: Box<Resolved>, arguments: Vec<Expr> },
-    Cast { operand: Box<Expr>, from: SqlType, to: SqlType, context: CastContext },
+    Call {
+        function: Box<Resolved>,
+        arguments: Vec<Expr>,
+        comparison: Option<Comparison>,
+    },
+    Cast {
+        operand: Box<Expr>,
+        from: SqlType,
+        to: SqlType,
+        context: CastContext,
+    },
     /// NULL if none is false and one is NULL.
     And(Vec<Expr>),
     Or(Vec<Expr>),
     Not(Box<Expr>),
-    IsNull { operand: Box<Expr>, negated: bool },
+    IsNull {
+        operand: Box<Expr>,
+        negated: bool,
+    },
     /// IS TRUE, IS FALSE; never NULL.
-    IsBool { operand: Box<Expr>, value: bool, negated: bool },
+    IsBool {
+        operand: Box<Expr>,
+        value: bool,
+        negated: bool,
+    },
     /// IS DISTINCT FROM, by the order of the type; never NULL.
-    IsDistinct { left: Box<Expr>, right: Box<Expr>, negated: bool },
+    IsDistinct {
+        left: Box<Expr>,
+        right: Box<Expr>,
+        negated: bool,
+    },
     /// The first branch whose condition is true; the others are not evaluated.
-    Case { branches: Vec<Branch>, otherwise: Option<Box<Expr>> },
+    Case {
+        branches: Vec<Branch>,
+        otherwise: Option<Box<Expr>>,
+    },
     /// The first that is not NULL; those behind it are not evaluated.
     Coalesce(Vec<Expr>),
     /// The greatest of those that are not NULL, or the least.
-    Extreme { operands: Vec<Expr>, greatest: bool },
+    Extreme {
+        operands: Vec<Expr>,
+        greatest: bool,
+    },
     /// `operand IN (list)`, with the equality of its type.
-    InList { operand: Box<Expr>, list: Vec<Expr>, equal: Box<Resolved>, negated: bool },
+    InList {
+        operand: Box<Expr>,
+        list: Vec<Expr>,
+        equal: Box<Resolved>,
+        negated: bool,
+    },
     /// `operand operator ANY (array)`.
     Quantified {
         operand: Box<Expr>,
@@ -71,9 +140,15 @@ pub(crate) enum Expr {
         quantifier: Quantifier,
     },
     /// `ARRAY[...]`; its type says that of the elements.
-    Array { elements: Vec<Expr>, element: SqlType },
+    Array {
+        elements: Vec<Expr>,
+        element: SqlType,
+    },
     /// An element of an array, NULL if there is none; the index counts from the array's first.
-    Element { array: Box<Expr>, indexes: Vec<Expr> },
+    Element {
+        array: Box<Expr>,
+        indexes: Vec<Expr>,
+    },
     /// `ROW(...)`.
     Row(Vec<Expr>),
 }

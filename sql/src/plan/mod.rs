@@ -4,11 +4,14 @@
 //! conditions where they cost least and chooses keys, and the executor runs the outcome. A row is
 //! a list of values; what each node gives is said at its variant.
 
+mod access;
 mod expr;
 mod node;
+mod optimize;
 
-pub(crate) use expr::{Branch, Expr, Quantifier, Typed};
+pub(crate) use expr::{Branch, Comparison, Expr, Quantifier, Typed};
 pub(crate) use node::{
-    Access, AggregateCall, ApplyKind, ConflictAction, Insert, JoinKind, KeyBound, KeyExpr, Locking,
-    Join, Modify, Plan, Scan, SetOperator, SortKey, WindowCall,
+    Access, AggregateCall, ApplyKind, ConflictAction, Insert, Join, JoinKind, KeyBound, KeyExpr,
+    Locking, Modify, Plan, Scan, SetOperator, SortKey, WindowCall,
 };
+pub(crate) use optimize::optimize;

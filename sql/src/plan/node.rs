@@ -26,7 +26,7 @@ pub(crate) enum Plan {
     /// Gives the rows of a common table expression, which is run once.
     Shared { number: usize, plan: Arc<Plan> },
     /// The rows that a recursive part of a common table expression gave in the round before.
-    Working { number: usize },
+    Working { number: usize, width: usize },
     /// Gives the rows of `first`, then those of `next` as long as it gives any, each time with the
     /// rows of the round before as [`Plan::Working`]. Without `all` no row comes twice.
     Recursive { number: usize, first: Box<Plan>, next: Box<Plan>, all: bool },

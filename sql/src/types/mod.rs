@@ -4,7 +4,7 @@ mod array_text;
 pub mod binary_format;
 pub mod calendar;
 pub mod cast;
-mod conversions;
+pub(crate) mod conversions;
 mod datum;
 mod interval_text;
 pub mod json;

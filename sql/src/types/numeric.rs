@@ -230,6 +230,17 @@ pub fn truncate(value: &BigDecimal, scale: i64) -> SqlResult<BigDecimal> {
     checked(digits, scale)
 }
 
+/// The square root of a number that is not negative, to so many digits behind the point.
+pub(crate) fn square_root_to(value: &BigDecimal, scale: i64) -> SqlResult<BigDecimal> {
+    let (digits, own) = parts(value);
+    let shift = 2 * scale - own;
+    let radicand =
+        if shift >= 0 { digits * power_of_ten(shift) } else { digits / power_of_ten(-shift) };
+    let root = radicand.sqrt();
+    let rest: BigInt = radicand - &root * &root;
+    checked(if rest > root { root + 1 } else { root }, scale)
+}
+
 /// The order of two numbers.
 pub(crate) fn compare(a: &BigDecimal, b: &BigDecimal) -> Ordering {
     a.cmp(b)

@@ -1,0 +1,154 @@
+//! Aggregates and groups.
+
+use sqlparser::ast::{
+    self, DuplicateTreatment, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
+    FunctionArguments,
+};
+
+use super::stage::Stage;
+use super::{Binder, refuse};
+use crate::error::{SqlError, SqlResult, SqlState};
+use crate::functions::resolve_aggregate;
+use crate::plan::{AggregateCall, Expr, Typed};
+use crate::types::SqlType;
+use crate::types::cast::CastContext;
+
+impl Binder<'_> {
+    /// A call of an aggregate: a column behind the keys of the groups. `None` if there is no
+    /// aggregate of that name.
+    pub(super) fn aggregate(
+        &mut self,
+        name: &str,
+        function: &ast::Function,
+        stage: &mut Stage<'_>,
+    ) -> SqlResult<Option<Typed>> {
+        if !is_aggregate(name) {
+            return Ok(None);
+        }
+        let Some(grouping) = &stage.grouping else {
+            let message = format!("aggregate functions are not allowed in {}", stage.clause);
+            return Err(SqlError::new(SqlState::GROUPING_ERROR, message));
+        };
+        let first = grouping.keys.len();
+        if let Some(at) = grouping.calls.iter().position(|(own, ..)| own == function) {
+            let ty = grouping.calls.get(at).map_or(SqlType::UNKNOWN, |(.., ty)| *ty);
+            return Ok(Some(Typed::new(Expr::Column(first + at), ty)));
+        }
+        let ast::Function {
+            name: _,
+            uses_odbc_syntax: _,
+            parameters,
+            args,
+            within_group,
+            filter,
+            null_treatment,
+            over: _,
+        } = function;
+        refuse(*parameters != FunctionArguments::None, "parameters of a function")?;
+        refuse(!within_group.is_empty(), "WITHIN GROUP")?;
+        refuse(null_treatment.is_some(), "IGNORE NULLS")?;
+        let FunctionArguments::List(list) = args else {
+            return Err(SqlError::unsupported("an aggregate without arguments in parentheses"));
+        };
+        let mut inner = Stage::new(grouping.input, "an aggregate function's arguments");
+        let ast::FunctionArgumentList { duplicate_treatment, args, clauses } = list;
+        let is_star = matches!(&**args, [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)]);
+        let given = if is_star { Vec::new() } else { self.arguments(args, &mut inner)? };
+        let mut order = Vec::new();
+        for clause in clauses {
+            match clause {
+                FunctionArgumentClause::OrderBy(keys) => {
+                    for key in keys {
+                        let expr = self.expr(&key.expr, &mut inner)?;
+                        order.push(super::query::sort_key(self.settle_type(expr)?.expr, key)?);
+                    }
+                }
+                other => return Err(SqlError::unsupported(format!("{other} of an aggregate"))),
+            }
+        }
+        let filter = match filter {
+            Some(filter) => {
+                let filter = self.expr(filter, &mut inner)?;
+                Some(self.condition(filter, "FILTER")?)
+            }
+            None => None,
+        };
+        refuse(!inner.applies.is_empty(), "a subquery in an aggregate")?;
+        let given =
+            given.into_iter().map(|own| self.settle_type(own)).collect::<SqlResult<Vec<_>>>()?;
+        let types: Vec<SqlType> = given.iter().map(|own| own.ty).collect();
+        let resolved = resolve_aggregate(name, &types)?
+            .ok_or_else(|| SqlError::internal(format!("{name} is no aggregate")))?;
+        let mut arguments = Vec::new();
+        for (given, ty) in given.into_iter().zip(resolved.arguments.clone()) {
+            arguments.push(self.coerce(given, ty, CastContext::Implicit)?);
+        }
+        let is_distinct = *duplicate_treatment == Some(DuplicateTreatment::Distinct);
+        let ty = resolved.returns;
+        let call = AggregateCall { function: resolved, arguments, is_distinct, filter, order };
+        let Some(grouping) = &mut stage.grouping else {
+            return Err(SqlError::internal("groups are gone"));
+        };
+        grouping.calls.push((function.clone(), call, ty));
+        Ok(Some(Typed::new(Expr::Column(first + grouping.calls.len() - 1), ty)))
+    }
+}
+
+/// Whether there is an aggregate of that name.
+pub(super) fn is_aggregate(name: &str) -> bool {
+    matches!(
+        name,
+        "count"
+            | "sum"
+            | "avg"
+            | "min"
+            | "max"
+            | "bool_and"
+            | "bool_or"
+            | "every"
+            | "string_agg"
+            | "array_agg"
+            | "json_agg"
+            | "jsonb_agg"
+            | "json_object_agg"
+            | "jsonb_object_agg"
+            | "stddev"
+            | "stddev_pop"
+            | "stddev_samp"
+            | "variance"
+            | "var_pop"
+            | "var_samp"
+            | "bit_and"
+            | "bit_or"
+    )
+}
+
+/// Whether an expression calls an aggregate of its own query.
+pub(super) fn has_aggregate(expr: &ast::Expr) -> bool {
+    struct Search(bool, usize);
+    impl ast::Visitor for Search {
+        type Break = ();
+        fn pre_visit_query(&mut self, _: &ast::Query) -> std::ops::ControlFlow<()> {
+            self.1 += 1;
+            std::ops::ControlFlow::Continue(())
+        }
+        fn post_visit_query(&mut self, _: &ast::Query) -> std::ops::ControlFlow<()> {
+            self.1 -= 1;
+            std::ops::ControlFlow::Continue(())
+        }
+        fn pre_visit_expr(&mut self, expr: &ast::Expr) -> std::ops::ControlFlow<()> {
+            if let ast::Expr::Function(function) = expr
+                && self.1 == 0
+                && function.over.is_none()
+                && let Some(ast::ObjectNamePart::Identifier(name)) = function.name.0.last()
+                && is_aggregate(&super::fold(name))
+            {
+                self.0 = true;
+            }
+            std::ops::ControlFlow::Continue(())
+        }
+    }
+    let mut search = Search(false, 0);
+    let _ = ast::Visit::visit(expr, &mut search);
+    search.0
+}

@@ -1,0 +1,103 @@
+//! Making expressions of the type that is needed.
+
+use super::Binder;
+use crate::error::{SqlError, SqlResult, SqlState};
+use crate::plan::{Expr, Typed};
+use crate::types::cast::{CastContext, can_cast, common_type};
+use crate::types::text_format::from_text;
+use crate::types::{Datum, Scalar, SqlType};
+
+impl Binder<'_> {
+    /// The expression as one of that type.
+    ///
+    /// # Errors
+    /// 42804 or 42846 if there is no such cast in this context; errors of a literal that is read.
+    pub(super) fn coerce(
+        &mut self,
+        typed: Typed,
+        to: SqlType,
+        context: CastContext,
+    ) -> SqlResult<Expr> {
+        let Typed { expr, ty: from } = typed;
+        if from == to || to.scalar == Scalar::Unknown {
+            return Ok(expr);
+        }
+        if from.scalar == Scalar::Unknown && !from.is_array {
+            return self.coerce_unknown(expr, to, context);
+        }
+        if from.plain() == to {
+            return Ok(expr);
+        }
+        if !can_cast(from, to, context) {
+            let message = format!("cannot cast type {} to {}", from.name(), to.name());
+            return Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message));
+        }
+        if let Expr::Const(value) = expr {
+            let value = crate::types::cast::cast(value, from, to, context, self.settings)?;
+            return Ok(Expr::Const(value));
+        }
+        Ok(Expr::Cast { operand: Box::new(expr), from, to, context })
+    }
+
+    fn coerce_unknown(&mut self, expr: Expr, to: SqlType, context: CastContext) -> SqlResult<Expr> {
+        match expr {
+            Expr::Const(Datum::Null) => Ok(Expr::Const(Datum::Null)),
+            Expr::Const(Datum::Text(text)) => {
+                let value = from_text(&text, to.plain(), self.settings)?;
+                let (from, settings) = (to.plain(), self.settings);
+                let value = crate::types::cast::cast(value, from, to, context, settings)?;
+                Ok(Expr::Const(value))
+            }
+            Expr::Param(number) => {
+                let known = self.parameters.get(number).copied().flatten();
+                if let Some(from) = known {
+                    return self.coerce(Typed::new(Expr::Param(number), from), to, context);
+                }
+                if let Some(place) = self.parameters.get_mut(number) {
+                    *place = Some(to.plain());
+                }
+                let from = to.plain();
+                if from == to {
+                    return Ok(Expr::Param(number));
+                }
+                Ok(Expr::Cast { operand: Box::new(Expr::Param(number)), from, to, context })
+            }
+            expr => {
+                let (from, operand) = (SqlType::TEXT, Box::new(expr));
+                if to.plain() == from {
+                    return Ok(*operand);
+                }
+                Ok(Expr::Cast { operand, from, to, context: CastContext::Explicit })
+            }
+        }
+    }
+
+    /// The expressions as ones of the type that fits all of them.
+    pub(super) fn unify(&mut self, all: Vec<Typed>) -> SqlResult<(Vec<Expr>, SqlType)> {
+        let types: Vec<SqlType> = all.iter().map(|own| own.ty).collect();
+        let common = common_type(&types)?;
+        let each = all.into_iter().map(|own| self.coerce(own, common, CastContext::Implicit));
+        Ok((each.collect::<SqlResult<_>>()?, common))
+    }
+
+    /// A condition.
+    pub(super) fn condition(&mut self, typed: Typed, clause: &str) -> SqlResult<Expr> {
+        let from = typed.ty;
+        let is_bool = from == SqlType::BOOL || from.scalar == Scalar::Unknown;
+        if !is_bool {
+            let message =
+                format!("argument of {clause} must be type boolean, not type {}", from.name());
+            return Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message));
+        }
+        self.coerce(typed, SqlType::BOOL, CastContext::Implicit)
+    }
+
+    /// What is left of unknown type at the end is text.
+    pub(super) fn settle_type(&mut self, typed: Typed) -> SqlResult<Typed> {
+        if typed.ty.scalar != Scalar::Unknown {
+            return Ok(typed);
+        }
+        let expr = self.coerce(typed, SqlType::TEXT, CastContext::Implicit)?;
+        Ok(Typed::new(expr, SqlType::TEXT))
+    }
+}

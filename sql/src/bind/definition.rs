@@ -1,0 +1,367 @@
+//! CREATE TABLE.
+
+use selkie_txn::{Column, ColumnType, IndexSchema, KeyOrder, TableSchema};
+use sqlparser::ast::{
+    self, ColumnOption, CreateTable, Expr as Ast, SetExpr, Statement, TableConstraint,
+};
+
+use super::scope::Scope;
+use super::stage::Stage;
+use super::{Binder, fold, refuse, table_key};
+use crate::catalogue::{ColumnNote, TableNote};
+use crate::error::{SqlError, SqlResult, SqlState};
+use crate::types::SqlType;
+use crate::types::stored::column_type;
+
+/// The column of a key that the table has because its user gave it none.
+const HIDDEN_KEY: &str = "selkie_row_id";
+
+/// A table that is to be created.
+struct NewTable {
+    name: String,
+    columns: Vec<NewColumn>,
+    primary_key: Option<Vec<usize>>,
+    primary_key_name: Option<String>,
+    primary_order: Vec<KeyOrder>,
+    indexes: Vec<IndexSchema>,
+    checks: Vec<(String, String)>,
+}
+
+struct NewColumn {
+    name: String,
+    ty: SqlType,
+    nullable: bool,
+    default: Option<String>,
+    hidden: bool,
+}
+
+/// A default or condition that the catalogue has as text.
+pub(crate) fn default_expr(text: &str) -> SqlResult<Ast> {
+    let damaged =
+        || SqlError::internal(format!("the catalogue has an expression that is none: {text}"));
+    let mut statements = crate::parse::parse(&format!("select {text}"))?;
+    let Some(Statement::Query(query)) = statements.pop() else { return Err(damaged()) };
+    let SetExpr::Select(mut select) = *query.body else { return Err(damaged()) };
+    match select.projection.pop() {
+        Some(ast::SelectItem::UnnamedExpr(expr)) if select.projection.is_empty() => Ok(expr),
+        _ => Err(damaged()),
+    }
+}
+
+/// The schema of a table with what SQL keeps beside it.
+pub(crate) fn bind_create_table(
+    binder: &mut Binder<'_>,
+    create: &CreateTable,
+) -> SqlResult<TableSchema> {
+    refuse_odd(create)?;
+    let key = table_key(&create.name)?;
+    let name = key.rsplit('.').next().unwrap_or(&key).to_owned();
+    check_name(&name)?;
+    let mut table = NewTable {
+        name,
+        columns: Vec::new(),
+        primary_key: None,
+        primary_key_name: None,
+        primary_order: Vec::new(),
+        indexes: Vec::new(),
+        checks: Vec::new(),
+    };
+    for column in &create.columns {
+        table.add_column(column)?;
+    }
+    for column in &create.columns {
+        table.add_constraints_of(column)?;
+    }
+    for constraint in &create.constraints {
+        table.add_constraint(constraint)?;
+    }
+    table.finish(binder, &key)
+}
+
+/// Longest name, in bytes, as in PostgreSQL.
+const MAX_NAME_BYTES: usize = 63;
+
+/// PostgreSQL cuts a name that is too long; here it is refused.
+pub(crate) fn check_name(name: &str) -> SqlResult<()> {
+    if name.len() <= MAX_NAME_BYTES && !name.is_empty() {
+        return Ok(());
+    }
+    let message =
+        format!("the name \"{name}\" has {} bytes (allowed: 1 to {MAX_NAME_BYTES})", name.len());
+    Err(SqlError::new(SqlState::NAME_TOO_LONG, message))
+}
+
+fn refuse_odd(create: &CreateTable) -> SqlResult<()> {
+    let plain = CreateTable {
+        if_not_exists: create.if_not_exists,
+        name: create.name.clone(),
+        columns: create.columns.clone(),
+        constraints: create.constraints.clone(),
+        table_options: create.table_options.clone(),
+        unlogged: create.unlogged,
+        ..ast::helpers::stmt_create_table::CreateTableBuilder::new(create.name.clone()).build()
+    };
+    refuse(create.temporary, "a temporary table")?;
+    refuse(create.unlogged, "an unlogged table")?;
+    refuse(create.query.is_some(), "CREATE TABLE AS")?;
+    refuse(create.like.is_some(), "LIKE another table")?;
+    refuse(create.inherits.is_some(), "INHERITS")?;
+    refuse(create.partition_by.is_some() || create.partition_of.is_some(), "a partitioned table")?;
+    match &create.table_options {
+        ast::CreateTableOptions::None => {}
+        // How full pages are made: they are as full as their tree makes them.
+        ast::CreateTableOptions::With(options) => {
+            let is_known = |option: &ast::SqlOption| matches!(option, ast::SqlOption::KeyValue { key, .. } if super::table_key(key).is_ok_and(|key| key == "fillfactor"));
+            refuse(!options.iter().all(is_known), "a storage parameter other than fillfactor")?;
+        }
+        _ => return Err(SqlError::unsupported("these options of a table")),
+    }
+    refuse(plain != *create, "this form of CREATE TABLE")
+}
+
+impl NewTable {
+    fn add_column(&mut self, column: &ast::ColumnDef) -> SqlResult<()> {
+        let ast::ColumnDef { name, data_type, options } = column;
+        let name = fold(name);
+        check_name(&name)?;
+        if self.columns.iter().any(|own| own.name == name) {
+            let message = format!("column \"{name}\" specified more than once");
+            return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
+        }
+        let ty = SqlType::parse(data_type)?;
+        column_type(ty)?;
+        let mut column = NewColumn { name, ty, nullable: true, default: None, hidden: false };
+        for ast::ColumnOptionDef { name: _, option } in options {
+            match option {
+                ColumnOption::Null => {}
+                ColumnOption::NotNull => column.nullable = false,
+                ColumnOption::Default(expr) => column.default = Some(expr.to_string()),
+                ColumnOption::PrimaryKey(_)
+                | ColumnOption::Unique(_)
+                | ColumnOption::Check(_)
+                | ColumnOption::ForeignKey(_) => {}
+                ColumnOption::Collation(name) => {
+                    let name = super::name_parts(name)?.pop().unwrap_or_default();
+                    let is_known = matches!(name.as_str(), "C" | "POSIX" | "default" | "ucs_basic");
+                    refuse(!is_known, "a collation other than \"C\"")?;
+                }
+                other => {
+                    return Err(SqlError::unsupported(format!("the column option {other}")));
+                }
+            }
+        }
+        self.columns.push(column);
+        Ok(())
+    }
+
+    fn add_constraints_of(&mut self, column: &ast::ColumnDef) -> SqlResult<()> {
+        let own = fold(&column.name);
+        for ast::ColumnOptionDef { name, option } in &column.options {
+            let named = name.as_ref().map(fold);
+            match option {
+                ColumnOption::PrimaryKey(constraint) => {
+                    refuse(constraint.characteristics.is_some(), "a deferrable constraint")?;
+                    let at = self.column(&own)?;
+                    self.set_primary_key(vec![at], Vec::new(), named)?;
+                }
+                ColumnOption::Unique(constraint) => {
+                    refuse(constraint.characteristics.is_some(), "a deferrable constraint")?;
+                    let distinct =
+                        constraint.nulls_distinct != ast::NullsDistinctOption::NotDistinct;
+                    let at = self.column(&own)?;
+                    self.add_unique(vec![at], distinct, named)?;
+                }
+                ColumnOption::Check(check) => self.add_check(check, named, Some(&own))?,
+                ColumnOption::ForeignKey(_) => {
+                    return Err(SqlError::unsupported("REFERENCES"));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn add_constraint(&mut self, constraint: &TableConstraint) -> SqlResult<()> {
+        match constraint {
+            TableConstraint::PrimaryKey(own) => {
+                let is_odd = own.index_type.is_some()
+                    || !own.include.is_empty()
+                    || !own.index_options.is_empty()
+                    || own.characteristics.is_some();
+                refuse(is_odd, "this form of PRIMARY KEY")?;
+                let (columns, order) = self.key_columns(&own.columns)?;
+                self.set_primary_key(columns, order, own.name.as_ref().map(fold))
+            }
+            TableConstraint::Unique(own) => {
+                let is_odd = own.index_type.is_some()
+                    || !own.include.is_empty()
+                    || !own.index_options.is_empty()
+                    || own.characteristics.is_some();
+                refuse(is_odd, "this form of UNIQUE")?;
+                let (columns, _) = self.key_columns(&own.columns)?;
+                let distinct = own.nulls_distinct != ast::NullsDistinctOption::NotDistinct;
+                self.add_unique(columns, distinct, own.name.as_ref().map(fold))
+            }
+            TableConstraint::Check(own) => self.add_check(own, own.name.as_ref().map(fold), None),
+            TableConstraint::ForeignKey(_) => Err(SqlError::unsupported("REFERENCES")),
+            _ => Err(SqlError::unsupported("this constraint")),
+        }
+    }
+
+    fn key_columns(&self, columns: &[ast::IndexColumn]) -> SqlResult<(Vec<usize>, Vec<KeyOrder>)> {
+        let (mut positions, mut order) = (Vec::new(), Vec::new());
+        for own in columns {
+            let (name, direction) = index_column(own)?;
+            positions.push(self.column(&name)?);
+            order.push(direction);
+        }
+        Ok((positions, order))
+    }
+
+    fn column(&self, name: &str) -> SqlResult<usize> {
+        self.columns.iter().position(|column| column.name == name).ok_or_else(|| {
+            let message = format!("column \"{name}\" named in key does not exist");
+            SqlError::new(SqlState::UNDEFINED_COLUMN, message)
+        })
+    }
+
+    fn set_primary_key(
+        &mut self,
+        columns: Vec<usize>,
+        order: Vec<KeyOrder>,
+        name: Option<String>,
+    ) -> SqlResult<()> {
+        if self.primary_key.is_some() {
+            let message =
+                format!("multiple primary keys for table \"{}\" are not allowed", self.name);
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+        }
+        for at in &columns {
+            if let Some(column) = self.columns.get_mut(*at) {
+                column.nullable = false;
+            }
+        }
+        (self.primary_key, self.primary_order, self.primary_key_name) =
+            (Some(columns), order, name);
+        Ok(())
+    }
+
+    fn add_unique(
+        &mut self,
+        columns: Vec<usize>,
+        nulls_distinct: bool,
+        name: Option<String>,
+    ) -> SqlResult<()> {
+        let names: Vec<&str> =
+            columns.iter().filter_map(|at| Some(&*self.columns.get(*at)?.name)).collect();
+        let name = name.unwrap_or_else(|| format!("{}_{}_key", self.name, names.join("_")));
+        check_name(&name)?;
+        let order = vec![KeyOrder::ASCENDING.nulls_last(); columns.len()];
+        let index = IndexSchema::new(name, columns).order(order).unique();
+        self.indexes.push(if nulls_distinct { index.nulls_distinct() } else { index });
+        Ok(())
+    }
+
+    fn add_check(
+        &mut self,
+        check: &ast::CheckConstraint,
+        name: Option<String>,
+        column: Option<&str>,
+    ) -> SqlResult<()> {
+        refuse(check.no_inherit || check.enforced == Some(false), "this form of CHECK")?;
+        let name = name.unwrap_or_else(|| {
+            let base = match column {
+                Some(column) => format!("{}_{column}_check", self.name),
+                None => format!("{}_check", self.name),
+            };
+            let taken = |name: &str| self.checks.iter().any(|(own, _)| own == name);
+            let numbered = (1..).map(|number| format!("{base}{number}"));
+            std::iter::once(base.clone()).chain(numbered).find(|name| !taken(name)).unwrap_or(base)
+        });
+        check_name(&name)?;
+        self.checks.push((name, check.expr.to_string()));
+        Ok(())
+    }
+
+    fn finish(mut self, binder: &mut Binder<'_>, key: &str) -> SqlResult<TableSchema> {
+        if self.primary_key.is_none() {
+            let name = HIDDEN_KEY.to_owned();
+            let default = Some("gen_random_uuid()".to_owned());
+            let ty = SqlType::new(crate::types::Scalar::Uuid);
+            self.columns.push(NewColumn { name, ty, nullable: false, default, hidden: true });
+            self.primary_key = Some(vec![self.columns.len() - 1]);
+        }
+        let mut schema = TableSchema::new(key);
+        let mut note = TableNote {
+            checks: self.checks.clone(),
+            primary_key_name: self.primary_key_name.clone(),
+            ..TableNote::default()
+        };
+        for NewColumn { name, ty, nullable, default, hidden } in &self.columns {
+            let stored: ColumnType = column_type(*ty)?;
+            let column =
+                Column { name: name.clone(), ty: stored, nullable: *nullable, default: None };
+            schema = schema.with_column(column);
+            let (oid, modifier, default) = (ty.oid(), ty.modifier, default.clone());
+            note.columns
+                .insert(name.clone(), ColumnNote { oid, modifier, default, hidden: *hidden });
+        }
+        schema = schema
+            .primary_key(self.primary_key.unwrap_or_default())
+            .primary_key_order(self.primary_order)
+            .note(note.to_stored()?);
+        for index in self.indexes {
+            schema = schema.with_index(index);
+        }
+        check_expressions(binder, &self.columns, &self.checks, &self.name)?;
+        Ok(schema)
+    }
+}
+
+/// Defaults and conditions are bound once, so that an error is found here.
+fn check_expressions(
+    binder: &mut Binder<'_>,
+    columns: &[NewColumn],
+    checks: &[(String, String)],
+    table: &str,
+) -> SqlResult<()> {
+    for column in columns {
+        let Some(default) = &column.default else { continue };
+        let scope = Scope::inside(None);
+        let mut stage = Stage::new(&scope, "DEFAULT expressions");
+        let bound = binder.expr(&default_expr(default)?, &mut stage)?;
+        refuse(!stage.applies.is_empty(), "a subquery in a default")?;
+        let context = crate::types::cast::CastContext::Assignment;
+        binder.coerce(bound, column.ty, context).map_err(|error| {
+            let message = format!("the default of column \"{}\": {}", column.name, error.message());
+            SqlError::new(error.state(), message)
+        })?;
+    }
+    for (_, condition) in checks {
+        let mut scope = Scope::inside(None);
+        let columns = columns.iter().map(|own| (own.name.clone(), own.ty, own.hidden));
+        scope.add_table(table, columns)?;
+        let mut stage = Stage::new(&scope, "check constraints");
+        let bound = binder.expr(&default_expr(condition)?, &mut stage)?;
+        refuse(!stage.applies.is_empty(), "a subquery in a check constraint")?;
+        binder.condition(bound, "CHECK")?;
+    }
+    Ok(())
+}
+
+/// A column of a key, and its order: NULLs are last unless it descends, as in PostgreSQL.
+pub(crate) fn index_column(column: &ast::IndexColumn) -> SqlResult<(String, KeyOrder)> {
+    let ast::IndexColumn { column: ast::OrderByExpr { expr, options, with_fill }, operator_class } =
+        column;
+    refuse(with_fill.is_some() || operator_class.is_some(), "an operator class")?;
+    let Ast::Identifier(name) = expr else {
+        return Err(SqlError::unsupported("an index over an expression"));
+    };
+    let descending = match &options.sort {
+        None | Some(ast::OrderBySort::Asc) => false,
+        Some(ast::OrderBySort::Desc) => true,
+        Some(ast::OrderBySort::Using(_)) => return Err(SqlError::unsupported("USING in a key")),
+    };
+    let nulls_last = !options.nulls_first.unwrap_or(descending);
+    Ok((fold(name), KeyOrder { descending, nulls_last }))
+}

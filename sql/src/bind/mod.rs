@@ -1,0 +1,138 @@
+//! From syntax trees to plans: names are looked up, types are found, and what has no plan is
+//! refused with SQLSTATE 0A000. Nothing of a statement is left out silently: syntax trees are taken
+//! apart field by field.
+
+mod aggregate;
+mod coerce;
+mod constant;
+mod definition;
+mod expr;
+mod from;
+mod insert;
+mod modify;
+mod query;
+mod scope;
+mod select;
+mod select_list;
+mod special;
+mod stage;
+mod with;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use sqlparser::ast::{ObjectName, ObjectNamePart};
+
+use crate::catalogue::TableDef;
+use crate::error::{SqlError, SqlResult, SqlState};
+use crate::plan::Plan;
+use crate::types::{FormatSettings, SqlType};
+
+pub(crate) use definition::{bind_create_table, check_name, default_expr, index_column};
+pub(crate) use scope::fold;
+
+/// A column of the rows that a statement gives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutputColumn {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub ty: SqlType,
+}
+
+/// A query with its columns.
+pub(crate) struct Bound {
+    pub(crate) plan: Plan,
+    pub(crate) columns: Vec<OutputColumn>,
+}
+
+/// A common table expression that can be named.
+#[derive(Clone)]
+pub(crate) struct NamedQuery {
+    name: String,
+    columns: Vec<OutputColumn>,
+    plan: Plan,
+}
+
+/// Binds the expressions and queries of one statement.
+pub(crate) struct Binder<'b> {
+    /// The text of the statement, for positions.
+    sql: &'b str,
+    tables: &'b HashMap<String, Arc<TableDef>>,
+    settings: &'b FormatSettings,
+    /// The types of parameters, as far as they are known.
+    pub(crate) parameters: Vec<Option<SqlType>>,
+    /// Common table expressions, the innermost last.
+    queries: Vec<NamedQuery>,
+    /// How many numbers of common table expressions that were given.
+    shared: usize,
+    /// The outermost query whose columns were named since this was set: see [`scope::Scope::depth`].
+    reached: usize,
+}
+
+/// Most parameters of a statement, as the protocol counts them.
+const MAX_PARAMETERS: usize = 65_535;
+
+impl<'b> Binder<'b> {
+    pub(crate) fn new(
+        sql: &'b str,
+        tables: &'b HashMap<String, Arc<TableDef>>,
+        settings: &'b FormatSettings,
+        parameters: &[Option<SqlType>],
+    ) -> Self {
+        let parameters = parameters.to_vec();
+        Self {
+            sql,
+            tables,
+            settings,
+            parameters,
+            queries: Vec::new(),
+            shared: 0,
+            reached: usize::MAX,
+        }
+    }
+
+    /// The table of a name.
+    pub(crate) fn table(&self, name: &ObjectName) -> SqlResult<Arc<TableDef>> {
+        let key = table_key(name)?;
+        self.tables.get(&key).cloned().ok_or_else(|| {
+            let message = format!("relation \"{key}\" does not exist");
+            self.place(SqlError::new(SqlState::UNDEFINED_TABLE, message), name)
+        })
+    }
+
+    /// The error with the place of a part of the statement.
+    fn place(&self, error: SqlError, part: &impl sqlparser::ast::Spanned) -> SqlError {
+        match crate::parse::position(self.sql, part.span()) {
+            Some(position) => error.at(position),
+            None => error,
+        }
+    }
+}
+
+/// The parts of a name.
+pub(crate) fn name_parts(name: &ObjectName) -> SqlResult<Vec<String>> {
+    let part = |part: &ObjectNamePart| match part {
+        ObjectNamePart::Identifier(name) => Ok(fold(name)),
+        ObjectNamePart::Function(_) => Err(SqlError::unsupported("a function as a name")),
+    };
+    name.0.iter().map(part).collect()
+}
+
+/// The schema of tables without one.
+pub(crate) const PUBLIC: &str = "public";
+
+/// What a table is called in the catalogue: its schema is said if it is not `public`.
+pub(crate) fn table_key(name: &ObjectName) -> SqlResult<String> {
+    match &*name_parts(name)? {
+        [name] => Ok(name.clone()),
+        [schema, name] if schema == PUBLIC => Ok(name.clone()),
+        [schema, name] => Ok(format!("{schema}.{name}")),
+        _ => Err(SqlError::unsupported("a name of more than two parts")),
+    }
+}
+
+/// Refuses what is not supported.
+pub(crate) fn refuse(is_there: bool, what: &str) -> SqlResult<()> {
+    if is_there { Err(SqlError::unsupported(what)) } else { Ok(()) }
+}

@@ -1,0 +1,277 @@
+//! UPDATE and DELETE, and what INSERT has in common with them.
+
+use std::sync::Arc;
+
+use sqlparser::ast::{
+    self, Assignment, AssignmentTarget, Expr as Ast, FromTable, TableFactor, TableWithJoins,
+    UpdateTableFromKind,
+};
+
+use super::query::LockableTable;
+use super::scope::Scope;
+use super::stage::{Stage, with_applies};
+use super::{Binder, Bound, OutputColumn, fold, name_parts, refuse};
+use crate::catalogue::TableDef;
+use crate::error::{SqlError, SqlResult, SqlState};
+use crate::plan::{Expr, Modify, Plan, Typed};
+use crate::types::SqlType;
+use crate::types::cast::{CastContext, can_cast};
+
+/// The rows that an UPDATE or DELETE changes, with what it can name.
+struct Target<'s> {
+    table: Arc<TableDef>,
+    plan: Plan,
+    scope: Scope<'s>,
+}
+
+impl Binder<'_> {
+    /// A value as one of the type of a column.
+    pub(super) fn assigned(
+        &mut self,
+        table: &TableDef,
+        at: usize,
+        value: Typed,
+    ) -> SqlResult<Expr> {
+        let Some(column) = table.columns.get(at) else {
+            return Err(SqlError::internal("a column that is not there"));
+        };
+        let is_literal = value.ty == SqlType::UNKNOWN;
+        if !is_literal
+            && value.ty != column.ty
+            && !can_cast(value.ty, column.ty, CastContext::Assignment)
+        {
+            let message = format!(
+                "column \"{}\" is of type {} but expression is of type {}",
+                column.name,
+                column.ty.plain().name(),
+                value.ty.plain().name()
+            );
+            return Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message)
+                .hint("You will need to rewrite or cast the expression."));
+        }
+        self.coerce(value, column.ty, CastContext::Assignment)
+    }
+
+    /// What a column is in a row that does not say.
+    pub(super) fn default_of(&mut self, table: &TableDef, at: usize) -> SqlResult<Expr> {
+        let Some(column) = table.columns.get(at) else {
+            return Err(SqlError::internal("a column that is not there"));
+        };
+        let Some(default) = &column.default else {
+            return Ok(Expr::Const(crate::types::Datum::Null));
+        };
+        let ast = super::default_expr(default)?;
+        let scope = Scope::inside(None);
+        let mut stage = Stage::new(&scope, "DEFAULT expressions");
+        let bound = self.expr(&ast, &mut stage)?;
+        refuse(!stage.applies.is_empty(), "a subquery in a default")?;
+        self.assigned(table, at, bound)
+    }
+
+    /// The CHECK constraints of a table, over its rows.
+    pub(super) fn checks(&mut self, table: &TableDef) -> SqlResult<Vec<(String, Expr)>> {
+        let mut checks = Vec::new();
+        for (name, condition) in &table.checks {
+            let ast = super::default_expr(condition)?;
+            let scope = table_scope(table, &table.name)?;
+            let mut stage = Stage::new(&scope, "check constraints");
+            let bound = self.expr(&ast, &mut stage)?;
+            refuse(!stage.applies.is_empty(), "a subquery in a check constraint")?;
+            checks.push((name.clone(), self.condition(bound, "CHECK")?));
+        }
+        Ok(checks)
+    }
+
+    pub(super) fn assignments(
+        &mut self,
+        table: &TableDef,
+        assignments: &[Assignment],
+        stage: &mut Stage<'_>,
+    ) -> SqlResult<Vec<(usize, Expr)>> {
+        let mut all: Vec<(usize, Expr)> = Vec::new();
+        for assignment in assignments {
+            let Assignment { target, value } = assignment;
+            let (names, values) = match (target, value) {
+                (AssignmentTarget::ColumnName(name), value) => {
+                    (std::slice::from_ref(name), std::slice::from_ref(value))
+                }
+                (AssignmentTarget::Tuple(names), Ast::Tuple(values)) => (&**names, &**values),
+                (AssignmentTarget::Tuple(_), _) => {
+                    return Err(SqlError::unsupported("a query as the source of several columns"));
+                }
+            };
+            if names.len() != values.len() {
+                let message = "number of columns does not match number of values";
+                return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+            }
+            for (name, value) in names.iter().zip(values) {
+                let column = name_parts(name)?.pop().unwrap_or_default();
+                let at = column_of(table, &column).map_err(|error| self.place(error, name))?;
+                if all.iter().any(|(own, _)| *own == at) {
+                    let message = format!("multiple assignments to same column \"{column}\"");
+                    return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+                }
+                let assigned = if is_default(value) {
+                    self.default_of(table, at)?
+                } else {
+                    let bound = self.expr(value, stage)?;
+                    let assigned = self.assigned(table, at, bound);
+                    assigned.map_err(|error| self.place(error, value))?
+                };
+                all.push((at, assigned));
+            }
+        }
+        Ok(all)
+    }
+
+    pub(crate) fn update(&mut self, update: &ast::Update) -> SqlResult<Bound> {
+        let ast::Update {
+            update_token: _,
+            optimizer_hints: _,
+            table,
+            on_cluster,
+            assignments,
+            from,
+            selection,
+            returning,
+            output,
+            or,
+            order_by,
+            limit,
+            settings,
+        } = update;
+        let is_odd = on_cluster.is_some() || output.is_some() || or.is_some() || settings.is_some();
+        refuse(is_odd, "this form of UPDATE")?;
+        refuse(!order_by.is_empty() || limit.is_some(), "UPDATE with ORDER BY or LIMIT")?;
+        let others = match from {
+            None => &[][..],
+            Some(UpdateTableFromKind::AfterSet(from) | UpdateTableFromKind::BeforeSet(from)) => {
+                from
+            }
+        };
+        let Target { table, mut plan, scope } = self.target(table, others)?;
+        let width = scope.width;
+        let mut stage = Stage::new(&scope, "WHERE");
+        plan = self.filtered(plan, selection.as_ref(), &mut stage)?;
+        let mut stage = Stage { width: width + applied(&plan), ..Stage::new(&scope, "UPDATE") };
+        let assignments = Some(self.assignments(&table, assignments, &mut stage)?);
+        plan = with_applies(plan, stage.applies);
+        let checks = self.checks(&table)?;
+        self.modify((table, plan, assignments), checks, returning.as_deref(), &scope)
+    }
+
+    pub(crate) fn delete(&mut self, delete: &ast::Delete) -> SqlResult<Bound> {
+        let ast::Delete {
+            delete_token: _,
+            optimizer_hints: _,
+            tables,
+            from,
+            on_cluster,
+            using,
+            selection,
+            returning,
+            output,
+            order_by,
+            limit,
+            settings,
+        } = delete;
+        let is_odd =
+            !tables.is_empty() || on_cluster.is_some() || output.is_some() || settings.is_some();
+        refuse(is_odd, "this form of DELETE")?;
+        refuse(!order_by.is_empty() || limit.is_some(), "DELETE with ORDER BY or LIMIT")?;
+        let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = from;
+        let [table] = &**from else {
+            return Err(SqlError::unsupported("DELETE from several tables"));
+        };
+        let Target { table, plan, scope } = self.target(table, using.as_deref().unwrap_or(&[]))?;
+        let mut stage = Stage::new(&scope, "WHERE");
+        let plan = self.filtered(plan, selection.as_ref(), &mut stage)?;
+        self.modify((table, plan, None), Vec::new(), returning.as_deref(), &scope)
+    }
+
+    fn modify(
+        &mut self,
+        (table, source, assignments): (Arc<TableDef>, Plan, Option<Vec<(usize, Expr)>>),
+        checks: Vec<(String, Expr)>,
+        returning: Option<&[ast::SelectItem]>,
+        scope: &Scope<'_>,
+    ) -> SqlResult<Bound> {
+        let (returning, columns): (_, Vec<OutputColumn>) = match returning {
+            None => (None, Vec::new()),
+            Some(items) => {
+                let (exprs, columns) = self.returning(items, scope)?;
+                (Some(exprs), columns)
+            }
+        };
+        let modify = Modify { table, source, assignments, checks, returning };
+        Ok(Bound { plan: Plan::Modify(Box::new(modify)), columns })
+    }
+
+    /// The table that is changed with the others that are named beside it.
+    fn target<'s>(
+        &mut self,
+        table: &TableWithJoins,
+        others: &[TableWithJoins],
+    ) -> SqlResult<Target<'s>> {
+        refuse(!table.joins.is_empty(), "a join as the table to be changed")?;
+        let TableFactor::Table { name, .. } = &table.relation else {
+            return Err(SqlError::unsupported("changing something else than a table"));
+        };
+        let own = self.table(name)?;
+        let from: Vec<TableWithJoins> =
+            std::iter::once(table.clone()).chain(others.iter().cloned()).collect();
+        let mut lockable: Vec<LockableTable> = Vec::new();
+        let (mut plan, scope) = self.from(&from, None, &mut lockable)?;
+        mark_for_update(&mut plan);
+        Ok(Target { table: own, plan, scope })
+    }
+
+    fn filtered(
+        &mut self,
+        plan: Plan,
+        selection: Option<&Ast>,
+        stage: &mut Stage<'_>,
+    ) -> SqlResult<Plan> {
+        let Some(selection) = selection else { return Ok(plan) };
+        let condition = self.expr(selection, stage)?;
+        let condition = self.condition(condition, "WHERE")?;
+        let input = Box::new(with_applies(plan, std::mem::take(&mut stage.applies)));
+        Ok(Plan::Filter { input, condition })
+    }
+}
+
+/// Columns that subqueries of WHERE have added.
+fn applied(plan: &Plan) -> usize {
+    match plan {
+        Plan::Filter { input, .. } => applied(input),
+        Plan::Apply { input, .. } => 1 + applied(input),
+        _ => 0,
+    }
+}
+
+/// The first table of FROM is the one that is changed.
+fn mark_for_update(plan: &mut Plan) {
+    match plan {
+        Plan::Join(join) => mark_for_update(&mut join.left),
+        Plan::Scan(scan) => scan.for_update = true,
+        _ => {}
+    }
+}
+
+pub(super) fn table_scope<'s>(table: &TableDef, called: &str) -> SqlResult<Scope<'s>> {
+    let mut scope = Scope::inside(None);
+    let columns = table.columns.iter().map(|own| (own.name.clone(), own.ty, own.is_hidden));
+    scope.add_table(called, columns)?;
+    Ok(scope)
+}
+
+pub(super) fn is_default(value: &Ast) -> bool {
+    matches!(value, Ast::Identifier(name) if name.quote_style.is_none() && fold(name) == "default")
+}
+
+pub(super) fn column_of(table: &TableDef, name: &str) -> SqlResult<usize> {
+    table.column(name).ok_or_else(|| {
+        let message = format!("column \"{name}\" of relation \"{}\" does not exist", table.name);
+        SqlError::new(SqlState::UNDEFINED_COLUMN, message)
+    })
+}

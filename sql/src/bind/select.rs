@@ -1,0 +1,284 @@
+//! SELECT without what stands around it.
+
+use std::sync::Arc;
+
+use sqlparser::ast::{
+    self, Distinct, Expr as Ast, GroupByExpr, LockType, NonBlock, OrderByExpr, Select,
+};
+
+use super::aggregate::has_aggregate;
+use super::query::{LockableTable, Tail, limited, sort_key};
+use super::scope::{Scope, ScopeColumn};
+use super::select_list::{Item, output_position};
+use super::stage::{Grouping, Stage, settle, with_applies};
+use super::{Binder, Bound, OutputColumn, fold, name_parts, refuse};
+use crate::error::{SqlError, SqlResult, SqlState};
+use crate::plan::{Expr, Locking, Plan, SortKey, Typed};
+
+impl Binder<'_> {
+    pub(super) fn select(
+        &mut self,
+        select: &Select,
+        tail: Tail<'_>,
+        outer: Option<&Scope<'_>>,
+    ) -> SqlResult<Bound> {
+        let Select {
+            select_token: _,
+            optimizer_hints: _,
+            distinct,
+            select_modifiers,
+            top,
+            top_before_distinct: _,
+            projection,
+            exclude,
+            into,
+            from,
+            lateral_views,
+            prewhere,
+            selection,
+            connect_by,
+            group_by,
+            cluster_by,
+            distribute_by,
+            sort_by,
+            having,
+            named_window,
+            qualify,
+            window_before_qualify: _,
+            value_table_mode,
+            flavor: _,
+        } = select;
+        refuse(select_modifiers.is_some() || top.is_some(), "a modifier of SELECT")?;
+        refuse(exclude.is_some(), "EXCLUDE")?;
+        refuse(into.is_some(), "SELECT INTO")?;
+        refuse(!lateral_views.is_empty() || prewhere.is_some(), "LATERAL VIEW or PREWHERE")?;
+        refuse(!connect_by.is_empty(), "CONNECT BY")?;
+        let is_hive = !cluster_by.is_empty() || !distribute_by.is_empty() || !sort_by.is_empty();
+        refuse(is_hive, "CLUSTER BY, DISTRIBUTE BY or SORT BY")?;
+        refuse(!named_window.is_empty(), "WINDOW")?;
+        refuse(qualify.is_some() || value_table_mode.is_some(), "QUALIFY")?;
+
+        let mut lockable = Vec::new();
+        let (mut plan, scope) = self.from(from, outer, &mut lockable)?;
+        let mut width = scope.width;
+        if let Some(selection) = selection {
+            let mut stage = Stage::new(&scope, "WHERE");
+            let condition = self.expr(selection, &mut stage)?;
+            let condition = self.condition(condition, "WHERE")?;
+            width += stage.applies.len();
+            plan = with_applies(plan, stage.applies);
+            plan = Plan::Filter { input: Box::new(plan), condition };
+        }
+        let items = self.items(projection, &scope)?;
+        let mut keys = Vec::new();
+        match group_by {
+            GroupByExpr::All(_) => return Err(SqlError::unsupported("GROUP BY ALL")),
+            GroupByExpr::Expressions(exprs, modifiers) => {
+                refuse(!modifiers.is_empty(), "a modifier of GROUP BY")?;
+                let mut stage = Stage { width, ..Stage::new(&scope, "GROUP BY") };
+                for expr in exprs {
+                    let written = group_key(expr, &items, &scope)?;
+                    let key = self.expr(written, &mut stage)?;
+                    keys.push((written.clone(), self.settle_type(key)?));
+                }
+                width += stage.applies.len();
+                plan = with_applies(plan, stage.applies);
+            }
+        }
+        let order_has_aggregate = tail.order.iter().any(|key| has_aggregate(&key.expr));
+        let is_grouped = !keys.is_empty()
+            || having.is_some()
+            || order_has_aggregate
+            || items.iter().any(|item| has_aggregate(&item.expr));
+        let groups = if is_grouped { grouped_scope(&scope, &keys) } else { Scope::default() };
+        let mut stage = Stage { width, ..Stage::new(&scope, "SELECT") };
+        if is_grouped {
+            stage.scope = &groups;
+            stage.grouping = Some(Grouping { input: &scope, keys, calls: Vec::new() });
+        }
+        let having = match having {
+            Some(having) => {
+                let condition = self.expr(having, &mut stage)?;
+                Some(self.condition(condition, "HAVING")?)
+            }
+            None => None,
+        };
+        let mut exprs = Vec::new();
+        let mut columns = Vec::new();
+        for Item { expr, name } in &items {
+            let bound = self.expr(expr, &mut stage)?;
+            let Typed { expr, ty } = self.settle_type(bound)?;
+            exprs.push(expr);
+            columns.push(OutputColumn { name: name.clone(), ty });
+        }
+        let order = self.order(tail.order, (&columns, &mut exprs), &mut stage)?;
+        let distinct = match distinct {
+            None | Some(Distinct::All) => None,
+            Some(Distinct::Distinct) => {
+                if exprs.len() > columns.len() {
+                    let message =
+                        "for SELECT DISTINCT, ORDER BY expressions must appear in select list";
+                    return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+                }
+                Some((0..columns.len()).map(Expr::Column).collect::<Vec<_>>())
+            }
+            Some(Distinct::On(on)) => {
+                let mut keys = Vec::new();
+                for key in on {
+                    keys.push(self.output_expr(key, (&columns, &mut exprs), &mut stage)?);
+                }
+                Some(keys)
+            }
+        };
+        refuse(
+            !tail.locks.is_empty() && (is_grouped || distinct.is_some()),
+            "locks of rows of groups or distinct rows",
+        )?;
+        let locks = locking(tail.locks, &lockable, &mut exprs)?;
+
+        let Stage { applies, grouping, .. } = stage;
+        if let Some(Grouping { keys, calls, .. }) = grouping {
+            let keys: Vec<Expr> = keys.into_iter().map(|(_, key)| key.expr).collect();
+            let calls: Vec<_> = calls.into_iter().map(|(_, call, _)| call).collect();
+            width = keys.len() + calls.len();
+            plan = Plan::Aggregate { input: Box::new(plan), keys, calls };
+        }
+        plan = with_applies(plan, applies);
+        if let Some(mut condition) = having {
+            settle(&mut condition, width);
+            plan = Plan::Filter { input: Box::new(plan), condition };
+        }
+        exprs.iter_mut().for_each(|expr| settle(expr, width));
+        let is_wider = exprs.len() > columns.len();
+        plan = Plan::Project { input: Box::new(plan), exprs };
+        match distinct {
+            Some(keys) if keys.len() == columns.len() && order.is_empty() => {
+                plan = Plan::Distinct { input: Box::new(plan), keys };
+            }
+            distinct => {
+                if !order.is_empty() {
+                    plan = Plan::Sort { input: Box::new(plan), keys: order, first: None };
+                }
+                if let Some(keys) = distinct {
+                    plan = Plan::Distinct { input: Box::new(plan), keys };
+                }
+            }
+        }
+        if !locks.is_empty() {
+            plan = Plan::Lock { input: Box::new(plan), locks };
+        }
+        plan = limited(plan, tail.limit, tail.offset);
+        if is_wider {
+            let exprs = (0..columns.len()).map(Expr::Column).collect();
+            plan = Plan::Project { input: Box::new(plan), exprs };
+        }
+        Ok(Bound { plan, columns })
+    }
+
+    fn order(
+        &mut self,
+        order: &[OrderByExpr],
+        (columns, exprs): (&[OutputColumn], &mut Vec<Expr>),
+        stage: &mut Stage<'_>,
+    ) -> SqlResult<Vec<SortKey>> {
+        let mut keys = Vec::new();
+        for key in order {
+            let expr = self.output_expr(&key.expr, (columns, exprs), stage)?;
+            keys.push(sort_key(expr, key)?);
+        }
+        Ok(keys)
+    }
+
+    /// An expression over the output: a column of it by number or name, or a column that is added
+    /// behind.
+    fn output_expr(
+        &mut self,
+        ast: &Ast,
+        (columns, exprs): (&[OutputColumn], &mut Vec<Expr>),
+        stage: &mut Stage<'_>,
+    ) -> SqlResult<Expr> {
+        if let Some(at) = output_position(ast, columns)? {
+            return Ok(Expr::Column(at));
+        }
+        let bound = self.expr(ast, stage)?;
+        let bound = self.settle_type(bound)?.expr;
+        if let Expr::Column(column) = bound {
+            let same = |own: &Expr| matches!(own, Expr::Column(own) if *own == column);
+            if let Some(at) = exprs.iter().position(same) {
+                return Ok(Expr::Column(at));
+            }
+        }
+        exprs.push(bound);
+        Ok(Expr::Column(exprs.len() - 1))
+    }
+}
+
+/// What GROUP BY names: an item by its number or, where no column of FROM has it, its name.
+fn group_key<'a>(ast: &'a Ast, items: &'a [Item], scope: &Scope<'_>) -> SqlResult<&'a Ast> {
+    match ast {
+        Ast::Value(value) => {
+            let ast::Value::Number(digits, false) = &value.value else { return Ok(ast) };
+            let item =
+                digits.parse::<usize>().ok().and_then(|number| items.get(number.checked_sub(1)?));
+            let message = || format!("GROUP BY position {digits} is not in select list");
+            let item = item.ok_or_else(|| SqlError::new(SqlState::SYNTAX_ERROR, message()))?;
+            Ok(&item.expr)
+        }
+        Ast::Identifier(name) => {
+            let name = fold(name);
+            if scope.columns.iter().any(|column| column.is_plain && column.name == name) {
+                return Ok(ast);
+            }
+            Ok(items.iter().find(|item| item.name == name).map_or(ast, |item| &item.expr))
+        }
+        _ => Ok(ast),
+    }
+}
+
+/// The columns that can be named behind GROUP BY: those that are keys.
+fn grouped_scope<'s>(scope: &Scope<'s>, keys: &[(Ast, Typed)]) -> Scope<'s> {
+    let mut columns = Vec::new();
+    for (at, (_, key)) in keys.iter().enumerate() {
+        let Expr::Column(column) = key.expr else { continue };
+        let own = scope.columns.iter().filter(|own| own.at == column);
+        columns.extend(own.cloned().map(|own| ScopeColumn { at, ..own }));
+    }
+    let tables = scope.tables.clone();
+    Scope { columns, tables, outer: scope.outer, depth: scope.depth, width: keys.len() }
+}
+
+/// The tables whose rows are locked; their columns are added to what is given.
+fn locking(
+    clauses: &[ast::LockClause],
+    lockable: &[LockableTable],
+    exprs: &mut Vec<Expr>,
+) -> SqlResult<Vec<Locking>> {
+    let mut locks: Vec<Locking> = Vec::new();
+    for ast::LockClause { lock_type, of, nonblock } in clauses {
+        // A lock for share keeps others from changing the row; so does one for update.
+        let (LockType::Share | LockType::Update) = lock_type;
+        let wait = match nonblock {
+            None => selkie_txn::LockWait::Wait,
+            Some(NonBlock::Nowait) => selkie_txn::LockWait::NoWait,
+            Some(NonBlock::SkipLocked) => selkie_txn::LockWait::SkipLocked,
+        };
+        let of = of.as_ref().map(name_parts).transpose()?.and_then(|mut parts| parts.pop());
+        let mut found = false;
+        for own in lockable {
+            if of.as_ref().is_some_and(|of| *of != own.name) {
+                continue;
+            }
+            found = true;
+            let (table, first_column) = (Arc::clone(&own.table), exprs.len());
+            let columns = own.first_column..own.first_column + table.columns.len();
+            exprs.extend(columns.map(Expr::Column));
+            locks.push(Locking { table, first_column, wait });
+        }
+        if let Some(of) = of.filter(|_| !found) {
+            let message =
+                format!("relation \"{of}\" in FOR UPDATE clause not found in FROM clause");
+            return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message));
+        }
+    }
+    Ok(locks)
+}

@@ -1,0 +1,160 @@
+//! The select list: its items, and what they are called.
+
+use sqlparser::ast::{self, Expr as Ast, SelectItem, SelectItemQualifiedWildcardKind};
+
+use super::scope::{Scope, ScopeColumn};
+use super::stage::Stage;
+use super::{Binder, OutputColumn, fold, name_parts, refuse};
+use crate::error::{SqlError, SqlResult, SqlState};
+use crate::plan::{Expr, Typed};
+use crate::types::SqlType;
+
+impl Binder<'_> {
+    /// The select list, with `*` taken apart.
+    pub(super) fn items(
+        &mut self,
+        projection: &[SelectItem],
+        scope: &Scope<'_>,
+    ) -> SqlResult<Vec<Item>> {
+        let mut items = Vec::new();
+        for item in projection {
+            match item {
+                SelectItem::UnnamedExpr(expr) => {
+                    items.push(Item { name: name_of(expr), expr: expr.clone() });
+                }
+                SelectItem::ExprWithAlias { expr, alias } => {
+                    items.push(Item { name: fold(alias), expr: expr.clone() });
+                }
+                SelectItem::Wildcard(options) => {
+                    refuse(!is_plain_wildcard(options), "a modifier of *")?;
+                    if scope.tables.is_empty() {
+                        let message = "SELECT * with no tables specified is not valid";
+                        return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+                    }
+                    let plain = scope.columns.iter().filter(|column| column.is_plain);
+                    items.extend(plain.map(Item::of_column));
+                }
+                SelectItem::QualifiedWildcard(kind, options) => {
+                    refuse(!is_plain_wildcard(options), "a modifier of *")?;
+                    let SelectItemQualifiedWildcardKind::ObjectName(name) = kind else {
+                        return Err(SqlError::unsupported("* of an expression"));
+                    };
+                    let table = name_parts(name)?.pop().unwrap_or_default();
+                    if !scope.tables.contains(&table) {
+                        let message = format!("missing FROM-clause entry for table \"{table}\"");
+                        return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message));
+                    }
+                    let own = scope
+                        .columns
+                        .iter()
+                        .filter(|column| column.is_shown && column.table.as_ref() == Some(&table));
+                    items.extend(own.map(Item::of_column));
+                }
+                SelectItem::ExprWithAliases { .. } => {
+                    return Err(SqlError::unsupported("several names of one expression"));
+                }
+            }
+        }
+        Ok(items)
+    }
+
+    /// RETURNING: expressions over a row of a scope.
+    pub(super) fn returning(
+        &mut self,
+        items: &[SelectItem],
+        scope: &Scope<'_>,
+    ) -> SqlResult<(Vec<Expr>, Vec<OutputColumn>)> {
+        let items = self.items(items, scope)?;
+        let mut stage = Stage::new(scope, "RETURNING");
+        let (mut exprs, mut columns) = (Vec::new(), Vec::new());
+        for Item { expr, name } in &items {
+            let bound = self.expr(expr, &mut stage)?;
+            let Typed { expr, ty } = self.settle_type(bound)?;
+            exprs.push(expr);
+            columns.push(OutputColumn { name: name.clone(), ty });
+        }
+        refuse(!stage.applies.is_empty(), "a subquery in RETURNING")?;
+        Ok((exprs, columns))
+    }
+}
+
+/// An item of the select list.
+pub(super) struct Item {
+    pub(super) expr: Ast,
+    pub(super) name: String,
+}
+
+impl Item {
+    fn of_column(column: &ScopeColumn) -> Self {
+        let quoted = |name: &str| ast::Ident::with_quote('"', name);
+        let expr = match &column.table {
+            Some(table) if !table.is_empty() => {
+                Ast::CompoundIdentifier(vec![quoted(table), quoted(&column.name)])
+            }
+            _ => Ast::Identifier(quoted(&column.name)),
+        };
+        Self { expr, name: column.name.clone() }
+    }
+}
+
+fn is_plain_wildcard(options: &ast::WildcardAdditionalOptions) -> bool {
+    *options
+        == ast::WildcardAdditionalOptions {
+            wildcard_token: options.wildcard_token.clone(),
+            ..ast::WildcardAdditionalOptions::default()
+        }
+}
+
+/// What PostgreSQL calls a column of an expression without a name.
+fn name_of(expr: &Ast) -> String {
+    match expr {
+        Ast::Identifier(name) => fold(name),
+        Ast::CompoundIdentifier(names) => names.last().map(fold).unwrap_or_default(),
+        Ast::Nested(inner) | Ast::Collate { expr: inner, .. } => name_of(inner),
+        Ast::CompoundFieldAccess { root, .. } => name_of(root),
+        Ast::Function(function) => match function.name.0.last() {
+            Some(ast::ObjectNamePart::Identifier(name)) => fold(name),
+            _ => "?column?".to_owned(),
+        },
+        Ast::Cast { expr, data_type, .. } => match name_of(expr) {
+            name if name != "?column?" => name,
+            _ => SqlType::parse(data_type).map_or("?column?".into(), |ty| ty.plain().name()),
+        },
+        Ast::Case { else_result, .. } => match else_result.as_deref().map(name_of) {
+            Some(name) if name != "?column?" => name,
+            _ => "case".to_owned(),
+        },
+        Ast::Exists { .. } => "exists".to_owned(),
+        Ast::Array(_) => "array".to_owned(),
+        Ast::Extract { .. } => "extract".to_owned(),
+        Ast::Tuple(_) => "row".to_owned(),
+        Ast::Interval(_) => "interval".to_owned(),
+        Ast::Substring { .. } => "substring".to_owned(),
+        Ast::Ceil { .. } => "ceil".to_owned(),
+        Ast::Floor { .. } => "floor".to_owned(),
+        Ast::Position { .. } => "position".to_owned(),
+        Ast::Overlay { .. } => "overlay".to_owned(),
+        Ast::Trim { .. } => "btrim".to_owned(),
+        Ast::AtTimeZone { .. } => "timezone".to_owned(),
+        _ => "?column?".to_owned(),
+    }
+}
+
+/// The output column that ORDER BY or DISTINCT ON names by its number or name.
+pub(super) fn output_position(ast: &Ast, columns: &[OutputColumn]) -> SqlResult<Option<usize>> {
+    match ast {
+        Ast::Value(value) => {
+            let ast::Value::Number(digits, false) = &value.value else { return Ok(None) };
+            let at = digits.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
+            let at = at.filter(|at| *at < columns.len());
+            let message = || format!("ORDER BY position {digits} is not in select list");
+            at.map(Some).ok_or_else(|| SqlError::new(SqlState::SYNTAX_ERROR, message()))
+        }
+        Ast::Identifier(name) => {
+            let name = fold(name);
+            let mut named = (0..).zip(columns).filter(|(_, column)| column.name == name);
+            Ok(named.next().map(|(at, _)| at))
+        }
+        _ => Ok(None),
+    }
+}

@@ -1,0 +1,81 @@
+//! Reading what SQL knows of a table.
+
+use selkie_txn::{ColumnType, SchemaError, Table, TableSchema, Txn, TxnError};
+
+use super::note::TableNote;
+use super::table_def::{ColumnDef, IndexDef, TableDef};
+use crate::bind::PUBLIC;
+use crate::error::SqlResult;
+use crate::types::{Scalar, SqlType};
+
+/// The table of a name in the catalogue, in the state that a transaction sees; `None` if there is
+/// none.
+pub(crate) async fn load(
+    txn: &mut Txn<'_>,
+    key: &str,
+) -> Result<Option<SqlResult<TableDef>>, TxnError> {
+    let table = match txn.table(key).await {
+        Ok(table) => table,
+        Err(TxnError::Schema(SchemaError::NoSuchTable { .. })) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let schema = txn.schema(table).await?;
+    Ok(Some(definition(table, &schema)))
+}
+
+fn definition(table: Table, schema: &TableSchema) -> SqlResult<TableDef> {
+    let note = TableNote::from_stored(&schema.note)?;
+    let (namespace, name) = schema.name.split_once('.').unwrap_or((PUBLIC, &schema.name));
+    let columns = schema.columns.iter().map(|column| {
+        let own = note.columns.get(&column.name);
+        let known = own.and_then(|own| {
+            Some(SqlType { modifier: own.modifier, ..SqlType::from_oid(own.oid)? })
+        });
+        ColumnDef {
+            name: column.name.clone(),
+            ty: known.unwrap_or_else(|| natural_type(column.ty)),
+            nullable: column.nullable,
+            default: own.and_then(|own| own.default.clone()),
+            is_hidden: own.is_some_and(|own| own.hidden),
+        }
+    });
+    let indexes = schema.indexes.iter().map(|index| IndexDef {
+        name: index.name.clone(),
+        columns: index.columns.clone(),
+        order: index.order.clone(),
+        unique: index.unique,
+    });
+    Ok(TableDef {
+        table,
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        columns: columns.collect(),
+        primary_key: schema.primary_key.clone(),
+        primary_order: schema.primary_key_order.clone(),
+        indexes: indexes.collect(),
+        checks: note.checks,
+        primary_key_name: note.primary_key_name,
+    })
+}
+
+/// The type of a column that SQL did not make.
+fn natural_type(stored: ColumnType) -> SqlType {
+    SqlType::new(match stored {
+        ColumnType::Bool => Scalar::Bool,
+        ColumnType::I16 => Scalar::Int2,
+        ColumnType::I32 => Scalar::Int4,
+        ColumnType::I64 => Scalar::Int8,
+        ColumnType::F32 => Scalar::Float4,
+        ColumnType::F64 => Scalar::Float8,
+        ColumnType::Date => Scalar::Date,
+        ColumnType::Time => Scalar::Time,
+        ColumnType::Timestamp => Scalar::Timestamp,
+        ColumnType::Interval => Scalar::Interval,
+        ColumnType::Uuid => Scalar::Uuid,
+        ColumnType::Decimal(_) => Scalar::Numeric,
+        ColumnType::Json(_) => Scalar::Json,
+        ColumnType::Bytes(_) => Scalar::Bytea,
+        // There is no other at present.
+        _ => Scalar::Text,
+    })
+}

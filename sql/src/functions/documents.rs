@@ -1,0 +1,530 @@
+//! Functions of `json` and `jsonb`.
+
+use super::CallContext;
+use super::arguments::{argument, array, boolean, text, whole};
+use super::signature::{Body, Table, Types};
+use crate::error::{SqlError, SqlResult, SqlState};
+use crate::types::json::{self, Node, Value};
+use crate::types::text_format::{natural_type, to_string};
+use crate::types::{Datum, FormatSettings, Scalar, SqlType};
+
+/// A node as `->>` gives it: a string without quotes, null as NULL.
+pub(super) fn node_text(document: &str, node: &Node) -> Datum {
+    match &node.value {
+        Value::Null => Datum::Null,
+        Value::String(value) => Datum::text(value.as_str()),
+        _ => Datum::text(node.text(document)),
+    }
+}
+
+/// Appends a value as JSON.
+pub(super) fn print_json(value: &Datum, ty: SqlType, settings: &FormatSettings, out: &mut String) {
+    match value {
+        Datum::Null => out.push_str("null"),
+        Datum::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
+        Datum::Json(value) => out.push_str(value),
+        Datum::I16(_) | Datum::I32(_) | Datum::I64(_) | Datum::Numeric(Some(_)) => {
+            out.push_str(&to_string(value, ty, settings));
+        }
+        Datum::F32(number) if number.is_finite() => out.push_str(&to_string(value, ty, settings)),
+        Datum::F64(number) if number.is_finite() => out.push_str(&to_string(value, ty, settings)),
+        Datum::Array(array) => {
+            print_array(&array.dimensions, &mut array.elements.iter(), ty.element(), settings, out);
+        }
+        Datum::Record(values) => {
+            out.push('{');
+            for (at, value) in values.iter().enumerate() {
+                out.push_str(if at > 0 { "," } else { "" });
+                out.push_str(&format!("\"f{}\":", at + 1));
+                print_json(value, natural_type(value), settings, out);
+            }
+            out.push('}');
+        }
+        Datum::Timestamp(_) => {
+            // ISO 8601, whatever the session's style is.
+            let time_zone = settings.time_zone.clone();
+            let iso = FormatSettings { time_zone, ..FormatSettings::default() };
+            let mut shown = to_string(value, ty, &iso).replacen(' ', "T", 1);
+            let offset = shown.rfind(['+', '-']).filter(|_| ty.scalar == Scalar::TimestampTz);
+            if offset.is_some_and(|at| shown.len() - at == 3) {
+                shown.push_str(":00");
+            }
+            json::print_string(&shown, out);
+        }
+        value => json::print_string(&to_string(value, ty, settings), out),
+    }
+}
+
+fn print_array<'a>(
+    dimensions: &[(usize, i32)],
+    elements: &mut impl Iterator<Item = &'a Datum>,
+    ty: SqlType,
+    settings: &FormatSettings,
+    out: &mut String,
+) {
+    let (length, rest) = match dimensions.split_first() {
+        Some((&(length, _), rest)) => (length, rest),
+        None => (0, dimensions),
+    };
+    out.push('[');
+    for at in 0..length {
+        out.push_str(if at > 0 { "," } else { "" });
+        if rest.is_empty() {
+            print_json(elements.next().unwrap_or(&Datum::Null), ty, settings, out);
+        } else {
+            print_array(rest, &mut *elements, ty, settings, out);
+        }
+    }
+    out.push(']');
+}
+
+/// A text of JSON as a value of the type that is returned.
+fn of_text(types: &Types, text: String) -> SqlResult<Datum> {
+    Ok(Datum::Json(match types.returns.scalar {
+        Scalar::Jsonb => json::canonical(&text)?.into(),
+        _ => text.into(),
+    }))
+}
+
+/// Follows a path of keys and indexes.
+fn follow<'a>(node: &'a Node, path: &[Datum]) -> Option<&'a Node> {
+    let mut node = node;
+    for step in path {
+        let Datum::Text(step) = step else { return None };
+        node = match &node.value {
+            Value::Object(_) => node.member(step)?,
+            Value::Array(_) => node.element(step.trim().parse().ok()?)?,
+            _ => return None,
+        };
+    }
+    Some(node)
+}
+
+/// Looks into the document of a call.
+fn look(
+    values: &[Datum],
+    find: impl Fn(&Node) -> SqlResult<Option<&Node>>,
+    as_text: bool,
+) -> SqlResult<Datum> {
+    let document = text(values, 0)?;
+    let node = json::parse(document)?;
+    Ok(match find(&node)? {
+        Some(found) if as_text => node_text(document, found),
+        Some(found) => Datum::Json(found.text(document).into()),
+        None => Datum::Null,
+    })
+}
+
+fn contains(a_text: &str, a: &Node, b_text: &str, b: &Node) -> bool {
+    match (&a.value, &b.value) {
+        (Value::Object(_), Value::Object(members)) => members.iter().all(|(key, wanted)| {
+            a.member(key).is_some_and(|found| contains(a_text, found, b_text, wanted))
+        }),
+        (Value::Array(all), Value::Array(wanted)) => wanted
+            .iter()
+            .all(|wanted| all.iter().any(|found| contains(a_text, found, b_text, wanted))),
+        (Value::Object(_) | Value::Array(_), _) | (_, Value::Object(_) | Value::Array(_)) => false,
+        _ => json::compare(a_text, a, b_text, b).is_eq(),
+    }
+}
+
+fn contains_document(a_text: &str, b_text: &str) -> SqlResult<bool> {
+    let (a, b) = (json::parse(a_text)?, json::parse(b_text)?);
+    // At the top alone, an array contains a scalar that is one of its elements.
+    if let (Value::Array(all), Value::Null | Value::Bool(_) | Value::Number | Value::String(_)) =
+        (&a.value, &b.value)
+    {
+        return Ok(all.iter().any(|found| json::compare(a_text, found, b_text, &b).is_eq()));
+    }
+    Ok(contains(a_text, &a, b_text, &b))
+}
+
+/// Whether a text is a key of an object or a string of an array.
+fn has_key(node: &Node, key: &str) -> bool {
+    let is_key = |node: &Node| matches!(&node.value, Value::String(value) if value == key);
+    match &node.value {
+        Value::Object(_) => node.member(key).is_some(),
+        Value::Array(nodes) => nodes.iter().any(is_key),
+        Value::String(value) => value == key,
+        _ => false,
+    }
+}
+
+pub(super) fn register_operators(table: &mut Table<Body>) {
+    for (name, as_key, as_index) in [
+        ("->", "json text -> json", "json int4 -> json"),
+        ("->", "jsonb text -> jsonb", "jsonb int4 -> jsonb"),
+    ] {
+        table.add(name, as_key, |v, _| {
+            let key = text(v, 1)?;
+            look(v, |node| Ok(node.member(key)), false)
+        });
+        table.add(name, as_index, |v, _| {
+            let at = whole(v, 1)?;
+            look(v, |node| Ok(node.element(at)), false)
+        });
+    }
+    for (as_key, as_index) in
+        [("json text -> text", "json int4 -> text"), ("jsonb text -> text", "jsonb int4 -> text")]
+    {
+        table.add("->>", as_key, |v, _| {
+            let key = text(v, 1)?;
+            look(v, |node| Ok(node.member(key)), true)
+        });
+        table.add("->>", as_index, |v, _| {
+            let at = whole(v, 1)?;
+            look(v, |node| Ok(node.element(at)), true)
+        });
+    }
+    for signature in ["json text[] -> json", "jsonb text[] -> jsonb"] {
+        table.add("#>", signature, |v, _| {
+            look(v, |node| Ok(follow(node, &array(v, 1)?.elements)), false)
+        });
+    }
+    for signature in ["json text[] -> text", "jsonb text[] -> text"] {
+        table.add("#>>", signature, |v, _| {
+            look(v, |node| Ok(follow(node, &array(v, 1)?.elements)), true)
+        });
+    }
+    table.add("@>", "jsonb jsonb -> bool", |v, _| {
+        contains_document(text(v, 0)?, text(v, 1)?).map(Datum::Bool)
+    });
+    table.add("<@", "jsonb jsonb -> bool", |v, _| {
+        contains_document(text(v, 1)?, text(v, 0)?).map(Datum::Bool)
+    });
+    table.add("?", "jsonb text -> bool", |v, _| {
+        Ok(Datum::Bool(has_key(&json::parse(text(v, 0)?)?, text(v, 1)?)))
+    });
+    table.add("?|", "jsonb text[] -> bool", |v, _| {
+        let node = json::parse(text(v, 0)?)?;
+        let is_key = |key: &Datum| matches!(key, Datum::Text(key) if has_key(&node, key));
+        Ok(Datum::Bool(array(v, 1)?.elements.iter().any(is_key)))
+    });
+    table.add("?&", "jsonb text[] -> bool", |v, _| {
+        let node = json::parse(text(v, 0)?)?;
+        let is_key = |key: &Datum| matches!(key, Datum::Text(key) if has_key(&node, key));
+        Ok(Datum::Bool(array(v, 1)?.elements.iter().all(is_key)))
+    });
+    table.add("||", "jsonb jsonb -> jsonb", concatenate);
+    table.add("-", "jsonb text -> jsonb", |v, _| {
+        let key = text(v, 1)?;
+        remove(text(v, 0)?, |name, _| name == Some(key))
+    });
+    table.add("-", "jsonb text[] -> jsonb", |v, _| {
+        let keys = &array(v, 1)?.elements;
+        let is_key = |name: Option<&str>| {
+            keys.iter().any(|key| matches!(key, Datum::Text(key) if Some(&**key) == name))
+        };
+        remove(text(v, 0)?, |name, _| is_key(name))
+    });
+    table.add("-", "jsonb int4 -> jsonb", |v, _| {
+        let (document, at) = (text(v, 0)?, whole(v, 1)?);
+        let Value::Array(nodes) = json::parse(document)?.value else {
+            return Err(SqlError::new(
+                SqlState::INVALID_PARAMETER,
+                "cannot delete from object using integer index",
+            ));
+        };
+        let at = if at < 0 { at + nodes.len() as i64 } else { at };
+        remove(document, |_, index| index as i64 == at)
+    });
+}
+
+/// A document without the members and elements that a test tells. A string in an array counts as
+/// a name.
+fn remove(document: &str, test: impl Fn(Option<&str>, usize) -> bool) -> SqlResult<Datum> {
+    let node = json::parse(document)?;
+    let parts: Vec<String> = match &node.value {
+        Value::Object(members) => members
+            .iter()
+            .enumerate()
+            .filter(|(at, (key, _))| !test(Some(key), *at))
+            .map(|(_, (key, node))| member(key, node.text(document)))
+            .collect(),
+        Value::Array(nodes) => nodes
+            .iter()
+            .enumerate()
+            .filter(|(at, node)| match &node.value {
+                Value::String(value) => !test(Some(value), *at),
+                _ => !test(None, *at),
+            })
+            .map(|(_, node)| node.text(document).to_owned())
+            .collect(),
+        _ => {
+            return Err(SqlError::new(SqlState::INVALID_PARAMETER, "cannot delete from scalar"));
+        }
+    };
+    let inner = parts.join(", ");
+    Ok(Datum::Json(match node.value {
+        Value::Object(_) => format!("{{{inner}}}").into(),
+        _ => format!("[{inner}]").into(),
+    }))
+}
+
+fn member(key: &str, value: &str) -> String {
+    let mut out = String::new();
+    json::print_string(key, &mut out);
+    out.push_str(": ");
+    out.push_str(value);
+    out
+}
+
+fn concatenate(values: &[Datum], _: &CallContext<'_>) -> SqlResult<Datum> {
+    let (a_text, b_text) = (text(values, 0)?, text(values, 1)?);
+    let (a, b) = (json::parse(a_text)?, json::parse(b_text)?);
+    if let (Value::Object(a), Value::Object(b)) = (&a.value, &b.value) {
+        let of = |members: &[(String, Node)], text: &str| -> Vec<String> {
+            members.iter().map(|(key, node)| member(key, node.text(text))).collect()
+        };
+        let mut all = of(a, a_text);
+        all.extend(of(b, b_text));
+        return Ok(Datum::Json(json::canonical(&format!("{{{}}}", all.join(", ")))?.into()));
+    }
+    // Anything else is made an array of one.
+    let parts = |node: &Node, text: &str| -> Vec<String> {
+        match &node.value {
+            Value::Array(nodes) => nodes.iter().map(|node| node.text(text).to_owned()).collect(),
+            _ => vec![node.text(text).to_owned()],
+        }
+    };
+    let mut all = parts(&a, a_text);
+    all.extend(parts(&b, b_text));
+    Ok(Datum::Json(format!("[{}]", all.join(", ")).into()))
+}
+
+fn build_array(types: &Types, values: &[Datum], context: &CallContext<'_>) -> SqlResult<Datum> {
+    let mut out = String::from("[");
+    for (at, value) in values.iter().enumerate() {
+        out.push_str(if at > 0 { ", " } else { "" });
+        print_json(value, types.argument(at), context.settings, &mut out);
+    }
+    out.push(']');
+    of_text(types, out)
+}
+
+fn build_object(types: &Types, values: &[Datum], context: &CallContext<'_>) -> SqlResult<Datum> {
+    let invalid = |what| SqlError::new(SqlState::INVALID_PARAMETER, what);
+    if values.len() % 2 != 0 {
+        return Err(invalid("argument list must have even number of elements".to_owned()).hint(
+            "The arguments of json_build_object() must consist of alternating keys and values.",
+        ));
+    }
+    let mut out = String::from("{");
+    for (pair, at) in values.chunks_exact(2).zip((0..).step_by(2)) {
+        let [key, value] = pair else { continue };
+        if key.is_null() {
+            return Err(invalid(format!("argument {}: key must not be null", at + 1)));
+        }
+        out.push_str(if at > 0 { ", " } else { "" });
+        json::print_string(&to_string(key, types.argument(at), context.settings), &mut out);
+        out.push_str(" : ");
+        print_json(value, types.argument(at + 1), context.settings, &mut out);
+    }
+    out.push('}');
+    of_text(types, out)
+}
+
+fn to_json(types: &Types, values: &[Datum], context: &CallContext<'_>) -> SqlResult<Datum> {
+    let mut out = String::new();
+    print_json(argument(values, 0), types.argument(0), context.settings, &mut out);
+    of_text(types, out)
+}
+
+/// A document with another value at the end of a path.
+fn set(
+    document: &str,
+    node: &Node,
+    path: &[Datum],
+    new: Option<&str>,
+    creates: bool,
+) -> SqlResult<String> {
+    let Some((Datum::Text(step), rest)) = path.split_first() else {
+        return Ok(node.text(document).to_owned());
+    };
+    let replaced = |node: &Node| -> SqlResult<Option<String>> {
+        if rest.is_empty() {
+            return Ok(new.map(str::to_owned));
+        }
+        set(document, node, rest, new, creates).map(Some)
+    };
+    let adds = creates && rest.is_empty();
+    match &node.value {
+        Value::Object(members) => {
+            let mut parts = Vec::new();
+            for (key, node) in members {
+                let value = match key == &**step {
+                    true => replaced(node)?,
+                    false => Some(node.text(document).to_owned()),
+                };
+                parts.extend(value.map(|value| member(key, &value)));
+            }
+            if adds && node.member(step).is_none() {
+                parts.extend(new.map(|new| member(step, new)));
+            }
+            json::canonical(&format!("{{{}}}", parts.join(", ")))
+        }
+        Value::Array(nodes) => {
+            let at: i64 = step.trim().parse().map_err(|_| {
+                SqlError::new(
+                    SqlState::INVALID_TEXT,
+                    format!("path element at position 1 is not an integer: \"{step}\""),
+                )
+            })?;
+            let index = if at < 0 { at + nodes.len() as i64 } else { at };
+            let mut parts = Vec::new();
+            for (node, at) in nodes.iter().zip(0..) {
+                let value = match at == index {
+                    true => replaced(node)?,
+                    false => Some(node.text(document).to_owned()),
+                };
+                parts.extend(value);
+            }
+            let new = new.map(str::to_owned).filter(|_| adds);
+            if index < 0 {
+                parts.splice(0..0, new);
+            } else if index >= nodes.len() as i64 {
+                parts.extend(new);
+            }
+            Ok(format!("[{}]", parts.join(", ")))
+        }
+        _ => Ok(node.text(document).to_owned()),
+    }
+}
+
+pub(super) fn register_functions(table: &mut Table<Body>) {
+    for (name, signature) in [
+        ("json_build_array", "lax stable -> json"),
+        ("json_build_array", "lax stable variadic any -> json"),
+        ("jsonb_build_array", "lax stable -> jsonb"),
+        ("jsonb_build_array", "lax stable variadic any -> jsonb"),
+    ] {
+        table.add_typed(name, signature, build_array);
+    }
+    for (name, signature) in [
+        ("json_build_object", "lax stable -> json"),
+        ("json_build_object", "lax stable variadic any -> json"),
+        ("jsonb_build_object", "lax stable -> jsonb"),
+        ("jsonb_build_object", "lax stable variadic any -> jsonb"),
+    ] {
+        table.add_typed(name, signature, build_object);
+    }
+    for (name, signature) in [
+        ("to_json", "stable any -> json"),
+        ("to_jsonb", "stable any -> jsonb"),
+        ("row_to_json", "stable record -> json"),
+        ("array_to_json", "stable anyarray -> json"),
+    ] {
+        table.add_typed(name, signature, to_json);
+    }
+    for (name, signature) in [("json_typeof", "json -> text"), ("jsonb_typeof", "jsonb -> text")] {
+        table.add(name, signature, |v, _| Ok(Datum::text(json::parse(text(v, 0)?)?.type_name())));
+    }
+    for (name, signature) in
+        [("json_array_length", "json -> int4"), ("jsonb_array_length", "jsonb -> int4")]
+    {
+        table.add(name, signature, array_length);
+    }
+    for (name, signature) in [
+        ("json_extract_path", "json variadic text -> json"),
+        ("jsonb_extract_path", "jsonb variadic text -> jsonb"),
+    ] {
+        table.add(name, signature, |v, _| {
+            look(v, |node| Ok(follow(node, v.get(1..).unwrap_or_default())), false)
+        });
+    }
+    for (name, signature) in [
+        ("json_extract_path_text", "json variadic text -> text"),
+        ("jsonb_extract_path_text", "jsonb variadic text -> text"),
+    ] {
+        table.add(name, signature, |v, _| {
+            look(v, |node| Ok(follow(node, v.get(1..).unwrap_or_default())), true)
+        });
+    }
+    for signature in ["jsonb text[] jsonb -> jsonb", "jsonb text[] jsonb bool -> jsonb"] {
+        table.add("jsonb_set", signature, |v, _| {
+            let document = text(v, 0)?;
+            let creates = v.len() < 4 || boolean(v, 3)?;
+            let (node, path) = (json::parse(document)?, &array(v, 1)?.elements);
+            set(document, &node, path, Some(text(v, 2)?), creates)
+                .map(|text| Datum::Json(text.into()))
+        });
+    }
+    for (name, signature) in
+        [("json_strip_nulls", "json -> json"), ("jsonb_strip_nulls", "jsonb -> jsonb")]
+    {
+        table.add_typed(name, signature, |types, v, _| {
+            let document = text(v, 0)?;
+            of_text(types, strip(document, &json::parse(document)?))
+        });
+    }
+    table.add("jsonb_pretty", "jsonb -> text", |v, _| {
+        let document = text(v, 0)?;
+        let mut out = String::new();
+        pretty(document, &json::parse(document)?, 0, &mut out);
+        Ok(Datum::text(out))
+    });
+    table.add("jsonb_contains", "jsonb jsonb -> bool", |v, _| {
+        contains_document(text(v, 0)?, text(v, 1)?).map(Datum::Bool)
+    });
+}
+
+fn array_length(values: &[Datum], _: &CallContext<'_>) -> SqlResult<Datum> {
+    let invalid = |what| Err(SqlError::new(SqlState::INVALID_PARAMETER, what));
+    match json::parse(text(values, 0)?)?.value {
+        Value::Array(nodes) => Ok(Datum::I32(i32::try_from(nodes.len()).unwrap_or(i32::MAX))),
+        Value::Object(_) => invalid("cannot get array length of a non-array"),
+        _ => invalid("cannot get array length of a scalar"),
+    }
+}
+
+/// A document without the members of objects that are null.
+fn strip(document: &str, node: &Node) -> String {
+    match &node.value {
+        Value::Object(members) => {
+            let kept = members.iter().filter(|(_, node)| !matches!(node.value, Value::Null));
+            let part = |(key, node): &(String, Node)| {
+                let mut out = String::new();
+                json::print_string(key, &mut out);
+                format!("{out}:{}", strip(document, node))
+            };
+            format!("{{{}}}", kept.map(part).collect::<Vec<_>>().join(","))
+        }
+        Value::Array(nodes) => {
+            let parts: Vec<String> = nodes.iter().map(|node| strip(document, node)).collect();
+            format!("[{}]", parts.join(","))
+        }
+        _ => node.text(document).to_owned(),
+    }
+}
+
+fn pretty(document: &str, node: &Node, depth: usize, out: &mut String) {
+    let indent = |depth: usize, out: &mut String| {
+        out.push('\n');
+        out.push_str(&"    ".repeat(depth));
+    };
+    match &node.value {
+        Value::Object(members) => {
+            out.push('{');
+            for (at, (key, node)) in members.iter().enumerate() {
+                out.push_str(if at > 0 { "," } else { "" });
+                indent(depth + 1, out);
+                json::print_string(key, out);
+                out.push_str(": ");
+                pretty(document, node, depth + 1, out);
+            }
+            indent(depth, out);
+            out.push('}');
+        }
+        Value::Array(nodes) => {
+            out.push('[');
+            for (at, node) in nodes.iter().enumerate() {
+                out.push_str(if at > 0 { "," } else { "" });
+                indent(depth + 1, out);
+                pretty(document, node, depth + 1, out);
+            }
+            indent(depth, out);
+            out.push(']');
+        }
+        _ => out.push_str(node.text(document)),
+    }
+}

@@ -1,0 +1,83 @@
+//! Functions, operators and aggregates, as PostgreSQL has them.
+//!
+//! Each file registers what it has with its signatures, as `"int4 int4 -> int4"`. A call is
+//! resolved by the rules of PostgreSQL: `resolve_*` tell which types the arguments have to be cast
+//! to, and what computes the result. The caller casts, and answers NULL for a strict function of
+//! which an argument is NULL.
+
+mod aggregates;
+mod arguments;
+mod arithmetic;
+mod arrays;
+mod comparison;
+mod dates;
+mod documents;
+mod gather;
+mod patterns;
+mod resolve;
+mod rows;
+mod signature;
+mod statistics;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+pub use aggregates::{Accumulator, ResolvedAggregate, resolve_aggregate};
+pub use resolve::{resolve_function, resolve_operator};
+pub use rows::{ResolvedRows, RowStream, RowsOf, resolve_rows};
+
+use crate::error::SqlResult;
+use crate::types::{Datum, FormatSettings, SqlType};
+
+/// What a function may know of the session and the statement. Moments are microseconds since
+/// 2000-01-01 UTC.
+pub struct CallContext<'a> {
+    /// How values look.
+    pub settings: &'a FormatSettings,
+    /// When the transaction began.
+    pub transaction_start: i64,
+    /// When the statement began.
+    pub statement_start: i64,
+    /// What time it is.
+    pub now: i64,
+    /// The user.
+    pub user: &'a str,
+    /// The database.
+    pub database: &'a str,
+    /// The schemas in which names are looked up.
+    pub search_path: &'a [String],
+    /// A random number from 0 to below 1.
+    pub random: &'a dyn Fn() -> f64,
+}
+
+/// What computes a result of its arguments.
+pub type Eval = Arc<dyn Fn(&[Datum], &CallContext<'_>) -> SqlResult<Datum> + Send + Sync>;
+
+/// On what a result depends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Volatility {
+    /// On the arguments alone.
+    Immutable,
+    /// On the statement too.
+    Stable,
+    /// It may differ in every call.
+    Volatile,
+}
+
+/// A call of a function or an operator whose types are known.
+#[derive(Clone)]
+pub struct Resolved {
+    /// The type that each argument has to be cast to.
+    pub arguments: Vec<SqlType>,
+    /// The type of the result.
+    pub returns: SqlType,
+    /// Whether the result is NULL if any argument is. The caller has to see to it.
+    pub is_strict: bool,
+    /// On what the result depends.
+    pub volatility: Volatility,
+    /// What computes it.
+    pub eval: Eval,
+}

@@ -1,0 +1,295 @@
+//! Functions that give rows.
+
+use std::iter;
+use std::sync::{Arc, LazyLock};
+
+use bigdecimal::BigDecimal;
+use bigdecimal::Zero;
+
+use super::CallContext;
+use super::arguments::{argument, array, boolean, interval, moment, number, text, whole};
+use super::resolve::{Choice, ambiguous_function, choose, undefined_function};
+use super::signature::Table;
+use crate::error::{SqlError, SqlResult, SqlState};
+use crate::types::json::{self, Value};
+use crate::types::{Datum, SqlType, calendar, numeric};
+
+/// Rows as they are asked for.
+pub type RowStream = Box<dyn Iterator<Item = SqlResult<Vec<Datum>>> + Send>;
+/// What gives the rows of a call.
+pub type RowsOf = fn(&[Datum], &CallContext<'_>) -> SqlResult<RowStream>;
+
+/// A call, whose types are known, of a function that gives rows. If an argument is NULL there are
+/// none.
+#[derive(Clone, Debug)]
+pub struct ResolvedRows {
+    /// The type that each argument has to be cast to.
+    pub arguments: Vec<SqlType>,
+    /// The names and types of what a row has.
+    pub columns: Vec<(String, SqlType)>,
+    /// What gives the rows.
+    pub rows: RowsOf,
+}
+
+/// A function that gives rows, and the names of their columns if there are several or if the one
+/// is not called as the function.
+#[derive(Clone, Copy)]
+pub(super) struct RowsBody {
+    columns: &'static [(&'static str, Option<SqlType>)],
+    rows: RowsOf,
+}
+
+/// The columns of `json_each` and its kin.
+const EACH_JSON: &[(&str, Option<SqlType>)] =
+    &[("key", Some(SqlType::TEXT)), ("value", Some(SqlType::JSON))];
+const EACH_JSONB: &[(&str, Option<SqlType>)] =
+    &[("key", Some(SqlType::TEXT)), ("value", Some(SqlType::JSONB))];
+const EACH_TEXT: &[(&str, Option<SqlType>)] =
+    &[("key", Some(SqlType::TEXT)), ("value", Some(SqlType::TEXT))];
+const VALUE: &[(&str, Option<SqlType>)] = &[("value", None)];
+
+static ROWS: LazyLock<Table<RowsBody>> = LazyLock::new(|| {
+    let mut table = Table::new();
+    register(&mut table);
+    table
+});
+
+/// The function with rows that a call means; `None` if there is none of that name.
+///
+/// # Errors
+/// [`SqlState::UNDEFINED_FUNCTION`] if none takes such arguments, [`SqlState::AMBIGUOUS_FUNCTION`]
+/// if several do.
+pub fn resolve_rows(name: &str, arguments: &[SqlType]) -> SqlResult<Option<ResolvedRows>> {
+    let Some(signatures) = ROWS.get(name) else { return Ok(None) };
+    match choose(signatures, arguments)? {
+        Choice::One(signature, types) => {
+            let RowsBody { columns, rows } = signature.body;
+            let mut columns: Vec<(String, SqlType)> = columns
+                .iter()
+                .map(|(name, ty)| ((*name).to_owned(), ty.unwrap_or(types.returns)))
+                .collect();
+            if columns.is_empty() {
+                columns.push((name.to_owned(), types.returns));
+            }
+            Ok(Some(ResolvedRows { arguments: types.arguments, columns, rows }))
+        }
+        Choice::Several => Err(ambiguous_function(name, arguments)),
+        Choice::None => Err(undefined_function(name, arguments)),
+    }
+}
+
+fn register(table: &mut Table<RowsBody>) {
+    let mut add = |name, signature, columns, rows| {
+        table.add_body(name, signature, RowsBody { columns, rows });
+    };
+    for signature in [
+        "int4 int4 -> int4",
+        "int4 int4 int4 -> int4",
+        "int8 int8 -> int8",
+        "int8 int8 int8 -> int8",
+    ] {
+        add("generate_series", signature, &[], whole_series);
+    }
+    for signature in ["numeric numeric -> numeric", "numeric numeric numeric -> numeric"] {
+        add("generate_series", signature, &[], numeric_series);
+    }
+    add("generate_series", "timestamp timestamp interval -> timestamp", &[], moment_series);
+    add("generate_series", "timestamptz timestamptz interval -> timestamptz", &[], zoned_series);
+    add("unnest", "anyarray -> anyelement", &[], unnest);
+    add("generate_subscripts", "anyarray int4 -> int4", &[], subscripts);
+    add("generate_subscripts", "anyarray int4 bool -> int4", &[], subscripts);
+    add("regexp_split_to_table", "text text -> text", &[], split_pattern);
+    add("regexp_split_to_table", "text text text -> text", &[], split_pattern);
+    add("string_to_table", "text text -> text", &[], split_text);
+    add("string_to_table", "text text text -> text", &[], split_text);
+    add("json_array_elements", "json -> json", VALUE, elements);
+    add("jsonb_array_elements", "jsonb -> jsonb", VALUE, elements);
+    add("json_array_elements_text", "json -> text", VALUE, element_texts);
+    add("jsonb_array_elements_text", "jsonb -> text", VALUE, element_texts);
+    add("json_each", "json -> record", EACH_JSON, each);
+    add("jsonb_each", "jsonb -> record", EACH_JSONB, each);
+    add("json_each_text", "json -> record", EACH_TEXT, each_text);
+    add("jsonb_each_text", "jsonb -> record", EACH_TEXT, each_text);
+    add("json_object_keys", "json -> text", &[], keys);
+    add("jsonb_object_keys", "jsonb -> text", &[], keys);
+}
+
+fn of_values(values: impl IntoIterator<Item = Datum, IntoIter: Send + 'static>) -> RowStream {
+    Box::new(values.into_iter().map(|value| Ok(vec![value])))
+}
+
+fn no_step() -> SqlError {
+    SqlError::new(SqlState::INVALID_PARAMETER, "step size cannot equal zero")
+}
+
+fn whole_series(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowStream> {
+    let is_narrow = matches!(argument(values, 0), Datum::I32(_));
+    let (first, last) = (whole(values, 0)?, whole(values, 1)?);
+    let step = if values.len() > 2 { whole(values, 2)? } else { 1 };
+    if step == 0 {
+        return Err(no_step());
+    }
+    let within = move |value: &i64| if step > 0 { *value <= last } else { *value >= last };
+    let series = iter::successors(Some(first).filter(within), move |value| {
+        value.checked_add(step).filter(within)
+    });
+    Ok(of_values(series.map(move |value| match i32::try_from(value) {
+        Ok(value) if is_narrow => Datum::I32(value),
+        _ => Datum::I64(value),
+    })))
+}
+
+fn numeric_series(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowStream> {
+    let one = BigDecimal::from(1);
+    let invalid = |what: &str, value: &str| {
+        SqlError::new(SqlState::INVALID_PARAMETER, format!("{what} cannot be {value}"))
+    };
+    let first = number(values, 0)?.ok_or_else(|| invalid("start value", "NaN"))?.clone();
+    let last = number(values, 1)?.ok_or_else(|| invalid("stop value", "NaN"))?.clone();
+    let step = match values.len() {
+        0..=2 => one,
+        _ => number(values, 2)?.ok_or_else(|| invalid("step size", "NaN"))?.clone(),
+    };
+    if step.is_zero() {
+        return Err(no_step());
+    }
+    let goes_up = step > BigDecimal::zero();
+    let within = move |value: &BigDecimal| if goes_up { *value <= last } else { *value >= last };
+    let mut next = Some(first);
+    Ok(Box::new(iter::from_fn(move || {
+        let value = next.take().filter(&within)?;
+        next = numeric::add(&value, &step).ok();
+        Some(Ok(vec![numeric::datum(value)]))
+    })))
+}
+
+fn series_of_moments(values: &[Datum], offset_s: i32) -> SqlResult<RowStream> {
+    let first = calendar::shift(moment(values, 0)?, offset_s)?;
+    let last = calendar::shift(moment(values, 1)?, offset_s)?;
+    let step = interval(values, 2)?;
+    let length = step.length_us();
+    if length == 0 {
+        return Err(no_step());
+    }
+    if !calendar::is_finite(first) {
+        return Err(calendar::timestamp_out_of_range());
+    }
+    let within = move |value: &i64| if length > 0 { *value <= last } else { *value >= last };
+    let mut next = Some(Ok(first));
+    Ok(Box::new(iter::from_fn(move || match next.take()? {
+        Ok(value) if within(&value) => {
+            // A step that leads back would never end.
+            next = Some(calendar::add_interval(value, step)).filter(|following| {
+                following.as_ref().map_or(true, |following| (*following > value) == (length > 0))
+            });
+            Some(calendar::shift(value, -offset_s).map(|value| vec![Datum::Timestamp(value)]))
+        }
+        Ok(_) => None,
+        Err(error) => Some(Err(error)),
+    })))
+}
+
+fn moment_series(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowStream> {
+    series_of_moments(values, 0)
+}
+
+fn zoned_series(values: &[Datum], context: &CallContext<'_>) -> SqlResult<RowStream> {
+    series_of_moments(values, context.settings.time_zone.offset_s)
+}
+
+fn unnest(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowStream> {
+    let array = Arc::clone(array(values, 0)?);
+    let mut at = 0;
+    Ok(Box::new(iter::from_fn(move || {
+        let value = array.elements.get(at)?.clone();
+        at += 1;
+        Some(Ok(vec![value]))
+    })))
+}
+
+fn subscripts(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowStream> {
+    let array = array(values, 0)?;
+    let dimension = usize::try_from(whole(values, 1)?).ok().and_then(|at| at.checked_sub(1));
+    let is_reverse = values.len() > 2 && boolean(values, 2)?;
+    let Some(&(length, first)) = dimension.and_then(|at| array.dimensions.get(at)) else {
+        return Ok(Box::new(iter::empty()));
+    };
+    let length = i32::try_from(length).unwrap_or(i32::MAX);
+    let last = first.saturating_add(length);
+    Ok(if is_reverse {
+        of_values((first..last).rev().map(Datum::I32))
+    } else {
+        of_values((first..last).map(Datum::I32))
+    })
+}
+
+fn split_pattern(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowStream> {
+    let flags = if values.len() > 2 { text(values, 2)? } else { "" };
+    let parts = super::patterns::split(text(values, 0)?, text(values, 1)?, flags)?;
+    Ok(of_values(parts.into_iter().map(Datum::text)))
+}
+
+fn split_text(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowStream> {
+    let null = if values.len() > 2 { Some(text(values, 2)?) } else { None };
+    Ok(of_values(super::arrays::split(text(values, 0)?, Some(text(values, 1)?), null)))
+}
+
+/// The members of a document that is an object.
+fn members(values: &[Datum], name: &str) -> SqlResult<Vec<(String, String, Datum)>> {
+    let document = text(values, 0)?;
+    let node = json::parse(document)?;
+    let Value::Object(members) = node.value else {
+        return Err(SqlError::new(
+            SqlState::INVALID_PARAMETER,
+            format!("cannot call {name} on a non-object"),
+        ));
+    };
+    let member = |(key, node): (String, json::Node)| {
+        (key, node.text(document).to_owned(), super::documents::node_text(document, &node))
+    };
+    Ok(members.into_iter().map(member).collect())
+}
+
+fn array_nodes(document: &str) -> SqlResult<Vec<json::Node>> {
+    match json::parse(document)?.value {
+        Value::Array(nodes) => Ok(nodes),
+        Value::Object(_) => Err(SqlError::new(
+            SqlState::INVALID_PARAMETER,
+            "cannot extract elements from an object",
+        )),
+        _ => {
+            Err(SqlError::new(SqlState::INVALID_PARAMETER, "cannot extract elements from a scalar"))
+        }
+    }
+}
+
+fn elements(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowStream> {
+    let document = text(values, 0)?;
+    let nodes = array_nodes(document)?;
+    let parts: Vec<Datum> =
+        nodes.iter().map(|node| Datum::Json(node.text(document).into())).collect();
+    Ok(of_values(parts))
+}
+
+fn element_texts(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowStream> {
+    let document = text(values, 0)?;
+    let nodes = array_nodes(document)?;
+    let parts: Vec<Datum> =
+        nodes.iter().map(|node| super::documents::node_text(document, node)).collect();
+    Ok(of_values(parts))
+}
+
+fn each(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowStream> {
+    let members = members(values, "json_each")?.into_iter();
+    Ok(Box::new(members.map(|(key, json, _)| Ok(vec![Datum::text(key), Datum::Json(json.into())]))))
+}
+
+fn each_text(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowStream> {
+    let members = members(values, "json_each_text")?.into_iter();
+    Ok(Box::new(members.map(|(key, _, text)| Ok(vec![Datum::text(key), text]))))
+}
+
+fn keys(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowStream> {
+    let members = members(values, "json_object_keys")?.into_iter();
+    Ok(of_values(members.map(|(key, _, _)| Datum::text(key)).collect::<Vec<_>>()))
+}

@@ -1,0 +1,4 @@
+//! What functions give, against what PostgreSQL 15 gives.
+
+mod aggregates;
+mod basics;

@@ -1,0 +1,315 @@
+//! Makes a plan cheaper: conditions go where they leave out most, equal columns of two tables make
+//! a join by hash or by key, and reads of tables go by keys where they can.
+
+use super::access::{choose_access, is_key_expr};
+use super::expr::{Comparison, Expr};
+use super::node::{Join, JoinKind, Plan, Scan};
+
+/// The plan with its conditions where they cost least.
+pub(crate) fn optimize(plan: Plan) -> Plan {
+    push(plan, Vec::new())
+}
+
+fn boxed(plan: Box<Plan>) -> Box<Plan> {
+    Box::new(optimize(*plan))
+}
+
+/// The parts of a condition that all have to hold.
+fn conjuncts(condition: Expr, all: &mut Vec<Expr>) {
+    match condition {
+        Expr::And(parts) => parts.into_iter().for_each(|part| conjuncts(part, all)),
+        Expr::Const(crate::types::Datum::Bool(true)) => {}
+        condition => all.push(condition),
+    }
+}
+
+fn all_of(mut conditions: Vec<Expr>) -> Option<Expr> {
+    match conditions.len() {
+        0 => None,
+        1 => conditions.pop(),
+        _ => Some(Expr::And(conditions)),
+    }
+}
+
+fn filtered(plan: Plan, conditions: Vec<Expr>) -> Plan {
+    match all_of(conditions) {
+        None => plan,
+        Some(condition) => Plan::Filter { input: Box::new(plan), condition },
+    }
+}
+
+/// The plan, optimized, with only the rows for which these hold.
+fn push(plan: Plan, mut conditions: Vec<Expr>) -> Plan {
+    match plan {
+        Plan::Filter { input, condition } => {
+            conjuncts(condition, &mut conditions);
+            push(*input, conditions)
+        }
+        Plan::Scan(mut scan) => {
+            if let Some(filter) = scan.filter.take() {
+                conjuncts(filter, &mut conditions);
+            }
+            choose_access(&mut scan, &mut conditions);
+            scan.filter = all_of(conditions);
+            Plan::Scan(scan)
+        }
+        Plan::Join(join) => push_join(*join, conditions),
+        Plan::Project { input, exprs } => {
+            // A condition on columns that are passed on goes below.
+            let passed = |at: &usize| matches!(exprs.get(*at), Some(Expr::Column(_)));
+            let (mut below, above): (Vec<Expr>, Vec<Expr>) =
+                conditions.into_iter().partition(|own| own.columns().iter().all(passed));
+            for condition in &mut below {
+                condition.visit_mut(&mut |own| {
+                    if let Expr::Column(at) = own
+                        && let Some(Expr::Column(from)) = exprs.get(*at)
+                    {
+                        *at = *from;
+                    }
+                });
+            }
+            let input = Box::new(push(*input, below));
+            filtered(Plan::Project { input, exprs }, above)
+        }
+        Plan::Apply { input, query, kind, is_correlated } => {
+            let width = input.width();
+            let (below, above): (Vec<Expr>, Vec<Expr>) = conditions
+                .into_iter()
+                .partition(|own| own.columns().iter().all(|column| *column < width));
+            let (input, query) = (Box::new(push(*input, below)), boxed(query));
+            filtered(Plan::Apply { input, query, kind, is_correlated }, above)
+        }
+        plan => filtered(below(plan), conditions),
+    }
+}
+
+/// The plan with its inputs optimized.
+fn below(plan: Plan) -> Plan {
+    match plan {
+        Plan::Shared { number, plan } => {
+            Plan::Shared { number, plan: std::sync::Arc::new(optimize((*plan).clone())) }
+        }
+        Plan::Recursive { number, first, next, all } => {
+            Plan::Recursive { number, first: boxed(first), next: boxed(next), all }
+        }
+        Plan::Aggregate { input, keys, calls } => {
+            Plan::Aggregate { input: boxed(input), keys, calls }
+        }
+        Plan::Window { input, calls } => Plan::Window { input: boxed(input), calls },
+        Plan::Sort { input, keys, first } => Plan::Sort { input: boxed(input), keys, first },
+        Plan::Limit { input, limit, offset } => {
+            let mut input = boxed(input);
+            first_rows(&mut input, &limit, &offset);
+            Plan::Limit { input, limit, offset }
+        }
+        Plan::Distinct { input, keys } => Plan::Distinct { input: boxed(input), keys },
+        Plan::Set { operator, all, left, right } => {
+            Plan::Set { operator, all, left: boxed(left), right: boxed(right) }
+        }
+        Plan::Lock { input, locks } => Plan::Lock { input: boxed(input), locks },
+        Plan::Insert(mut insert) => {
+            insert.source = optimize(insert.source);
+            Plan::Insert(insert)
+        }
+        Plan::Modify(mut modify) => {
+            modify.source = optimize(modify.source);
+            Plan::Modify(modify)
+        }
+        plan => plan,
+    }
+}
+
+/// A sort below a limit needs to keep the first rows only.
+fn first_rows(plan: &mut Plan, limit: &Option<Expr>, offset: &Option<Expr>) {
+    if let (Plan::Sort { first, .. }, Some(limit), None) = (plan, limit, offset) {
+        *first = Some(limit.clone());
+    }
+}
+
+/// Moves columns by so many places to the left.
+fn shifted(mut expr: Expr, by: usize) -> Expr {
+    expr.visit_mut(&mut |own| {
+        if let Expr::Column(column) = own {
+            *column -= by;
+        }
+    });
+    expr
+}
+
+fn push_join(mut join: Join, conditions: Vec<Expr>) -> Plan {
+    let (left_width, is_inner) = (join.left_width, join.kind == JoinKind::Inner);
+    let is_left = |own: &Expr| own.columns().iter().all(|column| *column < left_width);
+    let is_right = |own: &Expr| own.columns().iter().all(|column| *column >= left_width);
+    let mut own = Vec::new();
+    if let Some(condition) = join.condition.take() {
+        conjuncts(condition, &mut own);
+    }
+    let mut above = Vec::new();
+    let (mut to_left, mut to_right) = (Vec::new(), Vec::new());
+    for condition in conditions {
+        let keeps_left =
+            matches!(join.kind, JoinKind::Inner | JoinKind::Left | JoinKind::Semi | JoinKind::Anti);
+        match join.kind {
+            _ if is_left(&condition) && keeps_left => to_left.push(condition),
+            JoinKind::Right if is_right(&condition) => {
+                to_right.push(shifted(condition, left_width))
+            }
+            JoinKind::Inner => own.push(condition),
+            _ => above.push(condition),
+        }
+    }
+    let mut rest = Vec::new();
+    for condition in own {
+        // What an outer join does not find, it gives with NULLs.
+        let right_may =
+            matches!(join.kind, JoinKind::Inner | JoinKind::Left | JoinKind::Semi | JoinKind::Anti);
+        match equal_sides(&condition, left_width) {
+            _ if is_inner && is_left(&condition) => to_left.push(condition),
+            _ if right_may && is_right(&condition) => to_right.push(shifted(condition, left_width)),
+            Some(pair) => join.equal.push(pair),
+            None => rest.push(condition),
+        }
+    }
+    join.condition = all_of(rest);
+    join.left = push(join.left, to_left);
+    join.right = push(join.right, to_right);
+    by_key(&mut join);
+    filtered(Plan::Join(Box::new(join)), above)
+}
+
+/// The sides of an equation of something of the left with something of the right.
+fn equal_sides(condition: &Expr, left_width: usize) -> Option<(Expr, Expr)> {
+    let Expr::Call { arguments, comparison: Some(Comparison::Equal), .. } = condition else {
+        return None;
+    };
+    let [first, second] = &**arguments else { return None };
+    let is_left = |own: &Expr| {
+        let columns = own.columns();
+        !columns.is_empty() && columns.iter().all(|column| *column < left_width)
+    };
+    let is_right = |own: &Expr| {
+        let columns = own.columns();
+        !columns.is_empty() && columns.iter().all(|column| *column >= left_width)
+    };
+    match () {
+        () if is_left(first) && is_right(second) => {
+            Some((first.clone(), shifted(second.clone(), left_width)))
+        }
+        () if is_right(first) && is_left(second) => {
+            Some((second.clone(), shifted(first.clone(), left_width)))
+        }
+        () => None,
+    }
+}
+
+/// Reads the right side by the key that rows of the left give, where the left has few rows.
+fn by_key(join: &mut Join) {
+    let is_kind =
+        matches!(join.kind, JoinKind::Inner | JoinKind::Left | JoinKind::Semi | JoinKind::Anti);
+    if !is_kind || join.is_lateral || join.equal.is_empty() || !has_few_rows(&join.left) {
+        return;
+    }
+    let Plan::Scan(scan) = &join.right else { return };
+    let mut scan = scan.clone();
+    // Seen from the right side, the row of the left is the innermost outer row.
+    let outward = |expr: &mut Expr| {
+        expr.visit_mut(&mut |own| {
+            if let Expr::Outer { level, .. } = own {
+                *level += 1;
+            }
+        });
+    };
+    let mut conditions = Vec::new();
+    if let Some(filter) = scan.filter.take() {
+        conjuncts(filter, &mut conditions);
+    }
+    conditions.iter_mut().for_each(outward);
+    let before = conditions.len();
+    for (left, right) in &join.equal {
+        let mut left = left.clone();
+        outward(&mut left);
+        left.visit_mut(&mut |own| {
+            if let Expr::Column(column) = own {
+                *own = Expr::Outer { level: 0, column: *column };
+            }
+        });
+        let Some(equal) = join_condition(left, right.clone(), scan.as_ref()) else { return };
+        conditions.push(equal);
+    }
+    debug_assert!(before <= conditions.len());
+    scan.access = whole();
+    choose_access(&mut scan, &mut conditions);
+    if !scan.access.is_keyed() {
+        return;
+    }
+    scan.filter = all_of(conditions);
+    join.equal.clear();
+    join.is_lateral = true;
+    join.right = Plan::Scan(scan);
+}
+
+fn whole() -> super::node::Access {
+    let (index, prefix, low, high, descending) = (None, Vec::new(), None, None, false);
+    super::node::Access::Range { index, prefix, low, high, descending }
+}
+
+/// An equation of a column of the right with a value of the left.
+fn join_condition(left: Expr, right: Expr, scan: &Scan) -> Option<Expr> {
+    let Expr::Column(column) = &right else { return None };
+    let ty = scan.table.columns.get(*column)?.ty;
+    let function = crate::functions::resolve_operator("=", Some(ty), ty).ok()?;
+    if !is_key_expr(&left) {
+        return None;
+    }
+    let (function, comparison) = (Box::new(function), Some(Comparison::Equal));
+    Some(Expr::Call { function, arguments: vec![right, left], comparison })
+}
+
+/// Whether a plan gives few rows: it reads by a key.
+fn has_few_rows(plan: &Plan) -> bool {
+    match plan {
+        Plan::One | Plan::Values { .. } | Plan::Nothing { .. } => true,
+        Plan::Scan(scan) => scan.access.is_keyed(),
+        Plan::Filter { input, .. } | Plan::Project { input, .. } | Plan::Apply { input, .. } => {
+            has_few_rows(input)
+        }
+        Plan::Limit { limit: Some(_), .. } => true,
+        Plan::Join(join) => {
+            has_few_rows(&join.left) && (join.is_lateral || has_few_rows(&join.right))
+        }
+        _ => false,
+    }
+}
+
+impl Plan {
+    /// How many columns its rows have.
+    pub(crate) fn width(&self) -> usize {
+        match self {
+            Self::One => 0,
+            Self::Nothing { width } | Self::Values { width, .. } => *width,
+            Self::Scan(scan) => scan.table.columns.len(),
+            Self::Rows { function, ordinality, .. } => {
+                function.columns.len() + usize::from(*ordinality)
+            }
+            Self::Shared { plan, .. } => plan.width(),
+            Self::Working { width, .. } => *width,
+            Self::Recursive { first, .. } => first.width(),
+            Self::Filter { input, .. }
+            | Self::Sort { input, .. }
+            | Self::Limit { input, .. }
+            | Self::Distinct { input, .. }
+            | Self::Lock { input, .. } => input.width(),
+            Self::Project { exprs, .. } => exprs.len(),
+            Self::Join(join) => match join.kind {
+                JoinKind::Semi | JoinKind::Anti => join.left_width,
+                _ => join.left_width + join.right_width,
+            },
+            Self::Apply { input, .. } => input.width() + 1,
+            Self::Aggregate { keys, calls, .. } => keys.len() + calls.len(),
+            Self::Window { input, calls } => input.width() + calls.len(),
+            Self::Set { left, .. } => left.width(),
+            Self::Insert(insert) => insert.returning.as_ref().map_or(0, Vec::len),
+            Self::Modify(modify) => modify.returning.as_ref().map_or(0, Vec::len),
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! The tables that a statement names.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use selkie_txn::{Txn, TxnError};
+use sqlparser::ast::{ObjectName, Statement, visit_relations};
+
+use crate::bind::table_key;
+use crate::catalogue::{TableDef, load};
+use crate::error::SqlResult;
+
+/// The definitions of the tables that a statement names, by their names in the catalogue. Names
+/// of which there is no table are left out: they may be those of common table expressions.
+pub(super) async fn load_tables(
+    txn: &mut Txn<'_>,
+    statement: &Statement,
+) -> Result<SqlResult<HashMap<String, Arc<TableDef>>>, TxnError> {
+    let mut names: Vec<ObjectName> = Vec::new();
+    let _ = visit_relations(statement, |name| {
+        names.push(name.clone());
+        ControlFlow::<()>::Continue(())
+    });
+    let mut tables = HashMap::new();
+    for name in &names {
+        let key = match table_key(name) {
+            Ok(key) => key,
+            Err(error) => return Ok(Err(error)),
+        };
+        if tables.contains_key(&key) {
+            continue;
+        }
+        match load(txn, &key).await? {
+            None => {}
+            Some(Ok(table)) => {
+                tables.insert(key, Arc::new(table));
+            }
+            Some(Err(error)) => return Ok(Err(error)),
+        }
+    }
+    Ok(Ok(tables))
+}

@@ -1,0 +1,118 @@
+//! The scripts of `tests/slt`, each with an empty database: statements, and what PostgreSQL 15
+//! gives for them. Where its output is more than rows, they say the SQLSTATE.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use selkie_engine::{ComputeId, Engine, EngineConfig};
+use selkie_fabric::{Fabric, RealRuntime, mem::MemFabric};
+use selkie_memnode::EmbeddedPool;
+use selkie_pool::{Coding, PoolConfig};
+use selkie_sql::types::text_format::to_text;
+use selkie_sql::{Scalar, Session, SqlError};
+use selkie_txn::{Database, DatabaseSchema, Protocol};
+use sqllogictest::{DBOutput, DefaultColumnType, Runner};
+
+/// A session with what it needs to live.
+struct Connection {
+    session: Session,
+}
+
+impl sqllogictest::AsyncDB for Connection {
+    type Error = SqlError;
+    type ColumnType = DefaultColumnType;
+
+    async fn run(&mut self, sql: &str) -> Result<DBOutput<DefaultColumnType>, SqlError> {
+        let mut outcomes = self.session.execute(sql).await?;
+        let Some(outcome) = outcomes.pop() else { return Ok(DBOutput::StatementComplete(0)) };
+        if outcome.columns.is_empty() {
+            let count = outcome.tag.rsplit(' ').next().and_then(|count| count.parse().ok());
+            return Ok(DBOutput::StatementComplete(count.unwrap_or(0)));
+        }
+        let format = self.session.format();
+        let text = |(value, ty)| {
+            let mut text = String::new();
+            match value {
+                selkie_sql::Datum::Null => text.push_str("NULL"),
+                value => to_text(&value, ty, format, &mut text),
+            }
+            if text.is_empty() { "(empty)".to_owned() } else { text }
+        };
+        let types: Vec<_> = outcome.columns.iter().map(|column| column.ty).collect();
+        let rows = outcome.rows.into_iter();
+        let rows = rows.map(|row| row.into_iter().zip(types.iter().copied()).map(text).collect());
+        let rows = rows.collect();
+        let kind = |ty: &selkie_sql::SqlType| match ty.scalar {
+            _ if ty.is_array => DefaultColumnType::Text,
+            Scalar::Int2 | Scalar::Int4 | Scalar::Int8 => DefaultColumnType::Integer,
+            Scalar::Float4 | Scalar::Float8 | Scalar::Numeric => DefaultColumnType::FloatingPoint,
+            _ => DefaultColumnType::Text,
+        };
+        Ok(DBOutput::Rows { types: types.iter().map(kind).collect(), rows })
+    }
+
+    async fn shutdown(&mut self) {}
+
+    fn error_sql_state(error: &SqlError) -> Option<String> {
+        Some(error.state().to_string())
+    }
+}
+
+/// Runs a script against a database of its own.
+fn run(name: &str) {
+    let script: PathBuf = [env!("CARGO_MANIFEST_DIR"), "tests", "slt", name].iter().collect();
+    let runtime = RealRuntime::new(2).unwrap();
+    let env = runtime.env();
+    let fabric: Arc<dyn Fabric> = MemFabric::new();
+    let config = PoolConfig {
+        memory_nodes: 2,
+        bytes_per_node: 64 << 20,
+        gcl_bytes: 2048,
+        range_bytes: 4 << 20,
+        max_compute_nodes: 1,
+        coding: Coding::PLAIN,
+        log_bytes: 0,
+    };
+    let memory = EmbeddedPool::start(&fabric, config).unwrap();
+    runtime.block_on(async {
+        let id = ComputeId::new(0).unwrap();
+        let config = EngineConfig::default();
+        let engine = Engine::start(memory.pool(), &fabric, &env, id, config).await.unwrap();
+        let schema = DatabaseSchema::from(Vec::new()).protocol(Protocol::Snapshot);
+        let database = Database::create(&engine, schema).await.unwrap();
+        let mut runner = Runner::new(|| async {
+            Ok(Connection { session: Session::new(&database, "tester").unwrap() })
+        });
+        runner.with_column_validator(sqllogictest::strict_column_validator);
+        let ran = runner.run_file_async(&script).await;
+        drop(runner);
+        drop(database);
+        engine.close().await.unwrap();
+        if let Err(error) = ran {
+            panic!("{}", error.display(false));
+        }
+    });
+}
+
+macro_rules! scripts {
+    ($($name:ident),* $(,)?) => {
+        $(#[test] fn $name() { run(concat!(stringify!($name), ".slt")); })*
+    };
+}
+
+scripts![select, joins, aggregates, subqueries, changes, tables, transactions, with];
+
+/// Every script is run.
+#[test]
+fn no_script_is_left_out() {
+    let directory: PathBuf = [env!("CARGO_MANIFEST_DIR"), "tests", "slt"].iter().collect();
+    let source = include_str!("scripts.rs");
+    for file in std::fs::read_dir(directory).unwrap() {
+        let file = file.unwrap().path();
+        let name = file.file_stem().unwrap().to_str().unwrap();
+        assert!(
+            source.contains(&format!("{name},")) || source.contains(&format!("{name}]")),
+            "{name}"
+        );
+    }
+}

@@ -6,7 +6,7 @@ use selkie_fabric::BoxFuture;
 
 use super::context::{BATCH_ROWS, BoxOperator, ExecContext, Operator, Row};
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::functions::{ResolvedRows, RowIterator};
+use crate::functions::{ResolvedRows, RowStream};
 use crate::plan::Expr;
 use crate::types::Datum;
 
@@ -38,7 +38,7 @@ pub(crate) struct FunctionRows {
     function: std::sync::Arc<ResolvedRows>,
     arguments: Vec<Expr>,
     ordinality: bool,
-    rows: Option<RowIterator>,
+    rows: Option<RowStream>,
     count: i64,
 }
 
@@ -56,7 +56,11 @@ impl FunctionRows {
             Some(rows) => rows,
             none => {
                 let values = context.eval_all(&self.arguments, &[])?;
-                none.insert((self.function.rows)(&values, &context.call)?)
+                none.insert(if values.iter().any(Datum::is_null) {
+                    Box::new(std::iter::empty())
+                } else {
+                    (self.function.rows)(&values, &context.call)?
+                })
             }
         };
         let mut batch = Vec::new();

@@ -12,7 +12,7 @@ const PRIMARY: &str = "primary key";
 pub(crate) fn from_txn(error: TxnError, table: Option<&TableDef>) -> SqlError {
     let (state, message) = match &error {
         TxnError::Duplicate { table: name, index } => {
-            return duplicate(constraint_name(table.map_or(name, |table| &table.name), index));
+            return duplicate(constraint_name(table, name, index));
         }
         TxnError::Row(error) if !matches!(error, RowError::UnknownLayout { .. }) => {
             return from_row(error, table);
@@ -42,7 +42,7 @@ pub(crate) fn from_txn(error: TxnError, table: Option<&TableDef>) -> SqlError {
                 .detail(error.to_string());
         }
         TxnError::KeyTooLong { table: name, index, bytes, limit } => {
-            let index = constraint_name(table.map_or(name, |table| &table.name), index);
+            let index = constraint_name(table, name, index);
             let message =
                 format!("index row size {bytes} exceeds maximum {limit} for index \"{index}\"");
             return SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message);
@@ -85,8 +85,12 @@ pub(crate) fn from_txn(error: TxnError, table: Option<&TableDef>) -> SqlError {
 }
 
 /// The name of the constraint that an index is.
-fn constraint_name(table: &str, index: &str) -> String {
-    if index == PRIMARY { format!("{table}_pkey") } else { index.to_owned() }
+fn constraint_name(table: Option<&TableDef>, name: &str, index: &str) -> String {
+    match table {
+        _ if index != PRIMARY => index.to_owned(),
+        Some(table) => table.primary_key_name(),
+        None => format!("{name}_pkey"),
+    }
 }
 
 /// The index that a row has a key of another in: `Some(None)` is the primary key, `None` that it is

@@ -45,6 +45,15 @@ pub struct ResolvedAggregate {
     pub new: Arc<dyn Fn() -> Box<dyn Accumulator> + Send + Sync>,
 }
 
+impl std::fmt::Debug for ResolvedAggregate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ResolvedAggregate")
+            .field("arguments", &self.arguments)
+            .field("returns", &self.returns)
+            .finish_non_exhaustive()
+    }
+}
+
 /// The aggregate that a call means; `count(*)` has no arguments. `None` if there is none of that
 /// name.
 ///

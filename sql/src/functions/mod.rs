@@ -50,7 +50,7 @@ pub struct CallContext<'a> {
     /// The schemas in which names are looked up.
     pub search_path: &'a [String],
     /// A random number from 0 to below 1.
-    pub random: &'a dyn Fn() -> f64,
+    pub random: &'a (dyn Fn() -> f64 + Sync),
 }
 
 /// What computes a result of its arguments.
@@ -80,4 +80,13 @@ pub struct Resolved {
     pub volatility: Volatility,
     /// What computes it.
     pub eval: Eval,
+}
+
+impl std::fmt::Debug for Resolved {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Resolved")
+            .field("arguments", &self.arguments)
+            .field("returns", &self.returns)
+            .finish_non_exhaustive()
+    }
 }

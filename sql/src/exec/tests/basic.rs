@@ -165,7 +165,7 @@ fn a_recursion_ends_with_a_round_without_new_rows() {
     // WITH RECURSIVE n AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 5).
     let up_to_five = Plan::Project {
         input: Box::new(Plan::Filter {
-            input: Box::new(Plan::Working { number: 7 }),
+            input: Box::new(Plan::Working { number: 7, width: 1 }),
             condition: op("<", col(0), lit(5)),
         }),
         exprs: vec![op("+", col(0), lit(1))],
@@ -183,9 +183,9 @@ fn a_recursion_ends_with_a_round_without_new_rows() {
         let once: Vec<Row> = (1..6).map(|n| ints(&[Some(n)])).collect();
         check(&recursive(up_to_five, false), txn, &once).await;
         // Rows that come again end it without ALL; with ALL only a LIMIT does.
-        check(&recursive(Plan::Working { number: 7 }, false), txn, &ones(1)).await;
+        check(&recursive(Plan::Working { number: 7, width: 1 }, false), txn, &ones(1)).await;
         let endless = Plan::Limit {
-            input: Box::new(recursive(Plan::Working { number: 7 }, true)),
+            input: Box::new(recursive(Plan::Working { number: 7, width: 1 }, true)),
             limit: Some(Expr::Const(big(7))),
             offset: None,
         };
@@ -201,7 +201,7 @@ fn ones(count: usize) -> Vec<Row> {
 fn shared_rows_are_made_once() {
     with_transaction(async |txn| {
         let plan = Arc::new(Plan::Project {
-            input: Box::new(Plan::Working { number: 1 }),
+            input: Box::new(Plan::Working { number: 1, width: 1 }),
             exprs: vec![col(0)],
         });
         // Both readers see the rows of the first run.

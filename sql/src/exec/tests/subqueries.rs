@@ -31,7 +31,10 @@ fn rows_of_functions_are_numbered_on_request() {
         ordinality: true,
     };
     let wanted: Vec<Row> = (1..401).map(|n| vec![int(n + 10), big(n.into())]).collect();
-    with_transaction(async |txn| check(&plan, txn, &wanted).await);
+    with_transaction(async |txn| {
+        check(&plan, txn, &wanted).await;
+        check(&series(lit(1), Expr::Const(Datum::Null)), txn, &[]).await;
+    });
 }
 
 #[test]

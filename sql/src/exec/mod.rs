@@ -50,7 +50,6 @@ mod window;
 mod window_call;
 
 pub(crate) use build::build;
-pub(crate) use context::{BoxOperator, ExecContext, Operator, Row, SharedRows};
-pub(crate) use eval::{EvalContext, eval};
+pub(crate) use context::{ExecContext, Row, SharedRows};
 pub(crate) use memory::MemoryLimits;
 pub(crate) use txn_error::from_txn;

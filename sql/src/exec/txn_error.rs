@@ -36,16 +36,8 @@ pub(crate) fn from_txn(error: TxnError, table: Option<&TableDef>) -> SqlError {
             SqlState::READ_ONLY_TRANSACTION,
             "cannot change or lock rows in a read-only transaction",
         ),
-        TxnError::RowTooLarge { bytes, limit, .. } => {
-            let message = format!("row is too big: size {bytes}, maximum size {limit}");
-            return SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)
-                .detail(error.to_string());
-        }
-        TxnError::KeyTooLong { table: name, index, bytes, limit } => {
-            let index = constraint_name(table, name, index);
-            let message =
-                format!("index row size {bytes} exceeds maximum {limit} for index \"{index}\"");
-            return SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message);
+        TxnError::RowTooLarge { .. } | TxnError::KeyTooLong { .. } => {
+            return too_large(&error, table);
         }
         TxnError::TooManyLeaves { .. } => {
             (SqlState::PROGRAM_LIMIT_EXCEEDED, "the transaction is too large")
@@ -82,6 +74,21 @@ pub(crate) fn from_txn(error: TxnError, table: Option<&TableDef>) -> SqlError {
         _ => return SqlError::internal(error.to_string()),
     };
     SqlError::new(state, message).detail(error.to_string())
+}
+
+/// A row or a key has no room on a page.
+fn too_large(error: &TxnError, table: Option<&TableDef>) -> SqlError {
+    let message = match error {
+        TxnError::RowTooLarge { bytes, limit, .. } => {
+            format!("row is too big: size {bytes}, maximum size {limit}")
+        }
+        TxnError::KeyTooLong { table: name, index, bytes, limit } => {
+            let index = constraint_name(table, name, index);
+            format!("index row size {bytes} exceeds maximum {limit} for index \"{index}\"")
+        }
+        other => other.to_string(),
+    };
+    SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message).detail(error.to_string())
 }
 
 /// The name of the constraint that an index is.

@@ -21,6 +21,7 @@ states! {
     ARRAY_SUBSCRIPT = "2202E", "The dimensions of arrays do not fit.";
     CARDINALITY_VIOLATION = "21000", "A subquery gave more than one row.";
     CHECK_VIOLATION = "23514", "A row does not pass a CHECK constraint.";
+    CONFIGURATION_LIMIT = "53400", "A statement needs more temporary files than it may have.";
     CONNECTION_EXCEPTION = "08000", "The connection is of no use any more.";
     DATATYPE_MISMATCH = "42804", "An expression is not of the type that is needed.";
     DATETIME_OVERFLOW = "22008", "A date or time is out of range.";
@@ -53,6 +54,7 @@ states! {
     INVALID_SCHEMA_NAME = "3F000", "There is no such schema.";
     INVALID_STATEMENT_NAME = "26000", "There is no such prepared statement.";
     INVALID_TEXT = "22P02", "A text is no value of its type.";
+    IO_ERROR = "58030", "A file cannot be written or read.";
     LOCK_NOT_AVAILABLE = "55P03", "A row is locked by another transaction.";
     NAME_TOO_LONG = "42622", "A name is too long.";
     NO_ACTIVE_TRANSACTION = "25P01", "No transaction is in progress.";

@@ -56,7 +56,11 @@ impl FunctionRows {
             Some(rows) => rows,
             none => {
                 let values = context.eval_all(&self.arguments, &[])?;
-                none.insert((self.function.rows)(&values, &context.call)?)
+                none.insert(if values.iter().any(Datum::is_null) {
+                    Box::new(std::iter::empty())
+                } else {
+                    (self.function.rows)(&values, &context.call)?
+                })
             }
         };
         let mut batch = Vec::new();

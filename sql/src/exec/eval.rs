@@ -20,26 +20,11 @@ pub(crate) struct EvalContext<'a> {
 pub(crate) fn eval(expr: &Expr, row: &[Datum], context: &EvalContext<'_>) -> SqlResult<Datum> {
     match expr {
         Expr::Const(value) => Ok(value.clone()),
-        Expr::Param(number) => context.parameters.get(*number).cloned().ok_or_else(|| {
-            let message = format!("there is no parameter ${}", number.saturating_add(1));
-            SqlError::new(SqlState::UNDEFINED_PARAMETER, message)
-        }),
+        Expr::Param(number) => parameter(*number, context),
         Expr::Column(column) => row.get(*column).cloned().ok_or_else(|| no_column(*column)),
-        Expr::Outer { level, column } => {
-            let at = context.outer.len().checked_sub(level.saturating_add(1));
-            let row = at.and_then(|at| context.outer.get(at));
-            row.and_then(|row| row.get(*column)).cloned().ok_or_else(|| no_column(*column))
-        }
+        Expr::Outer { level, column } => outer_column(*level, *column, context),
         Expr::Call { function, arguments, comparison: _ } => {
-            let mut values = Vec::with_capacity(arguments.len());
-            for argument in arguments {
-                let value = eval(argument, row, context)?;
-                if function.is_strict && value.is_null() {
-                    return Ok(Datum::Null);
-                }
-                values.push(value);
-            }
-            call(function, &values, context)
+            call_with(function, arguments, row, context)
         }
         Expr::Cast { operand, from, to, context: kind } => {
             let value = eval(operand, row, context)?;
@@ -65,23 +50,8 @@ pub(crate) fn eval(expr: &Expr, row: &[Datum], context: &EvalContext<'_>) -> Sql
             let (left, right) = (eval(left, row, context)?, eval(right, row, context)?);
             Ok(Datum::Bool(is_same(&left, &right) == *negated))
         }
-        Expr::Case { branches, otherwise } => {
-            for Branch { condition, result } in branches {
-                if is_true(&eval(condition, row, context)?) {
-                    return eval(result, row, context);
-                }
-            }
-            otherwise.as_ref().map_or(Ok(Datum::Null), |expr| eval(expr, row, context))
-        }
-        Expr::Coalesce(all) => {
-            for expr in all {
-                let value = eval(expr, row, context)?;
-                if !value.is_null() {
-                    return Ok(value);
-                }
-            }
-            Ok(Datum::Null)
-        }
+        Expr::Case { branches, otherwise } => case(branches, otherwise.as_deref(), row, context),
+        Expr::Coalesce(all) => coalesce(all, row, context),
         Expr::Extreme { operands, greatest } => extreme(operands, *greatest, row, context),
         Expr::InList { operand, list, equal, negated } => {
             in_list((operand, list), equal, *negated, row, context)
@@ -107,13 +77,63 @@ pub(crate) fn eval(expr: &Expr, row: &[Datum], context: &EvalContext<'_>) -> Sql
     }
 }
 
-/// Whether a condition holds: NULL does not.
-pub(crate) fn is_true(value: &Datum) -> bool {
-    matches!(value, Datum::Bool(true))
-}
-
 fn no_column(column: usize) -> SqlError {
     SqlError::internal(format!("an expression reads column {column}, which its row does not have"))
+}
+
+fn parameter(number: usize, context: &EvalContext<'_>) -> SqlResult<Datum> {
+    context.parameters.get(number).cloned().ok_or_else(|| {
+        let message = format!("there is no parameter ${}", number.saturating_add(1));
+        SqlError::new(SqlState::UNDEFINED_PARAMETER, message)
+    })
+}
+
+fn outer_column(level: usize, column: usize, context: &EvalContext<'_>) -> SqlResult<Datum> {
+    let at = context.outer.len().checked_sub(level.saturating_add(1));
+    let row = at.and_then(|at| context.outer.get(at));
+    row.and_then(|row| row.get(column)).cloned().ok_or_else(|| no_column(column))
+}
+
+/// A strict function is not called with NULL.
+fn call_with(
+    function: &Resolved,
+    arguments: &[Expr],
+    row: &[Datum],
+    context: &EvalContext<'_>,
+) -> SqlResult<Datum> {
+    let mut values = Vec::with_capacity(arguments.len());
+    for argument in arguments {
+        let value = eval(argument, row, context)?;
+        if function.is_strict && value.is_null() {
+            return Ok(Datum::Null);
+        }
+        values.push(value);
+    }
+    call(function, &values, context)
+}
+
+fn case(
+    branches: &[Branch],
+    otherwise: Option<&Expr>,
+    row: &[Datum],
+    context: &EvalContext<'_>,
+) -> SqlResult<Datum> {
+    for Branch { condition, result } in branches {
+        if matches!(eval(condition, row, context)?, Datum::Bool(true)) {
+            return eval(result, row, context);
+        }
+    }
+    otherwise.map_or(Ok(Datum::Null), |expr| eval(expr, row, context))
+}
+
+fn coalesce(all: &[Expr], row: &[Datum], context: &EvalContext<'_>) -> SqlResult<Datum> {
+    for expr in all {
+        let value = eval(expr, row, context)?;
+        if !value.is_null() {
+            return Ok(value);
+        }
+    }
+    Ok(Datum::Null)
 }
 
 fn call(function: &Resolved, values: &[Datum], context: &EvalContext<'_>) -> SqlResult<Datum> {

@@ -9,11 +9,14 @@ use crate::types::Datum;
 pub(crate) struct MemoryLimits {
     /// Most bytes that one operator keeps: rows to be sorted, a side of a join, groups.
     pub(crate) operator_bytes: usize,
+    /// Most bytes of the temporary files of one sort; 0 for none, so that it is an error to need
+    /// them.
+    pub(crate) spill_bytes: u64,
 }
 
 impl Default for MemoryLimits {
     fn default() -> Self {
-        Self { operator_bytes: 64 << 20 }
+        Self { operator_bytes: 64 << 20, spill_bytes: 16 << 30 }
     }
 }
 
@@ -33,11 +36,6 @@ impl MemoryUse {
         let limit = limits.operator_bytes;
         let error = SqlError::new(SqlState::OUT_OF_MEMORY, "out of memory");
         Err(error.detail(format!("An operation of the statement needs more than {limit} bytes.")))
-    }
-
-    /// Counts bytes more where the operator has a way to get by with less.
-    pub(crate) fn add_unchecked(&mut self, bytes: usize) {
-        self.bytes = self.bytes.saturating_add(bytes);
     }
 
     /// Bytes that are not kept any more.

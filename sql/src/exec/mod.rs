@@ -7,11 +7,12 @@
 //!
 //! A subquery, or the right side of a lateral join, is built and run anew for each row that it
 //! depends on, which is the innermost of the outer rows meanwhile. Operators that keep rows count
-//! the bytes, and give an error beyond [`MemoryLimits`].
+//! the bytes, and give an error beyond [`MemoryLimits`]; sorts go on in temporary files.
 //!
 //! | file | duty |
 //! |---|---|
 //! | `context.rs`, `memory.rs`, `row_key.rs` | what operators share |
+//! | `sort.rs`, `spill.rs`, `spill_value.rs` | ORDER BY, also of more rows than memory has room for |
 //! | `eval.rs` | values of expressions |
 //! | `build.rs`, `walk.rs` | from plans to operators; what plans contain |
 //! | `scan.rs`, `scan_target.rs`, `stored_row.rs` | reads of tables |
@@ -38,6 +39,8 @@ mod scan_target;
 mod set;
 mod shared;
 mod sort;
+mod spill;
+mod spill_value;
 mod stored_row;
 #[cfg(test)]
 mod tests;
@@ -47,7 +50,6 @@ mod window;
 mod window_call;
 
 pub(crate) use build::build;
-pub(crate) use context::{BoxOperator, ExecContext, Operator, Row, SharedRows};
-pub(crate) use eval::{EvalContext, eval};
+pub(crate) use context::{ExecContext, Row, SharedRows};
 pub(crate) use memory::MemoryLimits;
 pub(crate) use txn_error::from_txn;

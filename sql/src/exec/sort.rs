@@ -1,6 +1,10 @@
 //! ORDER BY.
+//!
+//! Rows are sorted in memory. Beyond the limit, what is there is sorted and written as a run to a
+//! temporary file, and in the end the runs are merged. Of rows that the order does not tell apart
+//! those of an earlier run are first: they came first.
 
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
@@ -8,10 +12,17 @@ use selkie_fabric::BoxFuture;
 
 use super::basic::{Bound, count_of};
 use super::context::{BATCH_ROWS, BoxOperator, ExecContext, Operator, Row};
-use super::memory::{MemoryUse, row_bytes};
+use super::memory::{MemoryLimits, MemoryUse, row_bytes};
 use super::row_key::{compare_keys, sort_values};
-use crate::error::SqlResult;
+use super::spill::{RunReader, RunWriter};
+use crate::error::{SqlError, SqlResult, SqlState};
 use crate::plan::{Expr, SortKey};
+
+/// Most rows that are kept as the first ones; for more, all are sorted.
+const MAX_HEAP_ROWS: u64 = 16 << 10;
+
+/// Most runs that are merged at a time: each is an open file.
+const MAX_RUNS: usize = 64;
 
 /// A row with the values of its sort keys.
 pub(crate) struct KeyedRow {
@@ -19,18 +30,34 @@ pub(crate) struct KeyedRow {
     pub(crate) row: Row,
 }
 
+impl KeyedRow {
+    fn bytes(&self) -> usize {
+        row_bytes(&self.keys) + row_bytes(&self.row)
+    }
+}
+
+/// Sorted rows.
+enum Sorted {
+    Rows(std::vec::IntoIter<KeyedRow>),
+    Runs(Merge),
+}
+
 /// The rows of the input in order; rows that the order does not tell apart as they came. Where only
 /// the first rows are needed, it keeps no more than those.
 pub(crate) struct Sort {
+    /// Until it has been read.
     input: Option<BoxOperator>,
     keys: Arc<[SortKey]>,
     first: Option<Expr>,
-    sorted: std::vec::IntoIter<KeyedRow>,
+    sorted: Sorted,
+    /// Rows that are still to be given.
+    left: u64,
 }
 
 impl Sort {
     pub(crate) fn new(input: BoxOperator, keys: Vec<SortKey>, first: Option<Expr>) -> Self {
-        Self { input: Some(input), keys: keys.into(), first, sorted: Vec::new().into_iter() }
+        let sorted = Sorted::Rows(Vec::new().into_iter());
+        Self { input: Some(input), keys: keys.into(), first, sorted, left: u64::MAX }
     }
 
     async fn run(
@@ -39,12 +66,26 @@ impl Sort {
         context: &mut ExecContext<'_, '_>,
     ) -> SqlResult<()> {
         let first = count_of(self.first.as_ref(), context, Bound::LIMIT)?;
-        let rows = match first.map(usize::try_from) {
-            Some(Ok(first)) => first_rows(&mut input, &self.keys, first, context).await?,
-            _ => all_rows(&mut input, &self.keys, context).await?,
+        self.left = first.unwrap_or(u64::MAX);
+        self.sorted = match first.filter(|first| *first <= MAX_HEAP_ROWS) {
+            Some(first) => first_rows(&mut input, &self.keys, first, context).await?,
+            None => all_rows(&mut input, &self.keys, context).await?,
         };
-        self.sorted = rows.into_iter();
         Ok(())
+    }
+
+    fn batch(&mut self) -> SqlResult<Option<Vec<Row>>> {
+        let mut batch = Vec::new();
+        while batch.len() < BATCH_ROWS && self.left > 0 {
+            let next = match &mut self.sorted {
+                Sorted::Rows(rows) => rows.next(),
+                Sorted::Runs(merge) => merge.next()?,
+            };
+            let Some(next) = next else { break };
+            batch.push(next.row);
+            self.left -= 1;
+        }
+        Ok((!batch.is_empty()).then_some(batch))
     }
 }
 
@@ -57,35 +98,116 @@ impl Operator for Sort {
             if let Some(input) = self.input.take() {
                 self.run(input, context).await?;
             }
-            let batch: Vec<Row> =
-                self.sorted.by_ref().take(BATCH_ROWS).map(|sorted| sorted.row).collect();
-            Ok((!batch.is_empty()).then_some(batch))
+            self.batch()
         })
     }
 }
 
 async fn all_rows(
     input: &mut BoxOperator,
-    keys: &[SortKey],
+    keys: &Arc<[SortKey]>,
     context: &mut ExecContext<'_, '_>,
-) -> SqlResult<Vec<KeyedRow>> {
+) -> SqlResult<Sorted> {
+    let mut runs = Runs { keys: Arc::clone(keys), runs: Vec::new(), limits: context.limits };
     let (mut rows, mut used) = (Vec::new(), MemoryUse::default());
     while let Some(batch) = input.next(context).await? {
         for row in batch {
-            let values = sort_values(keys, &row, context)?;
-            used.add(row_bytes(&row) + row_bytes(&values), context.limits)?;
-            rows.push(KeyedRow { keys: values, row });
+            let keyed = KeyedRow { keys: sort_values(keys, &row, context)?, row };
+            let bytes = keyed.bytes();
+            let limit = context.limits.operator_bytes;
+            if context.limits.spill_bytes > 0 && used.bytes() + bytes > limit && !rows.is_empty() {
+                sort(&mut rows, keys);
+                runs.add(rows.drain(..).map(Ok))?;
+                used = MemoryUse::default();
+            }
+            used.add(bytes, context.limits)?;
+            rows.push(keyed);
         }
     }
-    rows.sort_by(|left, right| compare_keys(&left.keys, &right.keys, keys));
-    Ok(rows)
+    sort(&mut rows, keys);
+    if runs.runs.is_empty() {
+        return Ok(Sorted::Rows(rows.into_iter()));
+    }
+    runs.add(rows.drain(..).map(Ok))?;
+    Ok(Sorted::Runs(Merge::new(runs.runs, keys)?))
 }
 
-/// A row in the heap, whose greatest is the last in the order.
+fn sort(rows: &mut [KeyedRow], keys: &[SortKey]) {
+    rows.sort_by(|left, right| compare_keys(&left.keys, &right.keys, keys));
+}
+
+/// Sorted runs, in the order in which their rows came.
+struct Runs {
+    keys: Arc<[SortKey]>,
+    runs: Vec<RunReader>,
+    limits: MemoryLimits,
+}
+
+impl Runs {
+    /// Writes a run. When there are too many, they become one before.
+    fn add(&mut self, rows: impl Iterator<Item = SqlResult<KeyedRow>>) -> SqlResult<()> {
+        if self.runs.len() >= MAX_RUNS {
+            let mut merge = Merge::new(std::mem::take(&mut self.runs), &self.keys)?;
+            self.write(std::iter::from_fn(|| merge.next().transpose()))?;
+        }
+        self.write(rows)
+    }
+
+    fn write(&mut self, rows: impl Iterator<Item = SqlResult<KeyedRow>>) -> SqlResult<()> {
+        let before: u64 = self.runs.iter().map(RunReader::bytes).sum();
+        let mut writer = RunWriter::new()?;
+        for row in rows {
+            writer.write(&row?)?;
+            let limit = self.limits.spill_bytes;
+            if before + writer.bytes() > limit {
+                let message =
+                    format!("temporary files of a sort exceed the limit of {limit} bytes");
+                return Err(SqlError::new(SqlState::CONFIGURATION_LIMIT, message));
+            }
+        }
+        self.runs.push(writer.finish()?);
+        Ok(())
+    }
+}
+
+/// The rows of sorted runs in order.
+struct Merge {
+    runs: Vec<RunReader>,
+    /// The next row of each run that has one, the first of them on top.
+    heads: BinaryHeap<Reverse<HeapRow>>,
+    keys: Arc<[SortKey]>,
+}
+
+impl Merge {
+    fn new(runs: Vec<RunReader>, keys: &Arc<[SortKey]>) -> SqlResult<Self> {
+        let mut merge = Self { runs, heads: BinaryHeap::new(), keys: Arc::clone(keys) };
+        for run in 0..merge.runs.len() {
+            merge.refill(run)?;
+        }
+        Ok(merge)
+    }
+
+    fn refill(&mut self, run: usize) -> SqlResult<()> {
+        let Some(reader) = self.runs.get_mut(run) else { return Ok(()) };
+        if let Some(keyed) = reader.next()? {
+            let order = Arc::clone(&self.keys);
+            self.heads.push(Reverse(HeapRow { keyed, number: run, order }));
+        }
+        Ok(())
+    }
+
+    fn next(&mut self) -> SqlResult<Option<KeyedRow>> {
+        let Some(Reverse(head)) = self.heads.pop() else { return Ok(None) };
+        self.refill(head.number)?;
+        Ok(Some(head.keyed))
+    }
+}
+
+/// A row in a heap, whose greatest is the last in the order.
 struct HeapRow {
     keyed: KeyedRow,
-    /// How many rows came before it.
-    number: u64,
+    /// Tells apart rows that the order does not.
+    number: usize,
     order: Arc<[SortKey]>,
 }
 
@@ -113,30 +235,30 @@ impl Eq for HeapRow {}
 async fn first_rows(
     input: &mut BoxOperator,
     keys: &Arc<[SortKey]>,
-    first: usize,
+    first: u64,
     context: &mut ExecContext<'_, '_>,
-) -> SqlResult<Vec<KeyedRow>> {
+) -> SqlResult<Sorted> {
     let (mut heap, mut used, mut number) = (BinaryHeap::new(), MemoryUse::default(), 0);
-    let bytes = |keyed: &KeyedRow| row_bytes(&keyed.row) + row_bytes(&keyed.keys);
     if first == 0 {
-        return Ok(Vec::new());
+        return Ok(Sorted::Rows(Vec::new().into_iter()));
     }
     while let Some(batch) = input.next(context).await? {
         for row in batch {
             let keyed = KeyedRow { keys: sort_values(keys, &row, context)?, row };
-            if heap.len() >= first {
+            if heap.len() as u64 >= first {
                 let is_beyond = heap.peek().is_some_and(|last: &HeapRow| {
                     compare_keys(&keyed.keys, &last.keyed.keys, keys).is_ge()
                 });
                 if is_beyond {
                     continue;
                 }
-                used.subtract(heap.pop().map_or(0, |last| bytes(&last.keyed)));
+                used.subtract(heap.pop().map_or(0, |last| last.keyed.bytes()));
             }
-            used.add(bytes(&keyed), context.limits)?;
+            used.add(keyed.bytes(), context.limits)?;
             heap.push(HeapRow { keyed, number, order: Arc::clone(keys) });
             number += 1;
         }
     }
-    Ok(heap.into_sorted_vec().into_iter().map(|row| row.keyed).collect())
+    let rows: Vec<KeyedRow> = heap.into_sorted_vec().into_iter().map(|row| row.keyed).collect();
+    Ok(Sorted::Rows(rows.into_iter()))
 }

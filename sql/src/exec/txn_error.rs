@@ -12,7 +12,7 @@ const PRIMARY: &str = "primary key";
 pub(crate) fn from_txn(error: TxnError, table: Option<&TableDef>) -> SqlError {
     let (state, message) = match &error {
         TxnError::Duplicate { table: name, index } => {
-            return duplicate(constraint_name(table.map_or(name, |table| &table.name), index));
+            return duplicate(constraint_name(table, name, index));
         }
         TxnError::Row(error) if !matches!(error, RowError::UnknownLayout { .. }) => {
             return from_row(error, table);
@@ -36,16 +36,8 @@ pub(crate) fn from_txn(error: TxnError, table: Option<&TableDef>) -> SqlError {
             SqlState::READ_ONLY_TRANSACTION,
             "cannot change or lock rows in a read-only transaction",
         ),
-        TxnError::RowTooLarge { bytes, limit, .. } => {
-            let message = format!("row is too big: size {bytes}, maximum size {limit}");
-            return SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)
-                .detail(error.to_string());
-        }
-        TxnError::KeyTooLong { table: name, index, bytes, limit } => {
-            let index = constraint_name(table.map_or(name, |table| &table.name), index);
-            let message =
-                format!("index row size {bytes} exceeds maximum {limit} for index \"{index}\"");
-            return SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message);
+        TxnError::RowTooLarge { .. } | TxnError::KeyTooLong { .. } => {
+            return too_large(&error, table);
         }
         TxnError::TooManyLeaves { .. } => {
             (SqlState::PROGRAM_LIMIT_EXCEEDED, "the transaction is too large")
@@ -84,9 +76,28 @@ pub(crate) fn from_txn(error: TxnError, table: Option<&TableDef>) -> SqlError {
     SqlError::new(state, message).detail(error.to_string())
 }
 
+/// A row or a key has no room on a page.
+fn too_large(error: &TxnError, table: Option<&TableDef>) -> SqlError {
+    let message = match error {
+        TxnError::RowTooLarge { bytes, limit, .. } => {
+            format!("row is too big: size {bytes}, maximum size {limit}")
+        }
+        TxnError::KeyTooLong { table: name, index, bytes, limit } => {
+            let index = constraint_name(table, name, index);
+            format!("index row size {bytes} exceeds maximum {limit} for index \"{index}\"")
+        }
+        other => other.to_string(),
+    };
+    SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message).detail(error.to_string())
+}
+
 /// The name of the constraint that an index is.
-fn constraint_name(table: &str, index: &str) -> String {
-    if index == PRIMARY { format!("{table}_pkey") } else { index.to_owned() }
+fn constraint_name(table: Option<&TableDef>, name: &str, index: &str) -> String {
+    match table {
+        _ if index != PRIMARY => index.to_owned(),
+        Some(table) => table.primary_key_name(),
+        None => format!("{name}_pkey"),
+    }
 }
 
 /// The index that a row has a key of another in: `Some(None)` is the primary key, `None` that it is
@@ -171,4 +182,59 @@ fn from_sequence(error: &SequenceError) -> SqlError {
         _ => SqlState::INVALID_PARAMETER,
     };
     SqlError::new(state, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use selkie_txn::AbortCause;
+
+    use super::*;
+
+    /// The codes of PostgreSQL's appendix A for what each error means.
+    #[test]
+    fn errors_have_the_codes_of_what_they_mean() {
+        let name = || "t".to_owned();
+        let duplicate =
+            |index: &str| TxnError::Duplicate { table: name(), index: index.to_owned() };
+        let cases = [
+            (duplicate("primary key"), "23505"),
+            (duplicate("by_name"), "23505"),
+            (TxnError::Deadlock, "40P01"),
+            (TxnError::LockTimeout { waited: std::time::Duration::ZERO }, "55P03"),
+            (TxnError::RowLocked { table: name() }, "55P03"),
+            (TxnError::NotFound { table: name() }, "40001"),
+            (TxnError::ReadOnly, "25006"),
+            (TxnError::NoSavepoint, "3B001"),
+            (TxnError::InTransaction, "25001"),
+            (TxnError::NoTransaction, "25P01"),
+            (TxnError::RolledBack { cause: AbortCause::Conflict }, "40001"),
+            (TxnError::RolledBack { cause: AbortCause::Requested }, "25P02"),
+            (
+                TxnError::DeadlineExceeded {
+                    what: "operation",
+                    limit: std::time::Duration::from_secs(1),
+                },
+                "57014",
+            ),
+            (RowError::NotNullable { column: 0 }.into(), "23502"),
+            (RowError::TooLong { column: 0, bytes: 9, max: 3 }.into(), "22001"),
+            (RowError::OutOfRange { column: 0, value: 9, min: 0, max: 3 }.into(), "22003"),
+            (RowError::TooManyDigits { column: 0, digits: 9, max: 3 }.into(), "22003"),
+            (RowError::UnknownLayout { number: 2, last: 1 }.into(), "40001"),
+            (RowError::Damaged { column: 0 }.into(), "XX000"),
+            (SchemaError::NoSuchTable { name: name() }.into(), "42P01"),
+        ];
+        for (error, code) in cases {
+            let text = error.to_string();
+            let is_retryable = error.is_retryable();
+            let mapped = from_txn(error, None);
+            assert_eq!(mapped.state().code(), code, "{text}");
+            // A client that runs again what may be run again does no less than before.
+            let may_run_again = mapped.is_retryable() || code == "55P03";
+            assert!(!is_retryable || may_run_again, "{text}");
+        }
+        let shown = from_txn(duplicate("primary key"), None);
+        let wanted = "duplicate key value violates unique constraint \"t_pkey\"";
+        assert_eq!(shown.message(), wanted);
+    }
 }

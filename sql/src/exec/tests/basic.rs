@@ -77,12 +77,46 @@ fn orders_have_nulls_where_they_are_asked_for_and_are_stable() {
     });
 }
 
+/// With room for few rows in memory: some runs, and more than are merged at a time.
+#[test]
+fn sorts_go_on_in_temporary_files() {
+    with_transaction(async |txn| {
+        // Keys that repeat in each run, with NULLs.
+        let rows: Vec<Row> =
+            (0..3000).map(|n| ints(&[Some(n * 7 % 11).filter(|key| *key > 0), Some(n)])).collect();
+        let sort = |first| Plan::Sort {
+            input: Box::new(values(rows.clone(), 2)),
+            keys: vec![key(0, true, true)],
+            first,
+        };
+        let mut wanted = rows.clone();
+        wanted.sort_by_key(|row| match row[0] {
+            Datum::I32(key) => 100 - key,
+            _ => 0,
+        });
+        for operator_bytes in [2000, 100_000] {
+            let limits = MemoryLimits { operator_bytes, spill_bytes: 1 << 20 };
+            let (found, _) = run_with(&sort(None), txn, &[], limits).await.unwrap();
+            assert_rows(&found, &wanted);
+            let first = Some(Expr::Const(big(20_000)));
+            let (found, _) = run_with(&sort(first), txn, &[], limits).await.unwrap();
+            assert_rows(&found, &wanted);
+        }
+        let limits = MemoryLimits { operator_bytes: 2000, spill_bytes: 10_000 };
+        let outcome = run_with(&sort(None), txn, &[], limits).await;
+        let message = "temporary files of a sort exceed the limit of 10000 bytes";
+        assert_error(outcome, "53400", message);
+        let limits = MemoryLimits { operator_bytes: 2000, spill_bytes: 0 };
+        assert_error(run_with(&sort(None), txn, &[], limits).await, "53200", "out of memory");
+    });
+}
+
 #[test]
 fn more_memory_than_allowed_is_an_error() {
     with_transaction(async |txn| {
         let aggregate = |input: Plan| Plan::Distinct { input: Box::new(input), keys: vec![col(0)] };
         let plan = aggregate(column(&(0..1000).map(Some).collect::<Vec<_>>()));
-        let limits = MemoryLimits { operator_bytes: 4096 };
+        let limits = MemoryLimits { operator_bytes: 4096, spill_bytes: 0 };
         let outcome = run_with(&plan, txn, &[], limits).await;
         let error = assert_error(outcome, "53200", "out of memory");
         assert!(error.detail_text().unwrap().contains("4096"));
@@ -131,7 +165,7 @@ fn a_recursion_ends_with_a_round_without_new_rows() {
     // WITH RECURSIVE n AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 5).
     let up_to_five = Plan::Project {
         input: Box::new(Plan::Filter {
-            input: Box::new(Plan::Working { number: 7 }),
+            input: Box::new(Plan::Working { number: 7, width: 1 }),
             condition: op("<", col(0), lit(5)),
         }),
         exprs: vec![op("+", col(0), lit(1))],
@@ -149,9 +183,9 @@ fn a_recursion_ends_with_a_round_without_new_rows() {
         let once: Vec<Row> = (1..6).map(|n| ints(&[Some(n)])).collect();
         check(&recursive(up_to_five, false), txn, &once).await;
         // Rows that come again end it without ALL; with ALL only a LIMIT does.
-        check(&recursive(Plan::Working { number: 7 }, false), txn, &ones(1)).await;
+        check(&recursive(Plan::Working { number: 7, width: 1 }, false), txn, &ones(1)).await;
         let endless = Plan::Limit {
-            input: Box::new(recursive(Plan::Working { number: 7 }, true)),
+            input: Box::new(recursive(Plan::Working { number: 7, width: 1 }, true)),
             limit: Some(Expr::Const(big(7))),
             offset: None,
         };
@@ -167,7 +201,7 @@ fn ones(count: usize) -> Vec<Row> {
 fn shared_rows_are_made_once() {
     with_transaction(async |txn| {
         let plan = Arc::new(Plan::Project {
-            input: Box::new(Plan::Working { number: 1 }),
+            input: Box::new(Plan::Working { number: 1, width: 1 }),
             exprs: vec![col(0)],
         });
         // Both readers see the rows of the first run.

@@ -1,6 +1,7 @@
 //! Three-valued logic and what is evaluated when.
 
 use super::*;
+use crate::exec::eval::{EvalContext, eval};
 use crate::plan::{Branch, Quantifier};
 use crate::types::Array;
 
@@ -29,12 +30,12 @@ fn value(expr: &Expr) -> SqlResult<Datum> {
         search_path: &[],
         random: &|| 0.5,
     };
-    let context = super::super::EvalContext {
+    let context = EvalContext {
         call: &call,
         parameters: &[int(11)],
         outer: &[vec![int(1), int(2)], vec![int(3), int(4)]],
     };
-    super::super::eval(expr, &[int(5)], &context)
+    eval(expr, &[int(5)], &context)
 }
 
 #[track_caller]
@@ -145,7 +146,8 @@ fn the_greatest_and_the_least_leave_out_nulls() {
 
 #[test]
 fn lists_and_arrays_with_nulls() {
-    let cases: [(Option<i32>, &[Option<i32>], Option<bool>); 6] = [
+    type Case = (Option<i32>, &'static [Option<i32>], Option<bool>);
+    let cases: [Case; 6] = [
         (Some(1), &[Some(2), Some(1)], Some(true)),
         (Some(1), &[None, Some(1)], Some(true)),
         (Some(1), &[Some(2), None], None),

@@ -177,7 +177,7 @@ fn operator(name: &str) -> Box<Resolved> {
 }
 
 fn op(name: &str, left: Expr, right: Expr) -> Expr {
-    Expr::Call { function: operator(name), arguments: vec![left, right] }
+    Expr::Call { function: operator(name), arguments: vec![left, right], comparison: None }
 }
 
 /// A table as SQL sees it: names, types and whether they may be NULL.
@@ -227,6 +227,7 @@ impl TableSpec {
             primary_order: order,
             indexes: indexes.collect(),
             checks: Vec::new(),
+            primary_key_name: None,
         })
     }
 }

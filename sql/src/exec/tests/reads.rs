@@ -192,8 +192,10 @@ async fn check_access_of(
         let rows = run(&plan, txn).await.unwrap();
         let all = self::rows();
         for row in &rows {
-            let wanted = all.iter().find(|own| sorted(&[(*own).clone()]) == sorted(&[row.clone()]));
-            assert_rows(&[row.clone()], &[wanted.unwrap().clone()]);
+            let wanted = all.iter().find(|own| {
+                sorted(std::slice::from_ref(*own)) == sorted(std::slice::from_ref(row))
+            });
+            assert_rows(std::slice::from_ref(row), std::slice::from_ref(wanted.unwrap()));
         }
         let mut keys: Vec<_> =
             rows.iter().map(|row| (number(row, 0).unwrap(), number(row, 1).unwrap())).collect();

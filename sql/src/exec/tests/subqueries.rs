@@ -31,7 +31,10 @@ fn rows_of_functions_are_numbered_on_request() {
         ordinality: true,
     };
     let wanted: Vec<Row> = (1..401).map(|n| vec![int(n + 10), big(n.into())]).collect();
-    with_transaction(async |txn| check(&plan, txn, &wanted).await);
+    with_transaction(async |txn| {
+        check(&plan, txn, &wanted).await;
+        check(&series(lit(1), Expr::Const(Datum::Null)), txn, &[]).await;
+    });
 }
 
 #[test]
@@ -79,7 +82,8 @@ fn one(expr: Expr) -> Plan {
 fn comparisons_with_subqueries_are_three_valued() {
     let (yes, no) = (Datum::Bool(true), Datum::Bool(false));
     // The values of the subquery, `= ANY` and `<> ALL` of 1, and of NULL.
-    let cases: [(&[Option<i32>], [Datum; 2], [Datum; 2]); 4] = [
+    type Case = (&'static [Option<i32>], [Datum; 2], [Datum; 2]);
+    let cases: [Case; 4] = [
         (&[Some(2), None, Some(1)], [yes.clone(), no.clone()], [Datum::Null, Datum::Null]),
         (&[Some(2), None], [Datum::Null, Datum::Null], [Datum::Null, Datum::Null]),
         (&[Some(2)], [no.clone(), yes.clone()], [Datum::Null, Datum::Null]),

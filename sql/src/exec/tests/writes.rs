@@ -106,11 +106,11 @@ fn an_insertion_does_not_see_its_own_rows() {
     });
 }
 
+/// Assignments and a condition.
+type OnUpdate = (Vec<(usize, Expr)>, Option<Expr>);
+
 /// ON CONFLICT, with what it does to the old row.
-fn on_conflict(
-    target: Option<Option<usize>>,
-    update: Option<(Vec<(usize, Expr)>, Option<Expr>)>,
-) -> Option<ConflictAction> {
+fn on_conflict(target: Option<Option<usize>>, update: Option<OnUpdate>) -> Option<ConflictAction> {
     Some(ConflictAction { target, update })
 }
 

@@ -18,6 +18,7 @@ struct Connection {
     session: Session,
 }
 
+#[async_trait::async_trait]
 impl sqllogictest::AsyncDB for Connection {
     type Error = SqlError;
     type ColumnType = DefaultColumnType;

@@ -50,7 +50,9 @@ impl Binder<'_> {
         let FunctionArguments::List(list) = args else {
             return Err(SqlError::unsupported("an aggregate without arguments in parentheses"));
         };
-        let mut inner = Stage::new(grouping.input, "an aggregate function's arguments");
+        let width = grouping.width + grouping.applies.len();
+        let clause = "an aggregate function's arguments";
+        let mut inner = Stage { width, ..Stage::new(grouping.input, clause) };
         let ast::FunctionArgumentList { duplicate_treatment, args, clauses } = list;
         let is_star = matches!(&**args, [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)]);
         let given = if is_star { Vec::new() } else { self.arguments(args, &mut inner)? };
@@ -73,7 +75,7 @@ impl Binder<'_> {
             }
             None => None,
         };
-        refuse(!inner.applies.is_empty(), "a subquery in an aggregate")?;
+        let applies = inner.applies;
         let given =
             given.into_iter().map(|own| self.settle_type(own)).collect::<SqlResult<Vec<_>>>()?;
         let types: Vec<SqlType> = given.iter().map(|own| own.ty).collect();
@@ -89,6 +91,7 @@ impl Binder<'_> {
         let Some(grouping) = &mut stage.grouping else {
             return Err(SqlError::internal("groups are gone"));
         };
+        grouping.applies.extend(applies);
         grouping.calls.push((function.clone(), call, ty));
         Ok(Some(Typed::new(Expr::Column(first + grouping.calls.len() - 1), ty)))
     }

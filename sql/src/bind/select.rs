@@ -94,7 +94,13 @@ impl Binder<'_> {
         let mut stage = Stage { width, ..Stage::new(&scope, "SELECT") };
         if is_grouped {
             stage.scope = &groups;
-            stage.grouping = Some(Grouping { input: &scope, keys, calls: Vec::new() });
+            stage.grouping = Some(Grouping {
+                input: &scope,
+                keys,
+                width,
+                applies: Vec::new(),
+                calls: Vec::new(),
+            });
         }
         let having = match having {
             Some(having) => {
@@ -137,7 +143,8 @@ impl Binder<'_> {
         let locks = locking(tail.locks, &lockable, &mut exprs)?;
 
         let Stage { applies, grouping, .. } = stage;
-        if let Some(Grouping { keys, calls, .. }) = grouping {
+        if let Some(Grouping { keys, calls, applies, .. }) = grouping {
+            plan = with_applies(plan, applies);
             let keys: Vec<Expr> = keys.into_iter().map(|(_, key)| key.expr).collect();
             let calls: Vec<_> = calls.into_iter().map(|(_, call, _)| call).collect();
             width = keys.len() + calls.len();

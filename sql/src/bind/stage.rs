@@ -16,6 +16,10 @@ pub(super) struct Grouping<'s> {
     pub(super) input: &'s Scope<'s>,
     /// The keys, as they were written and bound.
     pub(super) keys: Vec<(sqlparser::ast::Expr, Typed)>,
+    /// Columns of their input, before those of subqueries.
+    pub(super) width: usize,
+    /// Subqueries in the arguments of aggregates.
+    pub(super) applies: Vec<PendingApply>,
     /// The calls of aggregates so far, as they were written.
     pub(super) calls: Vec<(sqlparser::ast::Function, AggregateCall, crate::types::SqlType)>,
 }

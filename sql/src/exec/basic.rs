@@ -6,7 +6,7 @@ use selkie_fabric::BoxFuture;
 
 use super::context::{BATCH_ROWS, BoxOperator, ExecContext, Operator, Row};
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::functions::{ResolvedRows, RowStream};
+use crate::functions::{ResolvedRows, RowIterator};
 use crate::plan::Expr;
 use crate::types::Datum;
 
@@ -38,7 +38,7 @@ pub(crate) struct FunctionRows {
     function: std::sync::Arc<ResolvedRows>,
     arguments: Vec<Expr>,
     ordinality: bool,
-    rows: Option<RowStream>,
+    rows: Option<RowIterator>,
     count: i64,
 }
 

@@ -82,7 +82,9 @@ impl Database {
                 }
             }
             let trees = schemas.iter().map(|schema| 1 + schema.indexes.len()).sum();
-            if trees == 0 || trees > usize::from(u16::MAX) {
+            // Where tables may change, they may come later.
+            let is_empty = trees == 0 && protocol != Protocol::Snapshot;
+            if is_empty || trees > usize::from(u16::MAX) {
                 return Err(SchemaError::TooManyTrees { trees }.into());
             }
             let catalogue = store::create(engine, schema, existing).await?;

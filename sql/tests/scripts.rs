@@ -101,7 +101,7 @@ macro_rules! scripts {
     };
 }
 
-scripts![select, joins, aggregates, subqueries, changes, tables, transactions, with];
+scripts![select, joins, aggregates, subqueries, changes, tables, transactions, windows, with];
 
 /// Every script is run.
 #[test]

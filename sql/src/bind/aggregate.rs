@@ -9,7 +9,7 @@ use super::stage::Stage;
 use super::{Binder, refuse};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::functions::resolve_aggregate;
-use crate::plan::{AggregateCall, Expr, Typed};
+use crate::plan::{AggregateCall, Expr, SortKey, Typed};
 use crate::types::SqlType;
 use crate::types::cast::CastContext;
 
@@ -54,20 +54,7 @@ impl Binder<'_> {
         let clause = "an aggregate function's arguments";
         let mut inner = Stage { width, ..Stage::new(grouping.input, clause) };
         let ast::FunctionArgumentList { duplicate_treatment, args, clauses } = list;
-        let is_star = matches!(&**args, [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)]);
-        let given = if is_star { Vec::new() } else { self.arguments(args, &mut inner)? };
-        let mut order = Vec::new();
-        for clause in clauses {
-            match clause {
-                FunctionArgumentClause::OrderBy(keys) => {
-                    for key in keys {
-                        let expr = self.expr(&key.expr, &mut inner)?;
-                        order.push(super::query::sort_key(self.settle_type(expr)?.expr, key)?);
-                    }
-                }
-                other => return Err(SqlError::unsupported(format!("{other} of an aggregate"))),
-            }
-        }
+        let (given, order) = self.aggregate_arguments(args, clauses, &mut inner)?;
         let filter = match filter {
             Some(filter) => {
                 let filter = self.expr(filter, &mut inner)?;
@@ -76,8 +63,6 @@ impl Binder<'_> {
             None => None,
         };
         let applies = inner.applies;
-        let given =
-            given.into_iter().map(|own| self.settle_type(own)).collect::<SqlResult<Vec<_>>>()?;
         let types: Vec<SqlType> = given.iter().map(|own| own.ty).collect();
         let resolved = resolve_aggregate(name, &types)?
             .ok_or_else(|| SqlError::internal(format!("{name} is no aggregate")))?;
@@ -94,6 +79,29 @@ impl Binder<'_> {
         grouping.applies.extend(applies);
         grouping.calls.push((function.clone(), call, ty));
         Ok(Some(Typed::new(Expr::Column(first + grouping.calls.len() - 1), ty)))
+    }
+
+    /// The arguments of an aggregate, and the order in which it takes them.
+    fn aggregate_arguments(
+        &mut self,
+        args: &[FunctionArg],
+        clauses: &[FunctionArgumentClause],
+        inner: &mut Stage<'_>,
+    ) -> SqlResult<(Vec<Typed>, Vec<SortKey>)> {
+        let is_star = matches!(args, [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)]);
+        let given = if is_star { Vec::new() } else { self.arguments(args, inner)? };
+        let mut order = Vec::new();
+        for clause in clauses {
+            let FunctionArgumentClause::OrderBy(keys) = clause else {
+                return Err(SqlError::unsupported(format!("{clause} of an aggregate")));
+            };
+            for key in keys {
+                let expr = self.expr(&key.expr, inner)?;
+                order.push(super::query::sort_key(self.settle_type(expr)?.expr, key)?);
+            }
+        }
+        let given = given.into_iter().map(|own| self.settle_type(own));
+        Ok((given.collect::<SqlResult<_>>()?, order))
     }
 }
 

@@ -48,6 +48,31 @@ impl Binder<'_> {
             }
             Ast::BinaryOp { left, op, right } => self.binary(left, op, right, stage),
             Ast::UnaryOp { op, expr } => self.unary(op, expr, stage),
+            Ast::Case { case_token: _, end_token: _, operand, conditions, else_result } => {
+                self.case(operand.as_deref(), conditions, else_result.as_deref(), stage)
+            }
+            Ast::Exists { subquery, negated } => self.exists(subquery, *negated, stage),
+            Ast::Subquery(query) => self.scalar_subquery(query, stage),
+            Ast::Array(ast::Array { elem, named: _ }) => self.array(elem, stage),
+            Ast::Tuple(parts) => {
+                let parts = parts.iter().map(|part| Ok(self.expr(part, stage)?.expr));
+                let row = Expr::Row(parts.collect::<SqlResult<_>>()?);
+                Ok(Typed::new(row, SqlType::new(Scalar::Record)))
+            }
+            Ast::Collate { expr, collation } => {
+                let name = name_parts(collation)?.pop().unwrap_or_default();
+                let is_known = matches!(name.as_str(), "C" | "POSIX" | "default" | "ucs_basic");
+                refuse(!is_known, "a collation other than \"C\"")?;
+                self.expr(expr, stage)
+            }
+            Ast::Function(function) => self.function(function, stage),
+            other => self.test(other, stage),
+        }
+    }
+
+    /// An expression that asks something of a value.
+    fn test(&mut self, ast: &Ast, stage: &mut Stage<'_>) -> SqlResult<Typed> {
+        match ast {
             Ast::IsNull(operand) => self.is_null(operand, false, stage),
             Ast::IsNotNull(operand) => self.is_null(operand, true, stage),
             Ast::IsTrue(operand) => self.is_bool(operand, true, false, stage),
@@ -85,24 +110,6 @@ impl Binder<'_> {
             Ast::AllOp { left, compare_op, right } => {
                 self.quantified(left, compare_op, right, Quantifier::All, stage)
             }
-            Ast::Case { case_token: _, end_token: _, operand, conditions, else_result } => {
-                self.case(operand.as_deref(), conditions, else_result.as_deref(), stage)
-            }
-            Ast::Exists { subquery, negated } => self.exists(subquery, *negated, stage),
-            Ast::Subquery(query) => self.scalar_subquery(query, stage),
-            Ast::Array(ast::Array { elem, named: _ }) => self.array(elem, stage),
-            Ast::Tuple(parts) => {
-                let parts = parts.iter().map(|part| Ok(self.expr(part, stage)?.expr));
-                let row = Expr::Row(parts.collect::<SqlResult<_>>()?);
-                Ok(Typed::new(row, SqlType::new(Scalar::Record)))
-            }
-            Ast::Collate { expr, collation } => {
-                let name = name_parts(collation)?.pop().unwrap_or_default();
-                let is_known = matches!(name.as_str(), "C" | "POSIX" | "default" | "ucs_basic");
-                refuse(!is_known, "a collation other than \"C\"")?;
-                self.expr(expr, stage)
-            }
-            Ast::Function(function) => self.function(function, stage),
             other => self.special_syntax(other, stage),
         }
     }

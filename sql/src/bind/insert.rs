@@ -78,14 +78,8 @@ impl Binder<'_> {
             Some(OnInsert::OnConflict(on)) => Some(self.on_conflict(&table, &called, on)?),
             Some(_) => return Err(SqlError::unsupported("ON DUPLICATE KEY")),
         };
-        let (returning, columns) = match returning {
-            None => (None, Vec::new()),
-            Some(items) => {
-                let scope = table_scope(&table, &called)?;
-                let (exprs, columns) = self.returning(items, &scope)?;
-                (Some(exprs), columns)
-            }
-        };
+        let scope = table_scope(&table, &called)?;
+        let (returning, columns) = self.returning(returning.as_deref(), &scope)?;
         let insert = Insert { table, source, checks, on_conflict, returning };
         Ok(Bound { plan: Plan::Insert(Box::new(insert)), columns })
     }

@@ -16,6 +16,7 @@ mod select;
 mod select_list;
 mod special;
 mod stage;
+mod window;
 mod with;
 
 use std::collections::HashMap;

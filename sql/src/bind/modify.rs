@@ -10,10 +10,10 @@ use sqlparser::ast::{
 use super::query::LockableTable;
 use super::scope::Scope;
 use super::stage::{Stage, with_applies};
-use super::{Binder, Bound, OutputColumn, fold, name_parts, refuse};
+use super::{Binder, Bound, fold, name_parts, refuse};
 use crate::catalogue::TableDef;
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::plan::{Expr, Modify, Plan, Typed};
+use crate::plan::{Assignments, Expr, Modify, Plan, Typed};
 use crate::types::SqlType;
 use crate::types::cast::{CastContext, can_cast};
 
@@ -191,18 +191,12 @@ impl Binder<'_> {
 
     fn modify(
         &mut self,
-        (table, source, assignments): (Arc<TableDef>, Plan, Option<Vec<(usize, Expr)>>),
+        (table, source, assignments): (Arc<TableDef>, Plan, Option<Assignments>),
         checks: Vec<(String, Expr)>,
         returning: Option<&[ast::SelectItem]>,
         scope: &Scope<'_>,
     ) -> SqlResult<Bound> {
-        let (returning, columns): (_, Vec<OutputColumn>) = match returning {
-            None => (None, Vec::new()),
-            Some(items) => {
-                let (exprs, columns) = self.returning(items, scope)?;
-                (Some(exprs), columns)
-            }
-        };
+        let (returning, columns) = self.returning(returning, scope)?;
         let modify = Modify { table, source, assignments, checks, returning };
         Ok(Bound { plan: Plan::Modify(Box::new(modify)), columns })
     }

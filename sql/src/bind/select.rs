@@ -15,6 +15,71 @@ use super::{Binder, Bound, OutputColumn, fold, name_parts, refuse};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::plan::{Expr, Locking, Plan, SortKey, Typed};
 
+/// The parts of a SELECT that are looked at.
+struct Parts<'q> {
+    distinct: Option<&'q Distinct>,
+    projection: &'q [ast::SelectItem],
+    from: &'q [ast::TableWithJoins],
+    selection: Option<&'q Ast>,
+    group_by: &'q [Ast],
+    having: Option<&'q Ast>,
+}
+
+/// The parts of a SELECT, if it has no others.
+fn parts(select: &Select) -> SqlResult<Parts<'_>> {
+    let Select {
+        select_token: _,
+        optimizer_hints: _,
+        distinct,
+        select_modifiers,
+        top,
+        top_before_distinct: _,
+        projection,
+        exclude,
+        into,
+        from,
+        lateral_views,
+        prewhere,
+        selection,
+        connect_by,
+        group_by,
+        cluster_by,
+        distribute_by,
+        sort_by,
+        having,
+        named_window,
+        qualify,
+        window_before_qualify: _,
+        value_table_mode,
+        flavor: _,
+    } = select;
+    refuse(select_modifiers.is_some() || top.is_some(), "a modifier of SELECT")?;
+    refuse(exclude.is_some(), "EXCLUDE")?;
+    refuse(into.is_some(), "SELECT INTO")?;
+    refuse(!lateral_views.is_empty() || prewhere.is_some(), "LATERAL VIEW or PREWHERE")?;
+    refuse(!connect_by.is_empty(), "CONNECT BY")?;
+    let is_hive = !cluster_by.is_empty() || !distribute_by.is_empty() || !sort_by.is_empty();
+    refuse(is_hive, "CLUSTER BY, DISTRIBUTE BY or SORT BY")?;
+    refuse(!named_window.is_empty(), "WINDOW")?;
+    refuse(qualify.is_some() || value_table_mode.is_some(), "QUALIFY")?;
+    let GroupByExpr::Expressions(group_by, modifiers) = group_by else {
+        return Err(SqlError::unsupported("GROUP BY ALL"));
+    };
+    refuse(!modifiers.is_empty(), "a modifier of GROUP BY")?;
+    let (distinct, selection, having) = (distinct.as_ref(), selection.as_ref(), having.as_ref());
+    Ok(Parts { distinct, projection, from, selection, group_by, having })
+}
+
+/// What a SELECT gives, before its order and limit are seen to.
+struct Output {
+    /// What is asked for, then what order and locks need.
+    exprs: Vec<Expr>,
+    columns: Vec<OutputColumn>,
+    order: Vec<SortKey>,
+    distinct: Option<Vec<Expr>>,
+    locks: Vec<Locking>,
+}
+
 impl Binder<'_> {
     pub(super) fn select(
         &mut self,
@@ -22,46 +87,11 @@ impl Binder<'_> {
         tail: Tail<'_>,
         outer: Option<&Scope<'_>>,
     ) -> SqlResult<Bound> {
-        let Select {
-            select_token: _,
-            optimizer_hints: _,
-            distinct,
-            select_modifiers,
-            top,
-            top_before_distinct: _,
-            projection,
-            exclude,
-            into,
-            from,
-            lateral_views,
-            prewhere,
-            selection,
-            connect_by,
-            group_by,
-            cluster_by,
-            distribute_by,
-            sort_by,
-            having,
-            named_window,
-            qualify,
-            window_before_qualify: _,
-            value_table_mode,
-            flavor: _,
-        } = select;
-        refuse(select_modifiers.is_some() || top.is_some(), "a modifier of SELECT")?;
-        refuse(exclude.is_some(), "EXCLUDE")?;
-        refuse(into.is_some(), "SELECT INTO")?;
-        refuse(!lateral_views.is_empty() || prewhere.is_some(), "LATERAL VIEW or PREWHERE")?;
-        refuse(!connect_by.is_empty(), "CONNECT BY")?;
-        let is_hive = !cluster_by.is_empty() || !distribute_by.is_empty() || !sort_by.is_empty();
-        refuse(is_hive, "CLUSTER BY, DISTRIBUTE BY or SORT BY")?;
-        refuse(!named_window.is_empty(), "WINDOW")?;
-        refuse(qualify.is_some() || value_table_mode.is_some(), "QUALIFY")?;
-
+        let parts = parts(select)?;
         let mut lockable = Vec::new();
-        let (mut plan, scope) = self.from(from, outer, &mut lockable)?;
+        let (mut plan, scope) = self.from(parts.from, outer, &mut lockable)?;
         let mut width = scope.width;
-        if let Some(selection) = selection {
+        if let Some(selection) = parts.selection {
             let mut stage = Stage::new(&scope, "WHERE");
             let condition = self.expr(selection, &mut stage)?;
             let condition = self.condition(condition, "WHERE")?;
@@ -69,55 +99,66 @@ impl Binder<'_> {
             plan = with_applies(plan, stage.applies);
             plan = Plan::Filter { input: Box::new(plan), condition };
         }
-        let items = self.items(projection, &scope)?;
-        let mut keys = Vec::new();
-        match group_by {
-            GroupByExpr::All(_) => return Err(SqlError::unsupported("GROUP BY ALL")),
-            GroupByExpr::Expressions(exprs, modifiers) => {
-                refuse(!modifiers.is_empty(), "a modifier of GROUP BY")?;
-                let mut stage = Stage { width, ..Stage::new(&scope, "GROUP BY") };
-                for expr in exprs {
-                    let written = group_key(expr, &items, &scope)?;
-                    let key = self.expr(written, &mut stage)?;
-                    keys.push((written.clone(), self.settle_type(key)?));
-                }
-                width += stage.applies.len();
-                plan = with_applies(plan, stage.applies);
-            }
-        }
-        let order_has_aggregate = tail.order.iter().any(|key| has_aggregate(&key.expr));
+        let items = self.items(parts.projection, &scope)?;
+        let mut stage = Stage { width, ..Stage::new(&scope, "GROUP BY") };
+        let keys = self.group_keys(parts.group_by, &items, &mut stage)?;
+        width += stage.applies.len();
+        plan = with_applies(plan, stage.applies);
         let is_grouped = !keys.is_empty()
-            || having.is_some()
-            || order_has_aggregate
+            || parts.having.is_some()
+            || tail.order.iter().any(|key| has_aggregate(&key.expr))
             || items.iter().any(|item| has_aggregate(&item.expr));
         let groups = if is_grouped { grouped_scope(&scope, &keys) } else { Scope::default() };
-        let mut stage = Stage { width, ..Stage::new(&scope, "SELECT") };
+        let mut stage = Stage { width, ..Stage::new(&scope, "HAVING") };
         if is_grouped {
             stage.scope = &groups;
-            stage.grouping = Some(Grouping {
-                input: &scope,
-                keys,
-                width,
-                applies: Vec::new(),
-                calls: Vec::new(),
-            });
+            let (input, applies, calls) = (&scope, Vec::new(), Vec::new());
+            stage.grouping = Some(Grouping { input, keys, width, applies, calls });
         }
-        let having = match having {
+        let having = match parts.having {
             Some(having) => {
                 let condition = self.expr(having, &mut stage)?;
                 Some(self.condition(condition, "HAVING")?)
             }
             None => None,
         };
-        let mut exprs = Vec::new();
-        let mut columns = Vec::new();
-        for Item { expr, name } in &items {
-            let bound = self.expr(expr, &mut stage)?;
+        (stage.clause, stage.windows) = ("SELECT", Some(Vec::new()));
+        let output = self.output(parts.distinct, &items, (&tail, &lockable), &mut stage)?;
+        plan = placed(plan, having, stage);
+        Ok(finished(plan, output, tail))
+    }
+
+    fn group_keys(
+        &mut self,
+        group_by: &[Ast],
+        items: &[Item],
+        stage: &mut Stage<'_>,
+    ) -> SqlResult<Vec<(Ast, Typed)>> {
+        let mut keys = Vec::new();
+        for expr in group_by {
+            let written = group_key(expr, items, stage.scope)?;
+            let key = self.expr(written, stage)?;
+            keys.push((written.clone(), self.settle_type(key)?));
+        }
+        Ok(keys)
+    }
+
+    /// What is given; columns of subqueries and window functions have their numbers.
+    fn output(
+        &mut self,
+        distinct: Option<&Distinct>,
+        items: &[Item],
+        (tail, lockable): (&Tail<'_>, &[LockableTable]),
+        stage: &mut Stage<'_>,
+    ) -> SqlResult<Output> {
+        let (mut exprs, mut columns) = (Vec::new(), Vec::new());
+        for Item { expr, name } in items {
+            let bound = self.expr(expr, stage)?;
             let Typed { expr, ty } = self.settle_type(bound)?;
             exprs.push(expr);
             columns.push(OutputColumn { name: name.clone(), ty });
         }
-        let order = self.order(tail.order, (&columns, &mut exprs), &mut stage)?;
+        let order = self.order(tail.order, (&columns, &mut exprs), stage)?;
         let distinct = match distinct {
             None | Some(Distinct::All) => None,
             Some(Distinct::Distinct) => {
@@ -131,55 +172,17 @@ impl Binder<'_> {
             Some(Distinct::On(on)) => {
                 let mut keys = Vec::new();
                 for key in on {
-                    keys.push(self.output_expr(key, (&columns, &mut exprs), &mut stage)?);
+                    keys.push(self.output_expr(key, (&columns, &mut exprs), stage)?);
                 }
                 Some(keys)
             }
         };
-        refuse(
-            !tail.locks.is_empty() && (is_grouped || distinct.is_some()),
-            "locks of rows of groups or distinct rows",
-        )?;
-        let locks = locking(tail.locks, &lockable, &mut exprs)?;
-
-        let Stage { applies, grouping, .. } = stage;
-        if let Some(Grouping { keys, calls, applies, .. }) = grouping {
-            plan = with_applies(plan, applies);
-            let keys: Vec<Expr> = keys.into_iter().map(|(_, key)| key.expr).collect();
-            let calls: Vec<_> = calls.into_iter().map(|(_, call, _)| call).collect();
-            width = keys.len() + calls.len();
-            plan = Plan::Aggregate { input: Box::new(plan), keys, calls };
-        }
-        plan = with_applies(plan, applies);
-        if let Some(mut condition) = having {
-            settle(&mut condition, width);
-            plan = Plan::Filter { input: Box::new(plan), condition };
-        }
-        exprs.iter_mut().for_each(|expr| settle(expr, width));
-        let is_wider = exprs.len() > columns.len();
-        plan = Plan::Project { input: Box::new(plan), exprs };
-        match distinct {
-            Some(keys) if keys.len() == columns.len() && order.is_empty() => {
-                plan = Plan::Distinct { input: Box::new(plan), keys };
-            }
-            distinct => {
-                if !order.is_empty() {
-                    plan = Plan::Sort { input: Box::new(plan), keys: order, first: None };
-                }
-                if let Some(keys) = distinct {
-                    plan = Plan::Distinct { input: Box::new(plan), keys };
-                }
-            }
-        }
-        if !locks.is_empty() {
-            plan = Plan::Lock { input: Box::new(plan), locks };
-        }
-        plan = limited(plan, tail.limit, tail.offset);
-        if is_wider {
-            let exprs = (0..columns.len()).map(Expr::Column).collect();
-            plan = Plan::Project { input: Box::new(plan), exprs };
-        }
-        Ok(Bound { plan, columns })
+        let is_of_groups = stage.grouping.is_some() || distinct.is_some();
+        refuse(!tail.locks.is_empty() && is_of_groups, "locks of rows of groups or distinct rows")?;
+        let locks = locking(tail.locks, lockable, &mut exprs)?;
+        let (width, applied) = stage.settled();
+        exprs.iter_mut().for_each(|expr| settle(expr, width, applied));
+        Ok(Output { exprs, columns, order, distinct, locks })
     }
 
     fn order(
@@ -218,6 +221,59 @@ impl Binder<'_> {
         exprs.push(bound);
         Ok(Expr::Column(exprs.len() - 1))
     }
+}
+
+/// The plan with the groups, subqueries, condition of groups and windows of a clause.
+fn placed(mut plan: Plan, having: Option<Expr>, stage: Stage<'_>) -> Plan {
+    let (width, applied) = stage.settled();
+    if let Some(Grouping { keys, calls, applies, .. }) = stage.grouping {
+        plan = with_applies(plan, applies);
+        let keys: Vec<Expr> = keys.into_iter().map(|(_, key)| key.expr).collect();
+        let calls: Vec<_> = calls.into_iter().map(|(_, call, _)| call).collect();
+        plan = Plan::Aggregate { input: Box::new(plan), keys, calls };
+    }
+    plan = with_applies(plan, stage.applies);
+    if let Some(mut condition) = having {
+        settle(&mut condition, width, applied);
+        plan = Plan::Filter { input: Box::new(plan), condition };
+    }
+    let mut calls = stage.windows.unwrap_or_default();
+    if calls.is_empty() {
+        return plan;
+    }
+    for call in &mut calls {
+        let order = call.order.iter_mut().map(|key| &mut key.expr);
+        let all = call.arguments.iter_mut().chain(&mut call.partition).chain(order);
+        all.for_each(|expr| settle(expr, width, applied));
+    }
+    Plan::Window { input: Box::new(plan), calls }
+}
+
+/// The plan with what is given, in its order.
+fn finished(plan: Plan, output: Output, tail: Tail<'_>) -> Bound {
+    let Output { exprs, columns, order, distinct, locks } = output;
+    let is_wider = exprs.len() > columns.len();
+    let mut plan = Plan::Project { input: Box::new(plan), exprs };
+    let has_order = !order.is_empty();
+    let sorted = |plan| Plan::Sort { input: Box::new(plan), keys: order, first: None };
+    match distinct {
+        // Of rows that agree in the keys, the first in the order stays.
+        Some(keys) => {
+            plan = if has_order { sorted(plan) } else { plan };
+            plan = Plan::Distinct { input: Box::new(plan), keys };
+        }
+        None if has_order => plan = sorted(plan),
+        None => {}
+    }
+    if !locks.is_empty() {
+        plan = Plan::Lock { input: Box::new(plan), locks };
+    }
+    plan = limited(plan, tail.limit, tail.offset);
+    if is_wider {
+        let exprs = (0..columns.len()).map(Expr::Column).collect();
+        plan = Plan::Project { input: Box::new(plan), exprs };
+    }
+    Bound { plan, columns }
 }
 
 /// What GROUP BY names: an item by its number or, where no column of FROM has it, its name.

@@ -58,12 +58,13 @@ impl Binder<'_> {
         Ok(items)
     }
 
-    /// RETURNING: expressions over a row of a scope.
+    /// RETURNING: expressions over a row of a scope; `None` without one.
     pub(super) fn returning(
         &mut self,
-        items: &[SelectItem],
+        items: Option<&[SelectItem]>,
         scope: &Scope<'_>,
-    ) -> SqlResult<(Vec<Expr>, Vec<OutputColumn>)> {
+    ) -> SqlResult<(Option<Vec<Expr>>, Vec<OutputColumn>)> {
+        let Some(items) = items else { return Ok((None, Vec::new())) };
         let items = self.items(items, scope)?;
         let mut stage = Stage::new(scope, "RETURNING");
         let (mut exprs, mut columns) = (Vec::new(), Vec::new());
@@ -74,7 +75,7 @@ impl Binder<'_> {
             columns.push(OutputColumn { name: name.clone(), ty });
         }
         refuse(!stage.applies.is_empty(), "a subquery in RETURNING")?;
-        Ok((exprs, columns))
+        Ok((Some(exprs), columns))
     }
 }
 

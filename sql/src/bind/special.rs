@@ -243,7 +243,9 @@ impl Binder<'_> {
         {
             return self.array_subquery(query, stage);
         }
-        refuse(function.over.is_some(), "a window function")?;
+        if let Some(over) = &function.over {
+            return self.window(&name, function, over, stage);
+        }
         if let Some(call) = self.aggregate(&name, function, stage)? {
             return Ok(call);
         }

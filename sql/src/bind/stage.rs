@@ -1,7 +1,7 @@
 //! A clause of a query while it is bound: its scope, its subqueries, and its aggregates.
 
 use super::scope::Scope;
-use crate::plan::{AggregateCall, ApplyKind, Expr, Plan, Typed};
+use crate::plan::{AggregateCall, ApplyKind, Expr, Plan, Typed, WindowCall};
 
 /// A subquery of an expression: it will be a column behind those of the input.
 pub(super) struct PendingApply {
@@ -32,17 +32,31 @@ pub(super) struct Stage<'s> {
     pub(super) applies: Vec<PendingApply>,
     /// Set where aggregates may stand.
     pub(super) grouping: Option<Grouping<'s>>,
+    /// The calls of window functions, where they may stand.
+    pub(super) windows: Option<Vec<WindowCall>>,
     /// Columns of the input, before those of subqueries; of groups it is known at the end only.
     pub(super) width: usize,
 }
 
 /// Columns of subqueries of a clause with groups are numbered from here on until the number of its
 /// aggregates is known.
-pub(super) const PENDING: usize = usize::MAX / 2;
+const PENDING: usize = usize::MAX / 4;
+
+/// As [`PENDING`], for the columns of window functions, which are behind those of subqueries.
+pub(super) const WINDOWS: usize = usize::MAX / 2;
 
 impl<'s> Stage<'s> {
     pub(super) fn new(scope: &'s Scope<'s>, clause: &'static str) -> Self {
-        Self { scope, clause, applies: Vec::new(), grouping: None, width: scope.width }
+        let (applies, grouping, windows, width) = (Vec::new(), None, None, scope.width);
+        Self { scope, clause, applies, grouping, windows, width }
+    }
+
+    /// How many columns are before those of subqueries, and how many with them, now that all of the
+    /// clause is bound.
+    pub(super) fn settled(&self) -> (usize, usize) {
+        let of_groups = |own: &Grouping<'_>| own.keys.len() + own.calls.len();
+        let width = self.grouping.as_ref().map_or(self.width, of_groups);
+        (width, width + self.applies.len())
     }
 
     /// Adds a subquery; returns the expression of what it gives.
@@ -60,13 +74,16 @@ pub(super) fn with_applies(input: Plan, applies: Vec<PendingApply>) -> Plan {
     })
 }
 
-/// Numbers the columns of subqueries behind `width` columns of the input.
-pub(super) fn settle(expr: &mut Expr, width: usize) {
+/// Numbers the columns of subqueries behind `width` columns of the input, and those of window
+/// functions behind `applied`.
+pub(super) fn settle(expr: &mut Expr, width: usize, applied: usize) {
     expr.visit_mut(&mut |own| {
-        if let Expr::Column(column) = own
-            && *column >= PENDING
-        {
-            *column = *column - PENDING + width;
+        if let Expr::Column(column) = own {
+            *column = match *column {
+                at @ WINDOWS.. => at - WINDOWS + applied,
+                at @ PENDING.. => at - PENDING + width,
+                at => at,
+            };
         }
     });
 }

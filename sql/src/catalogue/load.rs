@@ -4,7 +4,6 @@ use selkie_txn::{ColumnType, SchemaError, Table, TableSchema, Txn, TxnError};
 
 use super::note::TableNote;
 use super::table_def::{ColumnDef, IndexDef, TableDef};
-use crate::bind::PUBLIC;
 use crate::error::SqlResult;
 use crate::types::{Scalar, SqlType};
 
@@ -25,7 +24,7 @@ pub(crate) async fn load(
 
 fn definition(table: Table, schema: &TableSchema) -> SqlResult<TableDef> {
     let note = TableNote::from_stored(&schema.note)?;
-    let (namespace, name) = schema.name.split_once('.').unwrap_or((PUBLIC, &schema.name));
+    let name = schema.name.split_once('.').map_or(&*schema.name, |(_, name)| name);
     let columns = schema.columns.iter().map(|column| {
         let own = note.columns.get(&column.name);
         let known = own.and_then(|own| {
@@ -47,7 +46,6 @@ fn definition(table: Table, schema: &TableSchema) -> SqlResult<TableDef> {
     });
     Ok(TableDef {
         table,
-        namespace: namespace.to_owned(),
         name: name.to_owned(),
         columns: columns.collect(),
         primary_key: schema.primary_key.clone(),

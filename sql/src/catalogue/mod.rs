@@ -2,8 +2,8 @@
 
 mod load;
 mod note;
-mod table_def;
+pub(crate) mod table_def;
 
 pub(crate) use load::load;
 pub(crate) use note::{ColumnNote, TableNote};
-pub(crate) use table_def::{ColumnDef, IndexDef, TableDef};
+pub(crate) use table_def::{ColumnDef, TableDef};

@@ -8,9 +8,7 @@ use crate::types::SqlType;
 #[derive(Clone, Debug)]
 pub(crate) struct TableDef {
     pub(crate) table: Table,
-    /// The schema that it is in.
-    pub(crate) namespace: String,
-    /// Its name in that schema.
+    /// Its name in its schema.
     pub(crate) name: String,
     /// In the order in which they are stored.
     pub(crate) columns: Vec<ColumnDef>,

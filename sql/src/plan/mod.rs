@@ -8,10 +8,11 @@ mod access;
 mod expr;
 mod node;
 mod optimize;
+mod semi_join;
 
 pub(crate) use expr::{Branch, Comparison, Expr, Quantifier, Typed};
 pub(crate) use node::{
-    Access, AggregateCall, ApplyKind, ConflictAction, Insert, Join, JoinKind, KeyBound, KeyExpr,
-    Locking, Modify, Plan, Scan, SetOperator, SortKey, WindowCall,
+    Access, AggregateCall, ApplyKind, Assignments, ConflictAction, Insert, Join, JoinKind,
+    KeyBound, Locking, Modify, Plan, Scan, SetOperator, SortKey, WindowCall,
 };
 pub(crate) use optimize::optimize;

@@ -7,7 +7,7 @@ use selkie_txn::LockWait;
 use super::expr::Expr;
 use crate::catalogue::TableDef;
 use crate::functions::{ResolvedAggregate, ResolvedRows};
-use crate::types::{Datum, SqlType};
+use crate::types::SqlType;
 
 /// What gives rows. Where a comment says "gives", it means the columns of each row.
 #[derive(Clone, Debug)]
@@ -216,8 +216,14 @@ pub(crate) struct ConflictAction {
     pub(crate) target: Option<Option<usize>>,
     /// New values of columns, over the old row with the row that was to be inserted behind it;
     /// `None` leaves the old row.
-    pub(crate) update: Option<(Vec<(usize, Expr)>, Option<Expr>)>,
+    pub(crate) update: Option<ConflictUpdate>,
 }
+
+/// New values of columns, and the condition under which they are set.
+pub(crate) type ConflictUpdate = (Assignments, Option<Expr>);
+
+/// New values of columns, by position.
+pub(crate) type Assignments = Vec<(usize, Expr)>;
 
 /// An UPDATE or DELETE.
 #[derive(Clone, Debug)]
@@ -226,17 +232,9 @@ pub(crate) struct Modify {
     /// Gives the columns of the table first, then what the assignments need.
     pub(crate) source: Plan,
     /// New values of columns, over the rows of the source; `None` deletes.
-    pub(crate) assignments: Option<Vec<(usize, Expr)>>,
+    pub(crate) assignments: Option<Assignments>,
     /// CHECK constraints, over the new row, with their names.
     pub(crate) checks: Vec<(String, Expr)>,
     /// Over the new row (of a DELETE the old one) with what the source gave behind it.
     pub(crate) returning: Option<Vec<Expr>>,
-}
-
-impl Plan {
-    /// A constant row.
-    pub(crate) fn row(values: Vec<Datum>) -> Self {
-        let width = values.len();
-        Self::Values { rows: vec![values.into_iter().map(Expr::Const).collect()], width }
-    }
 }

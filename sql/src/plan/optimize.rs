@@ -4,31 +4,38 @@
 use super::access::{choose_access, is_key_expr};
 use super::expr::{Comparison, Expr};
 use super::node::{Join, JoinKind, Plan, Scan};
+use super::semi_join::semi_join;
+use crate::types::Datum;
 
 /// The plan with its conditions where they cost least.
 pub(crate) fn optimize(plan: Plan) -> Plan {
     push(plan, Vec::new())
 }
 
+#[expect(clippy::boxed_local, reason = "what is given back is boxed as well")]
 fn boxed(plan: Box<Plan>) -> Box<Plan> {
     Box::new(optimize(*plan))
 }
 
 /// The parts of a condition that all have to hold.
-fn conjuncts(condition: Expr, all: &mut Vec<Expr>) {
+pub(super) fn conjuncts(condition: Expr, all: &mut Vec<Expr>) {
     match condition {
         Expr::And(parts) => parts.into_iter().for_each(|part| conjuncts(part, all)),
-        Expr::Const(crate::types::Datum::Bool(true)) => {}
+        Expr::Const(Datum::Bool(true)) => {}
         condition => all.push(condition),
     }
 }
 
-fn all_of(mut conditions: Vec<Expr>) -> Option<Expr> {
+pub(super) fn all_of(mut conditions: Vec<Expr>) -> Option<Expr> {
     match conditions.len() {
         0 => None,
         1 => conditions.pop(),
         _ => Some(Expr::And(conditions)),
     }
+}
+
+fn is_never_true(condition: &Expr) -> bool {
+    matches!(condition, Expr::Const(Datum::Null | Datum::Bool(false)))
 }
 
 fn filtered(plan: Plan, conditions: Vec<Expr>) -> Plan {
@@ -40,6 +47,9 @@ fn filtered(plan: Plan, conditions: Vec<Expr>) -> Plan {
 
 /// The plan, optimized, with only the rows for which these hold.
 fn push(plan: Plan, mut conditions: Vec<Expr>) -> Plan {
+    if conditions.iter().any(is_never_true) {
+        return Plan::Nothing { width: plan.width() };
+    }
     match plan {
         Plan::Filter { input, condition } => {
             conjuncts(condition, &mut conditions);
@@ -72,6 +82,9 @@ fn push(plan: Plan, mut conditions: Vec<Expr>) -> Plan {
             filtered(Plan::Project { input, exprs }, above)
         }
         Plan::Apply { input, query, kind, is_correlated } => {
+            if let Some(join) = semi_join(&input, &query, &kind, is_correlated, &mut conditions) {
+                return push(join, conditions);
+            }
             let width = input.width();
             let (below, above): (Vec<Expr>, Vec<Expr>) = conditions
                 .into_iter()
@@ -178,7 +191,7 @@ fn push_join(mut join: Join, conditions: Vec<Expr>) -> Plan {
 }
 
 /// The sides of an equation of something of the left with something of the right.
-fn equal_sides(condition: &Expr, left_width: usize) -> Option<(Expr, Expr)> {
+pub(super) fn equal_sides(condition: &Expr, left_width: usize) -> Option<(Expr, Expr)> {
     let Expr::Call { arguments, comparison: Some(Comparison::Equal), .. } = condition else {
         return None;
     };

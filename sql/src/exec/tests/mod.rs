@@ -20,7 +20,8 @@ use selkie_txn::{Database, DatabaseSchema, KeyOrder, Protocol, TableSchema, Txn}
 
 use super::row_key::RowKey;
 use super::{ExecContext, MemoryLimits, Row, SharedRows, build};
-use crate::catalogue::{ColumnDef, IndexDef, TableDef};
+use crate::catalogue::table_def::IndexDef;
+use crate::catalogue::{ColumnDef, TableDef};
 use crate::error::{SqlError, SqlResult};
 use crate::functions::{CallContext, Resolved, resolve_operator};
 use crate::plan::{Access, Expr, Plan, Scan};
@@ -220,7 +221,6 @@ impl TableSpec {
         };
         Arc::new(TableDef {
             table: db.table(&self.schema.name).unwrap(),
-            namespace: "public".to_owned(),
             name: self.schema.name.clone(),
             columns: self.columns.clone(),
             primary_key: self.schema.primary_key.clone(),

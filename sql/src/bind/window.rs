@@ -1,0 +1,116 @@
+//! Window functions.
+
+use sqlparser::ast::{self, FunctionArg, FunctionArgExpr, FunctionArguments, WindowType};
+
+use super::aggregate::is_aggregate;
+use super::query::sort_key;
+use super::stage::{Stage, WINDOWS};
+use super::{Binder, refuse};
+use crate::error::{SqlError, SqlResult, SqlState};
+use crate::functions::resolve_aggregate;
+use crate::plan::{Expr, Typed, WindowCall};
+use crate::types::cast::CastContext;
+use crate::types::{Scalar, SqlType};
+
+impl Binder<'_> {
+    /// A call with OVER: a column behind those of the input.
+    pub(super) fn window(
+        &mut self,
+        name: &str,
+        function: &ast::Function,
+        over: &WindowType,
+        stage: &mut Stage<'_>,
+    ) -> SqlResult<Typed> {
+        if stage.windows.is_none() {
+            let message = format!("window functions are not allowed in {}", stage.clause);
+            return Err(SqlError::new(SqlState::WINDOWING_ERROR, message));
+        }
+        let ast::Function {
+            name: _,
+            uses_odbc_syntax: _,
+            parameters: _,
+            args,
+            within_group,
+            filter,
+            null_treatment,
+            over: _,
+        } = function;
+        refuse(!within_group.is_empty() || null_treatment.is_some(), "this form of a window call")?;
+        refuse(filter.is_some(), "FILTER of a window function")?;
+        let FunctionArguments::List(list) = args else {
+            return Err(SqlError::unsupported("a window function without parentheses"));
+        };
+        let ast::FunctionArgumentList { duplicate_treatment, args, clauses } = list;
+        refuse(duplicate_treatment.is_some(), "DISTINCT of a window function")?;
+        refuse(!clauses.is_empty(), "a clause within the arguments of a window function")?;
+        let is_star = matches!(&**args, [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)]);
+        let given = if is_star { Vec::new() } else { self.arguments(args, stage)? };
+        let given =
+            given.into_iter().map(|own| self.settle_type(own)).collect::<SqlResult<Vec<_>>>()?;
+        let WindowType::WindowSpec(spec) = over else {
+            return Err(SqlError::unsupported("a window with a name"));
+        };
+        let ast::WindowSpec { window_name, partition_by, order_by, window_frame } = spec;
+        refuse(window_name.is_some(), "a window with a name")?;
+        refuse(window_frame.is_some(), "a frame of a window")?;
+        let (mut partition, mut order) = (Vec::new(), Vec::new());
+        for own in partition_by {
+            let bound = self.expr(own, stage)?;
+            partition.push(self.settle_type(bound)?.expr);
+        }
+        for own in order_by {
+            let bound = self.expr(&own.expr, stage)?;
+            order.push(sort_key(self.settle_type(bound)?.expr, own)?);
+        }
+        let (aggregate, arguments, ty) = self.window_function(name, given)?;
+        let call = WindowCall { aggregate, name: name.to_owned(), arguments, partition, order };
+        let Some(windows) = &mut stage.windows else {
+            return Err(SqlError::internal("the windows of a clause are gone"));
+        };
+        windows.push(call);
+        Ok(Typed::new(Expr::Column(WINDOWS + windows.len() - 1), ty))
+    }
+
+    /// What a window function is, what it takes and what it gives.
+    fn window_function(
+        &mut self,
+        name: &str,
+        given: Vec<Typed>,
+    ) -> SqlResult<(Option<crate::functions::ResolvedAggregate>, Vec<Expr>, SqlType)> {
+        let types: Vec<SqlType> = given.iter().map(|own| own.ty).collect();
+        if is_aggregate(name) {
+            let resolved = resolve_aggregate(name, &types)?
+                .ok_or_else(|| SqlError::internal(format!("{name} is no aggregate")))?;
+            let mut arguments = Vec::new();
+            for (given, ty) in given.into_iter().zip(resolved.arguments.clone()) {
+                arguments.push(self.coerce(given, ty, CastContext::Implicit)?);
+            }
+            let ty = resolved.returns;
+            return Ok((Some(resolved), arguments, ty));
+        }
+        let first = types.first().copied();
+        let (takes, gives) = match (name, first) {
+            ("row_number" | "rank" | "dense_rank", None) => (vec![], SqlType::INT8),
+            ("percent_rank" | "cume_dist", None) => (vec![], SqlType::new(Scalar::Float8)),
+            ("ntile", Some(_)) => (vec![SqlType::INT4], SqlType::INT4),
+            ("lag" | "lead", Some(ty)) => (vec![ty, SqlType::INT4, ty], ty),
+            ("first_value" | "last_value", Some(ty)) => (vec![ty], ty),
+            ("nth_value", Some(ty)) => (vec![ty, SqlType::INT4], ty),
+            _ => return Err(no_window_function(name, &types)),
+        };
+        if given.len() > takes.len() || (name == "nth_value" && given.len() != 2) {
+            return Err(no_window_function(name, &types));
+        }
+        let mut arguments = Vec::new();
+        for (given, ty) in given.into_iter().zip(takes) {
+            arguments.push(self.coerce(given, ty, CastContext::Implicit)?);
+        }
+        Ok((None, arguments, gives))
+    }
+}
+
+fn no_window_function(name: &str, types: &[SqlType]) -> SqlError {
+    let types: Vec<String> = types.iter().map(|ty| ty.name()).collect();
+    let message = format!("window function {name}({}) does not exist", types.join(", "));
+    SqlError::new(SqlState::UNDEFINED_FUNCTION, message)
+}

@@ -127,11 +127,10 @@ impl Command {
         match self {
             Command::Tpcc(_) | Command::Smallbank(_) | Command::Tatp(_) => true,
             Command::Backup(_) | Command::Restore(_) | Command::Recover(_) => true,
-            Command::Figures(_) => true,
+            Command::Figures(_) | Command::Sql(_) => true,
             Command::Memnode(_) | Command::Top(_) | Command::Scenario(_) | Command::Demo(_) => true,
             Command::Pool(arguments) => arguments.minds_signals(),
             Command::Cert(_)
-            | Command::Sql(_)
             | Command::Micro(_)
             | Command::Sim(_)
             | Command::Doctor(_)

@@ -1,5 +1,6 @@
 //! The scripts of `tests/slt`, each with an empty database: statements, and what PostgreSQL 15
-//! gives for them. Where its output is more than rows, they say the SQLSTATE.
+//! gives for them. Where it gives an error, they say the SQLSTATE.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "test code")]
 
 use std::path::PathBuf;
 use std::sync::Arc;

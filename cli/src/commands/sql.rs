@@ -3,18 +3,22 @@
 use std::io::{BufRead, IsTerminal, Read};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, ValueEnum};
 use comfy_table::{CellAlignment, Table};
+use selkie::engine::EngineError;
+use selkie::fabric::Env;
 use selkie::txn::{DatabaseSchema, Protocol};
-use selkie::{Database, PoolOptions};
-use selkie_sql::types::to_text;
-use selkie_sql::{Datum, Outcome, Scalar, Session, TransactionState};
+use selkie::{Database, OpenError, PoolOptions};
+use selkie_sql::types::text_format::to_text;
+use selkie_sql::{Datum, Outcome, Scalar, Session, SqlError, TransactionState};
 use serde_json::{Map, Value};
 
 use super::sql_text::{Statements, error_text};
 use crate::options::values;
+use crate::support::signals::{Interrupt, Interrupted};
 use crate::support::{exit, stdout};
 
 /// Runs SQL on the database of a pool: statements of the command line, of files, or those that are
@@ -59,52 +63,185 @@ enum Format {
     Json,
 }
 
+/// Why the command ended.
+#[derive(Debug, thiserror::Error)]
+enum SqlCommandError {
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error(transparent)]
+    Close(#[from] EngineError),
+    #[error(transparent)]
+    Session(#[from] SqlError),
+    #[error("{file}: {error}")]
+    File { file: String, error: std::io::Error },
+    #[error("standard input: {0}")]
+    Input(#[from] std::io::Error),
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
+}
+
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
-    match selkie::block_on(connected(arguments)) {
+    let interrupt = match Interrupt::mind() {
+        Ok(interrupt) => interrupt,
+        Err(error) => return exit::fail(&error),
+    };
+    match selkie::block_on(connected(arguments, &interrupt)) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
+        Err(SqlCommandError::Interrupted(interrupted)) => interrupted.end(),
         Err(error) => exit::fail(&error),
     }
 }
 
 /// Joins the pool, runs the statements and leaves. Whether all of them succeeded.
-async fn connected(arguments: &Arguments) -> Result<bool, Box<dyn std::error::Error>> {
-    let options = PoolOptions::new().cache_bytes(arguments.cache as usize);
+async fn connected(arguments: &Arguments, interrupt: &Interrupt) -> Result<bool, SqlCommandError> {
+    let options = PoolOptions::new().cache_bytes(arguments.cache);
     let options = match arguments.pool.as_str() {
         "embedded:" => options.memory_bytes(arguments.memory),
         _ => options,
     };
     let schema = DatabaseSchema::from(Vec::new()).protocol(Protocol::Snapshot);
     let database = options.open_or_create_database(&arguments.pool, schema).await?;
-    let done = with_database(arguments, &database).await;
+    let done = with_database(arguments, interrupt, &database).await;
     database.close().await?;
     done
 }
 
+/// What runs the statements.
+struct Client<'c> {
+    arguments: &'c Arguments,
+    interrupt: &'c Interrupt,
+    env: &'c Env,
+    session: Session,
+    /// Whether no statement has failed.
+    is_fine: bool,
+}
+
 async fn with_database(
     arguments: &Arguments,
+    interrupt: &Interrupt,
     database: &Database,
-) -> Result<bool, Box<dyn std::error::Error>> {
-    let mut session = Session::new(database, "selkie", clock)?;
-    let mut all = true;
+) -> Result<bool, SqlCommandError> {
+    let session = Session::new(database, "selkie", clock)?;
+    let env = database.pool().env();
+    let mut client = Client { arguments, interrupt, env, session, is_fine: true };
     for text in &arguments.commands {
-        all &= run_text(arguments, &mut session, text).await;
-        if !all && !arguments.keep_going {
+        client.run(text).await?;
+        if client.is_over() {
             return Ok(false);
         }
     }
     for file in &arguments.files {
-        let text = read(file)?;
-        all &= run_text(arguments, &mut session, &text).await;
-        if !all && !arguments.keep_going {
+        let failed = |error| SqlCommandError::File { file: file.display().to_string(), error };
+        client.run(&read(file).map_err(failed)?).await?;
+        if client.is_over() {
             return Ok(false);
         }
     }
     if arguments.commands.is_empty() && arguments.files.is_empty() {
-        all &= typed(arguments, &mut session).await?;
+        client.typed().await?;
     }
-    Ok(all)
+    Ok(client.is_fine)
+}
+
+fn read(file: &PathBuf) -> std::io::Result<String> {
+    let mut text = String::new();
+    match file.to_str() {
+        Some("-") => std::io::stdin().read_to_string(&mut text)?,
+        _ => std::fs::File::open(file)?.read_to_string(&mut text)?,
+    };
+    Ok(text)
+}
+
+/// How often a signal is looked for while nothing is typed.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// The lines of the standard input, which another thread reads: a read ends for no signal.
+fn lines() -> std::io::Result<Receiver<std::io::Result<String>>> {
+    let (sender, lines) = sync_channel(1);
+    let read = move || {
+        let stdin = std::io::stdin().lock();
+        for line in stdin.lines() {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    };
+    std::thread::Builder::new().name("input".to_owned()).spawn(read)?;
+    Ok(lines)
+}
+
+impl Client<'_> {
+    /// Whether no more statements are to be run.
+    fn is_over(&self) -> bool {
+        !self.is_fine && !self.arguments.keep_going
+    }
+
+    /// Runs the statements of the standard input, each when its semicolon has come.
+    async fn typed(&mut self) -> Result<(), SqlCommandError> {
+        let is_terminal = std::io::stdin().is_terminal();
+        let mut statements = Statements::default();
+        let lines = lines()?;
+        let mut is_asked = false;
+        loop {
+            if is_terminal && !is_asked {
+                eprint!("{}", prompt(&statements, self.session.state()));
+                is_asked = true;
+            }
+            let line = match lines.recv_timeout(LOOK_EVERY) {
+                Ok(line) => line?,
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => match self.interrupt.signal() {
+                    Some(interrupted) => return Err(interrupted.into()),
+                    None => continue,
+                },
+            };
+            is_asked = false;
+            for statement in statements.add(&line) {
+                self.run(&statement).await?;
+                if self.is_over() && !is_terminal {
+                    return Ok(());
+                }
+            }
+        }
+        if let Some(rest) = statements.rest() {
+            self.run(&rest).await?;
+        }
+        Ok(())
+    }
+
+    /// Runs the statements of a text and shows what they give.
+    async fn run(&mut self, text: &str) -> Result<(), Interrupted> {
+        let started = Instant::now();
+        let outcome = self.interrupt.or_end(self.env, self.session.execute(text)).await?;
+        let took = started.elapsed();
+        match outcome {
+            Ok(outcomes) => {
+                for outcome in &outcomes {
+                    show(self.arguments.format, &self.session, outcome);
+                }
+            }
+            Err(error) => {
+                eprintln!("{}", error_text(text, &error));
+                self.is_fine = false;
+            }
+        }
+        if self.arguments.timing {
+            eprintln!("Time: {:.3} ms", took.as_secs_f64() * 1e3);
+        }
+        Ok(())
+    }
+}
+
+/// What asks for the next line.
+fn prompt(statements: &Statements, state: TransactionState) -> &'static str {
+    match (statements.is_empty(), state) {
+        (false, _) => "selkie-> ",
+        (true, TransactionState::Idle) => "selkie=> ",
+        (true, TransactionState::InTransaction) => "selkie*> ",
+        (true, TransactionState::Failed) => "selkie!> ",
+    }
 }
 
 /// Microseconds since 2000-01-01 00:00 UTC.
@@ -113,68 +250,6 @@ fn clock() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let micros = since.checked_sub(EPOCH).map(|since| i64::try_from(since.as_micros()));
     micros.and_then(Result::ok).unwrap_or_default()
-}
-
-fn read(file: &PathBuf) -> Result<String, String> {
-    let mut text = String::new();
-    let read = match file.to_str() {
-        Some("-") => std::io::stdin().read_to_string(&mut text),
-        _ => std::fs::File::open(file).and_then(|mut file| file.read_to_string(&mut text)),
-    };
-    read.map(|_| text).map_err(|error| format!("{}: {error}", file.display()))
-}
-
-/// Statements from the standard input, each run when its semicolon has come.
-async fn typed(arguments: &Arguments, session: &mut Session) -> Result<bool, std::io::Error> {
-    let is_terminal = std::io::stdin().is_terminal();
-    let mut statements = Statements::default();
-    let mut all = true;
-    let mut lines = std::io::stdin().lock().lines();
-    loop {
-        if is_terminal {
-            let sign = match (statements.is_empty(), session.state()) {
-                (false, _) => "->",
-                (true, TransactionState::Idle) => "=>",
-                (true, TransactionState::InTransaction) => "*>",
-                (true, TransactionState::Failed) => "!>",
-            };
-            eprint!("selkie{sign} ");
-        }
-        let Some(line) = lines.next() else { break };
-        for statement in statements.add(&line?) {
-            all &= run_text(arguments, session, &statement).await;
-        }
-        if !all && !is_terminal && !arguments.keep_going {
-            return Ok(false);
-        }
-    }
-    if let Some(rest) = statements.rest() {
-        all &= run_text(arguments, session, &rest).await;
-    }
-    Ok(all)
-}
-
-/// Runs the statements of a text and shows what they give. Whether all succeeded.
-async fn run_text(arguments: &Arguments, session: &mut Session, text: &str) -> bool {
-    let started = Instant::now();
-    let outcome = session.execute(text).await;
-    let took = started.elapsed();
-    let is_fine = match outcome {
-        Ok(outcomes) => {
-            for outcome in &outcomes {
-                show(arguments.format, session, outcome);
-            }
-            true
-        }
-        Err(error) => {
-            eprintln!("{}", error_text(text, &error));
-            false
-        }
-    };
-    if arguments.timing {
-        eprintln!("Time: {:.3} ms", took.as_secs_f64() * 1e3);
-    }
-    is_fine
 }
 
 fn show(format: Format, session: &Session, outcome: &Outcome) {
@@ -207,12 +282,14 @@ fn show_table(session: &Session, outcome: &Outcome) {
     table.set_header(outcome.columns.iter().map(|column| column.name.as_str()));
     for row in &outcome.rows {
         let cells = row.iter().zip(&outcome.columns);
-        table.add_row(cells.map(|(value, column)| {
-            text_of(session, value, column.ty).unwrap_or_default()
-        }));
+        table.add_row(
+            cells.map(|(value, column)| text_of(session, value, column.ty).unwrap_or_default()),
+        );
     }
     for (at, column) in outcome.columns.iter().enumerate() {
-        if is_number(column.ty) && let Some(own) = table.column_mut(at) {
+        if is_number(column.ty)
+            && let Some(own) = table.column_mut(at)
+        {
             own.set_cell_alignment(CellAlignment::Right);
         }
     }

@@ -112,7 +112,10 @@ mod tests {
     fn a_statement_ends_at_a_semicolon_that_is_not_in_quotes_or_comments() {
         let mut statements = Statements::default();
         assert_eq!(statements.add("select ';' -- no;"), Vec::<String>::new());
-        assert_eq!(statements.add("/* ; /* ; */ ; */ , \";\" , $a$ ; $b$ ; $a$"), Vec::<String>::new());
+        assert_eq!(
+            statements.add("/* ; /* ; */ ; */ , \";\" , $a$ ; $b$ ; $a$"),
+            Vec::<String>::new()
+        );
         let complete = statements.add("; select 2; sel");
         assert_eq!(complete.len(), 2);
         assert!(complete[0].ends_with("$a$\n;") && complete[1] == "select 2;", "{complete:?}");

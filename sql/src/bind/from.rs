@@ -239,71 +239,28 @@ impl Binder<'_> {
         constraint: &JoinConstraint,
     ) -> SqlResult<Part<'s>> {
         let (left_width, right_width) = (left.scope.width, right.scope.width);
-        let (left_columns, right_columns) =
-            (left.scope.columns.clone(), right.scope.columns.clone());
-        let mut scope = left.scope;
-        for table in right.scope.tables {
-            if !table.is_empty() && scope.tables.contains(&table) {
-                let message = format!("table name \"{table}\" specified more than once");
-                return Err(SqlError::new(SqlState::DUPLICATE_ALIAS, message));
-            }
-            scope.tables.push(table);
-        }
-        let shifted = right.scope.columns.into_iter();
-        scope.columns.extend(shifted.map(|own| ScopeColumn { at: own.at + left_width, ..own }));
-        scope.width += right_width;
-        let (mut condition, mut applies, mut merged) = (None, Vec::new(), Vec::new());
-        match constraint {
-            JoinConstraint::None => {}
-            JoinConstraint::On(on) => {
-                let mut stage = Stage::new(&scope, "JOIN/ON");
-                let on = self.expr(on, &mut stage)?;
-                condition = Some(self.condition(on, "JOIN/ON")?);
-                applies = stage.applies;
-            }
-            JoinConstraint::Using(names) => {
-                for name in names {
-                    merged.push(name_parts(name)?.pop().unwrap_or_default());
-                }
-            }
-            JoinConstraint::Natural => {
-                let plain = |own: &&ScopeColumn| own.is_plain;
-                for own in left_columns.iter().filter(plain) {
-                    if right_columns.iter().filter(plain).any(|other| other.name == own.name) {
-                        merged.push(own.name.clone());
-                    }
-                }
-            }
-            JoinConstraint::UsingAlias(..) => {
-                return Err(SqlError::unsupported("an alias of USING"));
-            }
-        }
-        let mut equal = Vec::new();
-        let mut coalesced = Vec::new();
-        for name in &merged {
-            let first = merged_column(&left_columns, name, "left")?;
-            let second = merged_column(&right_columns, name, "right")?;
-            let right_at = second.at + left_width;
-            let (left, right) = (
-                Typed::new(Expr::Column(first.at), first.ty),
-                Typed::new(Expr::Column(right_at), second.ty),
+        let names = merged_names(constraint, &left.scope, &right.scope)?;
+        let mut merged = Merged::default();
+        for name in &names {
+            let pair = (
+                merged_column(&left.scope.columns, name, "left")?,
+                merged_column(&right.scope.columns, name, "right")?,
             );
-            equal.push(self.operator("=", Some(left.clone()), right.clone())?.expr);
-            let hidden = match kind {
-                JoinKind::Right => vec![first.at],
-                JoinKind::Full => vec![first.at, right_at],
-                _ => vec![right_at],
-            };
-            for column in scope.columns.iter_mut().filter(|own| hidden.contains(&own.at)) {
-                column.is_plain = false;
-            }
-            if kind == JoinKind::Full {
-                let (both, ty) = self.unify(vec![left, right])?;
-                coalesced.push((name.clone(), Expr::Coalesce(both), ty));
-            }
+            self.merge(name, pair, (left_width, kind), &mut merged)?;
         }
-        if !equal.is_empty() {
-            condition = Some(Expr::And(equal));
+        let mut scope = combined(left.scope, right.scope)?;
+        for column in scope.columns.iter_mut().filter(|own| merged.hidden.contains(&own.at)) {
+            column.is_plain = false;
+        }
+        let (mut condition, mut applies) = (None, Vec::new());
+        if let JoinConstraint::On(on) = constraint {
+            let mut stage = Stage::new(&scope, "JOIN/ON");
+            let on = self.expr(on, &mut stage)?;
+            condition = Some(self.condition(on, "JOIN/ON")?);
+            applies = stage.applies;
+        }
+        if !merged.equal.is_empty() {
+            condition = Some(Expr::And(merged.equal));
         }
         let join = |condition| {
             let (left, right, is_lateral) = (left.plan, right.plan, right.is_lateral);
@@ -322,22 +279,105 @@ impl Binder<'_> {
             let exprs = (0..width).map(Expr::Column).collect();
             Plan::Project { input: Box::new(Plan::Filter { input, condition }), exprs }
         };
-        if !coalesced.is_empty() {
-            let mut exprs: Vec<Expr> = (0..scope.width).map(Expr::Column).collect();
-            let mut columns = Vec::new();
-            for (name, expr, ty) in coalesced {
-                let (at, is_plain, is_shown) = (exprs.len(), true, true);
-                columns.push(ScopeColumn { table: None, name, ty, at, is_plain, is_shown });
-                exprs.push(expr);
-            }
-            scope.width = exprs.len();
-            // They come first in what * shows.
-            columns.append(&mut scope.columns);
-            scope.columns = columns;
-            plan = Plan::Project { input: Box::new(plan), exprs };
+        if !merged.coalesced.is_empty() {
+            plan = with_coalesced(plan, merged.coalesced, &mut scope);
         }
         Ok(Part { plan, scope, is_lateral: left.is_lateral })
     }
+
+    /// A column of both sides that is one in the join.
+    fn merge(
+        &mut self,
+        name: &str,
+        (first, second): (&ScopeColumn, &ScopeColumn),
+        (left_width, kind): (usize, JoinKind),
+        merged: &mut Merged,
+    ) -> SqlResult<()> {
+        let right_at = second.at + left_width;
+        let left = Typed::new(Expr::Column(first.at), first.ty);
+        let right = Typed::new(Expr::Column(right_at), second.ty);
+        merged.equal.push(self.operator("=", Some(left.clone()), right.clone())?.expr);
+        match kind {
+            JoinKind::Right => merged.hidden.push(first.at),
+            JoinKind::Full => {
+                merged.hidden.extend([first.at, right_at]);
+                let (both, ty) = self.unify(vec![left, right])?;
+                merged.coalesced.push((name.to_owned(), Expr::Coalesce(both), ty));
+            }
+            _ => merged.hidden.push(right_at),
+        }
+        Ok(())
+    }
+}
+
+/// What the columns of USING become.
+#[derive(Default)]
+struct Merged {
+    /// What has to be equal.
+    equal: Vec<Expr>,
+    /// Columns that are found with their table only.
+    hidden: Vec<usize>,
+    /// Columns of a full join: either side may have the value.
+    coalesced: Vec<(String, Expr, SqlType)>,
+}
+
+/// The names of columns that are in both sides and one in the join.
+fn merged_names(
+    constraint: &JoinConstraint,
+    left: &Scope<'_>,
+    right: &Scope<'_>,
+) -> SqlResult<Vec<String>> {
+    match constraint {
+        JoinConstraint::None | JoinConstraint::On(_) => Ok(Vec::new()),
+        JoinConstraint::Using(names) => {
+            let last = |name| Ok(name_parts(name)?.pop().unwrap_or_default());
+            names.iter().map(last).collect()
+        }
+        JoinConstraint::Natural => {
+            let is_plain = |own: &&ScopeColumn| own.is_plain;
+            let is_right =
+                |name: &String| right.columns.iter().filter(is_plain).any(|own| own.name == *name);
+            let names = left.columns.iter().filter(is_plain).map(|own| own.name.clone());
+            Ok(names.filter(is_right).collect())
+        }
+        JoinConstraint::UsingAlias(..) => Err(SqlError::unsupported("an alias of USING")),
+    }
+}
+
+/// The columns of both sides.
+fn combined<'s>(mut left: Scope<'s>, right: Scope<'s>) -> SqlResult<Scope<'s>> {
+    for table in right.tables {
+        if !table.is_empty() && left.tables.contains(&table) {
+            let message = format!("table name \"{table}\" specified more than once");
+            return Err(SqlError::new(SqlState::DUPLICATE_ALIAS, message));
+        }
+        left.tables.push(table);
+    }
+    let shifted = right.columns.into_iter();
+    let width = left.width;
+    left.columns.extend(shifted.map(|own| ScopeColumn { at: own.at + width, ..own }));
+    left.width += right.width;
+    Ok(left)
+}
+
+/// The plan with columns behind it that either side of a full join may have.
+fn with_coalesced(
+    plan: Plan,
+    coalesced: Vec<(String, Expr, SqlType)>,
+    scope: &mut Scope<'_>,
+) -> Plan {
+    let mut exprs: Vec<Expr> = (0..scope.width).map(Expr::Column).collect();
+    let mut columns = Vec::new();
+    for (name, expr, ty) in coalesced {
+        let (at, is_plain, is_shown) = (exprs.len(), true, true);
+        columns.push(ScopeColumn { table: None, name, ty, at, is_plain, is_shown });
+        exprs.push(expr);
+    }
+    scope.width = exprs.len();
+    // They come first in what * shows.
+    columns.append(&mut scope.columns);
+    scope.columns = columns;
+    Plan::Project { input: Box::new(plan), exprs }
 }
 
 /// A read of a whole table.

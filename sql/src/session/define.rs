@@ -148,59 +148,61 @@ fn bind(binder: &mut Binder<'_>, statement: &Statement) -> SqlResult<Option<Chan
             let keys = table_names.iter().map(|own| table_key(&own.name));
             Change::Truncate(keys.collect::<SqlResult<_>>()?)
         }
-        Statement::CreateIndex(create) => {
-            let ast::CreateIndex {
-                name,
-                table_name,
-                using,
-                columns,
-                unique,
-                concurrently: _,
-                r#async,
-                if_not_exists,
-                include,
-                nulls_distinct,
-                with,
-                predicate,
-                index_options,
-                alter_options,
-            } = create;
-            let is_odd = *r#async
-                || !include.is_empty()
-                || !with.is_empty()
-                || !index_options.is_empty()
-                || !alter_options.is_empty();
-            refuse(is_odd, "this form of CREATE INDEX")?;
-            refuse(predicate.is_some(), "an index over some rows")?;
-            let is_tree = matches!(using, None | Some(ast::IndexType::BTree));
-            refuse(!is_tree, "an index that is no btree")?;
-            let key = table_key(table_name)?;
-            let table = binder.table(table_name)?;
-            let (mut order, mut names) = (Vec::new(), Vec::new());
-            for column in columns {
-                let (name, direction) = index_column(column)?;
-                let missing = || {
-                    let message = format!("column \"{name}\" does not exist");
-                    SqlError::new(SqlState::UNDEFINED_COLUMN, message)
-                };
-                table.column(&name).ok_or_else(missing)?;
-                order.push(direction);
-                names.push(name);
-            }
-            let name = match name {
-                Some(name) => name_parts(name)?.pop().unwrap_or_default(),
-                None => format!("{}_{}_idx", table.name, names.join("_")),
-            };
-            check_name(&name)?;
-            let mut index = NewIndex::new(&name, names).order(order);
-            if *unique {
-                index = index.unique();
-            }
-            if *unique && *nulls_distinct != Some(false) {
-                index = index.nulls_distinct();
-            }
-            Change::CreateIndex { key, name, index, if_not_exists: *if_not_exists }
-        }
+        Statement::CreateIndex(create) => bind_index(binder, create)?,
         _ => return Ok(None),
     }))
+}
+
+fn bind_index(binder: &Binder<'_>, create: &ast::CreateIndex) -> SqlResult<Change> {
+    let ast::CreateIndex {
+        name,
+        table_name,
+        using,
+        columns,
+        unique,
+        concurrently: _,
+        r#async,
+        if_not_exists,
+        include,
+        nulls_distinct,
+        with,
+        predicate,
+        index_options,
+        alter_options,
+    } = create;
+    let is_odd = *r#async
+        || !include.is_empty()
+        || !with.is_empty()
+        || !index_options.is_empty()
+        || !alter_options.is_empty();
+    refuse(is_odd, "this form of CREATE INDEX")?;
+    refuse(predicate.is_some(), "an index over some rows")?;
+    let is_tree = matches!(using, None | Some(ast::IndexType::BTree));
+    refuse(!is_tree, "an index that is no btree")?;
+    let key = table_key(table_name)?;
+    let table = binder.table(table_name)?;
+    let (mut order, mut names) = (Vec::new(), Vec::new());
+    for column in columns {
+        let (name, direction) = index_column(column)?;
+        let missing = || {
+            let message = format!("column \"{name}\" does not exist");
+            SqlError::new(SqlState::UNDEFINED_COLUMN, message)
+        };
+        table.column(&name).ok_or_else(missing)?;
+        order.push(direction);
+        names.push(name);
+    }
+    let name = match name {
+        Some(name) => name_parts(name)?.pop().unwrap_or_default(),
+        None => format!("{}_{}_idx", table.name, names.join("_")),
+    };
+    check_name(&name)?;
+    let mut index = NewIndex::new(&name, names).order(order);
+    if *unique {
+        index = index.unique();
+    }
+    if *unique && *nulls_distinct != Some(false) {
+        index = index.nulls_distinct();
+    }
+    Ok(Change::CreateIndex { key, name, index, if_not_exists: *if_not_exists })
 }

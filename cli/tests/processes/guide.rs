@@ -211,6 +211,26 @@ fn what_the_guide_says_of_failures_is_run() {
 }
 
 #[test]
+fn the_sql_of_the_guide_is_run() {
+    let place = tempfile::tempdir().unwrap();
+    let said = Page {
+        file: "sql.md",
+        pools: &["demo"],
+        // What runs in the background has ended before the sum is asked for.
+        smaller: &[
+            ("commit\" &", "commit\""),
+            (
+                "sum(cents) from account\" --format csv",
+                "sum(cents) from account\" --format csv; kill $(jobs -p)",
+            ),
+        ],
+        ..Page::default()
+    }
+    .is_run(place.path());
+    assert!(said.contains("count,sum\n1000,1000000\n"), "{said}");
+}
+
+#[test]
 fn what_the_guide_says_of_observation_is_run() {
     let place = tempfile::tempdir().unwrap();
     let made = format!(

@@ -27,6 +27,7 @@ mod readme;
 mod reports;
 mod scenarios;
 mod shared_pool;
+mod sql;
 mod status;
 mod tls;
 mod tokens;

@@ -1,0 +1,74 @@
+//! `selkie sql` as a person types it.
+
+use std::io::Write;
+use std::process::Stdio;
+
+use crate::harness::{run, selkie, succeeds, text};
+
+#[test]
+fn statements_of_the_command_line_are_run_in_order_up_to_the_first_that_fails() {
+    let said = succeeds(&[
+        "sql",
+        "-c",
+        "create table t (a integer primary key, b text)",
+        "-c",
+        "insert into t values (1, 'one'), (2, null)",
+        "-c",
+        "select * from t order by a",
+    ]);
+    assert!(said.contains("CREATE TABLE\nINSERT 0 2\n"), "{said}");
+    assert!(said.contains("one") && said.ends_with("(2 rows)\n"), "{said}");
+
+    let output = run(&["sql", "-c", "select 1 / 0", "-c", "select 'never'"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(!text(&output.stdout).contains("never"));
+    assert!(text(&output.stderr).contains("ERROR:  22012: division by zero"));
+    let output = run(&["sql", "--keep-going", "-c", "select 1 / 0", "-c", "select 'behind'"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stdout).contains("behind"));
+}
+
+#[test]
+fn an_error_shows_its_place() {
+    let output = run(&["sql", "-c", "select 1,\n  nothing from generate_series(1, 2)"]);
+    let error = text(&output.stderr);
+    let shown = "LINE 2:   nothing from generate_series(1, 2)\n          ^";
+    assert!(error.contains(shown), "{error}");
+}
+
+#[test]
+fn rows_are_shown_for_programs() {
+    let sql = "select 1 as n, 'a,\"b' as t, null as x, true as b";
+    let csv = succeeds(&["sql", "--format", "csv", "-c", sql]);
+    assert_eq!(csv, "n,t,x,b\n1,\"a,\"\"b\",,t\n");
+    let json = succeeds(&["sql", "--format", "json", "-c", sql]);
+    let row: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(row, serde_json::json!({ "n": 1, "t": "a,\"b", "x": null, "b": true }));
+}
+
+#[test]
+fn statements_of_the_standard_input_are_run_when_their_semicolon_has_come() {
+    let mut child = selkie(&["sql", "--format", "csv"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(b"select 1 as a; select\n 2 as b; select ';' as c").unwrap();
+    drop(input);
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    assert_eq!(text(&output.stdout), "a\n1\nb\n2\nc\n;\n");
+}
+
+#[test]
+fn what_cannot_be_read_is_named() {
+    let output = run(&["sql", "-f", "/nowhere/at-all.sql"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("/nowhere/at-all.sql: No such file"));
+    let name = format!("test-sql-{}", std::process::id());
+    let output = run(&["sql", "--pool", &format!("shm:{name}"), "-c", "select 1"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains(&name));
+}

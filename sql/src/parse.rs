@@ -2,13 +2,20 @@
 
 use sqlparser::ast::Statement;
 use sqlparser::dialect::PostgreSqlDialect;
+use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
-use sqlparser::tokenizer::{Location, Span};
+use sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, Tokenizer};
 
 use crate::error::{SqlError, SqlResult, SqlState};
 
 /// Longest text of statements, in bytes.
 pub(crate) const MAX_SQL_BYTES: usize = 64 << 20;
+
+/// Longest chain of operators, in tokens.
+const MAX_CHAIN: usize = 600;
+
+/// Longest chain of conditions, joins or parts of a query, in words that stand between them.
+const MAX_WORDS: usize = 300;
 
 /// How deep expressions and queries may be nested.
 const MAX_DEPTH: usize = 128;
@@ -24,9 +31,68 @@ pub(crate) fn parse(sql: &str) -> SqlResult<Vec<Statement>> {
         return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message));
     }
     let dialect = PostgreSqlDialect {};
+    let tokens = Tokenizer::new(&dialect, sql).tokenize_with_location();
+    let tokens = tokens.map_err(|error| error_of(sql, ParserError::from(error)))?;
+    check_chains(sql, &tokens)?;
     let parser = Parser::new(&dialect).with_recursion_limit(MAX_DEPTH);
-    let parsed = parser.try_with_sql(sql).and_then(|mut parser| parser.parse_statements());
+    let parsed = parser.with_tokens_with_locations(tokens).parse_statements();
     parsed.map_err(|error| error_of(sql, error))
+}
+
+/// Refuses long chains of operators: `1 + 1 + 1 ...` is no deeper than one operator for the parser,
+/// and a tree as deep as it is long for all that comes after it.
+fn check_chains(sql: &str, tokens: &[TokenWithSpan]) -> SqlResult<()> {
+    // Tokens since the last that ends an expression, and words between conditions, by parenthesis.
+    let mut levels = vec![(0_usize, 0_usize)];
+    for token in tokens {
+        let is_inner = levels.len() > 1;
+        let Some((chain, words)) = levels.last_mut() else { return Ok(()) };
+        match &token.token {
+            Token::Whitespace(_) => {}
+            Token::LParen | Token::LBracket => {
+                *chain += 1;
+                levels.push((0, 0));
+            }
+            Token::RParen | Token::RBracket if is_inner => drop(levels.pop()),
+            Token::Comma | Token::SemiColon => (*chain, *words) = (0, 0),
+            Token::Word(word) if ends_expression(word.keyword) => {
+                (*chain, *words) = (0, *words + 1)
+            }
+            _ => *chain += 1,
+        }
+        let is_long = |(chain, words): &(usize, usize)| *chain > MAX_CHAIN || *words > MAX_WORDS;
+        if levels.last().is_some_and(is_long) {
+            let message = format!(
+                "a chain of operators is too long (allowed: {MAX_CHAIN} words and signs, {MAX_WORDS} conditions or parts of a query)"
+            );
+            let error = SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, message);
+            return Err(match position(sql, token.span) {
+                Some(position) => error.at(position),
+                None => error,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Whether an expression ends before a word.
+fn ends_expression(word: Keyword) -> bool {
+    matches!(
+        word,
+        Keyword::AND
+            | Keyword::OR
+            | Keyword::SELECT
+            | Keyword::FROM
+            | Keyword::WHERE
+            | Keyword::WHEN
+            | Keyword::THEN
+            | Keyword::ELSE
+            | Keyword::JOIN
+            | Keyword::ON
+            | Keyword::UNION
+            | Keyword::INTERSECT
+            | Keyword::EXCEPT
+    )
 }
 
 fn error_of(sql: &str, error: ParserError) -> SqlError {
@@ -109,6 +175,22 @@ mod tests {
                 "{open}: {error}"
             );
         }
+    }
+
+    #[test]
+    fn a_chain_of_operators_is_as_deep_as_it_is_long() {
+        for (link, fits) in
+            [(" + 1", 290), (" and true", 290), ("::text", 290), (" union select 1", 140)]
+        {
+            let sql = |links: usize| format!("select 1{}", link.repeat(links));
+            assert!(parse(&sql(fits)).is_ok(), "{link}");
+            let error = parse(&sql(100_000)).unwrap_err();
+            assert_eq!(error.state(), SqlState::STATEMENT_TOO_COMPLEX, "{link}");
+        }
+        // Lists are no chains.
+        assert!(parse(&format!("values {}", vec!["(1, 2)"; 100_000].join(", "))).is_ok());
+        let conditions = vec!["a in (1, 2)"; 290].join(" or ");
+        assert!(parse(&format!("select * from t where {conditions}")).is_ok());
     }
 
     #[test]

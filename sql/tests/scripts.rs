@@ -1,6 +1,6 @@
 //! The scripts of `tests/slt`, each with an empty database: statements, and what PostgreSQL 15
 //! gives for them. Where it gives an error, they say the SQLSTATE.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "test code")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test code")]
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -60,9 +60,11 @@ impl sqllogictest::AsyncDB for Connection {
     }
 }
 
-/// Runs a script against a database of its own.
-fn run(name: &str) {
-    let script: PathBuf = [env!("CARGO_MANIFEST_DIR"), "tests", "slt", name].iter().collect();
+/// Does something with a database of its own.
+fn with_database<F>(work: F)
+where
+    F: AsyncFnOnce(&Database),
+{
     let runtime = RealRuntime::new(2).unwrap();
     let env = runtime.env();
     let fabric: Arc<dyn Fabric> = MemFabric::new();
@@ -82,15 +84,28 @@ fn run(name: &str) {
         let engine = Engine::start(memory.pool(), &fabric, &env, id, config).await.unwrap();
         let schema = DatabaseSchema::from(Vec::new()).protocol(Protocol::Snapshot);
         let database = Database::create(&engine, schema).await.unwrap();
-        let mut runner = Runner::new(|| async {
-            Ok(Connection { session: Session::new(&database, "tester", || 0).unwrap() })
-        });
-        runner.with_column_validator(sqllogictest::strict_column_validator);
-        let ran = runner.run_file_async(&script).await;
-        drop(runner);
+        work(&database).await;
         drop(database);
         engine.close().await.unwrap();
-        if let Err(error) = ran {
+    });
+}
+
+fn with_session(work: impl AsyncFnOnce(&mut Session)) {
+    with_database(async |database| {
+        let mut session = Session::new(database, "tester", || 0).unwrap();
+        work(&mut session).await;
+    });
+}
+
+/// Runs a script against a database of its own.
+fn run(name: &str) {
+    let script: PathBuf = [env!("CARGO_MANIFEST_DIR"), "tests", "slt", name].iter().collect();
+    with_database(async |database| {
+        let mut runner = Runner::new(|| async {
+            Ok(Connection { session: Session::new(database, "tester", || 0).unwrap() })
+        });
+        runner.with_column_validator(sqllogictest::strict_column_validator);
+        if let Err(error) = runner.run_file_async(&script).await {
             panic!("{}", error.display(false));
         }
     });
@@ -103,6 +118,26 @@ macro_rules! scripts {
 }
 
 scripts![select, joins, aggregates, subqueries, changes, tables, transactions, windows, with];
+
+/// As deep as the parser lets them be, on the stack of a thread of a test.
+#[test]
+fn deep_statements_are_run() {
+    with_session(async |session| {
+        for (link, links) in [(" + 1", 290), (" and true", 290), ("::text::integer", 140)] {
+            let start = if link == " and true" { "true" } else { "1" };
+            let sql = format!("select {start}{}", link.repeat(links));
+            let outcomes = session.execute(&sql).await.unwrap();
+            assert_eq!(outcomes[0].rows.len(), 1, "{link}");
+        }
+        let unions = format!("select 1{}", " union all select 1".repeat(140));
+        assert_eq!(session.execute(&unions).await.unwrap()[0].rows.len(), 141);
+        let nested = format!("select {}1{}", "(select ".repeat(20), ")".repeat(20));
+        assert_eq!(session.execute(&nested).await.unwrap()[0].rows.len(), 1);
+        let tables = (1..200).map(|at| format!(" cross join (values (1)) t{at}"));
+        let joins = format!("select 1 from (values (1)) t{}", tables.collect::<String>());
+        assert_eq!(session.execute(&joins).await.unwrap()[0].rows.len(), 1);
+    });
+}
 
 /// Every script is run.
 #[test]

@@ -12,6 +12,7 @@ use crate::types::{Scalar, SqlType};
 
 impl Binder<'_> {
     /// An expression of a clause.
+    #[recursive::recursive]
     pub(super) fn expr(&mut self, ast: &Ast, stage: &mut Stage<'_>) -> SqlResult<Typed> {
         if let Some(key) = grouped(ast, stage) {
             return Ok(key);

@@ -60,6 +60,7 @@ impl Binder<'_> {
         Ok((bound?, is_correlated))
     }
 
+    #[recursive::recursive]
     pub(super) fn query(&mut self, query: &Query, outer: Option<&Scope<'_>>) -> SqlResult<Bound> {
         let known = self.queries.len();
         let bound = self.query_with(query, outer);
@@ -130,6 +131,7 @@ impl Binder<'_> {
         self.coerce(count, SqlType::INT8, CastContext::Assignment)
     }
 
+    #[recursive::recursive]
     fn body(
         &mut self,
         body: &SetExpr,

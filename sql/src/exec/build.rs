@@ -16,6 +16,7 @@ use super::window::Window;
 use crate::plan::Plan;
 
 /// The operator that runs a plan. Nothing is read yet.
+#[recursive::recursive]
 pub(crate) fn build(plan: &Plan) -> BoxOperator {
     match plan {
         Plan::One => Box::new(Ready::new(vec![Vec::new()])),

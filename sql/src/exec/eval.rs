@@ -17,6 +17,7 @@ pub(crate) struct EvalContext<'a> {
 }
 
 /// The value of an expression over a row. The depth of expressions is bounded by the parser.
+#[recursive::recursive]
 pub(crate) fn eval(expr: &Expr, row: &[Datum], context: &EvalContext<'_>) -> SqlResult<Datum> {
     match expr {
         Expr::Const(value) => Ok(value.clone()),

@@ -51,5 +51,5 @@ mod window_call;
 
 pub(crate) use build::build;
 pub(crate) use context::{ExecContext, Row, SharedRows};
-pub(crate) use memory::MemoryLimits;
+pub(crate) use memory::{MemoryLimits, row_bytes};
 pub(crate) use txn_error::from_txn;

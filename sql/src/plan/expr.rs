@@ -158,6 +158,7 @@ impl Expr {
     pub(crate) const TRUE: Self = Self::Const(Datum::Bool(true));
 
     /// Calls `visit` for this expression and all in it, outermost first.
+    #[recursive::recursive]
     pub(crate) fn visit<'e>(&'e self, visit: &mut dyn FnMut(&'e Expr)) {
         visit(self);
         match self {
@@ -199,6 +200,7 @@ impl Expr {
     }
 
     /// As [`visit`](Self::visit), with the right to change each.
+    #[recursive::recursive]
     pub(crate) fn visit_mut(&mut self, visit: &mut dyn FnMut(&mut Expr)) {
         visit(self);
         match self {

@@ -46,6 +46,7 @@ fn filtered(plan: Plan, conditions: Vec<Expr>) -> Plan {
 }
 
 /// The plan, optimized, with only the rows for which these hold.
+#[recursive::recursive]
 fn push(plan: Plan, mut conditions: Vec<Expr>) -> Plan {
     if conditions.iter().any(is_never_true) {
         return Plan::Nothing { width: plan.width() };

@@ -238,7 +238,13 @@ impl Settings {
                 self.idle_timeout = timeout(&value).ok_or_else(|| invalid(TIMES))?;
             }
             "application_name" => self.application_name = value,
-            "search_path" => self.search_path = values.to_vec(),
+            "search_path" => {
+                let is_known = |name: &String| {
+                    matches!(&**name, "public" | "pg_catalog" | "$user" | "\"$user\"" | "")
+                };
+                crate::bind::refuse(!values.iter().all(is_known), "a schema other than public")?;
+                self.search_path = values.to_vec();
+            }
             "default_transaction_isolation" | "transaction_isolation" => {
                 self.isolation = match &*value.to_lowercase() {
                     "read committed" | "read uncommitted" => Isolation::ReadCommitted,
@@ -260,7 +266,13 @@ impl Settings {
                 let is_utf8 = matches!(&*value.to_lowercase(), "utf8" | "utf-8" | "unicode");
                 crate::bind::refuse(!is_utf8, "an encoding other than UTF8")?;
             }
-            "extra_float_digits" | "client_min_messages" | "standard_conforming_strings" => {}
+            "extra_float_digits" => {
+                let digits = value.parse().ok().filter(|digits| (-15..=3).contains(digits));
+                self.format.extra_float_digits = digits.ok_or_else(|| invalid("-15 to 3"))?;
+            }
+            "standard_conforming_strings" => {
+                crate::bind::refuse(value != "on", "a backslash as an escape in every literal")?;
+            }
             _ => {
                 let message = format!("unrecognized configuration parameter \"{name}\"");
                 return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message));

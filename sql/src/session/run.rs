@@ -10,9 +10,12 @@ use super::{Clock, Outcome, Session, Settings, Work};
 use crate::bind::{Binder, Bound};
 use crate::catalogue::TableDef;
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::exec::{ExecContext, MemoryLimits, Row, SharedRows, build, from_txn};
+use crate::exec::{ExecContext, MemoryLimits, Row, SharedRows, build, from_txn, row_bytes};
 use crate::functions::CallContext;
 use crate::plan::{Plan, optimize};
+
+/// Most bytes of the rows that a statement gives: they are kept until the last is there.
+const MAX_RESULT_BYTES: usize = 1 << 30;
 
 /// How often a statement alone is run when others make it fail.
 const ATTEMPTS: u32 = 20;
@@ -157,8 +160,15 @@ impl Run {
             affected: 0,
         };
         let mut operator = build(&plan);
-        let mut rows: Vec<Row> = Vec::new();
+        let (mut rows, mut bytes) = (Vec::<Row>::new(), 0);
         while let Some(batch) = operator.next(&mut context).await? {
+            bytes += batch.iter().map(|row| row_bytes(row)).sum::<usize>();
+            if bytes > MAX_RESULT_BYTES {
+                let message =
+                    format!("the rows of the statement take more than {MAX_RESULT_BYTES} bytes");
+                return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)
+                    .hint("Ask for fewer rows at a time, with LIMIT and a condition on a key."));
+            }
             rows.extend(batch);
         }
         let affected = context.affected;

@@ -67,7 +67,8 @@ pub(crate) struct Binder<'b> {
     queries: Vec<NamedQuery>,
     /// How many numbers of common table expressions that were given.
     shared: usize,
-    /// The outermost query whose columns were named since this was set: see [`scope::Scope::depth`].
+    /// The outermost query whose columns were named since this was set, by
+    /// [`scope::Scope::depth`].
     reached: usize,
 }
 

@@ -1,9 +1,9 @@
 //! Runs plans.
 //!
 //! [`build`] makes an [`Operator`] of each node of a plan. An operator gives its rows in batches
-//! and pulls those of its inputs when it needs them, so that a LIMIT ends all work below it. It owns
-//! what it needs: a portal keeps it between the requests of its client, and each call gets the
-//! transaction, the parameters and the rows of enclosing queries in an [`ExecContext`].
+//! and pulls those of its inputs when it needs them, so that a LIMIT ends all work below it. It
+//! owns what it needs: a portal keeps it between the requests of its client, and each call gets
+//! the transaction, the parameters and the rows of enclosing queries in an [`ExecContext`].
 //!
 //! A subquery, or the right side of a lateral join, is built and run anew for each row that it
 //! depends on, which is the innermost of the outer rows meanwhile. Operators that keep rows count
@@ -12,7 +12,7 @@
 //! | file | duty |
 //! |---|---|
 //! | `context.rs`, `memory.rs`, `row_key.rs` | what operators share |
-//! | `sort.rs`, `spill.rs`, `spill_value.rs` | ORDER BY, also of more rows than memory has room for |
+//! | `sort.rs`, `spill.rs`, `spill_value.rs` | ORDER BY, also of more rows than memory takes |
 //! | `eval.rs` | values of expressions |
 //! | `build.rs`, `walk.rs` | from plans to operators; what plans contain |
 //! | `scan.rs`, `scan_target.rs`, `stored_row.rs` | reads of tables |

@@ -5,6 +5,7 @@
 //! a list of values; what each node gives is said at its variant.
 
 mod access;
+mod conditions;
 mod expr;
 mod node;
 mod optimize;

@@ -2,6 +2,7 @@
 //! a join by hash or by key, and reads of tables go by keys where they can.
 
 use super::access::{choose_access, is_key_expr};
+use super::conditions::{all_of, conjuncts, equal_sides, shifted};
 use super::expr::{Comparison, Expr};
 use super::node::{Join, JoinKind, Plan, Scan};
 use super::semi_join::semi_join;
@@ -15,23 +16,6 @@ pub(crate) fn optimize(plan: Plan) -> Plan {
 #[expect(clippy::boxed_local, reason = "what is given back is boxed as well")]
 fn boxed(plan: Box<Plan>) -> Box<Plan> {
     Box::new(optimize(*plan))
-}
-
-/// The parts of a condition that all have to hold.
-pub(super) fn conjuncts(condition: Expr, all: &mut Vec<Expr>) {
-    match condition {
-        Expr::And(parts) => parts.into_iter().for_each(|part| conjuncts(part, all)),
-        Expr::Const(Datum::Bool(true)) => {}
-        condition => all.push(condition),
-    }
-}
-
-pub(super) fn all_of(mut conditions: Vec<Expr>) -> Option<Expr> {
-    match conditions.len() {
-        0 => None,
-        1 => conditions.pop(),
-        _ => Some(Expr::And(conditions)),
-    }
 }
 
 fn is_never_true(condition: &Expr) -> bool {
@@ -140,16 +124,6 @@ fn first_rows(plan: &mut Plan, limit: &Option<Expr>, offset: &Option<Expr>) {
     }
 }
 
-/// Moves columns by so many places to the left.
-fn shifted(mut expr: Expr, by: usize) -> Expr {
-    expr.visit_mut(&mut |own| {
-        if let Expr::Column(column) = own {
-            *column -= by;
-        }
-    });
-    expr
-}
-
 fn push_join(mut join: Join, conditions: Vec<Expr>) -> Plan {
     let (left_width, is_inner) = (join.left_width, join.kind == JoinKind::Inner);
     let is_left = |own: &Expr| own.columns().iter().all(|column| *column < left_width);
@@ -189,31 +163,6 @@ fn push_join(mut join: Join, conditions: Vec<Expr>) -> Plan {
     join.right = push(join.right, to_right);
     by_key(&mut join);
     filtered(Plan::Join(Box::new(join)), above)
-}
-
-/// The sides of an equation of something of the left with something of the right.
-pub(super) fn equal_sides(condition: &Expr, left_width: usize) -> Option<(Expr, Expr)> {
-    let Expr::Call { arguments, comparison: Some(Comparison::Equal), .. } = condition else {
-        return None;
-    };
-    let [first, second] = &**arguments else { return None };
-    let is_left = |own: &Expr| {
-        let columns = own.columns();
-        !columns.is_empty() && columns.iter().all(|column| *column < left_width)
-    };
-    let is_right = |own: &Expr| {
-        let columns = own.columns();
-        !columns.is_empty() && columns.iter().all(|column| *column >= left_width)
-    };
-    match () {
-        () if is_left(first) && is_right(second) => {
-            Some((first.clone(), shifted(second.clone(), left_width)))
-        }
-        () if is_right(first) && is_left(second) => {
-            Some((second.clone(), shifted(first.clone(), left_width)))
-        }
-        () => None,
-    }
 }
 
 /// Reads the right side by the key that rows of the left give, where the left has few rows.

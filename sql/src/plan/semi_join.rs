@@ -1,9 +1,9 @@
 //! Subqueries that only say whether there is a row, as joins: EXISTS with an equation that names
 //! the row outside, and IN.
 
+use super::conditions::{all_of, conjuncts, equal_sides};
 use super::expr::{Comparison, Expr};
 use super::node::{ApplyKind, Join, JoinKind, Plan};
-use super::optimize::{all_of, conjuncts, equal_sides};
 use crate::types::Datum;
 
 /// The join that does what a subquery does for one of these conditions, which it takes out. It

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use selkie_txn::{CatalogueError, NewIndex, SchemaError, Txn, TxnError};
 use sqlparser::ast::{self, ObjectType, Statement};
 
-use super::Outcome;
-use super::run::Ran;
+use super::{Outcome, Ran};
 use crate::bind::{
     Binder, bind_create_table, check_name, index_column, name_parts, refuse, table_key,
 };

@@ -9,10 +9,11 @@ mod tables;
 use std::sync::Arc;
 use std::time::Duration;
 
-use selkie_txn::{Database, Isolation, Savepoint, SessionLimits, TxnError};
+use selkie_txn::{Database, Isolation, NewIndex, Savepoint, SessionLimits, TxnError};
 use sqlparser::ast::Statement;
 
 use crate::bind::OutputColumn;
+use crate::catalogue::TableDef;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::{Row, from_txn};
 use crate::parse::parse;
@@ -35,6 +36,16 @@ impl Outcome {
     fn done(tag: impl Into<String>) -> Self {
         Self { columns: Vec::new(), rows: Vec::new(), tag: tag.into() }
     }
+}
+
+/// How a statement has run.
+enum Ran {
+    Done(Outcome),
+    /// An index is to be built, in transactions of its own.
+    BuildIndex {
+        table: Arc<TableDef>,
+        index: NewIndex,
+    },
 }
 
 /// Whether a transaction is in progress.

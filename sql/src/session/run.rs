@@ -6,7 +6,7 @@ use std::time::Duration;
 use selkie_txn::{NewIndex, Txn, TxnError};
 use sqlparser::ast::Statement;
 
-use super::{Clock, Outcome, Session, Settings, Work};
+use super::{Clock, Outcome, Ran, Session, Settings, Work};
 use crate::bind::{Binder, Bound};
 use crate::catalogue::TableDef;
 use crate::error::{SqlError, SqlResult, SqlState};
@@ -19,16 +19,6 @@ const MAX_RESULT_BYTES: usize = 1 << 30;
 
 /// How often a statement alone is run when others make it fail.
 const ATTEMPTS: u32 = 20;
-
-/// How a statement has run.
-pub(super) enum Ran {
-    Done(Outcome),
-    /// An index is to be built, in transactions of its own.
-    BuildIndex {
-        table: Arc<TableDef>,
-        index: NewIndex,
-    },
-}
 
 /// All that a statement needs of its session.
 #[derive(Clone)]

@@ -173,8 +173,9 @@ pub struct TableSchema {
     /// Most rows on one page of the primary index (a page is the unit of locking), `None`: as many
     /// as fit. For small tables in which every row is hot.
     pub max_rows_per_page: Option<u16>,
-    /// What a layer above keeps with the table: types of its own, constraints. It is stored, changed
-    /// ([`Txn::set_note`](crate::Txn::set_note)) and seen like the rest, and never looked at.
+    /// What a layer above keeps with the table: types of its own, constraints. It is stored,
+    /// changed ([`Txn::set_note`](crate::Txn::set_note)) and seen like the rest, and never looked
+    /// at.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
 }

@@ -110,10 +110,10 @@ impl JournalImage {
         self.splits.get(&split).map(Vec::as_slice)
     }
 
-    /// The images, of several journals, that were made over a page with this header, of whose splits
-    /// some have the versions `torn`, which are not in the header. The image with most shares comes
-    /// first: its writer may have written a whole page again, of which another writer had died in
-    /// its write-back.
+    /// The images, of several journals, that were made over a page with this header. Some of its
+    /// splits have the versions `torn`, which are not in the header. The image with most shares
+    /// comes first: its writer may have written a whole page again, of which another writer had
+    /// died in its write-back.
     pub(crate) fn over<'i>(
         images: &'i [Self],
         addr: GAddr,
@@ -132,8 +132,8 @@ impl JournalImage {
                 lost.for_each(|split| set_version(&mut before, split, attempt.before));
                 attempt.all_before == sum_of(&before)
             };
-            // Where a write-back was half done when the header was lost, the header has not what was
-            // there before.
+            // Where a write-back was half done when the header was lost, the header has lost what
+            // was there before.
             latest == Some(attempt.before) || torn.contains(&attempt.version) || is_same()
         };
         let own = images.iter().filter(|own| own.attempt.addr == addr && is_over(&own.attempt));

@@ -159,10 +159,22 @@ fn push_join(mut join: Join, conditions: Vec<Expr>) -> Plan {
         }
     }
     join.condition = all_of(rest);
+    if join.is_lateral {
+        to_right.iter_mut().for_each(outward);
+    }
     join.left = push(join.left, to_left);
     join.right = push(join.right, to_right);
     by_key(&mut join);
     filtered(Plan::Join(Box::new(join)), above)
+}
+
+/// Seen from the right side of a lateral join, the row of the left is the innermost outer row.
+fn outward(expr: &mut Expr) {
+    expr.visit_mut(&mut |own| {
+        if let Expr::Outer { level, .. } = own {
+            *level += 1;
+        }
+    });
 }
 
 /// Reads the right side by the key that rows of the left give, where the left has few rows.
@@ -173,21 +185,16 @@ fn by_key(join: &mut Join) {
         return;
     }
     let Plan::Scan(scan) = &join.right else { return };
+    // The conditions that its key sees to are no longer in its filter.
+    if scan.access.is_keyed() {
+        return;
+    }
     let mut scan = scan.clone();
-    // Seen from the right side, the row of the left is the innermost outer row.
-    let outward = |expr: &mut Expr| {
-        expr.visit_mut(&mut |own| {
-            if let Expr::Outer { level, .. } = own {
-                *level += 1;
-            }
-        });
-    };
     let mut conditions = Vec::new();
     if let Some(filter) = scan.filter.take() {
         conjuncts(filter, &mut conditions);
     }
     conditions.iter_mut().for_each(outward);
-    let before = conditions.len();
     for (left, right) in &join.equal {
         let mut left = left.clone();
         outward(&mut left);
@@ -199,8 +206,6 @@ fn by_key(join: &mut Join) {
         let Some(equal) = join_condition(left, right.clone(), scan.as_ref()) else { return };
         conditions.push(equal);
     }
-    debug_assert!(before <= conditions.len());
-    scan.access = whole();
     choose_access(&mut scan, &mut conditions);
     if !scan.access.is_keyed() {
         return;
@@ -209,11 +214,6 @@ fn by_key(join: &mut Join) {
     join.equal.clear();
     join.is_lateral = true;
     join.right = Plan::Scan(scan);
-}
-
-fn whole() -> super::node::Access {
-    let (index, prefix, low, high, descending) = (None, Vec::new(), None, None, false);
-    super::node::Access::Range { index, prefix, low, high, descending }
 }
 
 /// An equation of a column of the right with a value of the left.

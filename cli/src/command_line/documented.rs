@@ -39,8 +39,23 @@ fn typed(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
+/// A line in which what is quoted is one word, without signs that the shell looks at.
+fn joined(line: &str) -> String {
+    let mut is_quoted = false;
+    let sign = |c: char| match c {
+        '"' => {
+            is_quoted = !is_quoted;
+            None
+        }
+        c if is_quoted && !c.is_alphanumeric() => Some('_'),
+        c => Some(c),
+    };
+    line.chars().filter_map(sign).collect()
+}
+
 /// The commands of a line, each as its words: without what the shell does around them.
 fn commands(line: &str) -> Vec<Vec<String>> {
+    let line = joined(line);
     let line = line.split(" #").next().unwrap_or_default();
     let parts = line.split([';', '&', '|']);
     let words = |part: &str| {

@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::future::{Future, poll_fn};
+use std::io::Write;
 use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -33,7 +34,8 @@ pub(crate) fn end_at_first() -> std::io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     let wait = move || {
         if let Some(signal) = signals.forever().next() {
-            eprintln!("error: {}", Interrupted::by(signal));
+            // Where nobody reads stderr any more, nothing is said.
+            let _ = writeln!(std::io::stderr(), "error: {}", Interrupted::by(signal));
             // Ends the process as if nothing had been said.
             let _ = low_level::emulate_default_handler(signal);
         }

@@ -1,10 +1,16 @@
 //! How commands end, and what the next one finds: signals, loads that were broken off, pools that
 //! were destroyed or whose memory is gone, logs without a pool or without room.
 
-use rustix::process::Signal;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
+use std::process::Stdio;
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::drivers::{running, setup};
-use crate::harness::{Over, Pool, Process, Setup, TINY, fails, prints, refused, succeeds, until};
+use crate::harness::{
+    Over, Pool, Process, Setup, TINY, fails, prints, refused, selkie, succeeds, until,
+};
 use crate::observation::{address, get};
 
 /// Options of a database that takes long enough to load for a test to come in between.
@@ -360,4 +366,21 @@ fn a_driver_ends_by_a_signal_while_its_log_cannot_be_written() {
     assert!(code == Some(1) && said.contains("No such file"), "{code:?}: {said}");
     // Half a minute is the bound of the engine; it was ten times that.
     assert!(asked.elapsed().as_secs() < 120, "{:?}", asked.elapsed());
+}
+
+/// A sweep in a pipe whose reader is gone: what it says of the signal goes nowhere, and it ends.
+#[test]
+fn a_signal_ends_a_command_whose_stderr_nobody_reads() {
+    let mut sweep = selkie(&["sim", "--seeds", "0..1000000"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(sweep.stderr.take().unwrap());
+    // It minds signals by now.
+    said.read_line(&mut String::new()).unwrap();
+    drop(said);
+    kill_process(Pid::from_child(&sweep), Signal::TERM).unwrap();
+    let status = until("the sweep ends", || sweep.try_wait().unwrap());
+    assert_eq!(status.signal(), Some(Signal::TERM.as_raw()), "{status}");
 }

@@ -201,8 +201,8 @@ pub(super) fn check_rest(
 /// Checks the splits in memory after a load, when no write-back is under way.
 pub(super) fn look(cluster: &SimCluster, whole: bool) -> Result<(), SimError> {
     let mut found = cluster.look_at_splits()?;
-    let memory = 0..cluster.pool.state().memory_nodes.len();
-    let is_memory_lost = memory.into_iter().any(|node| cluster.pool.is_memory_dead(node));
+    let mut memory = 0..cluster.pool.state().memory_nodes.len();
+    let is_memory_lost = memory.any(|node| cluster.pool.is_memory_dead(node));
     if is_memory_lost && cluster.pool.descriptor().coding.journal() != Journal::Always {
         // Memory that was lost with the writer of a page can leave too little of it.
         found.leave_out(&cluster.pool.lost_pages());

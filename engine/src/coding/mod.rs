@@ -8,7 +8,7 @@
 //! State and pure rules, which do not know the engine:
 //! - `tag`, `header_versions`: which write-back a split is of, and its checksum;
 //! - `torn_write`: the order of a write-back, and which page a torn one leaves;
-//! - `lost_header`: the versions of a page whose header is lost;
+//! - `half_done`: the versions from before a torn write-back, where its header was lost;
 //! - `coded`: the state of a node of a coded pool; `page_write`: the splits of a write-back;
 //! - `node_errors`: damaged splits, by memory node; `placed`: writes that others may be told of;
 //! - `quiesced`, `unlatched`, `repair_gate`: lines and work that a rebuild or a close waits for.
@@ -21,10 +21,10 @@
 pub(crate) mod access;
 pub(crate) mod coded;
 pub(crate) mod counter;
+mod half_done;
 pub(crate) mod header_versions;
 pub(crate) mod journal;
 mod late_binding;
-mod lost_header;
 mod migrate;
 mod node_errors;
 mod operation;

@@ -9,6 +9,7 @@ use selkie_fabric::{Buf, Chain, RemoteAddr, Verb};
 use selkie_pool::layout;
 
 use super::coded::CodingState;
+use super::half_done::before_half_done;
 use super::header_versions::versions_bytes;
 use super::journal::share::JournalImage;
 use super::placed::placed;
@@ -56,7 +57,8 @@ impl Core {
             let at = home.latch.offset - layout::LATCH_AT + offset;
             RemoteAddr::new(home.latch.region, at)
         };
-        let header = read_versions(self, home.node, header_at(0)).await?;
+        let known = read_versions(self, home.node, header_at(0)).await?;
+        let header = before_half_done(coding, &known);
         let seen = self.read_all_splits(addr).await?;
         let found: Vec<SplitFinding> = seen.iter().map(finding).collect();
         let Some((versions, splits)) = resolve(coded, addr, &header, (&seen, &found), images)?
@@ -68,7 +70,7 @@ impl Core {
             return Ok(RepairedPage::Whole(line));
         };
         let versions = self.write_splits(&places, &found, &splits, versions).await?;
-        if versions != header {
+        if versions != known {
             let bytes = Buf::copy_of(&versions_bytes(&versions));
             let write = placed(header_at(layout::SPLIT_VERSION_AT), bytes);
             let written = self.memory.queue_pair(home.node).post(write).await;

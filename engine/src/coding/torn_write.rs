@@ -105,8 +105,7 @@ pub(crate) fn resolve_torn_write(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::coding::lost_header::versions_of_tags;
-    use crate::coding::tag::Tag;
+    use crate::coding::half_done::before_half_done;
 
     /// The states of a split during a write-back: as before, torn, or as after.
     const STATES: u64 = 3;
@@ -294,29 +293,28 @@ mod tests {
                 for lost in subsets(splits).filter(|lost| lost.len() <= parity) {
                     let mut found = found.clone();
                     // A split that is half written has its old tag or the new one.
-                    let tags = |half: &dyn Fn(usize) -> Version| -> Vec<Option<Tag>> {
-                        let tag = |split: usize| match found[split] {
-                            _ if lost.contains(split) => None,
-                            SplitFinding::Whole(version) => Some(Tag { version, checksum: 0 }),
-                            SplitFinding::Nothing => {
-                                Some(Tag { version: half(split), checksum: 0 })
-                            }
-                        };
-                        (0..splits).map(tag).collect()
+                    let tags = |half: &dyn Fn(usize) -> Version| {
+                        let mut versions = Versions::default();
+                        for (split, version) in versions.iter_mut().enumerate().take(splits) {
+                            *version = match found[split] {
+                                _ if lost.contains(split) => Version::LOST,
+                                SplitFinding::Whole(version) => version,
+                                SplitFinding::Nothing => half(split),
+                            };
+                        }
+                        versions
                     };
-                    let before = |split: usize| case.header[split];
-                    let both = [tags(&before), tags(&|_| case.new)];
+                    let both = [tags(&|split| case.header[split]), tags(&|_| case.new)];
                     lost.iter().for_each(|split| found[split] = SplitFinding::Nothing);
                     for tags in both {
-                        let header = versions_of_tags(case.coding, &tags, None);
+                        let header = before_half_done(case.coding, &tags);
                         check_without_header(&case, &header, &found, SplitSet::EMPTY);
                         if journal {
                             let shares = first.without(lost);
                             let is_page = check_without_header(&case, &header, &found, shares);
                             assert!(is_page, "{header:?} {found:?} {shares:?}");
                         }
-                        let is_torn = (0..splits)
-                            .any(|split| tags[split].is_some() && header[split] == Version::LOST);
+                        let is_torn = header != tags;
                         *(if is_torn { &mut torn_seen } else { &mut whole_seen }) += 1;
                     }
                 }

@@ -8,9 +8,8 @@ use selkie_pool::{HeaderMove, Rebuild};
 
 use crate::addressing::executed::{into_read, word_at};
 use crate::addressing::locations::HeaderTable;
-use crate::coding::lost_header::versions_of_tags;
 use crate::coding::placed::placed;
-use crate::coding::tag::{Tag, Version};
+use crate::coding::tag::{Tag, Version, Versions};
 use crate::coherence::word::{ComputeId, LatchWord};
 use crate::core::Core;
 use crate::{EngineError, GAddr};
@@ -76,7 +75,7 @@ impl Core {
             for ((place, tags), addr) in places.zip(&tags).zip(&addrs) {
                 let unmade =
                     unmade.and_then(|task| self.memory.placement.split_at(*addr, task.position));
-                let versions = versions_of_tags(self.pool.descriptor().coding, tags, unmade);
+                let versions = versions_of(self.splits(), tags, unmade);
                 let latch = match addr.to_u64() {
                     addr if state.abandoned_pages.contains(&addr) => lost_for_good,
                     addr if lost.contains(&addr) => holder,
@@ -174,4 +173,24 @@ impl Core {
         }
         Ok(tags)
     }
+}
+
+/// The versions of a page, from the tags of its splits. No write-back is in progress, so the splits
+/// are of one page, except the split `unmade`, whose regeneration may not have written it yet, and
+/// except those of a page that a dead node was writing: its repair sees that ([`before_half_done`]).
+///
+/// [`before_half_done`]: crate::coding::half_done::before_half_done
+fn versions_of(splits: usize, tags: &[Option<Tag>], unmade: Option<usize>) -> Versions {
+    let mut versions = Versions::default();
+    let never = tags.iter().flatten().all(|tag| tag.version == Version::NEVER);
+    for (split, (version, tag)) in versions.iter_mut().zip(tags).enumerate().take(splits) {
+        let is_missing =
+            |tag: &Tag| unmade == Some(split) && !never && tag.version == Version::NEVER;
+        *version = match tag.filter(|tag| !is_missing(tag)) {
+            Some(tag) => tag.version,
+            None if never => Version::NEVER,
+            None => Version::LOST,
+        };
+    }
+    versions
 }

@@ -35,5 +35,6 @@ mod some_columns;
 mod statements;
 mod statistics;
 mod timestamp;
+mod table_notes;
 mod turns;
 mod types;

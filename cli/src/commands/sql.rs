@@ -134,9 +134,15 @@ async fn with_database(
     }
     for file in &arguments.files {
         let failed = |error| SqlCommandError::File { file: file.display().to_string(), error };
-        client.run(&read(file).map_err(failed)?).await?;
-        if client.is_over() {
-            return Ok(false);
+        // Each statement by itself: all of them would be one transaction, and one answer.
+        let mut statements = Statements::default();
+        let mut texts = statements.add(&read(file).map_err(failed)?);
+        texts.extend(statements.rest());
+        for text in texts {
+            client.run(&text).await?;
+            if client.is_over() {
+                return Ok(false);
+            }
         }
     }
     if arguments.commands.is_empty() && arguments.files.is_empty() {

@@ -10,7 +10,7 @@ use selkie_fabric::{Fabric, RealRuntime, mem::MemFabric};
 use selkie_memnode::EmbeddedPool;
 use selkie_pool::{Coding, PoolConfig};
 use selkie_sql::types::text_format::to_text;
-use selkie_sql::{Scalar, Session, SqlError};
+use selkie_sql::{Scalar, Session, SqlError, TransactionState};
 use selkie_txn::{Database, DatabaseSchema, Protocol};
 use sqllogictest::{DBOutput, DefaultColumnType, Runner};
 
@@ -136,6 +136,67 @@ fn deep_statements_are_run() {
         let tables = (1..200).map(|at| format!(" cross join (values (1)) t{at}"));
         let joins = format!("select 1 from (values (1)) t{}", tables.collect::<String>());
         assert_eq!(session.execute(&joins).await.unwrap()[0].rows.len(), 1);
+    });
+}
+
+/// Runs a statement until others do not make it fail.
+async fn again(session: &mut Session, sql: &str) -> selkie_sql::Outcome {
+    for _ in 0..1_000 {
+        match session.execute(sql).await {
+            Ok(mut outcomes) => return outcomes.pop().unwrap(),
+            Err(error) => {
+                assert!(error.is_retryable(), "{sql}: {error}");
+                if session.state() != TransactionState::Idle {
+                    session.execute("rollback").await.unwrap();
+                }
+            }
+        }
+    }
+    panic!("{sql}: fails again and again");
+}
+
+/// Sessions that count up one row: by UPDATE, and by SELECT FOR UPDATE with an UPDATE of what it
+/// gave, under read committed.
+#[test]
+fn no_update_is_lost() {
+    const ROUNDS: i64 = 60;
+    with_database(async |database| {
+        let mut first = Session::new(database, "tester", || 0).unwrap();
+        let table = "create table c (id integer primary key, n integer, m integer)";
+        first.execute(table).await.unwrap();
+        first.execute("insert into c values (1, 0, 0)").await.unwrap();
+        let env = database.engine().env().clone();
+        let tasks: Vec<_> = (0..3)
+            .map(|_| {
+                let mut session = Session::new(database, "tester", || 0).unwrap();
+                env.spawn("client", async move {
+                    for _ in 0..ROUNDS {
+                        again(&mut session, "update c set n = n + 1 where id = 1").await;
+                        loop {
+                            session.execute("begin").await.unwrap();
+                            let read = "select m from c where id = 1 and m >= 0 for update";
+                            let Ok(found) = session.execute(read).await else {
+                                session.execute("rollback").await.unwrap();
+                                continue;
+                            };
+                            let selkie_sql::Datum::I32(m) = found[0].rows[0][0] else { panic!() };
+                            let write = format!("update c set m = {} where id = 1", m + 1);
+                            let done = session.execute(&write).await.is_ok();
+                            let ended = session.execute("commit").await;
+                            if done && ended.is_ok_and(|ended| ended[0].tag == "COMMIT") {
+                                break;
+                            }
+                        }
+                    }
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.join().await.unwrap();
+        }
+        let found = first.execute("select n, m from c").await.unwrap();
+        let counts = format!("{:?}", found[0].rows);
+        assert_eq!(counts, format!("[[I32({0}), I32({0})]]", 3 * ROUNDS));
     });
 }
 

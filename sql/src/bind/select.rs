@@ -13,7 +13,7 @@ use super::select_list::{Item, output_position};
 use super::stage::{Grouping, Stage, settle, with_applies};
 use super::{Binder, Bound, OutputColumn, fold, name_parts, refuse};
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::plan::{Expr, Locking, Plan, SortKey, Typed};
+use crate::plan::{Expr, LockRows, Locking, Plan, SortKey, Typed};
 
 /// The parts of a SELECT that are looked at.
 struct Parts<'q> {
@@ -72,12 +72,13 @@ fn parts(select: &Select) -> SqlResult<Parts<'_>> {
 
 /// What a SELECT gives, before its order and limit are seen to.
 struct Output {
-    /// What is asked for, then what order and locks need.
+    /// What is asked for, then what its order needs.
     exprs: Vec<Expr>,
     columns: Vec<OutputColumn>,
     order: Vec<SortKey>,
     distinct: Option<Vec<Expr>>,
-    locks: Vec<Locking>,
+    /// The locks, what rows have to pass again, and whether they may not have changed.
+    locks: Option<(Vec<Locking>, Option<Expr>, bool)>,
 }
 
 impl Binder<'_> {
@@ -90,13 +91,14 @@ impl Binder<'_> {
         let parts = parts(select)?;
         let mut lockable = Vec::new();
         let (mut plan, scope) = self.from(parts.from, outer, &mut lockable)?;
-        let mut width = scope.width;
+        let (mut width, mut passed) = (scope.width, None);
         if let Some(selection) = parts.selection {
             let mut stage = Stage::new(&scope, "WHERE");
             let condition = self.expr(selection, &mut stage)?;
             let condition = self.condition(condition, "WHERE")?;
             width += stage.applies.len();
             plan = with_applies(plan, stage.applies);
+            passed = Some(condition.clone());
             plan = Plan::Filter { input: Box::new(plan), condition };
         }
         let items = self.items(parts.projection, &scope)?;
@@ -123,7 +125,15 @@ impl Binder<'_> {
             None => None,
         };
         (stage.clause, stage.windows) = ("SELECT", Some(Vec::new()));
-        let output = self.output(parts.distinct, &items, (&tail, &lockable), &mut stage)?;
+        let mut output = self.output(parts.distinct, &items, tail.order, &mut stage)?;
+        if !tail.locks.is_empty() {
+            let is_plain = stage.is_plain() && output.distinct.is_none();
+            refuse(!is_plain, "locks of rows of groups, windows or distinct rows")?;
+            let locks = locking(tail.locks, &lockable, scope.tables.len())?;
+            let has_subquery = width > scope.width || !stage.applies.is_empty();
+            let is_strict = scope.tables.len() > 1 || has_subquery;
+            output.locks = Some((locks, passed, is_strict));
+        }
         plan = placed(plan, having, stage);
         Ok(finished(plan, output, tail))
     }
@@ -148,7 +158,7 @@ impl Binder<'_> {
         &mut self,
         distinct: Option<&Distinct>,
         items: &[Item],
-        (tail, lockable): (&Tail<'_>, &[LockableTable]),
+        order: &[OrderByExpr],
         stage: &mut Stage<'_>,
     ) -> SqlResult<Output> {
         let (mut exprs, mut columns) = (Vec::new(), Vec::new());
@@ -158,7 +168,7 @@ impl Binder<'_> {
             exprs.push(expr);
             columns.push(OutputColumn { name: name.clone(), ty });
         }
-        let order = self.order(tail.order, (&columns, &mut exprs), stage)?;
+        let order = self.order(order, (&columns, &mut exprs), stage)?;
         let distinct = match distinct {
             None | Some(Distinct::All) => None,
             Some(Distinct::Distinct) => {
@@ -177,12 +187,9 @@ impl Binder<'_> {
                 Some(keys)
             }
         };
-        let is_of_groups = stage.grouping.is_some() || distinct.is_some();
-        refuse(!tail.locks.is_empty() && is_of_groups, "locks of rows of groups or distinct rows")?;
-        let locks = locking(tail.locks, lockable, &mut exprs)?;
         let (width, applied) = stage.settled();
         exprs.iter_mut().for_each(|expr| settle(expr, width, applied));
-        Ok(Output { exprs, columns, order, distinct, locks })
+        Ok(Output { exprs, columns, order, distinct, locks: None })
     }
 
     fn order(
@@ -251,7 +258,10 @@ fn placed(mut plan: Plan, having: Option<Expr>, stage: Stage<'_>) -> Plan {
 
 /// The plan with what is given, in its order.
 fn finished(plan: Plan, output: Output, tail: Tail<'_>) -> Bound {
-    let Output { exprs, columns, order, distinct, locks } = output;
+    if output.locks.is_some() {
+        return locked(plan, output, tail);
+    }
+    let Output { exprs, columns, order, distinct, .. } = output;
     let is_wider = exprs.len() > columns.len();
     let mut plan = Plan::Project { input: Box::new(plan), exprs };
     let has_order = !order.is_empty();
@@ -265,15 +275,34 @@ fn finished(plan: Plan, output: Output, tail: Tail<'_>) -> Bound {
         None if has_order => plan = sorted(plan),
         None => {}
     }
-    if !locks.is_empty() {
-        plan = Plan::Lock { input: Box::new(plan), locks };
-    }
     plan = limited(plan, tail.limit, tail.offset);
     if is_wider {
         let exprs = (0..columns.len()).map(Expr::Column).collect();
         plan = Plan::Project { input: Box::new(plan), exprs };
     }
     Bound { plan, columns }
+}
+
+/// As [`finished`], with locks: rows are sorted, locked up to the limit, and what is given is of
+/// their newest state.
+fn locked(mut plan: Plan, output: Output, tail: Tail<'_>) -> Bound {
+    let Output { mut exprs, columns, order, locks, .. } = output;
+    let of_input = |key: SortKey| {
+        let expr = match key.expr {
+            Expr::Column(at) => exprs.get(at).cloned().unwrap_or(Expr::Column(at)),
+            expr => expr,
+        };
+        SortKey { expr, ..key }
+    };
+    let keys: Vec<SortKey> = order.into_iter().map(of_input).collect();
+    if !keys.is_empty() {
+        plan = Plan::Sort { input: Box::new(plan), keys, first: None };
+    }
+    let (locks, condition, is_strict) = locks.unwrap_or_default();
+    plan = Plan::Lock(Box::new(LockRows { input: plan, locks, condition, is_strict }));
+    plan = limited(plan, tail.limit, tail.offset);
+    exprs.truncate(columns.len());
+    Bound { plan: Plan::Project { input: Box::new(plan), exprs }, columns }
 }
 
 /// What GROUP BY names: an item by its number or, where no column of FROM has it, its name.
@@ -310,11 +339,11 @@ fn grouped_scope<'s>(scope: &Scope<'s>, keys: &[(Ast, Typed)]) -> Scope<'s> {
     Scope { columns, tables, outer: scope.outer, depth: scope.depth, width: keys.len() }
 }
 
-/// The tables whose rows are locked; their columns are added to what is given.
+/// The tables whose rows are locked, of so many in FROM.
 fn locking(
     clauses: &[ast::LockClause],
     lockable: &[LockableTable],
-    exprs: &mut Vec<Expr>,
+    tables: usize,
 ) -> SqlResult<Vec<Locking>> {
     let mut locks: Vec<Locking> = Vec::new();
     for ast::LockClause { lock_type, of, nonblock } in clauses {
@@ -326,18 +355,18 @@ fn locking(
             Some(NonBlock::SkipLocked) => selkie_txn::LockWait::SkipLocked,
         };
         let of = of.as_ref().map(name_parts).transpose()?.and_then(|mut parts| parts.pop());
-        let mut found = false;
-        for own in lockable {
-            if of.as_ref().is_some_and(|of| *of != own.name) {
-                continue;
-            }
-            found = true;
-            let (table, first_column) = (Arc::clone(&own.table), exprs.len());
-            let columns = own.first_column..own.first_column + table.columns.len();
-            exprs.extend(columns.map(Expr::Column));
-            locks.push(Locking { table, first_column, wait });
-        }
-        if let Some(of) = of.filter(|_| !found) {
+        // Rows of a subquery would have to be locked in it.
+        refuse(
+            of.is_none() && lockable.len() != tables,
+            "locks of rows of a subquery or function",
+        )?;
+        let named = lockable.iter().filter(|own| of.as_ref().is_none_or(|of| *of == own.name));
+        let before = locks.len();
+        locks.extend(named.map(|own| {
+            let (table, first_column) = (Arc::clone(&own.table), own.first_column);
+            Locking { table, first_column, wait }
+        }));
+        if let Some(of) = of.filter(|_| locks.len() == before) {
             let message =
                 format!("relation \"{of}\" in FOR UPDATE clause not found in FROM clause");
             return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message));

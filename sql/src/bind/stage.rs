@@ -51,6 +51,11 @@ impl<'s> Stage<'s> {
         Self { scope, clause, applies, grouping, windows, width }
     }
 
+    /// Whether it has neither groups nor windows.
+    pub(super) fn is_plain(&self) -> bool {
+        self.grouping.is_none() && self.windows.as_ref().is_none_or(Vec::is_empty)
+    }
+
     /// How many columns are before those of subqueries, and how many with them, now that all of the
     /// clause is bound.
     pub(super) fn settled(&self) -> (usize, usize) {

@@ -55,7 +55,7 @@ pub(crate) fn build(plan: &Plan) -> BoxOperator {
         Plan::Set { operator, all, left, right } => {
             Box::new(SetOperation::new(*operator, *all, build(left), build(right)))
         }
-        Plan::Lock { input, locks } => Box::new(Lock::new(build(input), locks.clone())),
+        Plan::Lock(lock) => Box::new(Lock::new(lock)),
         Plan::Insert(insert) => Box::new(Insert::new(insert)),
         Plan::Modify(modify) => Box::new(Modify::new(modify)),
     }

@@ -1,28 +1,38 @@
 //! FOR UPDATE: locks of rows.
 //!
-//! A row that is gone meanwhile, or is locked by another and is to be left out, is not given. Of
-//! the others the newest state is. Whether that still passes the conditions of the query is not
-//! looked at.
+//! A row that is gone meanwhile, or is locked by another and is to be left out, is not given. The
+//! others are in their newest state, if they pass the condition of the query in that.
 
 use selkie_fabric::BoxFuture;
 
+use super::build::build;
 use super::context::{BoxOperator, ExecContext, Operator, Row};
+use super::row_key::compare_with_nulls;
 use super::stored_row::{primary_key, read_row, read_whole};
 use super::txn_error::from_txn;
-use crate::error::{SqlError, SqlResult};
-use crate::plan::Locking;
+use crate::error::{SqlError, SqlResult, SqlState};
+use crate::plan::{Expr, LockRows, Locking};
+use crate::types::Datum;
 
 /// Locks the rows of its input.
 pub(crate) struct Lock {
     input: BoxOperator,
     locks: Vec<Locking>,
+    condition: Option<Expr>,
+    is_strict: bool,
     /// Whether the transaction has used the tables, so that their keys are known.
     has_used: bool,
 }
 
 impl Lock {
-    pub(crate) fn new(input: BoxOperator, locks: Vec<Locking>) -> Self {
-        Self { input, locks, has_used: false }
+    pub(crate) fn new(lock: &LockRows) -> Self {
+        Self {
+            input: build(&lock.input),
+            locks: lock.locks.clone(),
+            condition: lock.condition.clone(),
+            is_strict: lock.is_strict,
+            has_used: false,
+        }
     }
 
     /// Locks what a row is made of; `None` if it is not given.
@@ -53,10 +63,23 @@ impl Lock {
                     None => return Ok(None),
                 }
             }
+            let is_changed = !same(own, &newest);
             own.clone_from_slice(&newest);
+            if is_changed && self.is_strict {
+                let message = "could not serialize access due to concurrent update";
+                return Err(SqlError::new(SqlState::SERIALIZATION_FAILURE, message));
+            }
+            if is_changed && !context.holds(self.condition.as_ref(), &row)? {
+                return Ok(None);
+            }
         }
         Ok(Some(row))
     }
+}
+
+/// Whether a row is as another.
+fn same(row: &[Datum], other: &[Datum]) -> bool {
+    row.iter().zip(other).all(|(own, other)| compare_with_nulls(own, other, false, false).is_eq())
 }
 
 impl Operator for Lock {

@@ -24,8 +24,8 @@ fn inputs<'p>(plan: &'p Plan, visit: &mut dyn FnMut(&'p Plan, bool)) {
         | Plan::Window { input, .. }
         | Plan::Sort { input, .. }
         | Plan::Limit { input, .. }
-        | Plan::Distinct { input, .. }
-        | Plan::Lock { input, .. } => visit(input, false),
+        | Plan::Distinct { input, .. } => visit(input, false),
+        Plan::Lock(lock) => visit(&lock.input, false),
         Plan::Join(join) => {
             visit(&join.left, false);
             visit(&join.right, join.is_lateral);
@@ -51,8 +51,8 @@ fn exprs<'p>(plan: &'p Plan, visit: &mut dyn FnMut(&'p Expr)) {
         | Plan::Shared { .. }
         | Plan::Working { .. }
         | Plan::Recursive { .. }
-        | Plan::Set { .. }
-        | Plan::Lock { .. } => {}
+        | Plan::Set { .. } => {}
+        Plan::Lock(lock) => lock.condition.iter().for_each(visit),
         Plan::Values { rows, .. } => rows.iter().flatten().for_each(visit),
         Plan::Scan(scan) => {
             access_exprs(&scan.access, visit);

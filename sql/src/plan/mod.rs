@@ -14,6 +14,6 @@ mod semi_join;
 pub(crate) use expr::{Branch, Comparison, Expr, Quantifier, Typed};
 pub(crate) use node::{
     Access, AggregateCall, ApplyKind, Assignments, ConflictAction, Insert, Join, JoinKind,
-    KeyBound, Locking, Modify, Plan, Scan, SetOperator, SortKey, WindowCall,
+    KeyBound, LockRows, Locking, Modify, Plan, Scan, SetOperator, SortKey, WindowCall,
 };
 pub(crate) use optimize::optimize;

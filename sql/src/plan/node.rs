@@ -53,8 +53,8 @@ pub(crate) enum Plan {
     Distinct { input: Box<Plan>, keys: Vec<Expr> },
     /// Rows of both sides, as wide as each other.
     Set { operator: SetOperator, all: bool, left: Box<Plan>, right: Box<Plan> },
-    /// Locks the rows of tables whose keys are in these columns.
-    Lock { input: Box<Plan>, locks: Vec<Locking> },
+    /// Locks rows of tables, and gives them in their newest state.
+    Lock(Box<LockRows>),
     /// Changes of a table; gives the expressions of RETURNING, or nothing.
     Insert(Box<Insert>),
     /// As [`Plan::Insert`].
@@ -185,6 +185,19 @@ pub(crate) enum SetOperator {
     Union,
     Intersect,
     Except,
+}
+
+/// Locks of the rows of a query.
+#[derive(Clone, Debug)]
+pub(crate) struct LockRows {
+    /// Gives the columns of the tables, and others behind them.
+    pub(crate) input: Plan,
+    pub(crate) locks: Vec<Locking>,
+    /// What a row has to pass in its newest state; one that does not is not given.
+    pub(crate) condition: Option<Expr>,
+    /// Whether a row that has changed since it was found is an error: other rows, or subqueries,
+    /// were found by what it was.
+    pub(crate) is_strict: bool,
 }
 
 /// Rows of one table that are to be locked.

@@ -104,7 +104,10 @@ fn below(plan: Plan) -> Plan {
         Plan::Set { operator, all, left, right } => {
             Plan::Set { operator, all, left: boxed(left), right: boxed(right) }
         }
-        Plan::Lock { input, locks } => Plan::Lock { input: boxed(input), locks },
+        Plan::Lock(mut lock) => {
+            lock.input = optimize(lock.input);
+            Plan::Lock(lock)
+        }
         Plan::Insert(mut insert) => {
             insert.source = optimize(insert.source);
             Plan::Insert(insert)
@@ -260,8 +263,8 @@ impl Plan {
             Self::Filter { input, .. }
             | Self::Sort { input, .. }
             | Self::Limit { input, .. }
-            | Self::Distinct { input, .. }
-            | Self::Lock { input, .. } => input.width(),
+            | Self::Distinct { input, .. } => input.width(),
+            Self::Lock(lock) => lock.input.width(),
             Self::Project { exprs, .. } => exprs.len(),
             Self::Join(join) => match join.kind {
                 JoinKind::Semi | JoinKind::Anti => join.left_width,

@@ -3,7 +3,7 @@
 use selkie_txn::IndexSchema;
 
 use super::*;
-use crate::plan::{KeyBound, Locking};
+use crate::plan::{KeyBound, LockRows, Locking};
 use selkie_txn::LockWait;
 
 /// `a` and `b` are the key, `n` may be NULL and has indexes in every order, `u` is unique.
@@ -260,16 +260,26 @@ fn locks_give_the_newest_rows_and_leave_out_what_is_gone() {
         let mut txn = db.begin();
         fill(&table, rows()[..60].to_vec(), &mut txn).await;
         txn.commit().await.unwrap();
-        let lock = |rows: Vec<Row>, wait| Plan::Lock {
-            input: Box::new(values(rows, 6)),
-            locks: vec![Locking { table: Arc::clone(&table), first_column: 1, wait }],
+        let lock_with = |rows: Vec<Row>, wait, condition, is_strict| {
+            let locks = vec![Locking { table: Arc::clone(&table), first_column: 1, wait }];
+            let input = values(rows, 6);
+            Plan::Lock(Box::new(LockRows { input, locks, condition, is_strict }))
         };
+        let lock = |rows, wait| lock_with(rows, wait, None, false);
         let row = |a, b| [ints(&[Some(7), a, b]), vec![Datum::Null; 3]].concat();
         let input = vec![row(Some(5), Some(0)), row(Some(99), Some(0)), row(None, None)];
         let mut first = db.begin();
         let found = run(&lock(input, LockWait::Wait), &mut first).await.unwrap();
         let newest = [vec![int(7)], rows()[50].clone()].concat();
         assert_rows(&found, &[newest, row(None, None)]);
+        // What has changed since it was found has to pass again, or is an error.
+        let changed = || vec![row(Some(5), Some(0))];
+        let no = Some(Expr::Const(Datum::Bool(false)));
+        let found =
+            run(&lock_with(changed(), LockWait::Wait, no, false), &mut first).await.unwrap();
+        assert_rows(&found, &[]);
+        let outcome = run(&lock_with(changed(), LockWait::Wait, None, true), &mut first).await;
+        assert_error(outcome, "40001", "could not serialize access due to concurrent update");
         let mut second = db.begin();
         let input = vec![row(Some(5), Some(0)), row(Some(5), Some(1))];
         let outcome = run(&lock(input.clone(), LockWait::NoWait), &mut second).await;

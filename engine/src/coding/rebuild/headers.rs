@@ -177,7 +177,8 @@ impl Core {
 
 /// The versions of a page, from the tags of its splits. No write-back is in progress, so the splits
 /// are of one page, except the split `unmade`, whose regeneration may not have written it yet, and
-/// except those of a page that a dead node was writing: its repair sees that ([`before_half_done`]).
+/// except those of a page that a dead node was writing, which its repair sees
+/// ([`before_half_done`]).
 ///
 /// [`before_half_done`]: crate::coding::half_done::before_half_done
 fn versions_of(splits: usize, tags: &[Option<Tag>], unmade: Option<usize>) -> Versions {

@@ -200,6 +200,33 @@ fn no_update_is_lost() {
     });
 }
 
+/// What would take for ever ends with its time, in each kind of loop.
+#[test]
+fn a_statement_without_end_is_ended_by_its_timeout() {
+    with_session(async |session| {
+        session.execute("set statement_timeout = '200ms'").await.unwrap();
+        let many = "generate_series(1, 20000)";
+        for sql in [
+            "select count(*) from generate_series(1, 1000000000000)".to_owned(),
+            "with recursive n as (select 1 union all select 1 from n) select count(*) from n"
+                .into(),
+            format!("select count(*) from {many} a join {many} b on a.a + b.b < 0"),
+            format!(
+                "select count(*) from {many} a where a.a < 0 or a.a = any (select -b.b from {many} b)"
+            ),
+            format!(
+                "select count(*) from {many} a, lateral (select count(*) from generate_series(1, a.a)) b"
+            ),
+        ] {
+            let error = session.execute(&sql).await.unwrap_err();
+            assert_eq!(error.state().code(), "57014", "{sql}: {error}");
+            assert_eq!(session.state(), TransactionState::Idle);
+        }
+        session.execute("set statement_timeout = 0").await.unwrap();
+        session.execute("select 1").await.unwrap();
+    });
+}
+
 /// Every script is run.
 #[test]
 fn no_script_is_left_out() {

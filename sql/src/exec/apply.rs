@@ -71,6 +71,7 @@ impl Apply {
                 outcome?
             }
         };
+        context.breathe(if let Outcome::Rows(rows) = &outcome { rows.len() } else { 1 }).await;
         let value = match (&outcome, &self.kind) {
             (Outcome::Value(value), _) => value.clone(),
             (Outcome::Rows(rows), ApplyKind::Compare { comparison, all }) => {

@@ -26,10 +26,13 @@ impl Operator for Values {
         &'a mut self,
         context: &'a mut ExecContext<'_, '_>,
     ) -> BoxFuture<'a, SqlResult<Option<Vec<Row>>>> {
-        let rows = self.rows.by_ref().take(BATCH_ROWS);
-        let batch = rows.map(|exprs| context.eval_all(&exprs, &[])).collect::<SqlResult<Vec<_>>>();
-        let batch = batch.map(|rows| (!rows.is_empty()).then_some(rows));
-        Box::pin(std::future::ready(batch))
+        Box::pin(async move {
+            context.breathe(BATCH_ROWS).await;
+            let rows = self.rows.by_ref().take(BATCH_ROWS);
+            let batch = rows.map(|exprs| context.eval_all(&exprs, &[]));
+            let batch = batch.collect::<SqlResult<Vec<_>>>()?;
+            Ok((!batch.is_empty()).then_some(batch))
+        })
     }
 }
 
@@ -81,7 +84,10 @@ impl Operator for FunctionRows {
         &'a mut self,
         context: &'a mut ExecContext<'_, '_>,
     ) -> BoxFuture<'a, SqlResult<Option<Vec<Row>>>> {
-        Box::pin(std::future::ready(self.batch(context)))
+        Box::pin(async move {
+            context.breathe(BATCH_ROWS).await;
+            self.batch(context)
+        })
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use selkie_fabric::BoxFuture;
+use selkie_fabric::env::yield_now;
 use selkie_txn::Txn;
 
 use super::eval::{EvalContext, eval};
@@ -31,7 +32,13 @@ pub(crate) struct ExecContext<'x, 'db> {
     pub(crate) shared: SharedRows,
     /// Rows that were inserted, changed or deleted.
     pub(crate) affected: u64,
+    /// Rows that were looked at since others could last run.
+    pub(crate) unbroken: usize,
 }
+
+/// Rows that are looked at before others may run: what waits for a statement has to see a deadline
+/// or a signal, and the node's own tasks have to run.
+const UNBROKEN_ROWS: usize = 16_384;
 
 /// Rows of common table expressions, by their numbers. A portal that is read in parts keeps them
 /// from one part to the next.
@@ -47,6 +54,15 @@ impl<'x> ExecContext<'x, '_> {
     /// What expressions are evaluated in.
     pub(crate) fn expressions(&self) -> EvalContext<'_> {
         EvalContext { call: &self.call, parameters: self.parameters, outer: &self.outer }
+    }
+
+    /// Lets others run, if so many rows more make it time for that.
+    pub(crate) async fn breathe(&mut self, rows: usize) {
+        self.unbroken = self.unbroken.saturating_add(rows);
+        if self.unbroken >= UNBROKEN_ROWS {
+            self.unbroken = 0;
+            yield_now().await;
+        }
     }
 
     /// The value of an expression over a row.

@@ -116,6 +116,8 @@ impl Join {
                 None => return Ok(false),
             }
         };
+        // Where rows are not found by their keys, all of the right are looked at.
+        context.breathe(if self.left_keys.is_empty() { self.side.len() } else { 1 }).await;
         let (mut row, mut place) = (row, Place::All(0));
         if let RightPlan::Lateral { plan, forget } = &self.right {
             for number in forget {

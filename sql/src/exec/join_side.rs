@@ -39,6 +39,10 @@ impl JoinSide {
         Self { rows, has_partner, ..Self::default() }
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }

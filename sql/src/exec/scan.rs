@@ -233,6 +233,7 @@ impl Operator for Scan {
     ) -> BoxFuture<'a, SqlResult<Option<Vec<Row>>>> {
         Box::pin(async move {
             while let Some(rows) = self.read(context).await? {
+                context.breathe(rows.len()).await;
                 let mut passed = Vec::with_capacity(rows.len());
                 for row in rows {
                     let is_within = self.checks.iter().all(|check| check.holds(&row));

@@ -59,6 +59,7 @@ impl Operator for Shared {
                 };
                 self.reader.rows = Some(rows);
             }
+            context.breathe(BATCH_ROWS).await;
             Ok(self.reader.batch())
         })
     }
@@ -81,9 +82,12 @@ impl Operator for Working {
         &'a mut self,
         context: &'a mut ExecContext<'_, '_>,
     ) -> BoxFuture<'a, SqlResult<Option<Vec<Row>>>> {
-        let rows = &mut self.reader.rows;
-        *rows = rows.take().or_else(|| context.shared.working.get(&self.number).cloned());
-        Box::pin(std::future::ready(Ok(self.reader.batch())))
+        Box::pin(async move {
+            context.breathe(BATCH_ROWS).await;
+            let rows = &mut self.reader.rows;
+            *rows = rows.take().or_else(|| context.shared.working.get(&self.number).cloned());
+            Ok(self.reader.batch())
+        })
     }
 }
 

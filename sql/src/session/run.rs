@@ -148,6 +148,7 @@ impl Run {
             outer: Vec::new(),
             shared: SharedRows::default(),
             affected: 0,
+            unbroken: 0,
         };
         let mut operator = build(&plan);
         let (mut rows, mut bytes) = (Vec::<Row>::new(), 0);

@@ -34,7 +34,7 @@ mod snapshot;
 mod some_columns;
 mod statements;
 mod statistics;
-mod timestamp;
 mod table_notes;
+mod timestamp;
 mod turns;
 mod types;

@@ -94,6 +94,7 @@ async fn run_with(
         outer: Vec::new(),
         shared: SharedRows::default(),
         affected: 0,
+        unbroken: 0,
     };
     let mut operator = build(plan);
     let mut rows = Vec::new();

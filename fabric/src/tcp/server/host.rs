@@ -226,8 +226,7 @@ impl Host {
     pub(crate) fn discard_sessions(&self) {
         let (now, kept_for) = (self.process.env.now(), self.process.config.keeps_sessions_for());
         let mut admissions = self.admissions.lock();
-        let since = |session: &Session| session.unconnected_since();
-        let is_over = |session: &Session| since(session).is_some_and(|at| now - at > kept_for);
+        let is_over = |session: &Session| is_over(session.unconnected_since(), now, kept_for);
         let over = admissions.sessions().filter(|(_, session)| is_over(session));
         let over: Vec<_> = over.map(|(name, session)| (name, Arc::clone(session))).collect();
         over.iter().for_each(|(name, _)| admissions.leave(*name));
@@ -420,5 +419,25 @@ struct ConnectionGuard<'h> {
 impl Drop for ConnectionGuard<'_> {
     fn drop(&mut self) {
         self.session.lose(self.number, self.host.process.env.now());
+    }
+}
+
+/// Whether a session has had no connection for more than `kept_for`. It may have lost its last one
+/// after `now` was read.
+fn is_over(unconnected_since: Option<Duration>, now: Duration, kept_for: Duration) -> bool {
+    unconnected_since.is_some_and(|at| now.saturating_sub(at) > kept_for)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_that_loses_its_connection_while_it_is_judged_is_kept() {
+        let ms = Duration::from_millis;
+        assert!(!is_over(None, ms(900), ms(100)));
+        assert!(!is_over(Some(ms(901)), ms(900), ms(100)));
+        assert!(!is_over(Some(ms(800)), ms(900), ms(100)));
+        assert!(is_over(Some(ms(799)), ms(900), ms(100)));
     }
 }

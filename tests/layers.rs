@@ -40,6 +40,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     ("selkie-sql", &["selkie-fabric", "selkie-txn"]),
+    ("selkie-server", &["selkie-fabric", "selkie-txn", "selkie-sql"]),
     (
         "selkie-tpcc",
         &[
@@ -81,7 +82,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "selkie-txn",
         ],
     ),
-    ("selkie-cli", &["selkie", "selkie-sim", "selkie-sql", "selkie-tpcc"]),
+    ("selkie-cli", &["selkie", "selkie-server", "selkie-sim", "selkie-sql", "selkie-tpcc"]),
 ];
 
 /// Packages that may read the clock themselves: they stand above the simulated environment.

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    backup, cert, completions, config, man, memnode, micro, pool, recover, restore, sim, smallbank,
-    sql, tatp, tpcc,
+    backup, cert, completions, config, man, memnode, micro, pool, recover, restore, server, sim,
+    smallbank, sql, tatp, tpcc,
 };
 use crate::support::config_file::{self, Checked};
 use crate::support::exit::{self, Refusal};
@@ -44,6 +44,7 @@ enum Command {
     /// Runs TATP: loads, runs the mix, checks every row.
     Tatp(Box<tatp::Arguments>),
     /// Runs SQL on the database of a pool.
+    Server(server::Arguments),
     Sql(sql::Arguments),
     /// Makes, shows and removes pools that several processes share.
     Pool(pool::Arguments),
@@ -110,6 +111,7 @@ impl Command {
             Command::Cert(arguments) => cert::check(arguments),
             Command::Sim(arguments) => sim::check(arguments),
             Command::Figures(_)
+            | Command::Server(_)
             | Command::Sql(_)
             | Command::Scenario(_)
             | Command::Config(_)
@@ -127,7 +129,7 @@ impl Command {
         match self {
             Command::Tpcc(_) | Command::Smallbank(_) | Command::Tatp(_) => true,
             Command::Backup(_) | Command::Restore(_) | Command::Recover(_) => true,
-            Command::Figures(_) | Command::Sql(_) => true,
+            Command::Figures(_) | Command::Server(_) | Command::Sql(_) => true,
             Command::Memnode(_) | Command::Top(_) | Command::Scenario(_) | Command::Demo(_) => true,
             Command::Pool(arguments) => arguments.minds_signals(),
             Command::Cert(_)
@@ -167,6 +169,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Tpcc(arguments) => tpcc::run(&arguments),
         Command::Smallbank(arguments) => smallbank::run(&arguments),
         Command::Tatp(arguments) => tatp::run(&arguments),
+        Command::Server(arguments) => server::run(&arguments),
         Command::Sql(arguments) => sql::run(&arguments),
         Command::Pool(arguments) => pool::run(&arguments),
         Command::Recover(arguments) => recover::run(&arguments),

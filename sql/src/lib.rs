@@ -29,5 +29,7 @@ pub mod types;
 
 pub use bind::OutputColumn;
 pub use error::{SqlError, SqlResult, SqlState};
-pub use session::{Clock, Outcome, Prepared, Session, TransactionState};
+pub use session::{
+    CancelHandle, Clock, Outcome, PlanCache, Prepared, RowSink, Session, TransactionState,
+};
 pub use types::{Array, Datum, Scalar, SqlType};

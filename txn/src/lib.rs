@@ -115,6 +115,7 @@ pub use catalogue::{
     MAX_COLUMN_BYTES, MAX_COLUMNS, MAX_DECIMAL_DIGITS, NamedRowError, NewIndex, SchemaError,
     Source, Table, TableSchema,
 };
+pub use ddl::DefinitionId;
 pub use encoding::{
     Decimal, DecimalError, DecimalRef, Interval, KeyBuf, KeyPart, KeyRange, MAX_TIME_US,
     RowBuilder, RowError, RowMut, RowRef, Value, key,

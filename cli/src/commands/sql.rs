@@ -4,20 +4,19 @@ use std::io::{BufRead, IsTerminal, Read};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use comfy_table::{CellAlignment, Table};
 use selkie::engine::EngineError;
 use selkie::fabric::Env;
-use selkie::txn::{DatabaseSchema, Protocol};
-use selkie::{Database, OpenError, PoolOptions};
+use selkie::{Database, OpenError};
 use selkie_sql::types::text_format::to_text;
 use selkie_sql::{Datum, Outcome, Scalar, Session, SqlError, TransactionState};
 use serde_json::{Map, Value};
 
+use super::sql_database::{PoolArguments, clock};
 use super::sql_text::{Statements, error_text};
-use crate::options::values;
 use crate::support::signals::{Interrupt, Interrupted};
 use crate::support::{exit, stdout};
 
@@ -25,10 +24,8 @@ use crate::support::{exit, stdout};
 /// typed. A pool that has no database gets one.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// The pool, as NAME, shm:NAME or tcp:HOST:PORT,...; embedded: is a new one in this process,
-    /// which ends with it
-    #[arg(long, value_name = "URL", default_value = "embedded:")]
-    pool: String,
+    #[command(flatten)]
+    pool: PoolArguments,
     /// Statements to run; may be given again
     #[arg(short, long = "command", value_name = "SQL")]
     commands: Vec<String>,
@@ -44,12 +41,6 @@ pub(crate) struct Arguments {
     /// Say how long each statement took
     #[arg(long)]
     timing: bool,
-    /// Cache of this node, as 64M
-    #[arg(long, value_name = "SIZE", value_parser = values::size, default_value = "64M")]
-    cache: u64,
-    /// Memory of an embedded pool, as 512M
-    #[arg(long, value_name = "SIZE", value_parser = values::size, default_value = "512M")]
-    memory: u64,
 }
 
 /// How rows are shown.
@@ -96,13 +87,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 
 /// Joins the pool, runs the statements and leaves. Whether all of them succeeded.
 async fn connected(arguments: &Arguments, interrupt: &Interrupt) -> Result<bool, SqlCommandError> {
-    let options = PoolOptions::new().cache_bytes(arguments.cache);
-    let options = match arguments.pool.as_str() {
-        "embedded:" => options.memory_bytes(arguments.memory),
-        _ => options,
-    };
-    let schema = DatabaseSchema::from(Vec::new()).protocol(Protocol::Snapshot);
-    let database = options.open_or_create_database(&arguments.pool, schema).await?;
+    let database = arguments.pool.open().await?;
     let done = with_database(arguments, interrupt, &database).await;
     database.close().await?;
     done
@@ -248,14 +233,6 @@ fn prompt(statements: &Statements, state: TransactionState) -> &'static str {
         (true, TransactionState::InTransaction) => "selkie*> ",
         (true, TransactionState::Failed) => "selkie!> ",
     }
-}
-
-/// Microseconds since 2000-01-01 00:00 UTC.
-fn clock() -> i64 {
-    const EPOCH: Duration = Duration::from_secs(946_684_800);
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let micros = since.checked_sub(EPOCH).map(|since| i64::try_from(since.as_micros()));
-    micros.and_then(Result::ok).unwrap_or_default()
 }
 
 fn show(format: Format, session: &Session, outcome: &Outcome) {

@@ -26,6 +26,7 @@ mod observation;
 mod readme;
 mod reports;
 mod scenarios;
+mod server;
 mod shared_pool;
 mod sql;
 mod status;

@@ -1,14 +1,13 @@
 //! Statements about transactions and settings.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use selkie_txn::Isolation;
 use sqlparser::ast::{
     self, Expr, Statement, TransactionAccessMode, TransactionIsolationLevel, TransactionMode, Value,
 };
 
-use super::{Outcome, Session, Settings, TransactionState};
+use super::{RowSink, Session, TransactionState};
 use crate::bind::{OutputColumn, fold};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::from_txn;
@@ -41,38 +40,53 @@ pub(super) fn ends_failure(statement: &Statement) -> bool {
 }
 
 impl Session {
-    /// Does a statement about transactions or settings; `None` if it is none.
-    pub(super) async fn control(&mut self, statement: &Statement) -> SqlResult<Option<Outcome>> {
-        Ok(Some(match statement {
+    /// Does a statement about transactions or settings; `None` if it is none. What it says in the
+    /// end.
+    pub(super) async fn control(
+        &mut self,
+        statement: &Statement,
+        sink: &Arc<dyn RowSink>,
+    ) -> SqlResult<Option<String>> {
+        if has_tables(statement) {
+            return Ok(None);
+        }
+        sink.begin(&self.control_columns(statement)?.into(), &self.settings.format);
+        let tag = match statement {
             Statement::StartTransaction { modes, statements, exception, modifier, .. } => {
                 let is_odd = !statements.is_empty() || exception.is_some() || modifier.is_some();
                 crate::bind::refuse(is_odd, "this form of BEGIN")?;
+                if self.is_implicit {
+                    // What was done since then is part of it.
+                    crate::bind::refuse(!modes.is_empty(), "BEGIN with modes behind a statement")?;
+                    self.is_implicit = false;
+                    return Ok(Some("BEGIN".to_owned()));
+                }
                 if self.state != TransactionState::Idle {
                     let message = "there is already a transaction in progress";
                     return Err(SqlError::new(SqlState::ACTIVE_TRANSACTION, message));
                 }
                 let (isolation, read_only) = self.modes(modes)?;
                 self.begin(isolation, read_only)?;
-                Outcome::done("BEGIN")
+                "BEGIN"
             }
             Statement::Commit { chain, end: _, modifier } => {
                 crate::bind::refuse(*chain || modifier.is_some(), "this form of COMMIT")?;
                 match self.state {
-                    TransactionState::Idle => Outcome::done("COMMIT"),
+                    TransactionState::Idle => "COMMIT",
                     TransactionState::InTransaction => {
                         self.commit().await?;
-                        Outcome::done("COMMIT")
+                        "COMMIT"
                     }
                     TransactionState::Failed => {
                         self.end_failed().await?;
-                        Outcome::done("ROLLBACK")
+                        "ROLLBACK"
                     }
                 }
             }
             Statement::Rollback { chain, savepoint: None } => {
                 crate::bind::refuse(*chain, "AND CHAIN")?;
                 self.end_failed().await?;
-                Outcome::done("ROLLBACK")
+                "ROLLBACK"
             }
             Statement::Rollback { savepoint: Some(name), .. } => {
                 self.rollback_to(&fold(name)).await?
@@ -82,11 +96,14 @@ impl Session {
             Statement::Set(set) => self.set(set)?,
             Statement::ShowVariable { variable } => {
                 let name: Vec<String> = variable.iter().map(fold).collect();
-                self.show(&name.join("."))?
+                let value = self.shown(&name.join(" "))?;
+                sink.rows(vec![vec![Datum::text(value)]]).await?;
+                "SHOW"
             }
-            Statement::Vacuum(_) => Outcome::done("VACUUM"),
+            Statement::Vacuum(_) => "VACUUM",
             _ => return Ok(None),
-        }))
+        };
+        Ok(Some(tag.to_owned()))
     }
 
     fn modes(&self, modes: &[TransactionMode]) -> SqlResult<(Isolation, bool)> {
@@ -110,12 +127,12 @@ impl Session {
         Err(SqlError::new(SqlState::NO_ACTIVE_TRANSACTION, message))
     }
 
-    async fn savepoint(&mut self, name: String) -> SqlResult<Outcome> {
+    async fn savepoint(&mut self, name: String) -> SqlResult<&'static str> {
         self.in_transaction("SAVEPOINT")?;
         let made = self.txn.run(|txn| Box::pin(async move { txn.savepoint() })).await;
         let made = made.map_err(|error| from_txn(error, None))?;
         self.savepoints.push((name, made));
-        Ok(Outcome::done("SAVEPOINT"))
+        Ok("SAVEPOINT")
     }
 
     fn find_savepoint(&self, name: &str) -> SqlResult<usize> {
@@ -125,7 +142,7 @@ impl Session {
         })
     }
 
-    async fn rollback_to(&mut self, name: &str) -> SqlResult<Outcome> {
+    async fn rollback_to(&mut self, name: &str) -> SqlResult<&'static str> {
         self.in_transaction("ROLLBACK TO SAVEPOINT")?;
         let at = self.find_savepoint(name)?;
         let Some((_, savepoint)) = self.savepoints.get(at) else {
@@ -137,10 +154,10 @@ impl Session {
         gone.map_err(|error| from_txn(error, None))?;
         self.savepoints.truncate(at + 1);
         self.state = TransactionState::InTransaction;
-        Ok(Outcome::done("ROLLBACK"))
+        Ok("ROLLBACK")
     }
 
-    async fn release(&mut self, name: &str) -> SqlResult<Outcome> {
+    async fn release(&mut self, name: &str) -> SqlResult<&'static str> {
         self.in_transaction("RELEASE SAVEPOINT")?;
         let at = self.find_savepoint(name)?;
         let Some((_, savepoint)) = self.savepoints.get(at) else {
@@ -150,46 +167,47 @@ impl Session {
         let gone = self.txn.run(move |txn| Box::pin(async move { txn.release(savepoint) })).await;
         gone.map_err(|error| from_txn(error, None))?;
         self.savepoints.truncate(at);
-        Ok(Outcome::done("RELEASE"))
+        Ok("RELEASE")
     }
 
-    fn set(&mut self, set: &ast::Set) -> SqlResult<Outcome> {
+    fn set(&mut self, set: &ast::Set) -> SqlResult<&'static str> {
         match set {
             ast::Set::SingleAssignment { scope, hivevar, variable, values } => {
+                crate::bind::refuse(*hivevar, "HIVEVAR")?;
                 let is_local = matches!(scope, Some(ast::ContextModifier::Local));
-                crate::bind::refuse(is_local || *hivevar, "SET LOCAL")?;
                 let name = crate::bind::name_parts(variable)?.join(".");
                 let text: Vec<String> =
                     values.iter().map(setting_text).collect::<SqlResult<_>>()?;
-                let mut settings = Settings::clone(&self.settings);
-                settings.set(&name, &text)?;
-                self.settings = Arc::new(settings);
+                self.set_values(&name, &text, is_local)?;
+            }
+            ast::Set::SetTimeZone { local, value } => {
+                self.set_values("timezone", &[setting_text(value)?], *local)?;
             }
             ast::Set::SetTransaction { modes, snapshot, session } => {
                 crate::bind::refuse(snapshot.is_some(), "SET TRANSACTION SNAPSHOT")?;
                 crate::bind::refuse(!session, "SET TRANSACTION behind BEGIN")?;
                 let (isolation, read_only) = self.modes(modes)?;
-                let mut settings = Settings::clone(&self.settings);
-                (settings.isolation, settings.read_only) = (isolation, read_only);
-                self.settings = Arc::new(settings);
+                self.change(false, |settings| {
+                    (settings.isolation, settings.read_only) = (isolation, read_only);
+                    Ok(())
+                })?;
             }
-            ast::Set::SetNames { .. } => {}
+            ast::Set::SetNames { charset_name, collation_name } => {
+                crate::bind::refuse(collation_name.is_some(), "SET NAMES with COLLATE")?;
+                self.set_values("client_encoding", &[charset_name.value.clone()], false)?;
+            }
             other => return Err(SqlError::unsupported(other)),
         }
-        Ok(Outcome::done("SET"))
+        Ok("SET")
     }
 
     /// The columns of a statement about the session.
     pub(super) fn control_columns(&self, statement: &Statement) -> SqlResult<Vec<OutputColumn>> {
         let Statement::ShowVariable { variable } = statement else { return Ok(Vec::new()) };
         let name: Vec<String> = variable.iter().map(fold).collect();
-        Ok(self.show(&name.join("."))?.columns)
-    }
-
-    fn show(&self, name: &str) -> SqlResult<Outcome> {
-        let value = self.settings.get(name)?;
-        let columns = vec![OutputColumn { name: name.to_owned(), ty: SqlType::TEXT }];
-        Ok(Outcome { columns, rows: vec![vec![Datum::text(value)]], tag: "SHOW".to_owned() })
+        let name = name.join(" ");
+        self.shown(&name)?;
+        Ok(vec![OutputColumn { name, ty: SqlType::TEXT }])
     }
 }
 
@@ -219,112 +237,4 @@ fn setting_text(value: &Expr) -> SqlResult<String> {
         }
         other => Err(SqlError::unsupported(format!("the setting {other}"))),
     }
-}
-
-impl Settings {
-    fn set(&mut self, name: &str, values: &[String]) -> SqlResult<()> {
-        let value = values.join(", ");
-        let invalid = |allowed: &str| {
-            let message = format!("invalid value for parameter \"{name}\": \"{value}\"");
-            SqlError::new(SqlState::INVALID_PARAMETER, message)
-                .hint(format!("Available values: {allowed}."))
-        };
-        match name {
-            "statement_timeout" => {
-                self.statement_timeout = timeout(&value).ok_or_else(|| invalid(TIMES))?;
-            }
-            "lock_timeout" => self.lock_timeout = timeout(&value).ok_or_else(|| invalid(TIMES))?,
-            "idle_in_transaction_session_timeout" => {
-                self.idle_timeout = timeout(&value).ok_or_else(|| invalid(TIMES))?;
-            }
-            "application_name" => self.application_name = value,
-            "search_path" => {
-                let is_known = |name: &String| {
-                    matches!(&**name, "public" | "pg_catalog" | "$user" | "\"$user\"" | "")
-                };
-                crate::bind::refuse(!values.iter().all(is_known), "a schema other than public")?;
-                self.search_path = values.to_vec();
-            }
-            "default_transaction_isolation" | "transaction_isolation" => {
-                self.isolation = match &*value.to_lowercase() {
-                    "read committed" | "read uncommitted" => Isolation::ReadCommitted,
-                    "repeatable read" => Isolation::RepeatableRead,
-                    "serializable" => Isolation::Serializable,
-                    _ => {
-                        return Err(invalid("serializable, repeatable read, read committed"));
-                    }
-                };
-            }
-            "default_transaction_read_only" => {
-                self.read_only = match &*value.to_lowercase() {
-                    "on" | "true" | "yes" | "1" => true,
-                    "off" | "false" | "no" | "0" => false,
-                    _ => return Err(invalid("on, off")),
-                };
-            }
-            "client_encoding" => {
-                let is_utf8 = matches!(&*value.to_lowercase(), "utf8" | "utf-8" | "unicode");
-                crate::bind::refuse(!is_utf8, "an encoding other than UTF8")?;
-            }
-            "extra_float_digits" => {
-                let digits = value.parse().ok().filter(|digits| (-15..=3).contains(digits));
-                self.format.extra_float_digits = digits.ok_or_else(|| invalid("-15 to 3"))?;
-            }
-            "standard_conforming_strings" => {
-                crate::bind::refuse(value != "on", "a backslash as an escape in every literal")?;
-            }
-            _ => {
-                let message = format!("unrecognized configuration parameter \"{name}\"");
-                return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message));
-            }
-        }
-        Ok(())
-    }
-
-    fn get(&self, name: &str) -> SqlResult<String> {
-        let time = |limit: Option<Duration>| match limit {
-            None => "0".to_owned(),
-            Some(limit) => format!("{}ms", limit.as_millis()),
-        };
-        Ok(match name {
-            "statement_timeout" => time(self.statement_timeout),
-            "lock_timeout" => time(self.lock_timeout),
-            "idle_in_transaction_session_timeout" => time(self.idle_timeout),
-            "application_name" => self.application_name.clone(),
-            "search_path" => self.search_path.join(", "),
-            "transaction_isolation" | "default_transaction_isolation" => match self.isolation {
-                Isolation::Serializable => "serializable",
-                Isolation::RepeatableRead => "repeatable read",
-                Isolation::ReadCommitted => "read committed",
-            }
-            .to_owned(),
-            "default_transaction_read_only" => if self.read_only { "on" } else { "off" }.to_owned(),
-            "client_encoding" | "server_encoding" => "UTF8".to_owned(),
-            "server_version" => "15.0".to_owned(),
-            "standard_conforming_strings" => "on".to_owned(),
-            "timezone" => "UTC".to_owned(),
-            _ => {
-                let message = format!("unrecognized configuration parameter \"{name}\"");
-                return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message));
-            }
-        })
-    }
-}
-
-const TIMES: &str = "0 for none, milliseconds, or a number with ms, s or min";
-
-/// A limit of time; 0 is none.
-fn timeout(text: &str) -> Option<Option<Duration>> {
-    let text = text.trim();
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at_checked(digits)?;
-    let number: u64 = number.parse().ok()?;
-    let millis = match unit.trim() {
-        "" | "ms" => number,
-        "s" => number.checked_mul(1_000)?,
-        "min" => number.checked_mul(60_000)?,
-        "h" => number.checked_mul(3_600_000)?,
-        _ => return None,
-    };
-    Some((millis > 0).then(|| Duration::from_millis(millis)))
 }

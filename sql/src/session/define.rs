@@ -5,12 +5,13 @@ use std::sync::Arc;
 use selkie_txn::{CatalogueError, NewIndex, SchemaError, Txn, TxnError};
 use sqlparser::ast::{self, ObjectType, Statement};
 
-use super::{Outcome, Ran};
+use super::{Ran, Work};
 use crate::bind::{
     Binder, bind_create_table, check_name, index_column, name_parts, refuse, table_key,
 };
 use crate::catalogue::{TableDef, load};
 use crate::error::{SqlError, SqlResult, SqlState};
+use crate::types::FormatSettings;
 
 /// Changes of tables that were bound.
 enum Change {
@@ -20,24 +21,29 @@ enum Change {
     CreateIndex { key: String, name: String, index: NewIndex, if_not_exists: bool },
 }
 
-/// Does a statement that changes tables; `None` if it is none.
+/// Does a statement that changes tables.
 pub(super) async fn define(
     txn: &mut Txn<'_>,
-    binder: &mut Binder<'_>,
-    statement: &Statement,
-) -> Result<Option<SqlResult<Ran>>, TxnError> {
-    let change = match bind(binder, statement) {
-        Ok(None) => return Ok(None),
-        Ok(Some(change)) => change,
-        Err(error) => return Ok(Some(Err(error))),
+    work: &Work,
+    format: &FormatSettings,
+) -> Result<SqlResult<Ran>, TxnError> {
+    let parsed = &work.parsed;
+    let tables = match super::tables::load_tables(txn, &parsed.statement).await? {
+        Ok(tables) => tables,
+        Err(error) => return Ok(Err(error)),
     };
-    let done: SqlResult<Outcome> = match change {
+    let mut binder = Binder::new(&parsed.sql, &tables, format, &work.types);
+    let change = match bind(&mut binder, &parsed.statement) {
+        Ok(change) => change,
+        Err(error) => return Ok(Err(error)),
+    };
+    let done: SqlResult<&str> = match change {
         Change::Create(schema, if_not_exists) => {
             let name = schema.name.clone();
             match txn.create_table(schema).await {
-                Ok(_) => Ok(Outcome::done("CREATE TABLE")),
+                Ok(_) => Ok("CREATE TABLE"),
                 Err(TxnError::Schema(SchemaError::TableExists { .. })) if if_not_exists => {
-                    Ok(Outcome::done("CREATE TABLE"))
+                    Ok("CREATE TABLE")
                 }
                 Err(TxnError::Schema(SchemaError::TableExists { .. })) => {
                     let message = format!("relation \"{name}\" already exists");
@@ -60,38 +66,38 @@ pub(super) async fn define(
                     Err(_) if if_exists => {}
                     Err(_) => {
                         let message = format!("table \"{key}\" does not exist");
-                        return Ok(Some(Err(SqlError::new(SqlState::UNDEFINED_TABLE, message))));
+                        return Ok(Err(SqlError::new(SqlState::UNDEFINED_TABLE, message)));
                     }
                 }
             }
-            Ok(Outcome::done("DROP TABLE"))
+            Ok("DROP TABLE")
         }
         Change::Truncate(keys) => {
             for key in keys {
                 match found(txn, &key).await? {
                     Ok(table) => txn.truncate(table.table).await?,
-                    Err(error) => return Ok(Some(Err(error))),
+                    Err(error) => return Ok(Err(error)),
                 }
             }
-            Ok(Outcome::done("TRUNCATE TABLE"))
+            Ok("TRUNCATE TABLE")
         }
         Change::CreateIndex { key, name, index, if_not_exists } => {
             let table = match found(txn, &key).await? {
                 Ok(table) => table,
-                Err(error) => return Ok(Some(Err(error))),
+                Err(error) => return Ok(Err(error)),
             };
             if !table.indexes.iter().any(|own| own.name == name) {
-                return Ok(Some(Ok(Ran::BuildIndex { table: Arc::new(table), index })));
+                return Ok(Ok(Ran::BuildIndex { table: Arc::new(table), index }));
             }
             if if_not_exists {
-                Ok(Outcome::done("CREATE INDEX"))
+                Ok("CREATE INDEX")
             } else {
                 let message = format!("relation \"{name}\" already exists");
                 Err(SqlError::new(SqlState::DUPLICATE_TABLE, message))
             }
         }
     };
-    Ok(Some(done.map(Ran::Done)))
+    Ok(done.map(|tag| Ran::Done(tag.to_owned())))
 }
 
 /// Whether a statement changes tables.
@@ -113,8 +119,8 @@ async fn found(txn: &mut Txn<'_>, key: &str) -> Result<SqlResult<TableDef>, TxnE
     Ok(load(txn, key).await?.unwrap_or_else(missing))
 }
 
-fn bind(binder: &mut Binder<'_>, statement: &Statement) -> SqlResult<Option<Change>> {
-    Ok(Some(match statement {
+fn bind(binder: &mut Binder<'_>, statement: &Statement) -> SqlResult<Change> {
+    Ok(match statement {
         Statement::CreateTable(create) => {
             Change::Create(bind_create_table(binder, create)?, create.if_not_exists)
         }
@@ -148,8 +154,8 @@ fn bind(binder: &mut Binder<'_>, statement: &Statement) -> SqlResult<Option<Chan
             Change::Truncate(keys.collect::<SqlResult<_>>()?)
         }
         Statement::CreateIndex(create) => bind_index(binder, create)?,
-        _ => return Ok(None),
-    }))
+        other => return Err(SqlError::unsupported(other)),
+    })
 }
 
 fn bind_index(binder: &Binder<'_>, create: &ast::CreateIndex) -> SqlResult<Change> {

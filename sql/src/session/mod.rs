@@ -1,51 +1,40 @@
 //! Sessions: a client's statements, one after the other.
 
+mod cancel;
 mod control;
 mod define;
+mod parsed;
 mod prepared;
+mod row_sink;
 mod run;
+mod settings;
 mod tables;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use selkie_txn::{Database, Isolation, NewIndex, Savepoint, SessionLimits, TxnError};
 use sqlparser::ast::Statement;
 
+use self::parsed::ParsedStatement;
+use self::row_sink::Collected;
+use self::settings::Settings;
 use crate::bind::OutputColumn;
 use crate::catalogue::TableDef;
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::exec::{Row, from_txn};
-use crate::parse::parse;
+use crate::exec::from_txn;
 use crate::types::{Datum, FormatSettings, SqlType};
 
+pub use cancel::CancelHandle;
+pub use parsed::PlanCache;
 pub use prepared::Prepared;
-
-/// What a statement gave.
-#[derive(Clone, Debug)]
-pub struct Outcome {
-    /// The columns of its rows; none if it gives no rows.
-    pub columns: Vec<OutputColumn>,
-    /// The rows.
-    pub rows: Vec<Row>,
-    /// What was done, as PostgreSQL says it: `INSERT 0 1`.
-    pub tag: String,
-}
-
-impl Outcome {
-    fn done(tag: impl Into<String>) -> Self {
-        Self { columns: Vec::new(), rows: Vec::new(), tag: tag.into() }
-    }
-}
+pub use row_sink::{Outcome, RowSink};
 
 /// How a statement has run.
 enum Ran {
-    Done(Outcome),
+    /// As its tag says.
+    Done(String),
     /// An index is to be built, in transactions of its own.
-    BuildIndex {
-        table: Arc<TableDef>,
-        index: NewIndex,
-    },
+    BuildIndex { table: Arc<TableDef>, index: NewIndex },
 }
 
 /// Whether a transaction is in progress.
@@ -59,49 +48,21 @@ pub enum TransactionState {
     Failed,
 }
 
-/// What a session is set to.
-#[derive(Clone, Debug)]
-pub(crate) struct Settings {
-    pub(crate) format: FormatSettings,
-    pub(crate) isolation: Isolation,
-    pub(crate) read_only: bool,
-    pub(crate) statement_timeout: Option<Duration>,
-    pub(crate) lock_timeout: Option<Duration>,
-    pub(crate) idle_timeout: Option<Duration>,
-    pub(crate) search_path: Vec<String>,
-    pub(crate) application_name: String,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            format: FormatSettings::default(),
-            isolation: Isolation::ReadCommitted,
-            read_only: false,
-            statement_timeout: None,
-            lock_timeout: None,
-            idle_timeout: None,
-            search_path: vec![crate::bind::PUBLIC.to_owned()],
-            application_name: String::new(),
-        }
-    }
-}
-
 /// A statement with all that is given for it.
 #[derive(Clone)]
 pub(crate) struct Work {
-    statement: Arc<Statement>,
-    /// The text that it is in.
-    sql: Arc<str>,
+    parsed: Arc<ParsedStatement>,
     parameters: Arc<[Datum]>,
     /// Types of parameters, as far as they are known.
     types: Arc<[Option<SqlType>]>,
+    /// The columns that its client was told of.
+    columns: Option<Arc<[OutputColumn]>>,
 }
 
 impl Work {
-    fn of(statement: Statement, sql: &Arc<str>) -> Self {
-        let (statement, sql) = (Arc::new(statement), Arc::clone(sql));
-        Self { statement, sql, parameters: Arc::default(), types: Arc::default() }
+    fn of(parsed: &Arc<ParsedStatement>) -> Self {
+        let parsed = Arc::clone(parsed);
+        Self { parsed, parameters: Arc::default(), types: Arc::default(), columns: None }
     }
 }
 
@@ -117,12 +78,24 @@ pub struct Session {
     txn: selkie_txn::Session,
     state: TransactionState,
     settings: Arc<Settings>,
+    /// As they were when the transaction began.
+    before: Option<Arc<Settings>>,
+    /// As they are to be when it has committed, if that is something else.
+    lasting: Option<Arc<Settings>>,
+    /// How often parameters were set.
+    changes: u64,
+    /// The isolation of the transaction, and whether it only reads.
+    modes_now: (Isolation, bool),
+    /// Whether the transaction is one of several statements without BEGIN.
+    is_implicit: bool,
     /// Names of savepoints, the innermost last.
     savepoints: Vec<(String, Savepoint)>,
     /// When the transaction began, in microseconds since 2000-01-01.
     transaction_start: i64,
     clock: Clock,
-    user: String,
+    user: Arc<str>,
+    plans: Arc<PlanCache>,
+    cancel: CancelHandle,
 }
 
 impl Session {
@@ -130,17 +103,36 @@ impl Session {
     ///
     /// # Errors
     /// If it is a database of another protocol than [`selkie_txn::Protocol::Snapshot`].
-    pub fn new(database: &Database, user: impl Into<String>, clock: Clock) -> SqlResult<Self> {
+    pub fn new(database: &Database, user: impl Into<Arc<str>>, clock: Clock) -> SqlResult<Self> {
         let txn = database.session().map_err(|error| from_txn(error, None))?;
         Ok(Self {
             txn,
             state: TransactionState::Idle,
             settings: Arc::default(),
+            before: None,
+            lasting: None,
+            changes: 0,
+            modes_now: (Isolation::ReadCommitted, false),
+            is_implicit: false,
             savepoints: Vec::new(),
             transaction_start: 0,
             clock,
             user: user.into(),
+            plans: Arc::default(),
+            cancel: CancelHandle::default(),
         })
+    }
+
+    /// The session, with parsed statements and plans that it shares with others of its database.
+    #[must_use]
+    pub fn with_plans(self, plans: &Arc<PlanCache>) -> Self {
+        Self { plans: Arc::clone(plans), ..self }
+    }
+
+    /// What ends a statement of this session from outside.
+    #[must_use]
+    pub fn cancel_handle(&self) -> CancelHandle {
+        self.cancel.clone()
     }
 
     /// Whether a transaction is in progress.
@@ -155,43 +147,74 @@ impl Session {
         &self.settings.format
     }
 
-    /// Runs the statements of a text, one after the other, up to the first that fails. If there
-    /// are several, those outside of a transaction are one transaction.
+    /// Runs the statements of a text, as [`execute_into`](Self::execute_into), and gives what they
+    /// gave.
+    ///
+    /// # Errors
+    /// As [`execute_into`](Self::execute_into); 54000 if a statement gives more than 1 GiB.
+    pub async fn execute(&mut self, sql: &str) -> SqlResult<Vec<Outcome>> {
+        let collected = Arc::new(Collected::default());
+        let sink: Arc<dyn RowSink> = Arc::clone(&collected) as _;
+        self.execute_into(sql, &sink).await?;
+        Ok(collected.take())
+    }
+
+    /// Runs the statements of a text, one after the other, up to the first that fails, and gives
+    /// their rows to a sink as they come. If there are several, those outside of a transaction are
+    /// one transaction. Whether there is a statement at all.
     ///
     /// # Errors
     /// Those of the statement that fails; what those before it have done in a transaction of their
     /// own is rolled back.
-    pub async fn execute(&mut self, sql: &str) -> SqlResult<Vec<Outcome>> {
-        let statements = parse(sql)?;
-        let mut outcomes = Vec::with_capacity(statements.len());
-        let is_one = statements.len() == 1;
-        let sql: Arc<str> = sql.into();
-        let mut is_implicit = false;
-        for statement in statements {
-            let is_control = control::is_control(&statement);
-            if !is_one && !is_control && self.state == TransactionState::Idle {
-                self.begin(self.settings.isolation, self.settings.read_only)?;
-                is_implicit = true;
+    pub async fn execute_into(&mut self, sql: &str, sink: &Arc<dyn RowSink>) -> SqlResult<bool> {
+        let statements = self.statements(sql)?;
+        let is_block = statements.len() > 1;
+        for parsed in &*statements {
+            if is_block && !control::is_control(&parsed.statement) {
+                self.begin_block()?;
             }
-            let work = Work::of(statement, &sql);
-            let ran = self.statement(&work).await;
-            match ran {
-                Ok(outcome) => outcomes.push(outcome),
-                Err(error) => {
-                    if is_implicit {
-                        self.end_failed().await?;
-                    }
-                    return Err(error);
-                }
-            }
-            if is_control {
-                is_implicit = false;
+            if let Err(error) = self.statement(&Work::of(parsed), sink).await {
+                self.end_block().await?;
+                return Err(error);
             }
         }
-        if is_implicit && self.state != TransactionState::Idle {
-            self.commit().await?;
+        self.end_block().await?;
+        Ok(!statements.is_empty())
+    }
+
+    /// Begins a transaction for all statements up to [`end_block`](Self::end_block), unless one is
+    /// in progress.
+    ///
+    /// # Errors
+    /// What beginning a transaction reports.
+    pub fn begin_block(&mut self) -> SqlResult<()> {
+        if self.state == TransactionState::Idle {
+            self.begin(self.settings.isolation, self.settings.read_only)?;
+            self.is_implicit = true;
         }
-        Ok(outcomes)
+        Ok(())
+    }
+
+    /// Ends the transaction of [`begin_block`](Self::begin_block), if it is still that one: it is
+    /// rolled back if a statement has failed.
+    ///
+    /// # Errors
+    /// Those of a commit.
+    pub async fn end_block(&mut self) -> SqlResult<()> {
+        match (self.is_implicit, self.state) {
+            (true, TransactionState::InTransaction) => self.commit().await,
+            (true, TransactionState::Failed) => self.end_failed().await,
+            _ => Ok(()),
+        }
+    }
+
+    /// The statements of a text.
+    fn statements(&mut self, sql: &str) -> SqlResult<Arc<[Arc<ParsedStatement>]>> {
+        let statements = self.plans.statements(sql);
+        if statements.is_err() && self.state == TransactionState::InTransaction {
+            self.state = TransactionState::Failed;
+        }
+        statements
     }
 
     /// Runs one statement with values for its parameters `$1`, `$2` and so on.
@@ -199,29 +222,39 @@ impl Session {
     /// # Errors
     /// As [`execute`](Self::execute); 42601 if the text is not one statement.
     pub async fn query(&mut self, sql: &str, parameters: Vec<Datum>) -> SqlResult<Outcome> {
-        let mut statements = parse(sql)?;
-        let (Some(statement), true) = (statements.pop(), statements.is_empty()) else {
+        let statements = self.statements(sql)?;
+        let [parsed] = &*statements else {
             let message = "the text has to be one statement";
             return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
         };
-        let work = Work { parameters: parameters.into(), ..Work::of(statement, &sql.into()) };
-        self.statement(&work).await
+        self.collect(&Work { parameters: parameters.into(), ..Work::of(parsed) }).await
+    }
+
+    /// Runs a statement and keeps its rows.
+    async fn collect(&mut self, work: &Work) -> SqlResult<Outcome> {
+        let collected = Arc::new(Collected::default());
+        let sink: Arc<dyn RowSink> = Arc::clone(&collected) as _;
+        self.statement(work, &sink).await?;
+        collected.take().pop().ok_or_else(|| SqlError::internal("a statement has not ended"))
     }
 
     /// Runs a statement, in the transaction or in one of its own.
-    async fn statement(&mut self, work: &Work) -> SqlResult<Outcome> {
-        self.check_not_failed(&work.statement)?;
-        if let Some(outcome) = self.control(&work.statement).await? {
-            return Ok(outcome);
-        }
-        let ran = match self.state {
-            TransactionState::Idle => self.alone(work).await,
-            _ => self.within(work).await,
+    async fn statement(&mut self, work: &Work, sink: &Arc<dyn RowSink>) -> SqlResult<()> {
+        let statement = &work.parsed.statement;
+        self.check_not_failed(statement)?;
+        let ran = match self.control(statement, sink).await {
+            Ok(None) => match self.state {
+                TransactionState::Idle => self.alone(work, sink).await,
+                _ => self.within(work, sink).await,
+            },
+            Ok(Some(tag)) => Ok(tag),
+            Err(error) => Err(error),
         };
         if ran.is_err() && self.state == TransactionState::InTransaction {
             self.state = TransactionState::Failed;
         }
-        ran
+        sink.end(&ran?);
+        Ok(())
     }
 
     /// A transaction that has failed takes nothing but its end.
@@ -245,20 +278,30 @@ impl Session {
         let begun = if read_only { self.txn.begin_to_read() } else { self.txn.begin(isolation) };
         begun.map_err(|error| from_txn(error, None))?;
         self.transaction_start = (self.clock)();
+        self.before = Some(Arc::clone(&self.settings));
+        self.modes_now = (isolation, read_only);
         self.state = TransactionState::InTransaction;
         Ok(())
     }
 
     async fn commit(&mut self) -> SqlResult<()> {
+        self.over();
+        let committed = self.txn.commit().await;
+        self.end_settings(committed.is_err());
+        committed.map_err(|error| from_txn(error, None))
+    }
+
+    /// No transaction is in progress.
+    fn over(&mut self) {
         self.state = TransactionState::Idle;
+        self.is_implicit = false;
         self.savepoints.clear();
-        self.txn.commit().await.map_err(|error| from_txn(error, None))
     }
 
     /// Rolls back what has failed.
     async fn end_failed(&mut self) -> SqlResult<()> {
-        self.state = TransactionState::Idle;
-        self.savepoints.clear();
+        self.over();
+        self.end_settings(true);
         match self.txn.rollback().await {
             Ok(()) | Err(TxnError::NoTransaction) => Ok(()),
             Err(error) => Err(from_txn(error, None)),

@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use selkie_txn::{Txn, TxnError};
-
-use super::{Outcome, Session, TransactionState, Work, control};
-use crate::bind::{Binder, OutputColumn};
+use super::parsed::{ParsedStatement, Planned};
+use super::{Outcome, RowSink, Session, TransactionState, Work, control};
+use crate::bind::OutputColumn;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::from_txn;
-use crate::parse::parse;
 use crate::types::{Datum, SqlType};
 
 /// A statement that was parsed, with the types of what it takes and gives.
@@ -17,10 +15,14 @@ pub struct Prepared {
     /// `None` if the text has no statement.
     work: Option<Work>,
     parameters: Vec<SqlType>,
-    columns: Vec<OutputColumn>,
+    columns: Arc<[OutputColumn]>,
 }
 
 impl Prepared {
+    fn of(work: Option<Work>) -> Self {
+        Self { work, parameters: Vec::new(), columns: Arc::default() }
+    }
+
     /// The types of its parameters, `$1` first.
     #[must_use]
     pub fn parameters(&self) -> &[SqlType] {
@@ -56,77 +58,89 @@ impl Session {
     }
 
     async fn prepare_now(&mut self, sql: &str, types: &[Option<SqlType>]) -> SqlResult<Prepared> {
-        let mut statements = parse(sql)?;
-        if statements.len() > 1 {
-            let message = "cannot insert multiple commands into a prepared statement";
-            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
-        }
-        let Some(statement) = statements.pop() else {
-            return Ok(Prepared { work: None, parameters: Vec::new(), columns: Vec::new() });
+        let statements = self.plans.statements(sql)?;
+        let parsed = match &*statements {
+            [] => return Ok(Prepared::of(None)),
+            [parsed] => parsed,
+            _ => {
+                let message = "cannot insert multiple commands into a prepared statement";
+                return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+            }
         };
-        let work = Work { types: types.into(), ..Work::of(statement, &sql.into()) };
-        self.check_not_failed(&work.statement)?;
-        if !control::has_tables(&work.statement) {
-            let columns = self.control_columns(&work.statement)?;
-            return Ok(Prepared { work: Some(work), parameters: Vec::new(), columns });
+        self.check_not_failed(&parsed.statement)?;
+        if !control::has_tables(&parsed.statement) {
+            let columns = self.control_columns(&parsed.statement)?.into();
+            return Ok(Prepared { columns, ..Prepared::of(Some(Work::of(parsed))) });
         }
-        let is_alone = self.state == TransactionState::Idle;
-        if is_alone {
-            self.begin(self.settings.isolation, true)?;
+        if super::define::is_definition(&parsed.statement) {
+            return Ok(Prepared::of(Some(Work::of(parsed))));
         }
-        let (own, settings) = (work.clone(), Arc::clone(&self.settings));
-        let described = self
-            .txn
-            .run(move |txn| Box::pin(async move { describe(txn, &own, &settings.format).await }));
-        let described = described.await;
-        if is_alone {
-            self.end_failed().await?;
-        }
-        let (parameters, columns) = described.map_err(|error| from_txn(error, None))??;
-        let types: Arc<[Option<SqlType>]> = parameters.iter().copied().map(Some).collect();
-        Ok(Prepared { work: Some(Work { types, ..work }), parameters, columns })
-    }
-
-    /// Runs a prepared statement with values for its parameters, which are of its types.
-    ///
-    /// # Errors
-    /// As [`execute`](Self::execute).
-    pub async fn run_prepared(
-        &mut self,
-        prepared: &Prepared,
-        parameters: Vec<Datum>,
-    ) -> SqlResult<Outcome> {
-        let Some(work) = &prepared.work else { return Ok(Outcome::done("")) };
-        self.statement(&Work { parameters: parameters.into(), ..work.clone() }).await
-    }
-}
-
-/// The types of the parameters and columns of a statement.
-type Described = (Vec<SqlType>, Vec<OutputColumn>);
-
-async fn describe(
-    txn: &mut Txn<'_>,
-    work: &Work,
-    format: &crate::types::FormatSettings,
-) -> Result<SqlResult<Described>, TxnError> {
-    txn.begin_statement()?;
-    let tables = super::tables::load_tables(txn, &work.statement).await;
-    txn.end_statement();
-    let tables = match tables? {
-        Ok(tables) => tables,
-        Err(error) => return Ok(Err(error)),
-    };
-    let mut binder = Binder::new(&work.sql, &tables, format, &work.types);
-    if super::define::is_definition(&work.statement) {
-        return Ok(Ok((Vec::new(), Vec::new())));
-    }
-    Ok(super::run::bind(&mut binder, &work.statement).and_then(|bound| {
-        let known = binder.parameters.iter().enumerate().map(|(at, ty)| {
+        let types: Arc<[Option<SqlType>]> = types.into();
+        let planned = self.plan(parsed, &types).await?;
+        let known = planned.parameters.iter().enumerate().map(|(at, ty)| {
             ty.ok_or_else(|| {
                 let message = format!("could not determine data type of parameter ${}", at + 1);
                 SqlError::new(SqlState::INDETERMINATE_TYPE, message)
             })
         });
-        Ok((known.collect::<SqlResult<_>>()?, bound.columns))
-    }))
+        let (parameters, columns) = (known.collect::<SqlResult<_>>()?, &planned.columns);
+        let work = Work { types, columns: Some(Arc::clone(columns)), ..Work::of(parsed) };
+        Ok(Prepared { work: Some(work), parameters, columns: Arc::clone(columns) })
+    }
+
+    /// The plan of a statement, in the state of its tables that the transaction sees.
+    async fn plan(
+        &mut self,
+        parsed: &Arc<ParsedStatement>,
+        types: &Arc<[Option<SqlType>]>,
+    ) -> SqlResult<Arc<Planned>> {
+        let is_alone = self.state == TransactionState::Idle;
+        if is_alone {
+            self.begin(self.settings.isolation, true)?;
+        }
+        let (parsed, types) = (Arc::clone(parsed), Arc::clone(types));
+        let settings = Arc::clone(&self.settings);
+        let planned = self.txn.run(move |txn| {
+            Box::pin(async move {
+                txn.begin_statement()?;
+                let planned = super::run::plan_of(txn, &parsed, &types, &settings.format).await;
+                txn.end_statement();
+                planned
+            })
+        });
+        let planned = planned.await;
+        if is_alone {
+            self.end_failed().await?;
+        }
+        planned.map_err(|error| from_txn(error, None))?
+    }
+
+    /// Runs a prepared statement with values for its parameters, which are of its types, and gives
+    /// its rows to a sink as they come.
+    ///
+    /// # Errors
+    /// As [`execute_into`](Self::execute_into); 0A000 if its rows would not be of the columns that
+    /// they were of when it was prepared.
+    pub async fn run_prepared_into(
+        &mut self,
+        prepared: &Prepared,
+        parameters: Vec<Datum>,
+        sink: &Arc<dyn RowSink>,
+    ) -> SqlResult<()> {
+        let Some(work) = &prepared.work else { return Ok(()) };
+        self.statement(&Work { parameters: parameters.into(), ..work.clone() }, sink).await
+    }
+
+    /// The same, keeping its rows; `None` if there is no statement.
+    ///
+    /// # Errors
+    /// As [`run_prepared_into`](Self::run_prepared_into); 54000 if it gives more than 1 GiB.
+    pub async fn run_prepared(
+        &mut self,
+        prepared: &Prepared,
+        parameters: Vec<Datum>,
+    ) -> SqlResult<Option<Outcome>> {
+        let Some(work) = &prepared.work else { return Ok(None) };
+        self.collect(&Work { parameters: parameters.into(), ..work.clone() }).await.map(Some)
+    }
 }

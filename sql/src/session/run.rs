@@ -3,19 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use selkie_txn::{NewIndex, Txn, TxnError};
+use selkie_txn::{NewIndex, SchemaError, Txn, TxnError};
 use sqlparser::ast::Statement;
 
-use super::{Clock, Outcome, Ran, Session, Settings, Work};
+use super::cancel::CancelHandle;
+use super::parsed::Planned;
+use super::row_sink::RowSink;
+use super::{Clock, Ran, Session, Settings, Work};
 use crate::bind::{Binder, Bound};
 use crate::catalogue::TableDef;
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::exec::{ExecContext, MemoryLimits, Row, SharedRows, build, from_txn, row_bytes};
+use crate::exec::{ExecContext, MemoryLimits, SharedRows, build, from_txn};
 use crate::functions::CallContext;
 use crate::plan::{Plan, optimize};
-
-/// Most bytes of the rows that a statement gives: they are kept until the last is there.
-const MAX_RESULT_BYTES: usize = 1 << 30;
 
 /// How often a statement alone is run when others make it fail.
 const ATTEMPTS: u32 = 20;
@@ -24,20 +24,27 @@ const ATTEMPTS: u32 = 20;
 #[derive(Clone)]
 struct Run {
     work: Work,
+    sink: Arc<dyn RowSink>,
     settings: Arc<Settings>,
+    cancel: CancelHandle,
     transaction_start: i64,
     clock: Clock,
-    user: String,
+    user: Arc<str>,
 }
 
 impl Session {
-    /// Runs a statement as a transaction of its own, again if others make it fail.
-    pub(super) async fn alone(&mut self, work: &Work) -> SqlResult<Outcome> {
+    /// Runs a statement as a transaction of its own, again if others make it fail. What it says in
+    /// the end.
+    pub(super) async fn alone(
+        &mut self,
+        work: &Work,
+        sink: &Arc<dyn RowSink>,
+    ) -> SqlResult<String> {
         let mut attempt = 0;
         loop {
             self.begin(self.settings.isolation, self.settings.read_only)?;
-            let ran = match self.run(work).await {
-                Ok(Ran::Done(outcome)) => self.commit().await.map(|()| outcome),
+            let ran = match self.run(work, sink).await {
+                Ok(Ran::Done(tag)) => self.commit().await.map(|()| tag),
                 Ok(Ran::BuildIndex { table, index }) => {
                     self.end_failed().await?;
                     self.build_index(&table, index).await
@@ -48,7 +55,7 @@ impl Session {
                 }
             };
             match ran {
-                Err(error) if error.is_retryable() && attempt < ATTEMPTS => {
+                Err(error) if error.is_retryable() && attempt < ATTEMPTS && !sink.is_final() => {
                     let pause = Duration::from_micros(100 << attempt.min(8));
                     self.txn.database().engine().env().sleep(pause).await;
                     attempt += 1;
@@ -58,17 +65,21 @@ impl Session {
         }
     }
 
-    async fn build_index(&self, table: &TableDef, index: NewIndex) -> SqlResult<Outcome> {
+    async fn build_index(&self, table: &TableDef, index: NewIndex) -> SqlResult<String> {
         let database = self.txn.database().clone();
         let built = database.create_index(table.table, index).await;
         built.map_err(|error| from_txn(error, Some(table)))?;
-        Ok(Outcome::done("CREATE INDEX"))
+        Ok("CREATE INDEX".to_owned())
     }
 
     /// Runs a statement in the transaction.
-    pub(super) async fn within(&mut self, work: &Work) -> SqlResult<Outcome> {
-        match self.run(work).await? {
-            Ran::Done(outcome) => Ok(outcome),
+    pub(super) async fn within(
+        &mut self,
+        work: &Work,
+        sink: &Arc<dyn RowSink>,
+    ) -> SqlResult<String> {
+        match self.run(work, sink).await? {
+            Ran::Done(tag) => Ok(tag),
             Ran::BuildIndex { .. } => {
                 let message = "CREATE INDEX cannot run inside a transaction block";
                 Err(SqlError::new(SqlState::ACTIVE_TRANSACTION, message))
@@ -76,13 +87,15 @@ impl Session {
         }
     }
 
-    async fn run(&mut self, work: &Work) -> SqlResult<Ran> {
+    async fn run(&mut self, work: &Work, sink: &Arc<dyn RowSink>) -> SqlResult<Ran> {
         let run = Run {
             work: work.clone(),
+            sink: Arc::clone(sink),
             settings: Arc::clone(&self.settings),
+            cancel: self.cancel.clone(),
             transaction_start: self.transaction_start,
             clock: self.clock,
-            user: self.user.clone(),
+            user: Arc::clone(&self.user),
         };
         let ran = self.txn.run(move |txn| Box::pin(async move { run.go(txn).await })).await;
         ran.map_err(|error| from_txn(error, None))?
@@ -92,41 +105,39 @@ impl Session {
 impl Run {
     async fn go(&self, txn: &mut Txn<'_>) -> Result<SqlResult<Ran>, TxnError> {
         txn.begin_statement()?;
-        let outcome = self.in_statement(txn).await;
+        // An error of the transaction is one within: the inner result is that of SQL.
+        let ran = self.cancel.guard(async { Ok(self.in_statement(txn).await) }).await;
         txn.end_statement();
-        outcome
+        ran.unwrap_or_else(|cancelled| Ok(Err(cancelled)))
     }
 
     async fn in_statement(&self, txn: &mut Txn<'_>) -> Result<SqlResult<Ran>, TxnError> {
-        let tables = match super::tables::load_tables(txn, &self.work.statement).await? {
-            Ok(tables) => tables,
-            Err(error) => return Ok(Err(error)),
-        };
-        let settings = &self.settings;
-        let mut binder = Binder::new(&self.work.sql, &tables, &settings.format, &self.work.types);
-        if let Some(defined) = super::define::define(txn, &mut binder, &self.work.statement).await?
-        {
-            return Ok(defined);
+        let Work { parsed, parameters, types, columns } = &self.work;
+        if super::define::is_definition(&parsed.statement) {
+            self.sink.begin(&Arc::default(), &self.settings.format);
+            return super::define::define(txn, &self.work, &self.settings.format).await;
         }
-        let bound = match bind(&mut binder, &self.work.statement) {
-            Ok(bound) => bound,
+        let planned = match plan_of(txn, parsed, types, &self.settings.format).await? {
+            Ok(planned) => planned,
             Err(error) => return Ok(Err(error)),
         };
-        if binder.parameters.len() > self.work.parameters.len() {
-            let message = format!(
-                "the statement has {} parameters, and {} values are given",
-                binder.parameters.len(),
-                self.work.parameters.len()
-            );
+        let (wanted, given) = (planned.parameters.len(), parameters.len());
+        if wanted > given {
+            let message =
+                format!("the statement has {wanted} parameters, and {given} values are given");
             return Ok(Err(SqlError::new(SqlState::UNDEFINED_PARAMETER, message)));
         }
-        Ok(self.plan(txn, bound).await.map(Ran::Done))
+        if let Some(columns) = columns
+            && **columns != *planned.columns
+        {
+            let message = "cached plan must not change result type";
+            return Ok(Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)));
+        }
+        Ok(self.execute(txn, &planned).await.map(Ran::Done))
     }
 
-    async fn plan(&self, txn: &mut Txn<'_>, bound: Bound) -> SqlResult<Outcome> {
-        let Bound { plan, columns } = bound;
-        let plan = optimize(plan);
-        let verb = verb(&plan);
+    /// Runs a plan. What it says in the end.
+    async fn execute(&self, txn: &mut Txn<'_>, planned: &Planned) -> SqlResult<String> {
         let settings = &self.settings;
         let start = (self.clock)();
         let random = || random(self.clock);
@@ -150,47 +161,79 @@ impl Run {
             affected: 0,
             unbroken: 0,
         };
-        let mut operator = build(&plan);
-        let (mut rows, mut bytes) = (Vec::<Row>::new(), 0);
+        let mut operator = build(&planned.plan);
+        self.sink.begin(&planned.columns, &settings.format);
+        let mut given = 0;
         while let Some(batch) = operator.next(&mut context).await? {
-            bytes += batch.iter().map(|row| row_bytes(row)).sum::<usize>();
-            if bytes > MAX_RESULT_BYTES {
-                let message =
-                    format!("the rows of the statement take more than {MAX_RESULT_BYTES} bytes");
-                return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)
-                    .hint("Ask for fewer rows at a time, with LIMIT and a condition on a key."));
+            given += batch.len();
+            if !planned.columns.is_empty() || is_query(&planned.plan) {
+                self.sink.rows(batch).await?;
             }
-            rows.extend(batch);
         }
         let affected = context.affected;
-        let tag = match verb {
-            Verb::Select => format!("SELECT {}", rows.len()),
-            Verb::Insert => format!("INSERT 0 {affected}"),
-            Verb::Update => format!("UPDATE {affected}"),
-            Verb::Delete => format!("DELETE {affected}"),
-        };
-        Ok(Outcome { columns, rows, tag })
+        Ok(match &planned.plan {
+            Plan::Insert(_) => format!("INSERT 0 {affected}"),
+            Plan::Modify(modify) if modify.assignments.is_some() => format!("UPDATE {affected}"),
+            Plan::Modify(_) => format!("DELETE {affected}"),
+            _ => format!("SELECT {given}"),
+        })
     }
 }
 
-/// What kind of statement it is.
-enum Verb {
-    Select,
-    Insert,
-    Update,
-    Delete,
+/// Whether a plan is that of a query: one without columns gives rows, too.
+fn is_query(plan: &Plan) -> bool {
+    !matches!(plan, Plan::Insert(_) | Plan::Modify(_))
 }
 
-fn verb(plan: &Plan) -> Verb {
-    match plan {
-        Plan::Insert(_) => Verb::Insert,
-        Plan::Modify(modify) if modify.assignments.is_some() => Verb::Update,
-        Plan::Modify(_) => Verb::Delete,
-        _ => Verb::Select,
+/// The plan of a statement, in the state of its tables that the transaction sees: the one that was
+/// made last if it is right for that, else a new one.
+pub(super) async fn plan_of(
+    txn: &mut Txn<'_>,
+    parsed: &super::parsed::ParsedStatement,
+    types: &Arc<[Option<crate::types::SqlType>]>,
+    format: &crate::types::FormatSettings,
+) -> Result<SqlResult<Arc<Planned>>, TxnError> {
+    if let Some(planned) = parsed.planned(types, format)
+        && is_right(txn, &planned).await?
+    {
+        return Ok(Ok(planned));
     }
+    let tables = match super::tables::load_tables(txn, &parsed.statement).await? {
+        Ok(tables) => tables,
+        Err(error) => return Ok(Err(error)),
+    };
+    let mut used = Vec::with_capacity(tables.len());
+    for table in tables.values() {
+        used.push((table.table, txn.definition_id(table.table).await?));
+    }
+    let mut binder = Binder::new(&parsed.sql, &tables, format, types);
+    Ok(bind(&mut binder, &parsed.statement).map(|Bound { plan, columns }| {
+        let planned = Arc::new(Planned {
+            types: Arc::clone(types),
+            format: format.clone(),
+            tables: used,
+            parameters: binder.parameters,
+            columns: columns.into(),
+            plan: optimize(plan),
+        });
+        parsed.keep(&planned);
+        planned
+    }))
 }
 
-pub(super) fn bind(binder: &mut Binder<'_>, statement: &Statement) -> SqlResult<Bound> {
+/// Whether the tables of a plan are what they were when it was made.
+async fn is_right(txn: &mut Txn<'_>, planned: &Planned) -> Result<bool, TxnError> {
+    for (table, definition) in &planned.tables {
+        match txn.definition_id(*table).await {
+            Ok(found) if found == *definition => {}
+            Ok(_) | Err(TxnError::Schema(SchemaError::NoSuchTable { .. })) => return Ok(false),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
+}
+
+fn bind(binder: &mut Binder<'_>, statement: &Statement) -> SqlResult<Bound> {
     match statement {
         Statement::Query(query) => binder.statement(query),
         Statement::Insert(insert) => binder.insert(insert),

@@ -19,5 +19,5 @@ mod type_names;
 
 pub use cast::CastContext;
 pub use datum::{Array, Datum};
-pub use settings::FormatSettings;
+pub use settings::{ByteaOutput, DateOrder, DateStyle, FormatSettings, IntervalStyle, TimeZone};
 pub use sql_type::{Scalar, SqlType};

@@ -12,7 +12,28 @@ use crate::error::TxnError;
 use crate::protocol::leaf_latch::LatchMode;
 use crate::transaction::txn::Txn;
 
+/// Which of its definitions a table has. A plain number, as this handle of the database counts
+/// them: it is equal exactly as long as nothing of the definition is changed, and the table is not
+/// dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct DefinitionId(
+    /// `None` if it never changes.
+    Option<usize>,
+);
+
 impl<'db> Txn<'db> {
+    /// Which definition of a table this transaction sees. What was made for a definition, such as a
+    /// plan, is right for all transactions that see the same. Mostly no round trip: a look at a
+    /// cached leaf of the catalogue.
+    ///
+    /// # Errors
+    /// As [`table`](Self::table).
+    pub async fn definition_id(&mut self, table: Table) -> Result<DefinitionId, TxnError> {
+        self.open_read()?;
+        self.table_info(table).await?;
+        Ok(DefinitionId(self.definition_in_use(table)))
+    }
+
     /// The table of that name in the state that this transaction sees.
     ///
     /// # Errors

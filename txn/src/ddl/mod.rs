@@ -18,3 +18,5 @@ pub(crate) mod index;
 mod look_up;
 pub(crate) mod reclaim;
 mod sequences;
+
+pub use look_up::DefinitionId;

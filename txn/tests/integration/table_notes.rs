@@ -1,7 +1,7 @@
 //! What a layer above keeps with tables, and the keys that it asks a transaction for.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
 
-use selkie_txn::{ColumnType, KeyOrder, Protocol, TableSchema, TxnError, Value};
+use selkie_txn::{ColumnType, KeyOrder, Protocol, SchemaError, TableSchema, TxnError, Value};
 
 use crate::common::bank;
 
@@ -58,5 +58,36 @@ fn a_transaction_gives_keys_by_the_definition_that_it_uses() {
         let wrong = txn.key(table, &[Value::Text("x")]).unwrap_err();
         assert!(matches!(wrong, TxnError::Row(_)), "{wrong}");
         txn.rollback().await;
+    });
+}
+
+#[test]
+fn a_definition_keeps_its_number_until_it_is_changed() {
+    let (cluster, databases, tables) = bank(Protocol::Snapshot);
+    let [here, there] = &databases[..] else { panic!("two nodes") };
+    cluster.runtime.block_on(async {
+        let mut txn = here.begin();
+        let schema = TableSchema::new("t").column("a", ColumnType::I32).primary_key([0]);
+        let table = txn.create_table(schema).await.unwrap();
+        let own = txn.definition_id(table).await.unwrap();
+        assert_eq!(txn.definition_id(table).await.unwrap(), own);
+        txn.commit().await.unwrap();
+
+        let first = there.begin().definition_id(table).await.unwrap();
+        assert_eq!(there.begin_to_read().definition_id(table).await.unwrap(), first);
+        let mut earlier = there.begin_to_read();
+        assert_eq!(earlier.definition_id(table).await.unwrap(), first);
+        let mut txn = here.begin();
+        txn.set_note(table, "changed").await.unwrap();
+        txn.commit().await.unwrap();
+        assert_eq!(earlier.definition_id(table).await.unwrap(), first, "its snapshot is older");
+        assert_ne!(there.begin().definition_id(table).await.unwrap(), first);
+
+        let mut txn = here.begin();
+        txn.drop_table(table).await.unwrap();
+        txn.commit().await.unwrap();
+        let gone = there.begin().definition_id(table).await.unwrap_err();
+        assert!(matches!(gone, TxnError::Schema(SchemaError::NoSuchTable { .. })), "{gone}");
+        drop(tables);
     });
 }

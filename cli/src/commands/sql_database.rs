@@ -1,0 +1,48 @@
+//! The database of a pool that SQL is run on.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use clap::Args;
+use selkie::txn::{DatabaseSchema, Protocol};
+use selkie::{Database, OpenError, PoolOptions};
+
+use crate::options::values;
+
+/// Which pool, and how it is joined.
+#[derive(Args)]
+pub(crate) struct PoolArguments {
+    /// The pool, as NAME, shm:NAME or tcp:HOST:PORT,...; embedded: is a new one in this process,
+    /// which ends with it
+    #[arg(long, value_name = "URL", default_value = "embedded:")]
+    pub(crate) pool: String,
+    /// Cache of this node, as 64M
+    #[arg(long, value_name = "SIZE", value_parser = values::size, default_value = "64M")]
+    cache: u64,
+    /// Memory of an embedded pool, as 512M
+    #[arg(long, value_name = "SIZE", value_parser = values::size, default_value = "512M")]
+    memory: u64,
+}
+
+impl PoolArguments {
+    /// Joins the pool, and opens its database; one that has none gets one.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub(crate) async fn open(&self) -> Result<Database, OpenError> {
+        let options = PoolOptions::new().cache_bytes(self.cache);
+        let options = match self.pool.as_str() {
+            "embedded:" => options.memory_bytes(self.memory),
+            _ => options,
+        };
+        let schema = DatabaseSchema::from(Vec::new()).protocol(Protocol::Snapshot);
+        options.open_or_create_database(&self.pool, schema).await
+    }
+}
+
+/// Microseconds since 2000-01-01 00:00 UTC.
+pub(crate) fn clock() -> i64 {
+    const EPOCH: Duration = Duration::from_secs(946_684_800);
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let micros = since.checked_sub(EPOCH).map(|since| i64::try_from(since.as_micros()));
+    micros.and_then(Result::ok).unwrap_or_default()
+}

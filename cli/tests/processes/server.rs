@@ -1,0 +1,338 @@
+//! `selkie server` as clients of PostgreSQL meet it.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{Client, Config, Error, NoTls, SimpleQueryMessage};
+
+use crate::harness::{Pool, Process, Setup, run, text};
+
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A server of a pool, and where it listens.
+fn start(pool: &str) -> (Process, SocketAddr) {
+    let arguments = ["server", "--pool", pool, "--listen", "127.0.0.1:0", "--max-connections", "8"];
+    let server = Process::start(&arguments);
+    let line = server.finds("serving ");
+    let addr = line.rsplit_once(" at ").unwrap().1.parse().unwrap();
+    (server, addr)
+}
+
+/// Runs what waits for a client's answers.
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async { tokio::time::timeout(PATIENCE, future).await.unwrap() })
+}
+
+fn config(addr: SocketAddr) -> Config {
+    let mut config = Config::new();
+    config.host("127.0.0.1").port(addr.port()).user("tester").dbname("selkie");
+    config
+}
+
+async fn connect(addr: SocketAddr) -> Client {
+    let (client, connection) = config(addr).connect(NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client
+}
+
+fn state(error: &Error) -> &str {
+    error.code().unwrap_or_else(|| panic!("{error}")).code()
+}
+
+/// The rows that statements give, as text.
+async fn rows(client: &Client, sql: &str) -> Vec<Vec<Option<String>>> {
+    let messages = client.simple_query(sql).await.unwrap();
+    let rows = messages.iter().filter_map(|message| match message {
+        SimpleQueryMessage::Row(row) => {
+            Some((0..row.len()).map(|at| row.get(at).map(str::to_owned)).collect())
+        }
+        _ => None,
+    });
+    rows.collect()
+}
+
+#[test]
+fn clients_prepare_bind_and_read_in_binary() {
+    let (_server, addr) = start("embedded:");
+    block_on(async {
+        let client = connect(addr).await;
+        let table = "create table t (id int primary key, name text, at timestamptz, n numeric)";
+        client.batch_execute(table).await.unwrap();
+        let insert = client.prepare("insert into t (id, name) values ($1, $2)").await.unwrap();
+        for id in 0..1_000_i32 {
+            let name = (id % 3 > 0).then(|| format!("name {id}"));
+            assert_eq!(client.execute(&insert, &[&id, &name]).await.unwrap(), 1);
+        }
+        let select =
+            client.prepare("select id, name from t where id between $1 and $2 order by id");
+        let select = select.await.unwrap();
+        let found = client.query(&select, &[&10_i32, &700_i32]).await.unwrap();
+        assert_eq!(found.len(), 691);
+        for (row, id) in found.iter().zip(10..) {
+            assert_eq!(row.get::<_, i32>(0), id);
+            let name = (id % 3 > 0).then(|| format!("name {id}"));
+            assert_eq!(row.get::<_, Option<String>>(1), name);
+        }
+        let values = client.query_one(
+            "select $1::bigint + 1, $2::float8 * 2, $3::bool",
+            &[&(1_i64 << 40), &1.25_f64, &true],
+        );
+        let values = values.await.unwrap();
+        assert_eq!(values.get::<_, i64>(0), (1 << 40) + 1);
+        assert_eq!((values.get::<_, f64>(1), values.get::<_, bool>(2)), (2.5, true));
+        let none = client.query("select id from t where id = $1", &[&-1_i32]).await.unwrap();
+        assert!(none.is_empty());
+        let duplicate = client.execute(&insert, &[&5_i32, &"again"]).await.unwrap_err();
+        assert_eq!(duplicate.code(), Some(&SqlState::UNIQUE_VIOLATION));
+        assert_eq!(rows(&client, "select count(*) from t").await, [[Some("1000".to_owned())]]);
+    });
+}
+
+#[test]
+fn a_prepared_statement_notices_that_its_table_was_changed() {
+    let (_server, addr) = start("embedded:");
+    block_on(async {
+        let (client, other) = (connect(addr).await, connect(addr).await);
+        client.batch_execute("create table t (a int primary key, b int)").await.unwrap();
+        client.batch_execute("insert into t values (1, 2)").await.unwrap();
+        let all = client.prepare("select * from t").await.unwrap();
+        let one = client.prepare("select b from t where a = $1").await.unwrap();
+        assert_eq!(client.query(&all, &[]).await.unwrap().len(), 1);
+        other.batch_execute("drop table t").await.unwrap();
+        let gone = client.query(&one, &[&1_i32]).await.unwrap_err();
+        assert_eq!(state(&gone), "42P01");
+        other.batch_execute("create table t (z text, a int primary key, b int)").await.unwrap();
+        other.batch_execute("insert into t values ('x', 1, 7)").await.unwrap();
+        assert_eq!(client.query_one(&one, &[&1_i32]).await.unwrap().get::<_, i32>(0), 7);
+        let changed = client.query(&all, &[]).await.unwrap_err();
+        assert_eq!(state(&changed), "0A000");
+        assert!(changed.to_string().contains("db error"), "{changed}");
+        assert_eq!(client.query("select * from t", &[]).await.unwrap()[0].len(), 3);
+    });
+}
+
+#[test]
+fn statements_up_to_a_sync_are_one_transaction() {
+    let (_server, addr) = start("embedded:");
+    block_on(async {
+        let mut client = connect(addr).await;
+        client.batch_execute("create table t (a int primary key)").await.unwrap();
+        // One text of several statements is one, too.
+        let both = client.batch_execute("insert into t values (1); insert into t values (1)").await;
+        assert_eq!(state(&both.unwrap_err()), "23505");
+        assert!(rows(&client, "select * from t").await.is_empty());
+        // A transaction that has failed takes nothing but its end.
+        let transaction = client.transaction().await.unwrap();
+        transaction.execute("insert into t values (2)", &[]).await.unwrap();
+        transaction.execute("insert into t values (2)", &[]).await.unwrap_err();
+        let aborted = transaction.query("select 1", &[]).await.unwrap_err();
+        assert_eq!(state(&aborted), "25P02");
+        transaction.rollback().await.unwrap();
+        assert!(rows(&client, "select * from t").await.is_empty());
+        let transaction = client.transaction().await.unwrap();
+        // A portal that is read in parts.
+        transaction
+            .execute("insert into t select * from generate_series(1, 1000)", &[])
+            .await
+            .unwrap();
+        let portal = transaction.bind("select a from t order by a", &[]).await.unwrap();
+        let mut all = Vec::new();
+        loop {
+            let part = transaction.query_portal(&portal, 300).await.unwrap();
+            all.extend(part.iter().map(|row| row.get::<_, i32>(0)));
+            if part.len() < 300 {
+                break;
+            }
+        }
+        assert_eq!(all, (1..=1000).collect::<Vec<_>>());
+        transaction.commit().await.unwrap();
+    });
+}
+
+#[test]
+fn a_statement_is_cancelled_and_the_session_goes_on() {
+    let (_server, addr) = start("embedded:");
+    block_on(async {
+        let client = connect(addr).await;
+        let token = client.cancel_token();
+        let endless =
+            "select count(*) from generate_series(1, 100000000) a, generate_series(1, 1000) b";
+        let cancel = async {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            token.cancel_query(NoTls).await.unwrap();
+        };
+        let (ended, ()) = tokio::join!(client.simple_query(endless), cancel);
+        assert_eq!(ended.unwrap_err().code(), Some(&SqlState::QUERY_CANCELED));
+        // One that comes too late has no effect.
+        token.cancel_query(NoTls).await.unwrap();
+        assert_eq!(rows(&client, "select 1").await, [[Some("1".to_owned())]]);
+    });
+}
+
+#[test]
+fn two_servers_on_one_pool_show_one_database() {
+    let pool = Pool::start(&Setup { test: "server", memory: "100M", ..Setup::default() });
+    let (first, second) = (start(&pool.url), start(&pool.url));
+    block_on(async {
+        let (here, there) = (connect(first.1).await, connect(second.1).await);
+        here.batch_execute("create table t (a int primary key, n int)").await.unwrap();
+        here.batch_execute("insert into t values (1, 0)").await.unwrap();
+        let add = "update t set n = n + 1 where a = 1";
+        for _ in 0..50 {
+            let (one, other) = tokio::join!(here.execute(add, &[]), there.execute(add, &[]));
+            assert_eq!((one.unwrap(), other.unwrap()), (1, 1));
+        }
+        let all = [[Some("100".to_owned())]];
+        assert_eq!(rows(&here, "select n from t").await, all);
+        assert_eq!(rows(&there, "select n from t").await, all);
+    });
+    let (mut server, _) = first;
+    server.signal(Signal::TERM);
+    let (code, said) = server.ends();
+    assert_eq!(code, Some(0), "{said}");
+    block_on(async {
+        let there = connect(second.1).await;
+        assert_eq!(rows(&there, "select n from t").await, [[Some("100".to_owned())]]);
+    });
+}
+
+#[test]
+fn a_server_that_ends_tells_its_clients() {
+    let (mut server, addr) = start("embedded:");
+    block_on(async {
+        let (client, connection) = config(addr).connect(NoTls).await.unwrap();
+        let connection = tokio::spawn(connection);
+        client.batch_execute("begin").await.unwrap();
+        server.signal(Signal::TERM);
+        let ended = connection.await.unwrap().unwrap_err();
+        assert_eq!(state(&ended), "57P01");
+    });
+    let (code, said) = server.ends();
+    assert_eq!(code, Some(0), "{said}");
+}
+
+#[test]
+fn there_are_no_more_clients_than_are_allowed() {
+    let (_server, addr) = start("embedded:");
+    block_on(async {
+        let mut clients = Vec::new();
+        for _ in 0..8 {
+            clients.push(connect(addr).await);
+        }
+        let refused = config(addr).connect(NoTls).await.err().unwrap();
+        assert_eq!(state(&refused), "53300");
+        clients.pop();
+        // Its place is free when the server has seen that it is gone.
+        while let Err(error) = config(addr).connect(NoTls).await {
+            assert_eq!(state(&error), "53300");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    });
+}
+
+#[test]
+fn what_a_client_may_not_ask_for_is_refused_with_its_name() {
+    let (_server, addr) = start("embedded:");
+    block_on(async {
+        for (change, expected) in [
+            (
+                &(|config: &mut Config| drop(config.dbname("other"))) as &dyn Fn(&mut Config),
+                "3D000",
+            ),
+            (&|config| drop(config.options("-c nothing_such=1")), "42704"),
+            (&|config| drop(config.options("-c statement_timeout=soon")), "22023"),
+            (&|config| drop(config.options("nonsense")), "42601"),
+        ] {
+            let mut config = config(addr);
+            change(&mut config);
+            let refused = config.connect(NoTls).await.err().unwrap();
+            assert_eq!(state(&refused), expected);
+        }
+        let mut config = config(addr);
+        config.options("-c statement_timeout=7s").application_name("it");
+        let (client, connection) = config.connect(NoTls).await.unwrap();
+        tokio::spawn(connection);
+        assert_eq!(rows(&client, "show statement_timeout").await, [[Some("7000ms".to_owned())]]);
+        assert_eq!(rows(&client, "show application_name").await, [[Some("it".to_owned())]]);
+    });
+    for listen in ["0.0.0.0:0", "nowhere"] {
+        let output = run(&["server", "--listen", listen]);
+        assert!(!output.status.success());
+        assert!(text(&output.stderr).contains("--listen"), "{}", text(&output.stderr));
+    }
+}
+
+/// What a server answers to bytes, until it closes the connection.
+fn answer(addr: SocketAddr, bytes: &[u8]) -> Vec<u8> {
+    let mut stream = TcpStream::connect(addr).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(bytes).unwrap();
+    let mut answer = Vec::new();
+    // It may close before it has read all.
+    let _ = stream.read_to_end(&mut answer);
+    answer
+}
+
+/// A frame of a message.
+fn frame(kind: u8, body: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(body.len() + 4).unwrap();
+    [&[kind][..], &length.to_be_bytes(), body].concat()
+}
+
+fn startup() -> Vec<u8> {
+    let body = [&196_608_u32.to_be_bytes()[..], b"user\0me\0\0"].concat();
+    [&u32::try_from(body.len() + 4).unwrap().to_be_bytes()[..], &body].concat()
+}
+
+#[test]
+fn bytes_that_are_no_messages_are_answered_and_harm_no_other_client() {
+    let (mut server, addr) = start("embedded:");
+    let contains = |answer: &[u8], what: &str| String::from_utf8_lossy(answer).contains(what);
+    // Before a session has begun.
+    for bytes in [
+        &b"\0\0\0\x04"[..],
+        b"\x7f\xff\xff\xff\0\0\0\0",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\0\0\0\x08\0\x02\0\0",
+        b"\0\0\0\x0c\0\x03\0\0user",
+    ] {
+        let answer = answer(addr, bytes);
+        assert!(contains(&answer, "FATAL"), "{bytes:?}: {}", String::from_utf8_lossy(&answer));
+    }
+    // Messages that end the connection, as no next one can be told from them.
+    for bad in [&b"Q\0\0\0\x03"[..], b"Q\x7f\xff\xff\xff", b"?\0\0\0\x04", b"S\0\x01\0\0"] {
+        let answer = answer(addr, &[&startup()[..], bad].concat());
+        assert!(contains(&answer, "FATAL") && contains(&answer, "08P01"), "{bad:?}");
+    }
+    // And messages that do not.
+    let many = [0_u8, 0, 0, 0, 0, 1, 0x7f, 0xff, 0xff, 0xff];
+    for bad in [
+        frame(b'B', &many),
+        frame(b'B', b""),
+        frame(b'P', b"\0select 1\0\xff\xff"),
+        frame(b'D', b"X\0"),
+        frame(b'E', b"\0"),
+        frame(b'Q', b"select '\xff'\0"),
+        frame(b'Q', b"select 1"),
+    ] {
+        let sync = frame(b'S', b"");
+        let good = frame(b'Q', b"select 'still ' || 'here'\0");
+        let end = frame(b'X', b"");
+        let answer = answer(addr, &[startup(), bad.clone(), sync, good, end].concat());
+        assert!(contains(&answer, "ERROR"), "{bad:?}");
+        assert!(contains(&answer, "still here"), "{bad:?}: {}", String::from_utf8_lossy(&answer));
+    }
+    block_on(async {
+        let client = connect(addr).await;
+        assert_eq!(rows(&client, "select 1").await, [[Some("1".to_owned())]]);
+    });
+    server.signal(Signal::TERM);
+    let (code, said) = server.ends();
+    assert_eq!(code, Some(0), "{said}");
+    assert!(!said.contains("panicked"), "{said}");
+}

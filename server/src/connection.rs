@@ -1,0 +1,192 @@
+//! A client's messages, one after the other.
+
+use std::io;
+use std::sync::Arc;
+
+use pgwire::messages::PgWireBackendMessage;
+use pgwire::messages::response::{EmptyQueryResponse, ReadyForQuery, TransactionStatus};
+use selkie_sql::{RowSink, Session, SqlError, SqlResult, SqlState, TransactionState};
+use tokio::sync::watch;
+
+use crate::error_response::{Severity, error_response};
+use crate::extended::Extended;
+use crate::frames::{FrameError, Frames};
+use crate::frontend::{FrontendMessage, decode, violation};
+use crate::output::Output;
+use crate::result_rows::ResultRows;
+use crate::startup::send_parameters;
+
+/// A client that has been let in.
+pub(crate) struct Connection {
+    session: Session,
+    frames: Frames,
+    output: Arc<Output>,
+    extended: Extended,
+    /// An error of the extended protocol: all up to the next Sync is left out.
+    skips: bool,
+    /// The parameter changes that the client knows of.
+    reported: u64,
+    /// Whether the server ends.
+    ends: watch::Receiver<bool>,
+}
+
+/// What follows from a message.
+enum Next {
+    GoOn,
+    End,
+}
+
+impl Connection {
+    pub(crate) fn new(
+        session: Session,
+        frames: Frames,
+        output: Arc<Output>,
+        ends: watch::Receiver<bool>,
+    ) -> Self {
+        let reported = session.parameter_changes();
+        Self {
+            session,
+            frames,
+            output,
+            extended: Extended::default(),
+            skips: false,
+            reported,
+            ends,
+        }
+    }
+
+    /// Serves the client until it goes or the server ends.
+    pub(crate) async fn serve(&mut self) -> io::Result<()> {
+        self.ready();
+        loop {
+            let ended = match self.next().await {
+                Ok(Next::GoOn) => continue,
+                Ok(Next::End) => return self.output.write().await,
+                Err(FrameError::Gone(error)) => return Err(error),
+                Err(FrameError::Broken(error)) => error,
+            };
+            self.output.send(&error_response(Severity::Fatal, &ended));
+            return self.output.write().await;
+        }
+    }
+
+    /// Waits for a message and answers it.
+    async fn next(&mut self) -> Result<Next, FrameError> {
+        let (kind, body) = loop {
+            if let Some(frame) = self.frames.buffered()? {
+                break frame;
+            }
+            self.output.write().await?;
+            tokio::select! {
+                read = self.frames.read() => read?,
+                _ = self.ends.wait_for(|ends| *ends) => return Err(FrameError::Broken(ending())),
+            }
+        };
+        if *self.ends.borrow() && self.session.state() == TransactionState::Idle {
+            return Err(FrameError::Broken(ending()));
+        }
+        let message = match decode(kind, body) {
+            Ok(FrontendMessage::Terminate) => return Ok(Next::End),
+            Ok(FrontendMessage::Sync) => {
+                self.sync().await;
+                return Ok(Next::GoOn);
+            }
+            // The frame is over, so the next message can be read.
+            Err(error) => Err(error),
+            Ok(_) if self.skips => return Ok(Next::GoOn),
+            Ok(message) => Ok(message),
+        };
+        let is_query = kind == b'Q';
+        let done = match message {
+            Ok(FrontendMessage::Query(sql)) => self.query(&sql).await,
+            Ok(message) => self.extended(message).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = done {
+            self.output.send(&error_response(Severity::Error, &error));
+            self.skips = !is_query;
+        }
+        if is_query {
+            self.skips = false;
+            self.report();
+            self.ready();
+        }
+        Ok(Next::GoOn)
+    }
+
+    /// Runs the statements of a text.
+    async fn query(&mut self, sql: &str) -> SqlResult<()> {
+        self.extended.forget_unnamed();
+        let sink: Arc<dyn RowSink> = Arc::new(ResultRows::described(&self.output));
+        let has_any = self.session.execute_into(sql, &sink).await?;
+        if !has_any {
+            let empty = PgWireBackendMessage::EmptyQueryResponse(EmptyQueryResponse::new());
+            self.output.send(&empty);
+        }
+        self.extended.end_portals(self.session.state());
+        Ok(())
+    }
+
+    async fn extended(&mut self, message: FrontendMessage) -> SqlResult<()> {
+        let (extended, session, output) = (&mut self.extended, &mut self.session, &self.output);
+        match message {
+            FrontendMessage::Parse { statement, sql, types } => {
+                output.send(&extended.parse(session, statement, &sql, &types).await?);
+            }
+            FrontendMessage::Bind(bind) => output.send(&extended.bind(session, bind)?),
+            FrontendMessage::Describe(target) => extended.describe(&target, output)?,
+            FrontendMessage::Close(target) => output.send(&extended.close(&target)),
+            FrontendMessage::Execute { portal, most } => {
+                // Alone it is a transaction, which can be run again; else it is one with all that
+                // comes before the next Sync.
+                if self.frames.next_kind() != Some(b'S') {
+                    session.begin_block()?;
+                }
+                extended.execute(session, &portal, most, output).await?;
+            }
+            // What is there is written before the next message is waited for.
+            FrontendMessage::Flush => {}
+            // Left over from a COPY that has failed.
+            FrontendMessage::CopyData(_)
+            | FrontendMessage::CopyDone
+            | FrontendMessage::CopyFail(_) => {}
+            _ => return Err(violation("a message out of place")),
+        }
+        Ok(())
+    }
+
+    /// The end of a series of messages of the extended protocol.
+    async fn sync(&mut self) {
+        self.skips = false;
+        if let Err(error) = self.session.end_block().await {
+            self.output.send(&error_response(Severity::Error, &error));
+        }
+        self.extended.end_portals(self.session.state());
+        self.report();
+        self.ready();
+    }
+
+    /// Tells the client of parameters that have changed.
+    fn report(&mut self) {
+        let changes = self.session.parameter_changes();
+        if changes != self.reported {
+            self.reported = changes;
+            send_parameters(&self.session, &self.output);
+        }
+    }
+
+    fn ready(&self) {
+        let status = match self.session.state() {
+            TransactionState::Idle => TransactionStatus::Idle,
+            TransactionState::InTransaction => TransactionStatus::Transaction,
+            TransactionState::Failed => TransactionStatus::Error,
+        };
+        self.output.send(&PgWireBackendMessage::ReadyForQuery(ReadyForQuery::new(status)));
+    }
+}
+
+/// That the server ends.
+pub(crate) fn ending() -> SqlError {
+    let message = "terminating connection due to administrator command";
+    SqlError::new(SqlState::ADMIN_SHUTDOWN, message)
+}

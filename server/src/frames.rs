@@ -1,0 +1,99 @@
+//! Reading what a client sends, a frame at a time.
+
+use std::io;
+
+use bytes::{Buf, Bytes, BytesMut};
+use selkie_sql::SqlError;
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+use crate::frontend::{longest, violation};
+
+/// The reading half of a connection.
+pub(crate) type Reader = Box<dyn AsyncRead + Send + Unpin>;
+
+/// How much is read at a time at least.
+const CHUNK: usize = 16 << 10;
+
+/// Bytes that were read, and where more come from.
+pub(crate) struct Frames {
+    reader: Reader,
+    bytes: BytesMut,
+}
+
+/// Why there is no frame.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FrameError {
+    #[error("the client is gone: {0}")]
+    Gone(#[from] io::Error),
+    /// No frame can be told from the next any more.
+    #[error("{0}")]
+    Broken(SqlError),
+}
+
+impl Frames {
+    pub(crate) fn new(reader: Reader) -> Self {
+        Self { reader, bytes: BytesMut::new() }
+    }
+
+    /// The next frame, its kind and its body, if it has been read.
+    pub(crate) fn buffered(&mut self) -> Result<Option<(u8, Bytes)>, FrameError> {
+        let Some((kind, length)) = self.header()? else { return Ok(None) };
+        if self.bytes.len() < length + 1 {
+            self.bytes.reserve(length + 1 - self.bytes.len());
+            return Ok(None);
+        }
+        let mut frame = self.bytes.split_to(length + 1);
+        frame.advance(5);
+        Ok(Some((kind, frame.freeze())))
+    }
+
+    /// The kind of the next frame, if all of that has been read.
+    pub(crate) fn next_kind(&self) -> Option<u8> {
+        match self.header() {
+            Ok(Some((kind, length))) if self.bytes.len() > length => Some(kind),
+            _ => None,
+        }
+    }
+
+    /// The kind of the next frame, and its length without the byte of its kind.
+    fn header(&self) -> Result<Option<(u8, usize)>, FrameError> {
+        let Some((kind, rest)) = self.bytes.split_first() else { return Ok(None) };
+        let Some(mut length) = rest.get(..4) else { return Ok(None) };
+        let most = longest(*kind).ok_or_else(|| {
+            FrameError::Broken(violation(format!("invalid frontend message type {kind}")))
+        })?;
+        let length =
+            usize::try_from(length.get_i32()).ok().filter(|length| (4..=most).contains(length));
+        let length =
+            length.ok_or_else(|| FrameError::Broken(violation("invalid message length")))?;
+        Ok(Some((*kind, length)))
+    }
+
+    /// Waits for more bytes.
+    pub(crate) async fn read(&mut self) -> Result<(), FrameError> {
+        self.bytes.reserve(CHUNK);
+        match self.reader.read_buf(&mut self.bytes).await? {
+            0 => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// The next packet of the beginning of a connection, which says its length only.
+    pub(crate) async fn first(&mut self, longest: usize) -> Result<Bytes, FrameError> {
+        loop {
+            if let Some(mut length) = self.bytes.get(..4) {
+                let length = usize::try_from(length.get_i32()).ok();
+                let length =
+                    length.filter(|length| (8..=longest).contains(length)).ok_or_else(|| {
+                        FrameError::Broken(violation("invalid length of startup packet"))
+                    })?;
+                if self.bytes.len() >= length {
+                    let mut packet = self.bytes.split_to(length);
+                    packet.advance(4);
+                    return Ok(packet.freeze());
+                }
+            }
+            self.read().await?;
+        }
+    }
+}

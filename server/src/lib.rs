@@ -1,0 +1,26 @@
+//! A server that speaks the PostgreSQL wire protocol, version 3, over the database of a shared
+//! pool. Any number of servers on one pool show one database.
+//!
+//! | file | duty |
+//! |---|---|
+//! | `frontend.rs`, `frames.rs` | what clients send, and its bounds |
+//! | `output.rs` | what is sent to a client, many messages in one write |
+//! | `startup.rs` | the beginning of a connection |
+//! | `connection.rs`, `extended.rs` | a client's messages, one after the other |
+//! | `columns.rs`, `result_rows.rs`, `error_response.rs` | rows, their columns, and errors |
+//! | `registry.rs`, `server.rs` | all connections |
+#![forbid(unsafe_code)]
+
+mod columns;
+mod connection;
+mod error_response;
+mod extended;
+mod frames;
+mod frontend;
+mod output;
+mod registry;
+mod result_rows;
+mod server;
+mod startup;
+
+pub use server::{Server, ServerConfig, ServerError};

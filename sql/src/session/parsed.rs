@@ -1,0 +1,145 @@
+//! Statements as they were parsed, with the plans that were made for them.
+
+use std::collections::HashMap;
+use std::mem;
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+use parking_lot::Mutex;
+use selkie_txn::{DefinitionId, Table};
+use sqlparser::ast::Statement;
+
+use crate::bind::OutputColumn;
+use crate::error::SqlResult;
+use crate::parse::parse;
+use crate::plan::Plan;
+use crate::types::{FormatSettings, SqlType};
+
+/// Most texts of a generation.
+const MOST_TEXTS: usize = 512;
+
+/// Longest text that is kept, in bytes.
+const LONGEST_TEXT: usize = 16 << 10;
+
+/// A statement as it was parsed.
+pub(crate) struct ParsedStatement {
+    pub(super) statement: Statement,
+    /// The text that it is in.
+    pub(super) sql: Arc<str>,
+    /// The plan that was made last.
+    planned: Mutex<Option<Arc<Planned>>>,
+}
+
+/// The plan of a statement, and what it is right for.
+pub(super) struct Planned {
+    /// The types of parameters that were known.
+    pub(super) types: Arc<[Option<SqlType>]>,
+    pub(super) format: FormatSettings,
+    /// The tables that it is made of, and their definitions.
+    pub(super) tables: Vec<(Table, DefinitionId)>,
+    /// The types of all parameters, as far as they can be told.
+    pub(super) parameters: Vec<Option<SqlType>>,
+    pub(super) columns: Arc<[OutputColumn]>,
+    pub(super) plan: Plan,
+}
+
+impl ParsedStatement {
+    /// The statements of a text.
+    fn all(sql: &str) -> SqlResult<Arc<[Arc<Self>]>> {
+        let statements = parse(sql)?;
+        let sql: Arc<str> = sql.into();
+        let own = |statement| Self { statement, sql: Arc::clone(&sql), planned: Mutex::default() };
+        Ok(statements.into_iter().map(|statement| Arc::new(own(statement))).collect())
+    }
+
+    /// The plan that was made last, if it was for these types and this format. Whether its tables
+    /// are what they were is another question.
+    pub(super) fn planned(
+        &self,
+        types: &[Option<SqlType>],
+        format: &FormatSettings,
+    ) -> Option<Arc<Planned>> {
+        let planned = self.planned.lock();
+        planned.clone().filter(|planned| *planned.types == *types && planned.format == *format)
+    }
+
+    /// Keeps a plan.
+    pub(super) fn keep(&self, planned: &Arc<Planned>) {
+        *self.planned.lock() = Some(Arc::clone(planned));
+    }
+}
+
+/// The statements of texts, with their plans. Sessions of one database may share it. A plan is used
+/// as long as the tables that it reads are defined as they were when it was made.
+#[derive(Default)]
+pub struct PlanCache {
+    texts: Mutex<Texts>,
+}
+
+type Generation = HashMap<Arc<str>, Arc<[Arc<ParsedStatement>]>, RandomState>;
+
+/// Texts that were used lately: those of a generation, and those of the one before.
+#[derive(Default)]
+struct Texts {
+    young: Generation,
+    old: Generation,
+}
+
+impl PlanCache {
+    /// The statements of a text.
+    pub(super) fn statements(&self, sql: &str) -> SqlResult<Arc<[Arc<ParsedStatement>]>> {
+        if let Some(found) = self.texts.lock().find(sql) {
+            return Ok(found);
+        }
+        // Without the lock: a long text takes time.
+        let parsed = ParsedStatement::all(sql)?;
+        if sql.len() <= LONGEST_TEXT {
+            self.texts.lock().add(sql.into(), Arc::clone(&parsed));
+        }
+        Ok(parsed)
+    }
+}
+
+impl Texts {
+    fn find(&mut self, sql: &str) -> Option<Arc<[Arc<ParsedStatement>]>> {
+        if let Some(found) = self.young.get(sql) {
+            return Some(Arc::clone(found));
+        }
+        let (text, found) = self.old.remove_entry(sql)?;
+        self.add(text, Arc::clone(&found));
+        Some(found)
+    }
+
+    fn add(&mut self, text: Arc<str>, parsed: Arc<[Arc<ParsedStatement>]>) {
+        if self.young.len() >= MOST_TEXTS {
+            self.old = mem::take(&mut self.young);
+        }
+        self.young.insert(text, parsed);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "test code")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_in_use_stay_and_others_go() {
+        let cache = PlanCache::default();
+        let first = cache.statements("select 1").unwrap();
+        for n in 0..3 * MOST_TEXTS {
+            cache.statements(&format!("select {n}, 2")).unwrap();
+            assert!(Arc::ptr_eq(&first, &cache.statements("select 1").unwrap()));
+        }
+        let texts = cache.texts.lock();
+        assert!(texts.young.len() <= MOST_TEXTS && texts.old.len() <= MOST_TEXTS);
+        assert!(!texts.young.contains_key("select 0, 2") && !texts.old.contains_key("select 0, 2"));
+    }
+
+    #[test]
+    fn long_texts_are_not_kept() {
+        let cache = PlanCache::default();
+        cache.statements(&format!("select '{}'", "x".repeat(LONGEST_TEXT))).unwrap();
+        assert!(cache.texts.lock().young.is_empty());
+    }
+}

@@ -282,22 +282,26 @@ fn no_change_of_many_at_once_is_lost() {
         let changer = |plane: Arc<dyn ControlPlane>| {
             std::thread::spawn(move || {
                 block_on(async {
-                    let mut made = 0;
+                    // What a plane did that answered too late is not known.
+                    let (mut made, mut unknown) = (0, 0);
                     while made < CHANGES {
                         let now = plane.load().await.unwrap();
                         let next_index = now.state.next_index + 1;
                         let state = PoolState { next_index, ..PoolState::clone(&now.state) };
-                        made +=
-                            u16::from(plane.replace(now.version, state).await.unwrap().is_some());
+                        match plane.replace(now.version, state).await {
+                            Ok(replaced) => made += u16::from(replaced.is_some()),
+                            Err(ControlError::Unavailable { .. }) => unknown += 1,
+                            Err(error) => panic!("{error}"),
+                        }
                     }
-                });
+                    unknown
+                })
             })
         };
         let changers: Vec<_> = (0..4).map(|_| changer(Arc::clone(&plane))).collect();
-        for changer in changers {
-            changer.join().unwrap();
-        }
-        assert_eq!(block_on(plane.load()).unwrap().state.next_index, 4 * CHANGES);
+        let unknown: u16 = changers.into_iter().map(|changer| changer.join().unwrap()).sum();
+        let changes = block_on(plane.load()).unwrap().state.next_index;
+        assert!((4 * CHANGES..=4 * CHANGES + unknown).contains(&changes), "{changes}, {unknown}");
     });
 }
 

@@ -5,21 +5,22 @@ use std::sync::Arc;
 
 use pgwire::messages::PgWireBackendMessage;
 use pgwire::messages::response::{EmptyQueryResponse, ReadyForQuery, TransactionStatus};
-use selkie_sql::{RowSink, Session, SqlError, SqlResult, SqlState, TransactionState};
+use selkie_sql::{Client, Session, SqlError, SqlResult, SqlState, TransactionState};
 use tokio::sync::watch;
 
 use crate::error_response::{Severity, error_response};
 use crate::extended::Extended;
-use crate::frames::{FrameError, Frames};
+use crate::frames::{FrameError, Frames, SharedFrames};
 use crate::frontend::{FrontendMessage, decode, violation};
 use crate::output::Output;
 use crate::result_rows::ResultRows;
+use crate::server::ended;
 use crate::startup::send_parameters;
 
 /// A client that has been let in.
 pub(crate) struct Connection {
     session: Session,
-    frames: Frames,
+    frames: SharedFrames,
     output: Arc<Output>,
     extended: Extended,
     /// An error of the extended protocol: all up to the next Sync is left out.
@@ -44,6 +45,7 @@ impl Connection {
         ends: watch::Receiver<bool>,
     ) -> Self {
         let reported = session.parameter_changes();
+        let frames = Arc::new(tokio::sync::Mutex::new(frames));
         Self {
             session,
             frames,
@@ -72,16 +74,20 @@ impl Connection {
 
     /// Waits for a message and answers it.
     async fn next(&mut self) -> Result<Next, FrameError> {
+        let mut frames = self.frames.lock().await;
         let (kind, body) = loop {
-            if let Some(frame) = self.frames.buffered()? {
+            if let Some(frame) = frames.buffered()? {
                 break frame;
             }
             self.output.write().await?;
             tokio::select! {
-                read = self.frames.read() => read?,
-                _ = self.ends.wait_for(|ends| *ends) => return Err(FrameError::Broken(ending())),
+                read = frames.read() => read?,
+                () = ended(&mut self.ends) => return Err(FrameError::Broken(ending())),
             }
         };
+        // Whether it is alone in its transaction.
+        let is_last = frames.next_kind() == Some(b'S');
+        drop(frames);
         if *self.ends.borrow() && self.session.state() == TransactionState::Idle {
             return Err(FrameError::Broken(ending()));
         }
@@ -99,7 +105,7 @@ impl Connection {
         let is_query = kind == b'Q';
         let done = match message {
             Ok(FrontendMessage::Query(sql)) => self.query(&sql).await,
-            Ok(message) => self.extended(message).await,
+            Ok(message) => self.extended(message, is_last).await,
             Err(error) => Err(error),
         };
         if let Err(error) = done {
@@ -117,7 +123,7 @@ impl Connection {
     /// Runs the statements of a text.
     async fn query(&mut self, sql: &str) -> SqlResult<()> {
         self.extended.forget_unnamed();
-        let sink: Arc<dyn RowSink> = Arc::new(ResultRows::described(&self.output));
+        let sink: Arc<dyn Client> = Arc::new(ResultRows::described(&self.output, &self.frames));
         let has_any = self.session.execute_into(sql, &sink).await?;
         if !has_any {
             let empty = PgWireBackendMessage::EmptyQueryResponse(EmptyQueryResponse::new());
@@ -127,7 +133,7 @@ impl Connection {
         Ok(())
     }
 
-    async fn extended(&mut self, message: FrontendMessage) -> SqlResult<()> {
+    async fn extended(&mut self, message: FrontendMessage, is_last: bool) -> SqlResult<()> {
         let (extended, session, output) = (&mut self.extended, &mut self.session, &self.output);
         match message {
             FrontendMessage::Parse { statement, sql, types } => {
@@ -139,10 +145,10 @@ impl Connection {
             FrontendMessage::Execute { portal, most } => {
                 // Alone it is a transaction, which can be run again; else it is one with all that
                 // comes before the next Sync.
-                if self.frames.next_kind() != Some(b'S') {
+                if !is_last {
                     session.begin_block()?;
                 }
-                extended.execute(session, &portal, most, output).await?;
+                extended.execute(session, &portal, most, (output, &self.frames)).await?;
             }
             // What is there is written before the next message is waited for.
             FrontendMessage::Flush => {}

@@ -13,11 +13,12 @@ use selkie_sql::types::FormatSettings;
 use selkie_sql::types::binary_format::from_binary;
 use selkie_sql::types::text_format::from_text;
 use selkie_sql::{
-    Datum, Outcome, Prepared, RowSink, Session, SqlError, SqlResult, SqlState, SqlType,
+    Client, Datum, Outcome, Prepared, Session, SqlError, SqlResult, SqlState, SqlType,
     TransactionState,
 };
 
 use crate::columns::{check_formats, description, format_of, parameter_description};
+use crate::frames::SharedFrames;
 use crate::frontend::{Bind, Target, violation};
 use crate::output::Output;
 use crate::result_rows::{ResultRows, RowEncoder, complete};
@@ -144,7 +145,7 @@ impl Extended {
         session: &mut Session,
         name: &str,
         most: u32,
-        output: &Arc<Output>,
+        (output, frames): (&Arc<Output>, &SharedFrames),
     ) -> SqlResult<()> {
         let portal = self.portals.get_mut(name).ok_or_else(|| no_portal(name))?;
         if portal.statement.is_empty() {
@@ -153,9 +154,9 @@ impl Extended {
         }
         if portal.rest.is_none() {
             let parameters = std::mem::take(&mut portal.parameters);
-            if most == 0 {
-                let sink: Arc<dyn RowSink> =
-                    Arc::new(ResultRows::of(output, portal.formats.clone()));
+            if most == 0 || portal.statement.is_copy() {
+                let sink: Arc<dyn Client> =
+                    Arc::new(ResultRows::of(output, frames, portal.formats.clone()));
                 let statement = portal.statement.clone();
                 // It has no rows for a second time.
                 portal.rest = Some(Rest::default_of(session.format()));

@@ -1,6 +1,7 @@
 //! Reading what a client sends, a frame at a time.
 
 use std::io;
+use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
 use selkie_sql::SqlError;
@@ -13,6 +14,9 @@ pub(crate) type Reader = Box<dyn AsyncRead + Send + Unpin>;
 
 /// How much is read at a time at least.
 const CHUNK: usize = 16 << 10;
+
+/// Those of a connection, which the data of COPY is read from, too.
+pub(crate) type SharedFrames = Arc<tokio::sync::Mutex<Frames>>;
 
 /// Bytes that were read, and where more come from.
 pub(crate) struct Frames {

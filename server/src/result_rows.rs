@@ -1,18 +1,22 @@
 //! Rows of statements, on their way to a client.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::{BufMut, BytesMut};
 use parking_lot::Mutex;
 use pgwire::messages::PgWireBackendMessage;
+use pgwire::messages::copy::{CopyDone, CopyInResponse, CopyOutResponse};
 use pgwire::messages::response::CommandComplete;
 use selkie_fabric::BoxFuture;
 use selkie_sql::types::FormatSettings;
 use selkie_sql::types::binary_format::to_binary;
 use selkie_sql::types::text_format::to_text;
-use selkie_sql::{Datum, OutputColumn, RowSink, SqlError, SqlResult, SqlState};
+use selkie_sql::{Client, Datum, OutputColumn, SqlError, SqlResult, SqlState};
 
 use crate::columns::{format_of, row_description};
+use crate::frames::{Frames, SharedFrames};
+use crate::frontend::{FrontendMessage, decode, violation};
 use crate::output::{Mark, Output, framed};
 
 /// Longest row, in bytes: the protocol counts them in 32 bits, and clients take no more.
@@ -26,6 +30,10 @@ pub(crate) struct ResultRows {
     /// Whether the client is told of the columns.
     describes: bool,
     present: Mutex<Present>,
+    /// Where the data of COPY comes from.
+    frames: Arc<tokio::sync::Mutex<Frames>>,
+    /// Whether that was asked for.
+    has_copied: AtomicBool,
 }
 
 /// The statement that runs.
@@ -33,6 +41,8 @@ pub(crate) struct ResultRows {
 struct Present {
     /// Where it began in what is sent.
     mark: Option<Mark>,
+    /// It gives data of COPY.
+    is_copy: bool,
     encoder: RowEncoder,
 }
 
@@ -47,18 +57,53 @@ pub(crate) struct RowEncoder {
 
 impl ResultRows {
     /// For statements that come as text: their columns are said, and all values are text.
-    pub(crate) fn described(output: &Arc<Output>) -> Self {
-        Self { describes: true, ..Self::of(output, Vec::new()) }
+    pub(crate) fn described(output: &Arc<Output>, frames: &SharedFrames) -> Self {
+        Self { describes: true, ..Self::of(output, frames, Vec::new()) }
     }
 
     /// For a portal, of which the client knows the columns.
-    pub(crate) fn of(output: &Arc<Output>, formats: Vec<i16>) -> Self {
-        let (output, present) = (Arc::clone(output), Mutex::default());
-        Self { output, formats, describes: false, present }
+    pub(crate) fn of(output: &Arc<Output>, frames: &SharedFrames, formats: Vec<i16>) -> Self {
+        let (output, frames) = (Arc::clone(output), Arc::clone(frames));
+        let (present, has_copied) = (Mutex::default(), AtomicBool::new(false));
+        Self { output, formats, describes: false, present, frames, has_copied }
+    }
+
+    /// The next data of COPY.
+    async fn data(&self) -> SqlResult<Option<Vec<u8>>> {
+        let gone = |error: &dyn std::fmt::Display| {
+            let message = format!("unexpected EOF on client connection: {error}");
+            SqlError::new(SqlState::CONNECTION_FAILURE, message)
+        };
+        let mut frames = self.frames.lock().await;
+        loop {
+            let (kind, body) = loop {
+                if let Some(frame) = frames.buffered().map_err(|error| gone(&error))? {
+                    break frame;
+                }
+                self.output.write().await.map_err(|error| gone(&error))?;
+                frames.read().await.map_err(|error| gone(&error))?;
+            };
+            match decode(kind, body)? {
+                FrontendMessage::CopyData(data) => return Ok(Some(data.into())),
+                FrontendMessage::CopyDone => return Ok(None),
+                FrontendMessage::CopyFail(why) => {
+                    let message = format!("COPY from stdin failed: {why}");
+                    return Err(SqlError::new(SqlState::QUERY_CANCELED, message));
+                }
+                // Clients send them behind Execute without waiting.
+                FrontendMessage::Flush | FrontendMessage::Sync => {}
+                _ => {
+                    let kind = char::from(kind);
+                    let message =
+                        format!("unexpected message type {kind:?} during COPY from stdin");
+                    return Err(violation(message));
+                }
+            }
+        }
     }
 }
 
-impl RowSink for ResultRows {
+impl Client for ResultRows {
     fn begin(&self, columns: &Arc<[OutputColumn]>, format: &FormatSettings) {
         let mut present = self.present.lock();
         if let Some(mark) = present.mark {
@@ -83,13 +128,53 @@ impl RowSink for ResultRows {
     }
 
     fn is_final(&self) -> bool {
-        self.present.lock().mark.is_some_and(|mark| self.output.is_written(mark))
+        self.has_copied.load(Ordering::Relaxed)
+            || self.present.lock().mark.is_some_and(|mark| self.output.is_written(mark))
+    }
+
+    fn copy_in(&self, columns: usize, is_binary: bool) -> SqlResult<()> {
+        self.has_copied.store(true, Ordering::Relaxed);
+        let (format, count, formats) = copy_columns(columns, is_binary)?;
+        self.output.send(&PgWireBackendMessage::CopyInResponse(CopyInResponse::new(
+            format, count, formats,
+        )));
+        Ok(())
+    }
+
+    fn copy_data(&self) -> BoxFuture<'_, SqlResult<Option<Vec<u8>>>> {
+        Box::pin(self.data())
+    }
+
+    fn copy_out(&self, columns: usize, is_binary: bool) -> SqlResult<()> {
+        self.present.lock().is_copy = true;
+        let (format, count, formats) = copy_columns(columns, is_binary)?;
+        self.output.send(&PgWireBackendMessage::CopyOutResponse(CopyOutResponse::new(
+            format, count, formats,
+        )));
+        Ok(())
+    }
+
+    fn copy_rows(&self, data: Vec<u8>) -> BoxFuture<'_, SqlResult<()>> {
+        self.output.add(|bytes| framed(bytes, b'd', |bytes| bytes.put_slice(&data)));
+        self.output.write_if_much()
     }
 
     fn end(&self, tag: &str) {
-        self.present.lock().mark = None;
+        let mut present = self.present.lock();
+        present.mark = None;
+        if std::mem::take(&mut present.is_copy) {
+            self.output.send(&PgWireBackendMessage::CopyDone(CopyDone::new()));
+        }
+        drop(present);
         self.output.send(&complete(tag));
     }
+}
+
+/// The format of data of COPY, the number of its columns, and their formats.
+fn copy_columns(columns: usize, is_binary: bool) -> SqlResult<(i8, i16, Vec<i16>)> {
+    let count = i16::try_from(columns).map_err(|_| violation("too many columns for COPY"))?;
+    let format = i8::from(is_binary);
+    Ok((format, count, vec![format.into(); columns]))
 }
 
 /// That a statement has done what its tag says.

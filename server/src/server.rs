@@ -135,6 +135,12 @@ impl Drop for Server {
     }
 }
 
+/// Waits until the server ends.
+pub(crate) async fn ended(ends: &mut watch::Receiver<bool>) {
+    // If what tells it is gone, it has.
+    let _ = ends.wait_for(|ends| *ends).await;
+}
+
 impl Shared {
     /// Serves clients until the server ends.
     async fn serve(self: Arc<Self>, listener: TcpListener) {
@@ -153,7 +159,7 @@ impl Shared {
                     }
                 },
                 Some(_) = connections.join_next(), if !connections.is_empty() => {}
-                _ = ends.wait_for(|ends| *ends) => break,
+                () = ended(&mut ends) => break,
             }
         }
         drop(listener);

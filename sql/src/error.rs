@@ -20,6 +20,7 @@ states! {
     AMBIGUOUS_COLUMN = "42702", "A name stands for several columns.";
     AMBIGUOUS_FUNCTION = "42725", "A call fits several functions.";
     ARRAY_SUBSCRIPT = "2202E", "The dimensions of arrays do not fit.";
+    BAD_COPY_FILE_FORMAT = "22P04", "Data of COPY is not of its format.";
     CANNOT_CONNECT_NOW = "57P03", "The server takes no clients now.";
     CANT_CHANGE_PARAMETER = "55P02", "A parameter cannot be changed.";
     CARDINALITY_VIOLATION = "21000", "A subquery gave more than one row.";
@@ -49,6 +50,7 @@ states! {
     INVALID_AUTHORIZATION = "28000", "The client may not connect so.";
     INVALID_BINARY = "22P03", "Bytes are no value of their type.";
     INVALID_CATALOG_NAME = "3D000", "There is no such database.";
+    INVALID_COLUMN_REFERENCE = "42P10", "A column is named that is not among those meant.";
     INVALID_CURSOR = "34000", "There is no such cursor or portal.";
     INVALID_DATETIME = "22007", "A text is no date or time.";
     INVALID_ESCAPE = "22025", "An escape in a pattern is not valid.";

@@ -19,17 +19,19 @@
 
 mod bind;
 mod catalogue;
+mod client;
+mod copy;
 mod error;
 mod exec;
 pub mod functions;
 mod parse;
+mod parse_copy;
 mod plan;
 mod session;
 pub mod types;
 
 pub use bind::OutputColumn;
+pub use client::{Client, Outcome};
 pub use error::{SqlError, SqlResult, SqlState};
-pub use session::{
-    CancelHandle, Clock, Outcome, PlanCache, Prepared, RowSink, Session, TransactionState,
-};
+pub use session::{CancelHandle, Clock, PlanCache, Prepared, Session, TransactionState};
 pub use types::{Array, Datum, Scalar, SqlType};

@@ -7,6 +7,7 @@ use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, Tokenizer};
 
 use crate::error::{SqlError, SqlResult, SqlState};
+use crate::parse_copy::parse_copy;
 
 /// Longest text of statements, in bytes.
 pub(crate) const MAX_SQL_BYTES: usize = 64 << 20;
@@ -35,8 +36,25 @@ pub(crate) fn parse(sql: &str) -> SqlResult<Vec<Statement>> {
     let tokens = tokens.map_err(|error| error_of(sql, ParserError::from(error)))?;
     check_chains(sql, &tokens)?;
     let parser = Parser::new(&dialect).with_recursion_limit(MAX_DEPTH);
-    let parsed = parser.with_tokens_with_locations(tokens).parse_statements();
+    let parsed = statements(&mut parser.with_tokens_with_locations(tokens));
     parsed.map_err(|error| error_of(sql, error))
+}
+
+fn statements(parser: &mut Parser<'_>) -> Result<Vec<Statement>, ParserError> {
+    let mut statements = Vec::new();
+    loop {
+        while parser.consume_token(&Token::SemiColon) {}
+        if parser.peek_token_ref().token == Token::EOF {
+            return Ok(statements);
+        }
+        statements.push(match parser.parse_keyword(Keyword::COPY) {
+            true => parse_copy(parser)?,
+            false => parser.parse_statement()?,
+        });
+        if !matches!(parser.peek_token_ref().token, Token::SemiColon | Token::EOF) {
+            return parser.expected_ref("end of statement", parser.peek_token_ref());
+        }
+    }
 }
 
 /// Refuses long chains of operators: `1 + 1 + 1 ...` is no deeper than one operator for the parser,

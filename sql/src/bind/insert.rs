@@ -1,5 +1,7 @@
 //! INSERT.
 
+use std::sync::Arc;
+
 use sqlparser::ast::{
     self, ConflictTarget, ObjectName, OnConflictAction, OnInsert, SetExpr, TableObject,
 };
@@ -85,7 +87,11 @@ impl Binder<'_> {
     }
 
     /// The columns that are given, by position.
-    fn insert_columns(&self, table: &TableDef, names: &[ObjectName]) -> SqlResult<Vec<usize>> {
+    pub(super) fn insert_columns(
+        &self,
+        table: &TableDef,
+        names: &[ObjectName],
+    ) -> SqlResult<Vec<usize>> {
         if names.is_empty() {
             let shown = table.columns.iter().enumerate().filter(|(_, column)| !column.is_hidden);
             return Ok(shown.map(|(at, _)| at).collect());
@@ -164,6 +170,32 @@ impl Binder<'_> {
             return Ok(Plan::Project { input, exprs });
         }
         let bound = self.query(source, None)?;
+        self.fill(table, targets, bound)
+    }
+
+    /// A plan that inserts rows which a source gives for these columns.
+    pub(super) fn insert_rows(
+        &mut self,
+        table: Arc<TableDef>,
+        targets: &[usize],
+        source: Bound,
+    ) -> SqlResult<Plan> {
+        let source = self.fill(&table, targets, source)?;
+        let checks = self.checks(&table)?;
+        let insert = Insert { table, source, checks, on_conflict: None, returning: None };
+        Ok(Plan::Insert(Box::new(insert)))
+    }
+
+    /// Rows with a value for each column of the table, of those that have values for these.
+    fn fill(&mut self, table: &TableDef, targets: &[usize], bound: Bound) -> SqlResult<Plan> {
+        let width = table.columns.len();
+        let too_many = |given: usize| {
+            let message = match given > targets.len() {
+                true => "INSERT has more expressions than target columns",
+                false => "INSERT has more target columns than expressions",
+            };
+            SqlError::new(SqlState::SYNTAX_ERROR, message)
+        };
         if bound.columns.len() > targets.len()
             || (bound.columns.len() < targets.len() && targets.len() < width)
         {

@@ -5,6 +5,7 @@
 mod aggregate;
 mod coerce;
 mod constant;
+mod copy;
 mod definition;
 mod expr;
 mod from;
@@ -29,6 +30,7 @@ use crate::error::{SqlError, SqlResult, SqlState};
 use crate::plan::Plan;
 use crate::types::{FormatSettings, SqlType};
 
+pub(crate) use copy::BoundCopy;
 pub(crate) use definition::{bind_create_table, check_name, default_expr, index_column};
 pub(crate) use scope::fold;
 

@@ -4,6 +4,7 @@ use super::aggregate::Aggregate;
 use super::apply::Apply;
 use super::basic::{Filter, FunctionRows, Limit, Project, Ready, Values};
 use super::context::BoxOperator;
+use super::copy_in::CopyIn;
 use super::insert::Insert;
 use super::join::Join;
 use super::lock::Lock;
@@ -22,6 +23,7 @@ pub(crate) fn build(plan: &Plan) -> BoxOperator {
         Plan::One => Box::new(Ready::new(vec![Vec::new()])),
         Plan::Nothing { .. } => Box::new(Ready::new(Vec::new())),
         Plan::Values { rows, .. } => Box::new(Values::new(rows.clone())),
+        Plan::CopyIn { table, columns, format } => Box::new(CopyIn::new(table, columns, format)),
         Plan::Scan(scan) => Box::new(Scan::new(scan)),
         Plan::Rows { function, arguments, ordinality } => {
             Box::new(FunctionRows::new(function.clone(), arguments.clone(), *ordinality))

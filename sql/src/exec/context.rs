@@ -10,6 +10,7 @@ use selkie_txn::Txn;
 
 use super::eval::{EvalContext, eval};
 use super::memory::MemoryLimits;
+use crate::client::Client;
 use crate::error::SqlResult;
 use crate::functions::CallContext;
 use crate::plan::Expr;
@@ -26,6 +27,8 @@ pub(crate) struct ExecContext<'x, 'db> {
     pub(crate) txn: &'x mut Txn<'db>,
     pub(crate) call: CallContext<'x>,
     pub(crate) parameters: &'x [Datum],
+    /// Who sends the data of COPY.
+    pub(crate) client: Option<&'x dyn Client>,
     pub(crate) limits: MemoryLimits,
     /// Rows of enclosing queries, the innermost last.
     pub(crate) outer: Vec<Row>,

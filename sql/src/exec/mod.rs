@@ -25,6 +25,7 @@ mod apply;
 mod basic;
 mod build;
 mod context;
+mod copy_in;
 mod eval;
 mod insert;
 mod join;
@@ -50,6 +51,6 @@ mod window;
 mod window_call;
 
 pub(crate) use build::build;
-pub(crate) use context::{ExecContext, Row, SharedRows};
+pub(crate) use context::{ExecContext, Operator, Row, SharedRows};
 pub(crate) use memory::{MemoryLimits, row_bytes};
 pub(crate) use txn_error::from_txn;

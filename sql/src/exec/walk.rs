@@ -10,6 +10,7 @@ fn inputs<'p>(plan: &'p Plan, visit: &mut dyn FnMut(&'p Plan, bool)) {
         Plan::One
         | Plan::Nothing { .. }
         | Plan::Values { .. }
+        | Plan::CopyIn { .. }
         | Plan::Scan(_)
         | Plan::Rows { .. }
         | Plan::Working { .. } => {}
@@ -48,6 +49,7 @@ fn exprs<'p>(plan: &'p Plan, visit: &mut dyn FnMut(&'p Expr)) {
     match plan {
         Plan::One
         | Plan::Nothing { .. }
+        | Plan::CopyIn { .. }
         | Plan::Shared { .. }
         | Plan::Working { .. }
         | Plan::Recursive { .. }

@@ -6,6 +6,7 @@ use selkie_txn::LockWait;
 
 use super::expr::Expr;
 use crate::catalogue::TableDef;
+use crate::copy::CopyFormat;
 use crate::functions::{ResolvedAggregate, ResolvedRows};
 use crate::types::SqlType;
 
@@ -18,6 +19,8 @@ pub(crate) enum Plan {
     Nothing { width: usize },
     /// Gives each row of expressions, over no input row.
     Values { rows: Vec<Vec<Expr>>, width: usize },
+    /// Gives the rows of data that the client sends, for such columns of a table.
+    CopyIn { table: String, columns: Vec<(String, SqlType)>, format: Arc<CopyFormat> },
     /// Gives all columns of a table, of the rows that `access` finds and that pass `filter`.
     Scan(Box<Scan>),
     /// Gives the columns of a function that gives rows; its arguments are over no input row. With

@@ -253,6 +253,7 @@ impl Plan {
         match self {
             Self::One => 0,
             Self::Nothing { width } | Self::Values { width, .. } => *width,
+            Self::CopyIn { columns, .. } => columns.len(),
             Self::Scan(scan) => scan.table.columns.len(),
             Self::Rows { function, ordinality, .. } => {
                 function.columns.len() + usize::from(*ordinality)

@@ -7,8 +7,9 @@ use sqlparser::ast::{
     self, Expr, Statement, TransactionAccessMode, TransactionIsolationLevel, TransactionMode, Value,
 };
 
-use super::{RowSink, Session, TransactionState};
+use super::{Session, TransactionState};
 use crate::bind::{OutputColumn, fold};
+use crate::client::Client;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::from_txn;
 use crate::types::{Datum, SqlType};
@@ -45,12 +46,12 @@ impl Session {
     pub(super) async fn control(
         &mut self,
         statement: &Statement,
-        sink: &Arc<dyn RowSink>,
+        client: &Arc<dyn Client>,
     ) -> SqlResult<Option<String>> {
         if has_tables(statement) {
             return Ok(None);
         }
-        sink.begin(&self.control_columns(statement)?.into(), &self.settings.format);
+        client.begin(&self.control_columns(statement)?.into(), &self.settings.format);
         let tag = match statement {
             Statement::StartTransaction { modes, statements, exception, modifier, .. } => {
                 let is_odd = !statements.is_empty() || exception.is_some() || modifier.is_some();
@@ -97,7 +98,7 @@ impl Session {
             Statement::ShowVariable { variable } => {
                 let name: Vec<String> = variable.iter().map(fold).collect();
                 let value = self.shown(&name.join(" "))?;
-                sink.rows(vec![vec![Datum::text(value)]]).await?;
+                client.rows(vec![vec![Datum::text(value)]]).await?;
                 "SHOW"
             }
             Statement::Vacuum(_) => "VACUUM",

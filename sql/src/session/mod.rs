@@ -5,7 +5,6 @@ mod control;
 mod define;
 mod parsed;
 mod prepared;
-mod row_sink;
 mod run;
 mod settings;
 mod tables;
@@ -16,10 +15,10 @@ use selkie_txn::{Database, Isolation, NewIndex, Savepoint, SessionLimits, TxnErr
 use sqlparser::ast::Statement;
 
 use self::parsed::ParsedStatement;
-use self::row_sink::Collected;
 use self::settings::Settings;
 use crate::bind::OutputColumn;
 use crate::catalogue::TableDef;
+use crate::client::{Client, Collected, Outcome};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::from_txn;
 use crate::types::{Datum, FormatSettings, SqlType};
@@ -27,7 +26,6 @@ use crate::types::{Datum, FormatSettings, SqlType};
 pub use cancel::CancelHandle;
 pub use parsed::PlanCache;
 pub use prepared::Prepared;
-pub use row_sink::{Outcome, RowSink};
 
 /// How a statement has run.
 enum Ran {
@@ -154,26 +152,26 @@ impl Session {
     /// As [`execute_into`](Self::execute_into); 54000 if a statement gives more than 1 GiB.
     pub async fn execute(&mut self, sql: &str) -> SqlResult<Vec<Outcome>> {
         let collected = Arc::new(Collected::default());
-        let sink: Arc<dyn RowSink> = Arc::clone(&collected) as _;
-        self.execute_into(sql, &sink).await?;
+        let client: Arc<dyn Client> = Arc::clone(&collected) as _;
+        self.execute_into(sql, &client).await?;
         Ok(collected.take())
     }
 
     /// Runs the statements of a text, one after the other, up to the first that fails, and gives
-    /// their rows to a sink as they come. If there are several, those outside of a transaction are
+    /// their rows to a client as they come. If there are several, those outside of a transaction are
     /// one transaction. Whether there is a statement at all.
     ///
     /// # Errors
     /// Those of the statement that fails; what those before it have done in a transaction of their
     /// own is rolled back.
-    pub async fn execute_into(&mut self, sql: &str, sink: &Arc<dyn RowSink>) -> SqlResult<bool> {
+    pub async fn execute_into(&mut self, sql: &str, client: &Arc<dyn Client>) -> SqlResult<bool> {
         let statements = self.statements(sql)?;
         let is_block = statements.len() > 1;
         for parsed in &*statements {
             if is_block && !control::is_control(&parsed.statement) {
                 self.begin_block()?;
             }
-            if let Err(error) = self.statement(&Work::of(parsed), sink).await {
+            if let Err(error) = self.statement(&Work::of(parsed), client).await {
                 self.end_block().await?;
                 return Err(error);
             }
@@ -233,19 +231,19 @@ impl Session {
     /// Runs a statement and keeps its rows.
     async fn collect(&mut self, work: &Work) -> SqlResult<Outcome> {
         let collected = Arc::new(Collected::default());
-        let sink: Arc<dyn RowSink> = Arc::clone(&collected) as _;
-        self.statement(work, &sink).await?;
+        let client: Arc<dyn Client> = Arc::clone(&collected) as _;
+        self.statement(work, &client).await?;
         collected.take().pop().ok_or_else(|| SqlError::internal("a statement has not ended"))
     }
 
     /// Runs a statement, in the transaction or in one of its own.
-    async fn statement(&mut self, work: &Work, sink: &Arc<dyn RowSink>) -> SqlResult<()> {
+    async fn statement(&mut self, work: &Work, client: &Arc<dyn Client>) -> SqlResult<()> {
         let statement = &work.parsed.statement;
         self.check_not_failed(statement)?;
-        let ran = match self.control(statement, sink).await {
+        let ran = match self.control(statement, client).await {
             Ok(None) => match self.state {
-                TransactionState::Idle => self.alone(work, sink).await,
-                _ => self.within(work, sink).await,
+                TransactionState::Idle => self.alone(work, client).await,
+                _ => self.within(work, client).await,
             },
             Ok(Some(tag)) => Ok(tag),
             Err(error) => Err(error),
@@ -253,7 +251,7 @@ impl Session {
         if ran.is_err() && self.state == TransactionState::InTransaction {
             self.state = TransactionState::Failed;
         }
-        sink.end(&ran?);
+        client.end(&ran?);
         Ok(())
     }
 

@@ -10,6 +10,7 @@ use selkie_txn::{DefinitionId, Table};
 use sqlparser::ast::Statement;
 
 use crate::bind::OutputColumn;
+use crate::copy::CopyFormat;
 use crate::error::SqlResult;
 use crate::parse::parse;
 use crate::plan::Plan;
@@ -41,6 +42,19 @@ pub(super) struct Planned {
     pub(super) parameters: Vec<Option<SqlType>>,
     pub(super) columns: Arc<[OutputColumn]>,
     pub(super) plan: Plan,
+    pub(super) verb: Verb,
+}
+
+/// What a statement does, as its tag says it.
+#[derive(Clone, Debug)]
+pub(super) enum Verb {
+    Select,
+    Insert,
+    Update,
+    Delete,
+    CopyIn,
+    /// With how its rows are written.
+    CopyOut(Arc<CopyFormat>),
 }
 
 impl ParsedStatement {

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use super::parsed::{ParsedStatement, Planned};
-use super::{Outcome, RowSink, Session, TransactionState, Work, control};
+use super::parsed::{ParsedStatement, Planned, Verb};
+use super::{Session, TransactionState, Work, control};
 use crate::bind::OutputColumn;
+use crate::client::{Client, Outcome};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::from_txn;
 use crate::types::{Datum, SqlType};
@@ -33,6 +34,13 @@ impl Prepared {
     #[must_use]
     pub fn columns(&self) -> &[OutputColumn] {
         &self.columns
+    }
+
+    /// Whether it is a COPY, whose data is not read in parts.
+    #[must_use]
+    pub fn is_copy(&self) -> bool {
+        let statement = self.work.as_ref().map(|work| &work.parsed.statement);
+        matches!(statement, Some(sqlparser::ast::Statement::Copy { .. }))
     }
 
     /// Whether it is no statement at all.
@@ -83,8 +91,15 @@ impl Session {
                 SqlError::new(SqlState::INDETERMINATE_TYPE, message)
             })
         });
-        let (parameters, columns) = (known.collect::<SqlResult<_>>()?, &planned.columns);
-        let work = Work { types, columns: Some(Arc::clone(columns)), ..Work::of(parsed) };
+        let parameters = known.collect::<SqlResult<_>>()?;
+        // The rows of a COPY are data to its client.
+        let no_columns = Arc::default();
+        let columns = match planned.verb {
+            Verb::CopyOut(_) => &no_columns,
+            _ => &planned.columns,
+        };
+        let told = Some(Arc::clone(&planned.columns));
+        let work = Work { types, columns: told, ..Work::of(parsed) };
         Ok(Prepared { work: Some(work), parameters, columns: Arc::clone(columns) })
     }
 
@@ -116,7 +131,7 @@ impl Session {
     }
 
     /// Runs a prepared statement with values for its parameters, which are of its types, and gives
-    /// its rows to a sink as they come.
+    /// its rows to a client as they come.
     ///
     /// # Errors
     /// As [`execute_into`](Self::execute_into); 0A000 if its rows would not be of the columns that
@@ -125,10 +140,10 @@ impl Session {
         &mut self,
         prepared: &Prepared,
         parameters: Vec<Datum>,
-        sink: &Arc<dyn RowSink>,
+        client: &Arc<dyn Client>,
     ) -> SqlResult<()> {
         let Some(work) = &prepared.work else { return Ok(()) };
-        self.statement(&Work { parameters: parameters.into(), ..work.clone() }, sink).await
+        self.statement(&Work { parameters: parameters.into(), ..work.clone() }, client).await
     }
 
     /// The same, keeping its rows; `None` if there is no statement.

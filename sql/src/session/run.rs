@@ -7,15 +7,16 @@ use selkie_txn::{NewIndex, SchemaError, Txn, TxnError};
 use sqlparser::ast::Statement;
 
 use super::cancel::CancelHandle;
-use super::parsed::Planned;
-use super::row_sink::RowSink;
+use super::parsed::{ParsedStatement, Planned, Verb};
 use super::{Clock, Ran, Session, Settings, Work};
-use crate::bind::{Binder, Bound};
+use crate::bind::{Binder, Bound, BoundCopy};
 use crate::catalogue::TableDef;
+use crate::client::Client;
+use crate::copy::{CopyFormat, CopyKind, CopyWriter};
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::exec::{ExecContext, MemoryLimits, SharedRows, build, from_txn};
+use crate::exec::{ExecContext, MemoryLimits, Operator, SharedRows, build, from_txn};
 use crate::functions::CallContext;
-use crate::plan::{Plan, optimize};
+use crate::plan::optimize;
 
 /// How often a statement alone is run when others make it fail.
 const ATTEMPTS: u32 = 20;
@@ -24,7 +25,7 @@ const ATTEMPTS: u32 = 20;
 #[derive(Clone)]
 struct Run {
     work: Work,
-    sink: Arc<dyn RowSink>,
+    client: Arc<dyn Client>,
     settings: Arc<Settings>,
     cancel: CancelHandle,
     transaction_start: i64,
@@ -38,12 +39,12 @@ impl Session {
     pub(super) async fn alone(
         &mut self,
         work: &Work,
-        sink: &Arc<dyn RowSink>,
+        client: &Arc<dyn Client>,
     ) -> SqlResult<String> {
         let mut attempt = 0;
         loop {
             self.begin(self.settings.isolation, self.settings.read_only)?;
-            let ran = match self.run(work, sink).await {
+            let ran = match self.run(work, client).await {
                 Ok(Ran::Done(tag)) => self.commit().await.map(|()| tag),
                 Ok(Ran::BuildIndex { table, index }) => {
                     self.end_failed().await?;
@@ -55,7 +56,7 @@ impl Session {
                 }
             };
             match ran {
-                Err(error) if error.is_retryable() && attempt < ATTEMPTS && !sink.is_final() => {
+                Err(error) if error.is_retryable() && attempt < ATTEMPTS && !client.is_final() => {
                     let pause = Duration::from_micros(100 << attempt.min(8));
                     self.txn.database().engine().env().sleep(pause).await;
                     attempt += 1;
@@ -76,9 +77,9 @@ impl Session {
     pub(super) async fn within(
         &mut self,
         work: &Work,
-        sink: &Arc<dyn RowSink>,
+        client: &Arc<dyn Client>,
     ) -> SqlResult<String> {
-        match self.run(work, sink).await? {
+        match self.run(work, client).await? {
             Ran::Done(tag) => Ok(tag),
             Ran::BuildIndex { .. } => {
                 let message = "CREATE INDEX cannot run inside a transaction block";
@@ -87,10 +88,10 @@ impl Session {
         }
     }
 
-    async fn run(&mut self, work: &Work, sink: &Arc<dyn RowSink>) -> SqlResult<Ran> {
+    async fn run(&mut self, work: &Work, client: &Arc<dyn Client>) -> SqlResult<Ran> {
         let run = Run {
             work: work.clone(),
-            sink: Arc::clone(sink),
+            client: Arc::clone(client),
             settings: Arc::clone(&self.settings),
             cancel: self.cancel.clone(),
             transaction_start: self.transaction_start,
@@ -114,7 +115,7 @@ impl Run {
     async fn in_statement(&self, txn: &mut Txn<'_>) -> Result<SqlResult<Ran>, TxnError> {
         let Work { parsed, parameters, types, columns } = &self.work;
         if super::define::is_definition(&parsed.statement) {
-            self.sink.begin(&Arc::default(), &self.settings.format);
+            self.client.begin(&Arc::default(), &self.settings.format);
             return super::define::define(txn, &self.work, &self.settings.format).await;
         }
         let planned = match plan_of(txn, parsed, types, &self.settings.format).await? {
@@ -155,6 +156,7 @@ impl Run {
             txn,
             call,
             parameters: &self.work.parameters,
+            client: Some(&*self.client),
             limits: MemoryLimits::default(),
             outer: Vec::new(),
             shared: SharedRows::default(),
@@ -162,34 +164,76 @@ impl Run {
             unbroken: 0,
         };
         let mut operator = build(&planned.plan);
-        self.sink.begin(&planned.columns, &settings.format);
+        let client = &*self.client;
         let mut given = 0;
-        while let Some(batch) = operator.next(&mut context).await? {
-            given += batch.len();
-            if !planned.columns.is_empty() || is_query(&planned.plan) {
-                self.sink.rows(batch).await?;
+        match &planned.verb {
+            Verb::CopyOut(format) => {
+                client.begin(&Arc::default(), &settings.format);
+                given = self.copy_out(&mut *operator, &mut context, planned, format).await?;
+            }
+            // Its rows have no columns.
+            Verb::Insert | Verb::Update | Verb::Delete if planned.columns.is_empty() => {
+                client.begin(&planned.columns, &settings.format);
+                while operator.next(&mut context).await?.is_some() {}
+            }
+            _ => {
+                client.begin(&planned.columns, &settings.format);
+                while let Some(batch) = operator.next(&mut context).await? {
+                    given += batch.len();
+                    client.rows(batch).await?;
+                }
             }
         }
         let affected = context.affected;
-        Ok(match &planned.plan {
-            Plan::Insert(_) => format!("INSERT 0 {affected}"),
-            Plan::Modify(modify) if modify.assignments.is_some() => format!("UPDATE {affected}"),
-            Plan::Modify(_) => format!("DELETE {affected}"),
-            _ => format!("SELECT {given}"),
+        Ok(match planned.verb {
+            Verb::Select => format!("SELECT {given}"),
+            Verb::Insert => format!("INSERT 0 {affected}"),
+            Verb::Update => format!("UPDATE {affected}"),
+            Verb::Delete => format!("DELETE {affected}"),
+            Verb::CopyIn => format!("COPY {affected}"),
+            Verb::CopyOut(_) => format!("COPY {given}"),
         })
     }
-}
 
-/// Whether a plan is that of a query: one without columns gives rows, too.
-fn is_query(plan: &Plan) -> bool {
-    !matches!(plan, Plan::Insert(_) | Plan::Modify(_))
+    /// Gives rows as data. How many there were.
+    async fn copy_out(
+        &self,
+        operator: &mut dyn Operator,
+        context: &mut ExecContext<'_, '_>,
+        planned: &Planned,
+        format: &Arc<CopyFormat>,
+    ) -> SqlResult<usize> {
+        let client = &*self.client;
+        let types: Vec<_> = planned.columns.iter().map(|column| column.ty).collect();
+        let names: Vec<_> = planned.columns.iter().map(|column| column.name.clone()).collect();
+        client.copy_out(types.len(), format.kind == CopyKind::Binary)?;
+        let mut writer = CopyWriter::new(format, &types);
+        let (mut data, mut given) = (Vec::new(), 0);
+        writer.begin(&names, &mut data);
+        if !data.is_empty() {
+            client.copy_rows(std::mem::take(&mut data)).await?;
+        }
+        while let Some(batch) = operator.next(context).await? {
+            given += batch.len();
+            for row in &batch {
+                writer.row(row, &self.settings.format, &mut data)?;
+                // A message a row, as clients of the binary format expect.
+                client.copy_rows(std::mem::take(&mut data)).await?;
+            }
+        }
+        writer.end(&mut data);
+        if !data.is_empty() {
+            client.copy_rows(data).await?;
+        }
+        Ok(given)
+    }
 }
 
 /// The plan of a statement, in the state of its tables that the transaction sees: the one that was
 /// made last if it is right for that, else a new one.
 pub(super) async fn plan_of(
     txn: &mut Txn<'_>,
-    parsed: &super::parsed::ParsedStatement,
+    parsed: &ParsedStatement,
     types: &Arc<[Option<crate::types::SqlType>]>,
     format: &crate::types::FormatSettings,
 ) -> Result<SqlResult<Arc<Planned>>, TxnError> {
@@ -207,7 +251,7 @@ pub(super) async fn plan_of(
         used.push((table.table, txn.definition_id(table.table).await?));
     }
     let mut binder = Binder::new(&parsed.sql, &tables, format, types);
-    Ok(bind(&mut binder, &parsed.statement).map(|Bound { plan, columns }| {
+    Ok(bind(&mut binder, &parsed.statement).map(|(verb, Bound { plan, columns })| {
         let planned = Arc::new(Planned {
             types: Arc::clone(types),
             format: format.clone(),
@@ -215,6 +259,7 @@ pub(super) async fn plan_of(
             parameters: binder.parameters,
             columns: columns.into(),
             plan: optimize(plan),
+            verb,
         });
         parsed.keep(&planned);
         planned
@@ -233,18 +278,22 @@ async fn is_right(txn: &mut Txn<'_>, planned: &Planned) -> Result<bool, TxnError
     Ok(true)
 }
 
-fn bind(binder: &mut Binder<'_>, statement: &Statement) -> SqlResult<Bound> {
-    match statement {
-        Statement::Query(query) => binder.statement(query),
-        Statement::Insert(insert) => binder.insert(insert),
-        Statement::Update(update) => binder.update(update),
-        Statement::Delete(delete) => binder.delete(delete),
+fn bind(binder: &mut Binder<'_>, statement: &Statement) -> SqlResult<(Verb, Bound)> {
+    Ok(match statement {
+        Statement::Query(query) => (Verb::Select, binder.statement(query)?),
+        Statement::Insert(insert) => (Verb::Insert, binder.insert(insert)?),
+        Statement::Update(update) => (Verb::Update, binder.update(update)?),
+        Statement::Delete(delete) => (Verb::Delete, binder.delete(delete)?),
+        copy @ Statement::Copy { .. } => {
+            let BoundCopy { bound, out } = binder.copy(copy)?;
+            (out.map_or(Verb::CopyIn, Verb::CopyOut), bound)
+        }
         other => {
             let text = other.to_string();
             let words: Vec<&str> = text.split_whitespace().take(2).collect();
-            Err(SqlError::unsupported(words.join(" ").to_uppercase()))
+            return Err(SqlError::unsupported(words.join(" ").to_uppercase()));
         }
-    }
+    })
 }
 
 /// A number from 0 to below 1.

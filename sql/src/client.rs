@@ -1,4 +1,4 @@
-//! Where the rows of statements go.
+//! What a session says to its client, and asks of it.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use crate::types::FormatSettings;
 /// Most bytes of rows that are kept until the last is there.
 const MAX_KEPT_BYTES: usize = 1 << 30;
 
-/// Takes what statements give, one statement after the other.
-pub trait RowSink: Send + Sync {
+/// A client of a session, which takes what statements give, one statement after the other.
+pub trait Client: Send + Sync {
     /// A statement begins, which gives rows of these columns; none if it gives no rows. If another
     /// has begun and not [ended](Self::end), it is that one, run again: what it gave is void.
     /// `format` is how the session wants values as text.
@@ -23,9 +23,38 @@ pub trait RowSink: Send + Sync {
     /// Takes rows. The statement waits until that is done.
     fn rows(&self, rows: Vec<Row>) -> BoxFuture<'_, SqlResult<()>>;
 
-    /// Whether rows of the present statement have gone where they cannot be taken back: it is not
-    /// run again then.
+    /// Whether rows of the present statement have gone where they cannot be taken back, or data for
+    /// it was read that cannot be read again: it is not run again then.
     fn is_final(&self) -> bool;
+
+    /// The statement is `COPY FROM STDIN`, and wants data with so many columns.
+    ///
+    /// # Errors
+    /// If the client has no data; 0A000 unless it does something about this.
+    fn copy_in(&self, columns: usize, is_binary: bool) -> SqlResult<()> {
+        let _ = (columns, is_binary);
+        Err(SqlError::unsupported("COPY FROM STDIN by this client"))
+    }
+
+    /// The next of that data; `None` at its end.
+    fn copy_data(&self) -> BoxFuture<'_, SqlResult<Option<Vec<u8>>>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
+    /// The statement is `COPY TO STDOUT`: it gives data with so many columns instead of rows.
+    ///
+    /// # Errors
+    /// If the client takes no data; 0A000 unless it does something about this.
+    fn copy_out(&self, columns: usize, is_binary: bool) -> SqlResult<()> {
+        let _ = (columns, is_binary);
+        Err(SqlError::unsupported("COPY TO STDOUT to this client"))
+    }
+
+    /// Takes that data, a row or more. The statement waits until that is done.
+    fn copy_rows(&self, data: Vec<u8>) -> BoxFuture<'_, SqlResult<()>> {
+        drop(data);
+        Box::pin(std::future::ready(Ok(())))
+    }
 
     /// The statement has done what the tag says, as PostgreSQL does: `INSERT 0 1`.
     fn end(&self, tag: &str);
@@ -44,7 +73,7 @@ pub struct Outcome {
 
 /// Keeps the rows of each statement until the last is there.
 #[derive(Default)]
-pub(super) struct Collected {
+pub(crate) struct Collected {
     kept: Mutex<Kept>,
 }
 
@@ -58,12 +87,12 @@ struct Kept {
 
 impl Collected {
     /// What the statements gave that have ended.
-    pub(super) fn take(&self) -> Vec<Outcome> {
+    pub(crate) fn take(&self) -> Vec<Outcome> {
         std::mem::take(&mut self.kept.lock().over)
     }
 }
 
-impl RowSink for Collected {
+impl Client for Collected {
     fn begin(&self, columns: &Arc<[OutputColumn]>, _format: &FormatSettings) {
         let mut kept = self.kept.lock();
         (kept.columns, kept.bytes) = (Arc::clone(columns), 0);

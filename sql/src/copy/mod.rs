@@ -1,0 +1,44 @@
+//! The data of COPY: text, CSV and binary, as PostgreSQL writes and reads them.
+
+mod binary;
+mod csv;
+mod reader;
+mod text;
+mod writer;
+
+pub(crate) use reader::CopyReader;
+pub(crate) use writer::CopyWriter;
+
+/// How rows are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CopyKind {
+    Text,
+    Csv,
+    Binary,
+}
+
+/// How data is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CopyFormat {
+    pub(crate) kind: CopyKind,
+    pub(crate) delimiter: u8,
+    pub(crate) null: String,
+    /// Whether the first line has the names of the columns.
+    pub(crate) header: bool,
+    pub(crate) quote: u8,
+    pub(crate) escape: u8,
+    /// Columns whose values are always in quotes.
+    pub(crate) force_quote: Vec<bool>,
+    /// Columns in which the text of NULL is a value.
+    pub(crate) force_not_null: Vec<bool>,
+    /// Columns in which the text of NULL in quotes is NULL, too.
+    pub(crate) force_null: Vec<bool>,
+}
+
+/// Whether a list of columns has one.
+fn has(columns: &[bool], at: usize) -> bool {
+    columns.get(at).copied().unwrap_or(false)
+}
+
+/// One value of a record as it was read; `None` for NULL.
+type Field = Option<String>;

@@ -1,0 +1,328 @@
+//! From data to rows.
+
+use std::sync::Arc;
+
+use super::binary::{self, Record, invalid};
+use super::{CopyFormat, CopyKind, Field, csv, text};
+use crate::error::{SqlError, SqlResult, SqlState};
+use crate::types::text_format::from_text;
+use crate::types::{Datum, FormatSettings, SqlType};
+
+/// Longest record, in bytes.
+const LONGEST_RECORD: usize = 300 << 20;
+
+/// As many bytes that were read are kept at most before they are let go.
+const KEPT: usize = 64 << 10;
+
+/// Reads rows out of data that comes in pieces.
+pub(crate) struct CopyReader {
+    format: Arc<CopyFormat>,
+    table: String,
+    /// Names and types of the columns that are given.
+    names: Vec<String>,
+    types: Vec<SqlType>,
+    bytes: Vec<u8>,
+    /// The first that was not read.
+    begin: usize,
+    /// How far the end of the record has been looked for, from there.
+    looked: usize,
+    /// Whether that is within quotes.
+    is_quoted: bool,
+    /// Records that were read, the header included.
+    line: u64,
+    /// Whether what stands before the rows is still to be read.
+    is_new: bool,
+    has_ended: bool,
+}
+
+impl CopyReader {
+    /// A reader for a table.
+    pub(crate) fn new(
+        format: &Arc<CopyFormat>,
+        table: &str,
+        columns: &[(String, SqlType)],
+    ) -> Self {
+        let (names, types) = columns.iter().cloned().unzip();
+        Self {
+            format: Arc::clone(format),
+            table: table.to_owned(),
+            names,
+            types,
+            bytes: Vec::new(),
+            begin: 0,
+            looked: 0,
+            is_quoted: false,
+            line: 0,
+            is_new: true,
+            has_ended: false,
+        }
+    }
+
+    /// Takes more data.
+    pub(crate) fn push(&mut self, data: &[u8]) {
+        if self.begin > KEPT || self.begin == self.bytes.len() {
+            self.bytes.drain(..self.begin);
+            self.begin = 0;
+        }
+        if !self.has_ended {
+            self.bytes.extend_from_slice(data);
+        }
+    }
+
+    /// The next row, if it is there. `is_end` says that no data follows.
+    pub(crate) fn row(
+        &mut self,
+        settings: &FormatSettings,
+        is_end: bool,
+    ) -> SqlResult<Option<Vec<Datum>>> {
+        let row = match self.format.kind {
+            CopyKind::Binary => self.binary_row(is_end),
+            CopyKind::Text | CopyKind::Csv => self.text_row(settings, is_end),
+        };
+        row.map_err(|error| match error.detail_text() {
+            Some(_) => error,
+            None => error.detail(format!("COPY {}, line {}", self.table, self.line)),
+        })
+    }
+
+    fn rest(&self) -> &[u8] {
+        self.bytes.get(self.begin..).unwrap_or_default()
+    }
+
+    fn take(&mut self, count: usize) {
+        self.begin += count;
+        (self.looked, self.is_quoted) = (0, false);
+    }
+
+    fn check_length(&self) -> SqlResult<()> {
+        if self.rest().len() <= LONGEST_RECORD {
+            return Ok(());
+        }
+        let message = format!("a row of data has more than {LONGEST_RECORD} bytes");
+        Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message))
+    }
+
+    fn binary_row(&mut self, is_end: bool) -> SqlResult<Option<Vec<Datum>>> {
+        if self.has_ended {
+            return Ok(None);
+        }
+        if self.is_new {
+            match binary::header(self.rest())? {
+                Some(length) => self.take(length),
+                None if is_end => return Err(invalid("COPY file signature not recognized")),
+                None => return Ok(None),
+            }
+            self.is_new = false;
+        }
+        match binary::record(self.rest(), &self.types)? {
+            Record::Row(row, length) => {
+                self.take(length);
+                self.line += 1;
+                Ok(Some(row))
+            }
+            Record::End => {
+                self.has_ended = true;
+                Ok(None)
+            }
+            Record::Incomplete if is_end && self.rest().is_empty() => Ok(None),
+            Record::Incomplete if is_end => Err(invalid("unexpected EOF in COPY data")),
+            Record::Incomplete => self.check_length().map(|()| None),
+        }
+    }
+
+    fn text_row(
+        &mut self,
+        settings: &FormatSettings,
+        is_end: bool,
+    ) -> SqlResult<Option<Vec<Datum>>> {
+        loop {
+            let Some(fields) = self.fields(is_end)? else { return Ok(None) };
+            if std::mem::take(&mut self.is_new) && self.format.header {
+                continue;
+            }
+            return self.values(fields, settings).map(Some);
+        }
+    }
+
+    /// The values of the next record, if it is there.
+    fn fields(&mut self, is_end: bool) -> SqlResult<Option<Vec<Field>>> {
+        if self.has_ended {
+            return Ok(None);
+        }
+        let (mut looked, mut is_quoted) = (self.looked, self.is_quoted);
+        let is_csv = self.format.kind == CopyKind::Csv;
+        let end = match is_csv {
+            true => csv::record_end(self.rest(), &self.format, &mut looked, &mut is_quoted),
+            false => text::record_end(self.rest(), &mut looked),
+        };
+        (self.looked, self.is_quoted) = (looked, is_quoted);
+        let (end, taken) = match end {
+            Some(end) => (end, end + 1),
+            None if is_end && !self.rest().is_empty() => (self.rest().len(), self.rest().len()),
+            None => return self.check_length().map(|()| None),
+        };
+        self.line += 1;
+        let record = self.rest().get(..end).unwrap_or_default();
+        let record = record.strip_suffix(b"\r").unwrap_or(record);
+        let record = std::str::from_utf8(record).map_err(|_| {
+            let message = "invalid byte sequence for encoding \"UTF8\"";
+            SqlError::new(SqlState::CHARACTER_NOT_IN_REPERTOIRE, message)
+        })?;
+        if record == "\\." {
+            self.has_ended = true;
+            return Ok(None);
+        }
+        let fields = match is_csv {
+            true => csv::fields(record, &self.format)
+                .ok_or_else(|| invalid("unterminated CSV quoted field"))?,
+            false => text::fields(record, &self.format)?,
+        };
+        self.take(taken);
+        Ok(Some(fields))
+    }
+
+    fn values(&self, fields: Vec<Field>, settings: &FormatSettings) -> SqlResult<Vec<Datum>> {
+        if fields.len() > self.types.len() {
+            return Err(invalid("extra data after last expected column"));
+        }
+        if let Some(missing) = self.names.get(fields.len()) {
+            return Err(invalid(format!("missing data for column \"{missing}\"")));
+        }
+        let values = fields.iter().zip(&self.types).zip(&self.names);
+        let values = values.map(|((field, ty), name)| match field {
+            None => Ok(Datum::Null),
+            Some(field) => from_text(field, *ty, settings).map_err(|error| {
+                let shown: String = field.chars().take(100).collect();
+                let (table, line) = (&self.table, self.line);
+                error.detail(format!("COPY {table}, line {line}, column {name}: \"{shown}\""))
+            }),
+        });
+        values.collect()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
+mod tests {
+    use super::*;
+
+    fn format(kind: CopyKind) -> CopyFormat {
+        CopyFormat {
+            kind,
+            delimiter: if kind == CopyKind::Csv { b',' } else { b'\t' },
+            null: if kind == CopyKind::Csv { String::new() } else { "\\N".into() },
+            header: false,
+            quote: b'"',
+            escape: b'"',
+            force_quote: Vec::new(),
+            force_not_null: Vec::new(),
+            force_null: Vec::new(),
+        }
+    }
+
+    /// All rows of data, which comes in pieces of so many bytes.
+    fn read(format: CopyFormat, data: &[u8], piece: usize) -> SqlResult<Vec<Vec<Datum>>> {
+        let columns = [("a".to_owned(), SqlType::INT4), ("b".to_owned(), SqlType::TEXT)];
+        let mut reader = CopyReader::new(&Arc::new(format), "t", &columns);
+        let settings = FormatSettings::default();
+        let mut rows = Vec::new();
+        for piece in data.chunks(piece) {
+            reader.push(piece);
+            while let Some(row) = reader.row(&settings, false)? {
+                rows.push(row);
+            }
+        }
+        while let Some(row) = reader.row(&settings, true)? {
+            rows.push(row);
+        }
+        Ok(rows)
+    }
+
+    fn row(a: i32, b: Option<&str>) -> Vec<Datum> {
+        vec![Datum::I32(a), b.map_or(Datum::Null, Datum::text)]
+    }
+
+    #[test]
+    fn pieces_of_any_size_give_the_same_rows() {
+        let text = b"1\tone\n2\t\\N\n3\ta\\tb\\nc\\\\d\\101\\x42\\\ne\r\n4\t\n5\tlast";
+        let csv = b"1,one\n2,\n3,\"a,\"\"b\nc\"\r\n4,\"\"\n5,la\"s,t\"\n";
+        for piece in 1..20 {
+            let rows = read(format(CopyKind::Text), text, piece).unwrap();
+            let third = "a\tb\nc\\dAB\ne";
+            let expected = [
+                row(1, Some("one")),
+                row(2, None),
+                row(3, Some(third)),
+                row(4, Some("")),
+                row(5, Some("last")),
+            ];
+            assert_eq!(rows, expected, "{piece}");
+            let rows = read(format(CopyKind::Csv), csv, piece).unwrap();
+            let expected = [
+                row(1, Some("one")),
+                row(2, None),
+                row(3, Some("a,\"b\nc")),
+                row(4, Some("")),
+                row(5, Some("las,t")),
+            ];
+            assert_eq!(rows, expected, "{piece}");
+        }
+    }
+
+    #[test]
+    fn data_that_is_damaged_is_refused_with_its_line() {
+        for (kind, data, message, detail) in [
+            (
+                CopyKind::Text,
+                &b"1\ta\nx\tb\n"[..],
+                "invalid input syntax for type integer: \"x\"",
+                "COPY t, line 2, column a: \"x\"",
+            ),
+            (CopyKind::Text, b"1\n", "missing data for column \"b\"", "COPY t, line 1"),
+            (
+                CopyKind::Text,
+                b"1\ta\tb\n",
+                "extra data after last expected column",
+                "COPY t, line 1",
+            ),
+            (
+                CopyKind::Text,
+                b"1\t\xff\n",
+                "invalid byte sequence for encoding \"UTF8\"",
+                "COPY t, line 1",
+            ),
+            (CopyKind::Csv, b"1,\"a\n", "unterminated CSV quoted field", "COPY t, line 1"),
+            (CopyKind::Binary, b"PGCOPX", "COPY file signature not recognized", "COPY t, line 0"),
+        ] {
+            let error = read(format(kind), data, 3).unwrap_err();
+            assert_eq!((error.message(), error.detail_text()), (message, Some(detail)));
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let columns = [SqlType::INT4, SqlType::TEXT];
+        let rows = [
+            row(1, Some("a\tb\\N,\"x\"\r\n\u{e4}")),
+            row(-5, None),
+            row(7, Some("")),
+            row(8, Some("\\.")),
+            row(9, Some("\\N")),
+        ];
+        for kind in [CopyKind::Text, CopyKind::Csv, CopyKind::Binary] {
+            let format = format(kind);
+            let names = ["a".to_owned(), "b".to_owned()];
+            let mut writer = crate::copy::CopyWriter::new(&Arc::new(format.clone()), &columns);
+            let mut data = Vec::new();
+            writer.begin(&names, &mut data);
+            let settings = FormatSettings::default();
+            rows.iter().for_each(|row| writer.row(row, &settings, &mut data).unwrap());
+            writer.end(&mut data);
+            for piece in [1, 7, 1000] {
+                assert_eq!(read(format.clone(), &data, piece).unwrap(), rows, "{kind:?}");
+            }
+        }
+        let with_header = CopyFormat { header: true, ..format(CopyKind::Csv) };
+        assert_eq!(read(with_header, b"x,y\n1,z\n", 2).unwrap(), [row(1, Some("z"))]);
+    }
+}

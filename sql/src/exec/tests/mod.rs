@@ -90,6 +90,7 @@ async fn run_with(
         txn,
         call,
         parameters,
+        client: None,
         limits,
         outer: Vec::new(),
         shared: SharedRows::default(),

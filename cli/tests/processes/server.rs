@@ -336,3 +336,74 @@ fn bytes_that_are_no_messages_are_answered_and_harm_no_other_client() {
     assert_eq!(code, Some(0), "{said}");
     assert!(!said.contains("panicked"), "{said}");
 }
+
+#[test]
+fn data_is_copied_in_and_out_in_every_format() {
+    use bytes::{Bytes, BytesMut};
+    use futures_util::{SinkExt, TryStreamExt};
+
+    let (_server, addr) = start("embedded:");
+    block_on(async {
+        let client = connect(addr).await;
+        let table = "create table t (id int primary key, name text default 'none', n numeric)";
+        client.batch_execute(table).await.unwrap();
+        let mut data = BytesMut::new();
+        for id in 0..20_000 {
+            let name =
+                if id % 3 == 0 { "\\N".to_owned() } else { format!("tab\\tand,\"quote\" {id}") };
+            data.extend_from_slice(format!("{id}\t{name}\t{id}.5\n").as_bytes());
+        }
+        let data = data.freeze();
+        let sink = client.copy_in("copy t from stdin").await.unwrap();
+        let mut sink = std::pin::pin!(sink);
+        // Pieces that end anywhere.
+        for at in (0..data.len()).step_by(7_001) {
+            sink.send(data.slice(at..data.len().min(at + 7_001))).await.unwrap();
+        }
+        assert_eq!(sink.finish().await.unwrap(), 20_000);
+        for format in ["", " with (format csv, header)", " with (format binary)"] {
+            let out =
+                client.copy_out(&format!("copy (select * from t order by id) to stdout{format}"));
+            let pieces: Vec<Bytes> = out.await.unwrap().try_collect().await.unwrap();
+            let copied = pieces.concat();
+            if format.is_empty() {
+                assert_eq!(copied, data);
+            }
+            client.batch_execute("truncate t").await.unwrap();
+            let sink = client.copy_in(&format!("copy t from stdin{format}")).await.unwrap();
+            let mut sink = std::pin::pin!(sink);
+            sink.send(Bytes::from(copied)).await.unwrap();
+            assert_eq!(sink.finish().await.unwrap(), 20_000);
+        }
+        let all = rows(&client, "select count(*), count(name), sum(n) from t").await;
+        let expected = ["20000", "13333", "200000000.0"];
+        assert_eq!(all, [expected.map(|text| Some(text.to_owned()))]);
+
+        // A row that cannot be: none of them is there, and the session goes on.
+        for (copy, bad, expected) in [
+            ("copy t from stdin", &b"30001\ta\t1\n5\tagain\t1\n"[..], "23505"),
+            ("copy t from stdin", b"30001\ta\tx\n", "22P02"),
+            ("copy t from stdin", b"30001\ta\n", "22P04"),
+            ("copy t (id) from stdin with (format csv)", b"30001\n\n", "22P02"),
+        ] {
+            let sink = client.copy_in(copy).await.unwrap();
+            let mut sink = std::pin::pin!(sink);
+            sink.send(Bytes::from_static(bad)).await.unwrap();
+            let error = sink.finish().await.unwrap_err();
+            assert_eq!(state(&error), expected, "{error}");
+        }
+        // One that is given up by its client.
+        {
+            let sink = client.copy_in("copy t (id) from stdin").await.unwrap();
+            let mut sink = std::pin::pin!(sink);
+            sink.send(Bytes::from_static(b"30001\n")).await.unwrap();
+        }
+        assert_eq!(rows(&client, "select count(*) from t").await, [[Some("20000".to_owned())]]);
+        let sink = client.copy_in("copy t (id) from stdin").await.unwrap();
+        let mut sink = std::pin::pin!(sink);
+        sink.send(Bytes::from_static(b"30001\n")).await.unwrap();
+        assert_eq!(sink.finish().await.unwrap(), 1);
+        let one = rows(&client, "select name, n from t where id = 30001").await;
+        assert_eq!(one, [[Some("none".to_owned()), None]]);
+    });
+}

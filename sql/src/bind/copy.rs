@@ -95,9 +95,8 @@ impl Binder<'_> {
     }
 }
 
-/// The format that options name.
+/// The format that options name, for columns of these names.
 fn copy_format(options: &[CopyOption], names: &[String], to: bool) -> SqlResult<CopyFormat> {
-    let invalid = |message: String| SqlError::new(SqlState::SYNTAX_ERROR, message);
     let kind = options.iter().find_map(|option| match option {
         CopyOption::Format(name) => Some(fold(name)),
         _ => None,
@@ -111,86 +110,88 @@ fn copy_format(options: &[CopyOption], names: &[String], to: bool) -> SqlResult<
             return Err(SqlError::new(SqlState::INVALID_PARAMETER, message));
         }
     };
-    let is_csv = kind == CopyKind::Csv;
-    let mut format = CopyFormat {
-        kind,
-        delimiter: if is_csv { b',' } else { b'\t' },
-        null: if is_csv { "" } else { "\\N" }.to_owned(),
-        header: false,
-        quote: b'"',
-        escape: b'"',
-        force_quote: Vec::new(),
-        force_not_null: Vec::new(),
-        force_null: Vec::new(),
-    };
-    let (mut escape, mut seen) = (None, Vec::new());
+    let mut format = CopyFormat::of(kind);
+    let mut seen = Vec::new();
     for option in options {
         let kind_of_option = std::mem::discriminant(option);
         if seen.contains(&kind_of_option) {
-            return Err(invalid("conflicting or redundant options".to_owned()));
+            let message = "conflicting or redundant options";
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
         }
         seen.push(kind_of_option);
-        let needs = |is_right: bool, what: &str| match is_right {
-            true => Ok(()),
-            false => Err(SqlError::unsupported(format!("COPY {what}"))),
-        };
-        // They are one byte: the parser has seen to that.
-        let byte = |character: &char| u8::try_from(*character).unwrap_or(b'?');
-        match option {
-            // Rows are visible when their transaction has committed, whatever this says.
-            CopyOption::Format(_) | CopyOption::Freeze(_) => {}
-            CopyOption::Delimiter(character) => {
-                needs(kind != CopyKind::Binary, "DELIMITER in BINARY mode")?;
-                format.delimiter = byte(character);
-            }
-            CopyOption::Null(text) => {
-                needs(kind != CopyKind::Binary, "NULL in BINARY mode")?;
-                format.null.clone_from(text);
-            }
-            CopyOption::Header(is_on) => {
-                needs(kind != CopyKind::Binary, "HEADER in BINARY mode")?;
-                format.header = *is_on;
-            }
-            CopyOption::Quote(character) => {
-                needs(is_csv, "quote without CSV mode")?;
-                format.quote = byte(character);
-            }
-            CopyOption::Escape(character) => {
-                needs(is_csv, "escape without CSV mode")?;
-                escape = Some(byte(character));
-            }
-            CopyOption::ForceQuote(columns) => {
-                needs(is_csv && to, "force quote without CSV mode and COPY TO")?;
-                format.force_quote = match columns.is_empty() {
-                    true => vec![true; names.len()],
-                    false => chosen(columns, names)?,
-                };
-            }
-            CopyOption::ForceNotNull(columns) => {
-                needs(is_csv && !to, "force not null without CSV mode and COPY FROM")?;
-                format.force_not_null = chosen(columns, names)?;
-            }
-            CopyOption::ForceNull(columns) => {
-                needs(is_csv && !to, "force null without CSV mode and COPY FROM")?;
-                format.force_null = chosen(columns, names)?;
-            }
-            CopyOption::Encoding(name) => {
-                let is_utf8 = matches!(&*name.to_lowercase(), "utf8" | "utf-8" | "unicode");
-                refuse(!is_utf8, "an encoding other than UTF8")?;
-            }
-        }
+        set_option(&mut format, option, names, to)?;
     }
-    format.escape = escape.unwrap_or(format.quote);
+    // It is the quote unless it is said.
+    let has_escape = options.iter().any(|option| matches!(option, CopyOption::Escape(_)));
+    format.escape = if has_escape { format.escape } else { format.quote };
+    let is_csv = kind == CopyKind::Csv;
     let is_odd = matches!(format.delimiter, b'\n' | b'\r' | b'\\')
         || (!is_csv && format.delimiter.is_ascii_alphanumeric())
         || (is_csv && format.delimiter == format.quote)
         || format.null.contains(['\n', '\r'])
         || (kind != CopyKind::Binary && format.null.bytes().any(|byte| byte == format.delimiter));
     if is_odd {
-        let message = "COPY delimiter, quote and null have to be told from each other and from the end of a line";
+        let message =
+            "COPY delimiter, quote and null must differ from each other and from line ends";
         return Err(SqlError::new(SqlState::INVALID_PARAMETER, message));
     }
     Ok(format)
+}
+
+fn set_option(
+    format: &mut CopyFormat,
+    option: &CopyOption,
+    names: &[String],
+    to: bool,
+) -> SqlResult<()> {
+    let (is_csv, is_binary) = (format.kind == CopyKind::Csv, format.kind == CopyKind::Binary);
+    let forbid = |is_wrong: bool, what: &str| refuse(is_wrong, &format!("COPY {what}"));
+    // They are one byte: the parser has seen to that.
+    let byte = |character: &char| u8::try_from(*character).unwrap_or(b'?');
+    match option {
+        // Rows are visible when their transaction has committed, whatever FREEZE says.
+        CopyOption::Format(_) | CopyOption::Freeze(_) => {}
+        CopyOption::Delimiter(character) => {
+            forbid(is_binary, "DELIMITER in BINARY mode")?;
+            format.delimiter = byte(character);
+        }
+        CopyOption::Null(text) => {
+            forbid(is_binary, "NULL in BINARY mode")?;
+            format.null.clone_from(text);
+        }
+        CopyOption::Header(is_on) => {
+            forbid(is_binary, "HEADER in BINARY mode")?;
+            format.header = *is_on;
+        }
+        CopyOption::Quote(character) => {
+            forbid(!is_csv, "QUOTE without CSV mode")?;
+            format.quote = byte(character);
+        }
+        CopyOption::Escape(character) => {
+            forbid(!is_csv, "ESCAPE without CSV mode")?;
+            format.escape = byte(character);
+        }
+        CopyOption::ForceQuote(columns) => {
+            forbid(!is_csv || !to, "FORCE_QUOTE without CSV mode and TO")?;
+            format.force_quote = match columns.is_empty() {
+                true => vec![true; names.len()],
+                false => chosen(columns, names)?,
+            };
+        }
+        CopyOption::ForceNotNull(columns) => {
+            forbid(!is_csv || to, "FORCE_NOT_NULL without CSV mode and FROM")?;
+            format.force_not_null = chosen(columns, names)?;
+        }
+        CopyOption::ForceNull(columns) => {
+            forbid(!is_csv || to, "FORCE_NULL without CSV mode and FROM")?;
+            format.force_null = chosen(columns, names)?;
+        }
+        CopyOption::Encoding(name) => {
+            let is_utf8 = matches!(&*name.to_lowercase(), "utf8" | "utf-8" | "unicode");
+            refuse(!is_utf8, "an encoding other than UTF8")?;
+        }
+    }
+    Ok(())
 }
 
 /// Which of the columns are named.

@@ -35,6 +35,24 @@ pub(crate) struct CopyFormat {
     pub(crate) force_null: Vec<bool>,
 }
 
+impl CopyFormat {
+    /// As a kind is without options.
+    pub(crate) fn of(kind: CopyKind) -> Self {
+        let is_csv = kind == CopyKind::Csv;
+        Self {
+            kind,
+            delimiter: if is_csv { b',' } else { b'\t' },
+            null: if is_csv { "" } else { "\\N" }.to_owned(),
+            header: false,
+            quote: b'"',
+            escape: b'"',
+            force_quote: Vec::new(),
+            force_not_null: Vec::new(),
+            force_null: Vec::new(),
+        }
+    }
+}
+
 /// Whether a list of columns has one.
 fn has(columns: &[bool], at: usize) -> bool {
     columns.get(at).copied().unwrap_or(false)

@@ -206,20 +206,6 @@ impl CopyReader {
 mod tests {
     use super::*;
 
-    fn format(kind: CopyKind) -> CopyFormat {
-        CopyFormat {
-            kind,
-            delimiter: if kind == CopyKind::Csv { b',' } else { b'\t' },
-            null: if kind == CopyKind::Csv { String::new() } else { "\\N".into() },
-            header: false,
-            quote: b'"',
-            escape: b'"',
-            force_quote: Vec::new(),
-            force_not_null: Vec::new(),
-            force_null: Vec::new(),
-        }
-    }
-
     /// All rows of data, which comes in pieces of so many bytes.
     fn read(format: CopyFormat, data: &[u8], piece: usize) -> SqlResult<Vec<String>> {
         let columns = [("a".to_owned(), SqlType::INT4), ("b".to_owned(), SqlType::TEXT)];
@@ -251,7 +237,7 @@ mod tests {
         let text = b"1\tone\n2\t\\N\n3\ta\\tb\\nc\\\\d\\101\\x42\\\ne\r\n4\t\n5\tlast";
         let csv = b"1,one\n2,\n3,\"a,\"\"b\nc\"\r\n4,\"\"\n5,la\"s,t\"\n";
         for piece in 1..20 {
-            let rows = read(format(CopyKind::Text), text, piece).unwrap();
+            let rows = read(CopyFormat::of(CopyKind::Text), text, piece).unwrap();
             let third = "a\tb\nc\\dAB\ne";
             let expected = [
                 row(1, Some("one")),
@@ -261,7 +247,7 @@ mod tests {
                 row(5, Some("last")),
             ];
             assert_eq!(rows, expected, "{piece}");
-            let rows = read(format(CopyKind::Csv), csv, piece).unwrap();
+            let rows = read(CopyFormat::of(CopyKind::Csv), csv, piece).unwrap();
             let expected = [
                 row(1, Some("one")),
                 row(2, None),
@@ -298,7 +284,7 @@ mod tests {
             (CopyKind::Csv, b"1,\"a\n", "unterminated CSV quoted field", "COPY t, line 1"),
             (CopyKind::Binary, b"PGCOPX", "COPY file signature not recognized", "COPY t, line 0"),
         ] {
-            let error = read(format(kind), data, 3).unwrap_err();
+            let error = read(CopyFormat::of(kind), data, 3).unwrap_err();
             assert_eq!((error.message(), error.detail_text()), (message, Some(detail)));
         }
     }
@@ -314,7 +300,7 @@ mod tests {
             datums(9, Some("\\N")),
         ];
         for kind in [CopyKind::Text, CopyKind::Csv, CopyKind::Binary] {
-            let format = format(kind);
+            let format = CopyFormat::of(kind);
             let names = ["a".to_owned(), "b".to_owned()];
             let mut writer = crate::copy::CopyWriter::new(&Arc::new(format.clone()), &columns);
             let mut data = Vec::new();
@@ -327,7 +313,7 @@ mod tests {
                 assert_eq!(read(format.clone(), &data, piece).unwrap(), expected, "{kind:?}");
             }
         }
-        let with_header = CopyFormat { header: true, ..format(CopyKind::Csv) };
+        let with_header = CopyFormat { header: true, ..CopyFormat::of(CopyKind::Csv) };
         assert_eq!(read(with_header, b"x,y\n1,z\n", 2).unwrap(), [row(1, Some("z"))]);
     }
 }

@@ -195,7 +195,11 @@ impl Session {
             }
             ast::Set::SetNames { charset_name, collation_name } => {
                 crate::bind::refuse(collation_name.is_some(), "SET NAMES with COLLATE")?;
-                self.set_values("client_encoding", &[charset_name.value.clone()], false)?;
+                self.set_values(
+                    "client_encoding",
+                    std::slice::from_ref(&charset_name.value),
+                    false,
+                )?;
             }
             other => return Err(SqlError::unsupported(other)),
         }

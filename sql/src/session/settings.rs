@@ -142,12 +142,7 @@ impl Settings {
     pub(super) fn set(&mut self, name: &str, values: &[String]) -> SqlResult<()> {
         let value = values.join(", ");
         let folded = value.to_lowercase();
-        let invalid = |allowed: &str| {
-            let message = format!("invalid value for parameter \"{name}\": \"{value}\"");
-            SqlError::new(SqlState::INVALID_PARAMETER, message)
-                .hint(format!("Available values: {allowed}."))
-        };
-        let known = Self::default();
+        let invalid = |allowed: &str| invalid(name, &value, allowed);
         match &*name.to_lowercase() {
             "statement_timeout" => {
                 self.statement_timeout = timeout(&value).ok_or_else(|| invalid(TIMES))?;
@@ -156,7 +151,7 @@ impl Settings {
             "idle_in_transaction_session_timeout" => {
                 self.idle_timeout = timeout(&value).ok_or_else(|| invalid(TIMES))?;
             }
-            "application_name" => self.application_name = value,
+            "application_name" => self.application_name = value.clone(),
             "search_path" => {
                 let is_known = |name: &String| {
                     matches!(&**name, "public" | "pg_catalog" | "$user" | "\"$user\"" | "")
@@ -183,37 +178,6 @@ impl Settings {
                 let is_utf8 = matches!(&*folded, "utf8" | "utf-8" | "unicode");
                 crate::bind::refuse(!is_utf8, "an encoding other than UTF8")?;
             }
-            "extra_float_digits" => {
-                let digits = value.parse().ok().filter(|digits| (-15..=3).contains(digits));
-                self.format.extra_float_digits = digits.ok_or_else(|| invalid("-15 to 3"))?;
-            }
-            "datestyle" => self
-                .date_style(&folded)
-                .ok_or_else(|| invalid("ISO, Postgres, SQL or German, and DMY, MDY or YMD"))?,
-            "intervalstyle" => {
-                self.format.interval_style = match &*folded {
-                    "postgres" => IntervalStyle::Postgres,
-                    "postgres_verbose" => IntervalStyle::PostgresVerbose,
-                    "sql_standard" => IntervalStyle::SqlStandard,
-                    "iso_8601" => IntervalStyle::Iso8601,
-                    _ => {
-                        return Err(invalid("postgres, postgres_verbose, sql_standard, iso_8601"));
-                    }
-                };
-            }
-            "timezone" | "time zone" => {
-                self.format.time_zone = match &*folded {
-                    "default" | "local" => known.format.time_zone,
-                    _ => TimeZone::parse(&value)?,
-                };
-            }
-            "bytea_output" => {
-                self.format.bytea_output = match &*folded {
-                    "hex" => ByteaOutput::Hex,
-                    "escape" => ByteaOutput::Escape,
-                    _ => return Err(invalid("escape, hex")),
-                };
-            }
             "client_min_messages" => {
                 let levels = "debug5, debug4, debug3, debug2, debug1, log, notice, warning, error";
                 if !levels.split(", ").any(|level| level == folded) {
@@ -235,9 +199,51 @@ impl Settings {
                 let message = format!("parameter \"{name}\" cannot be changed");
                 return Err(SqlError::new(SqlState::CANT_CHANGE_PARAMETER, message));
             }
+            _ if self.set_format(name, &value)? => {}
             _ => return Err(unknown(name)),
         }
         Ok(())
+    }
+
+    /// Sets how values look. Whether there is such a setting.
+    fn set_format(&mut self, name: &str, value: &str) -> SqlResult<bool> {
+        let folded = value.to_lowercase();
+        let invalid = |allowed: &str| invalid(name, value, allowed);
+        match &*name.to_lowercase() {
+            "extra_float_digits" => {
+                let digits = value.parse().ok().filter(|digits| (-15..=3).contains(digits));
+                self.format.extra_float_digits = digits.ok_or_else(|| invalid("-15 to 3"))?;
+            }
+            "datestyle" => self
+                .date_style(&folded)
+                .ok_or_else(|| invalid("ISO, Postgres, SQL or German, and DMY, MDY or YMD"))?,
+            "intervalstyle" => {
+                self.format.interval_style = match &*folded {
+                    "postgres" => IntervalStyle::Postgres,
+                    "postgres_verbose" => IntervalStyle::PostgresVerbose,
+                    "sql_standard" => IntervalStyle::SqlStandard,
+                    "iso_8601" => IntervalStyle::Iso8601,
+                    _ => {
+                        return Err(invalid("postgres, postgres_verbose, sql_standard, iso_8601"));
+                    }
+                };
+            }
+            "timezone" | "time zone" => {
+                self.format.time_zone = match &*folded {
+                    "default" | "local" => TimeZone::utc(),
+                    _ => TimeZone::parse(value)?,
+                };
+            }
+            "bytea_output" => {
+                self.format.bytea_output = match &*folded {
+                    "hex" => ByteaOutput::Hex,
+                    "escape" => ByteaOutput::Escape,
+                    _ => return Err(invalid("escape, hex")),
+                };
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
     }
 
     /// Sets the style of dates, their order, or both; `None` if there is no such style.
@@ -318,6 +324,12 @@ fn level(isolation: Isolation) -> &'static str {
         Isolation::RepeatableRead => "repeatable read",
         Isolation::ReadCommitted => "read committed",
     }
+}
+
+fn invalid(name: &str, value: &str, allowed: &str) -> SqlError {
+    let message = format!("invalid value for parameter \"{name}\": \"{value}\"");
+    SqlError::new(SqlState::INVALID_PARAMETER, message)
+        .hint(format!("Available values: {allowed}."))
 }
 
 fn unknown(name: &str) -> SqlError {

@@ -3,22 +3,21 @@
 use std::io::{BufRead, IsTerminal, Read};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
-use clap::{Args, ValueEnum};
-use comfy_table::{CellAlignment, Table};
+use clap::Args;
 use selkie::engine::EngineError;
 use selkie::fabric::Env;
 use selkie::{Database, OpenError};
-use selkie_sql::types::text_format::to_text;
-use selkie_sql::{Datum, Outcome, Scalar, Session, SqlError, TransactionState};
-use serde_json::{Map, Value};
+use selkie_sql::{Session, SqlError, TransactionState};
 
 use super::sql_database::{PoolArguments, clock};
+use super::sql_output::{Format, Shown};
 use super::sql_text::{Statements, error_text};
+use crate::support::exit;
 use crate::support::signals::{Interrupt, Interrupted};
-use crate::support::{exit, stdout};
 
 /// Runs SQL on the database of a pool: statements of the command line, of files, or those that are
 /// typed. A pool that has no database gets one.
@@ -41,17 +40,6 @@ pub(crate) struct Arguments {
     /// Say how long each statement took
     #[arg(long)]
     timing: bool,
-}
-
-/// How rows are shown.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// A table.
-    Table,
-    /// Comma-separated values with a line of names; NULL is nothing, an empty text is "".
-    Csv,
-    /// A JSON object a row.
-    Json,
 }
 
 /// Why the command ended.
@@ -205,18 +193,13 @@ impl Client<'_> {
     /// Runs the statements of a text and shows what they give.
     async fn run(&mut self, text: &str) -> Result<(), Interrupted> {
         let started = Instant::now();
-        let outcome = self.interrupt.or_end(self.env, self.session.execute(text)).await?;
+        let client: Arc<dyn selkie_sql::Client> = Arc::new(Shown::new(self.arguments.format));
+        let run = self.session.execute_into(text, &client);
+        let ran = self.interrupt.or_end(self.env, run).await?;
         let took = started.elapsed();
-        match outcome {
-            Ok(outcomes) => {
-                for outcome in &outcomes {
-                    show(self.arguments.format, &self.session, outcome);
-                }
-            }
-            Err(error) => {
-                eprintln!("{}", error_text(text, &error));
-                self.is_fine = false;
-            }
+        if let Err(error) = ran {
+            eprintln!("{}", error_text(text, &error));
+            self.is_fine = false;
         }
         if self.arguments.timing {
             eprintln!("Time: {:.3} ms", took.as_secs_f64() * 1e3);
@@ -232,102 +215,5 @@ fn prompt(statements: &Statements, state: TransactionState) -> &'static str {
         (true, TransactionState::Idle) => "selkie=> ",
         (true, TransactionState::InTransaction) => "selkie*> ",
         (true, TransactionState::Failed) => "selkie!> ",
-    }
-}
-
-fn show(format: Format, session: &Session, outcome: &Outcome) {
-    if outcome.columns.is_empty() {
-        if format == Format::Table {
-            stdout::line(format_args!("{}", outcome.tag));
-        }
-        return;
-    }
-    match format {
-        Format::Table => show_table(session, outcome),
-        Format::Csv => show_csv(session, outcome),
-        Format::Json => show_json(session, outcome),
-    }
-}
-
-/// A value as text; `None` for NULL.
-fn text_of(session: &Session, value: &Datum, ty: selkie_sql::SqlType) -> Option<String> {
-    if value.is_null() {
-        return None;
-    }
-    let mut text = String::new();
-    to_text(value, ty, session.format(), &mut text);
-    Some(text)
-}
-
-fn show_table(session: &Session, outcome: &Outcome) {
-    let mut table = Table::new();
-    table.load_preset(comfy_table::presets::UTF8_BORDERS_ONLY);
-    table.set_header(outcome.columns.iter().map(|column| column.name.as_str()));
-    for row in &outcome.rows {
-        let cells = row.iter().zip(&outcome.columns);
-        table.add_row(
-            cells.map(|(value, column)| text_of(session, value, column.ty).unwrap_or_default()),
-        );
-    }
-    for (at, column) in outcome.columns.iter().enumerate() {
-        if is_number(column.ty)
-            && let Some(own) = table.column_mut(at)
-        {
-            own.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    stdout::line(format_args!("{table}"));
-    let rows = outcome.rows.len();
-    stdout::line(format_args!("({rows} {})", if rows == 1 { "row" } else { "rows" }));
-}
-
-fn is_number(ty: selkie_sql::SqlType) -> bool {
-    let numbers = [
-        Scalar::Int2,
-        Scalar::Int4,
-        Scalar::Int8,
-        Scalar::Float4,
-        Scalar::Float8,
-        Scalar::Numeric,
-        Scalar::Oid,
-    ];
-    !ty.is_array && numbers.contains(&ty.scalar)
-}
-
-fn show_csv(session: &Session, outcome: &Outcome) {
-    let quoted = |text: &str| {
-        let is_plain = !text.is_empty() && !text.contains(['"', ',', '\n', '\r']);
-        if is_plain { text.to_owned() } else { format!("\"{}\"", text.replace('"', "\"\"")) }
-    };
-    let names: Vec<String> = outcome.columns.iter().map(|own| quoted(&own.name)).collect();
-    stdout::line(format_args!("{}", names.join(",")));
-    for row in &outcome.rows {
-        let cells = row.iter().zip(&outcome.columns);
-        let cells = cells.map(|(value, column)| {
-            text_of(session, value, column.ty).map(|text| quoted(&text)).unwrap_or_default()
-        });
-        stdout::line(format_args!("{}", cells.collect::<Vec<_>>().join(",")));
-    }
-}
-
-fn show_json(session: &Session, outcome: &Outcome) {
-    for row in &outcome.rows {
-        let mut object = Map::new();
-        for (value, column) in row.iter().zip(&outcome.columns) {
-            let json = match (value, text_of(session, value, column.ty)) {
-                (_, None) => Value::Null,
-                (Datum::Bool(value), _) => Value::Bool(*value),
-                (_, Some(text)) if is_number(column.ty) => {
-                    // NaN and infinity are no numbers of JSON.
-                    serde_json::from_str(&text).unwrap_or(Value::String(text))
-                }
-                (Datum::Json(_), Some(text)) => {
-                    serde_json::from_str(&text).unwrap_or(Value::String(text))
-                }
-                (_, Some(text)) => Value::String(text),
-            };
-            object.insert(column.name.clone(), json);
-        }
-        stdout::line(format_args!("{}", Value::Object(object)));
     }
 }

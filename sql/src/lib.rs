@@ -11,6 +11,7 @@
 //! | `catalogue/` | what SQL knows of tables beside their stored schema |
 //! | `plan/` | plans, and how they are made cheaper |
 //! | `bind/` | from syntax trees to plans |
+//! | `explain/` | plans as people read them |
 //! | `exec/` | running plans |
 //! | `session/` | [`Session`]s: transactions, settings, changes of tables |
 //!
@@ -23,6 +24,7 @@ mod client;
 mod copy;
 mod error;
 mod exec;
+mod explain;
 pub mod functions;
 mod parse;
 mod parse_copy;

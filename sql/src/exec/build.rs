@@ -8,6 +8,7 @@ use super::copy_in::CopyIn;
 use super::insert::Insert;
 use super::join::Join;
 use super::lock::Lock;
+use super::measured::Measured;
 use super::modify::Modify;
 use super::scan::Scan;
 use super::set::{Distinct, SetOperation};
@@ -32,6 +33,9 @@ pub(crate) fn build(plan: &Plan) -> BoxOperator {
         Plan::Working { number, width: _ } => Box::new(Working::new(*number)),
         Plan::Recursive { number, first, next, all } => {
             Box::new(Recursive::new(*number, first, next, *all))
+        }
+        Plan::Measured { number, input } => {
+            Box::new(Measured { number: *number, input: build(input), has_begun: false })
         }
         Plan::Filter { input, condition } => {
             Box::new(Filter { input: build(input), condition: condition.clone() })

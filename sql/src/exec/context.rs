@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use selkie_fabric::BoxFuture;
-use selkie_fabric::env::yield_now;
+use selkie_fabric::env::{Env, yield_now};
 use selkie_txn::Txn;
 
 use super::eval::{EvalContext, eval};
 use super::memory::MemoryLimits;
 use crate::client::Client;
 use crate::error::SqlResult;
+use crate::explain::Counted;
 use crate::functions::CallContext;
 use crate::plan::Expr;
 use crate::types::Datum;
@@ -35,8 +36,18 @@ pub(crate) struct ExecContext<'x, 'db> {
     pub(crate) shared: SharedRows,
     /// Rows that were inserted, changed or deleted.
     pub(crate) affected: u64,
+    /// What the nodes of a plan did that is measured.
+    pub(crate) counts: Counts,
     /// Rows that were looked at since others could last run.
     pub(crate) unbroken: usize,
+}
+
+/// What nodes did, by their numbers.
+#[derive(Default)]
+pub(crate) struct Counts {
+    /// By which their time is taken.
+    pub(crate) env: Option<Env>,
+    pub(crate) nodes: Vec<Counted>,
 }
 
 /// Rows that are looked at before others may run: what waits for a statement has to see a deadline

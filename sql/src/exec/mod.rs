@@ -31,6 +31,7 @@ mod insert;
 mod join;
 mod join_side;
 mod lock;
+mod measured;
 mod memory;
 mod modify;
 mod row_key;
@@ -51,6 +52,6 @@ mod window;
 mod window_call;
 
 pub(crate) use build::build;
-pub(crate) use context::{ExecContext, Operator, Row, SharedRows};
+pub(crate) use context::{Counts, ExecContext, Operator, Row, SharedRows};
 pub(crate) use memory::{MemoryLimits, row_bytes};
 pub(crate) use txn_error::from_txn;

@@ -19,7 +19,8 @@ fn inputs<'p>(plan: &'p Plan, visit: &mut dyn FnMut(&'p Plan, bool)) {
             visit(first, false);
             visit(next, false);
         }
-        Plan::Filter { input, .. }
+        Plan::Measured { input, .. }
+        | Plan::Filter { input, .. }
         | Plan::Project { input, .. }
         | Plan::Aggregate { input, .. }
         | Plan::Window { input, .. }
@@ -50,6 +51,7 @@ fn exprs<'p>(plan: &'p Plan, visit: &mut dyn FnMut(&'p Expr)) {
         Plan::One
         | Plan::Nothing { .. }
         | Plan::CopyIn { .. }
+        | Plan::Measured { .. }
         | Plan::Shared { .. }
         | Plan::Working { .. }
         | Plan::Recursive { .. }

@@ -36,6 +36,8 @@ pub(super) type NewAccumulator = fn(&Types) -> Box<dyn Accumulator>;
 /// An aggregate whose types are known.
 #[derive(Clone)]
 pub struct ResolvedAggregate {
+    /// What it is called.
+    pub name: Arc<str>,
     /// The type that each argument has to be cast to.
     pub arguments: Vec<SqlType>,
     /// The type of the result.
@@ -70,6 +72,7 @@ pub fn resolve_aggregate(
         Choice::One(signature, types) => {
             let body = signature.body;
             Ok(Some(ResolvedAggregate {
+                name: name.into(),
                 arguments: types.arguments.clone(),
                 returns: types.returns,
                 is_strict: signature.is_strict,

@@ -80,6 +80,8 @@ pub enum Volatility {
 /// A call of a function or an operator whose types are known.
 #[derive(Clone)]
 pub struct Resolved {
+    /// What it is called.
+    pub name: Arc<str>,
     /// The type that each argument has to be cast to.
     pub arguments: Vec<SqlType>,
     /// The type of the result.
@@ -96,6 +98,7 @@ impl fmt::Debug for Resolved {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (arguments, returns) = (&self.arguments, self.returns);
         f.debug_struct("Resolved")
+            .field("name", &self.name)
             .field("arguments", arguments)
             .field("returns", &returns)
             .finish_non_exhaustive()

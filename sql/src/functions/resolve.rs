@@ -197,7 +197,7 @@ fn finish<'a, B>(candidate: &Candidate<'a, B>, arguments: &[SqlType]) -> SqlResu
     Ok(Choice::One(candidate.signature, Types { arguments: types, returns }))
 }
 
-fn resolved(signature: &Signature<Body>, types: Types) -> Resolved {
+fn resolved(name: &str, signature: &Signature<Body>, types: Types) -> Resolved {
     let (arguments, returns) = (types.arguments.clone(), types.returns);
     let eval: Eval = match signature.body {
         Body::Plain(body) => Arc::new(body),
@@ -205,6 +205,7 @@ fn resolved(signature: &Signature<Body>, types: Types) -> Resolved {
         Body::Typed(body) => Arc::new(move |values, context| body(&types, values, context)),
     };
     Resolved {
+        name: name.into(),
         arguments,
         returns,
         is_strict: signature.is_strict,
@@ -245,7 +246,7 @@ pub fn resolve_function(name: &str, arguments: &[SqlType]) -> SqlResult<Resolved
         None => Choice::None,
     };
     match choice {
-        Choice::One(signature, types) => Ok(resolved(signature, types)),
+        Choice::One(signature, types) => Ok(resolved(name, signature, types)),
         Choice::Several => Err(ambiguous_function(name, arguments)),
         Choice::None => {
             cast_by_name(name, arguments).ok_or_else(|| undefined_function(name, arguments))
@@ -262,6 +263,7 @@ fn cast_by_name(name: &str, arguments: &[SqlType]) -> Option<Resolved> {
     }
     let from = if is_unknown(from) { SqlType::TEXT } else { from };
     Some(Resolved {
+        name: name.into(),
         arguments: vec![from],
         returns: to,
         is_strict: true,
@@ -293,14 +295,14 @@ pub fn resolve_operator(op: &str, left: Option<SqlType>, right: SqlType) -> SqlR
         if let Some(signature) = exact {
             let candidate = Candidate { signature, parameters: signature.parameters.clone() };
             if let Choice::One(signature, types) = finish(&candidate, &[known, known])? {
-                return Ok(resolved(signature, types));
+                return Ok(resolved(op, signature, types));
             }
         }
         // The same for arrays, of which no operator names the type.
         if known.is_array
             && let Choice::One(signature, types) = choose(signatures, &[known, known])?
         {
-            return Ok(resolved(signature, types));
+            return Ok(resolved(op, signature, types));
         }
     }
     let shown = |ty: SqlType| ty.plain().name();
@@ -309,7 +311,7 @@ pub fn resolve_operator(op: &str, left: Option<SqlType>, right: SqlType) -> SqlR
         None => format!("{op} {}", shown(right)),
     };
     match choose(signatures, &arguments)? {
-        Choice::One(signature, types) => Ok(resolved(signature, types)),
+        Choice::One(signature, types) => Ok(resolved(op, signature, types)),
         Choice::Several => Err(SqlError::new(
             SqlState::AMBIGUOUS_FUNCTION,
             format!("operator is not unique: {expression}"),

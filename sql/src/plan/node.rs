@@ -33,6 +33,8 @@ pub(crate) enum Plan {
     /// Gives the rows of `first`, then those of `next` as long as it gives any, each time with the
     /// rows of the round before as [`Plan::Working`]. Without `all` no row comes twice.
     Recursive { number: usize, first: Box<Plan>, next: Box<Plan>, all: bool },
+    /// The rows of the input, which are counted.
+    Measured { number: usize, input: Box<Plan> },
     /// The rows that pass.
     Filter { input: Box<Plan>, condition: Expr },
     /// Gives the expressions over each input row.

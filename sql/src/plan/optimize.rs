@@ -261,7 +261,8 @@ impl Plan {
             Self::Shared { plan, .. } => plan.width(),
             Self::Working { width, .. } => *width,
             Self::Recursive { first, .. } => first.width(),
-            Self::Filter { input, .. }
+            Self::Measured { input, .. }
+            | Self::Filter { input, .. }
             | Self::Sort { input, .. }
             | Self::Limit { input, .. }
             | Self::Distinct { input, .. } => input.width(),

@@ -3,6 +3,7 @@
 mod cancel;
 mod control;
 mod define;
+mod explain;
 mod parsed;
 mod prepared;
 mod run;

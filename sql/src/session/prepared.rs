@@ -83,6 +83,10 @@ impl Session {
         if super::define::is_definition(&parsed.statement) {
             return Ok(Prepared::of(Some(Work::of(parsed))));
         }
+        if super::explain::explained(&parsed.statement)?.is_some() {
+            let columns = super::explain::columns();
+            return Ok(Prepared { columns, ..Prepared::of(Some(Work::of(parsed))) });
+        }
         let types: Arc<[Option<SqlType>]> = types.into();
         let planned = self.plan(parsed, &types).await?;
         let known = planned.parameters.iter().enumerate().map(|(at, ty)| {

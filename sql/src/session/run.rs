@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use selkie_txn::{NewIndex, SchemaError, Txn, TxnError};
+use selkie_fabric::env::Env;
+use selkie_txn::{Database, NewIndex, SchemaError, Txn, TxnError};
 use sqlparser::ast::Statement;
 
 use super::cancel::CancelHandle;
@@ -14,19 +15,23 @@ use crate::catalogue::TableDef;
 use crate::client::Client;
 use crate::copy::{CopyFormat, CopyKind, CopyWriter};
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::exec::{ExecContext, MemoryLimits, Operator, SharedRows, build, from_txn};
+use crate::exec::{Counts, ExecContext, MemoryLimits, Operator, SharedRows, build, from_txn};
+use crate::explain::Counted;
 use crate::functions::CallContext;
 use crate::plan::optimize;
+use crate::types::{FormatSettings, SqlType};
 
 /// How often a statement alone is run when others make it fail.
 const ATTEMPTS: u32 = 20;
 
 /// All that a statement needs of its session.
 #[derive(Clone)]
-struct Run {
-    work: Work,
-    client: Arc<dyn Client>,
-    settings: Arc<Settings>,
+pub(super) struct Run {
+    pub(super) work: Work,
+    pub(super) client: Arc<dyn Client>,
+    pub(super) settings: Arc<Settings>,
+    pub(super) env: Env,
+    pub(super) database: Database,
     cancel: CancelHandle,
     transaction_start: i64,
     clock: Clock,
@@ -93,6 +98,8 @@ impl Session {
             work: work.clone(),
             client: Arc::clone(client),
             settings: Arc::clone(&self.settings),
+            env: self.txn.database().engine().env().clone(),
+            database: self.txn.database().clone(),
             cancel: self.cancel.clone(),
             transaction_start: self.transaction_start,
             clock: self.clock,
@@ -118,6 +125,11 @@ impl Run {
             self.client.begin(&Arc::default(), &self.settings.format);
             return super::define::define(txn, &self.work, &self.settings.format).await;
         }
+        match super::explain::explained(&parsed.statement) {
+            Ok(None) => {}
+            Ok(Some(explain)) => return self.explain(txn, &explain).await,
+            Err(error) => return Ok(Err(error)),
+        }
         let planned = match plan_of(txn, parsed, types, &self.settings.format).await? {
             Ok(planned) => planned,
             Err(error) => return Ok(Err(error)),
@@ -139,45 +151,23 @@ impl Run {
 
     /// Runs a plan. What it says in the end.
     async fn execute(&self, txn: &mut Txn<'_>, planned: &Planned) -> SqlResult<String> {
-        let settings = &self.settings;
-        let start = (self.clock)();
         let random = || random(self.clock);
-        let call = CallContext {
-            settings: &settings.format,
-            transaction_start: self.transaction_start,
-            statement_start: start,
-            now: start,
-            user: &self.user,
-            database: "selkie",
-            search_path: &settings.search_path,
-            random: &random,
-        };
-        let mut context = ExecContext {
-            txn,
-            call,
-            parameters: &self.work.parameters,
-            client: Some(&*self.client),
-            limits: MemoryLimits::default(),
-            outer: Vec::new(),
-            shared: SharedRows::default(),
-            affected: 0,
-            unbroken: 0,
-        };
+        let mut context = self.context(txn, &random);
         let mut operator = build(&planned.plan);
         let client = &*self.client;
         let mut given = 0;
         match &planned.verb {
             Verb::CopyOut(format) => {
-                client.begin(&Arc::default(), &settings.format);
+                client.begin(&Arc::default(), &self.settings.format);
                 given = self.copy_out(&mut *operator, &mut context, planned, format).await?;
             }
             // Its rows have no columns.
             Verb::Insert | Verb::Update | Verb::Delete if planned.columns.is_empty() => {
-                client.begin(&planned.columns, &settings.format);
+                client.begin(&planned.columns, &self.settings.format);
                 while operator.next(&mut context).await?.is_some() {}
             }
             _ => {
-                client.begin(&planned.columns, &settings.format);
+                client.begin(&planned.columns, &self.settings.format);
                 while let Some(batch) = operator.next(&mut context).await? {
                     given += batch.len();
                     client.rows(batch).await?;
@@ -193,6 +183,52 @@ impl Run {
             Verb::CopyIn => format!("COPY {affected}"),
             Verb::CopyOut(_) => format!("COPY {given}"),
         })
+    }
+
+    /// What a plan runs in.
+    fn context<'x, 'db>(
+        &'x self,
+        txn: &'x mut Txn<'db>,
+        random: &'x (dyn Fn() -> f64 + Send + Sync),
+    ) -> ExecContext<'x, 'db> {
+        let settings = &self.settings;
+        let start = (self.clock)();
+        let call = CallContext {
+            settings: &settings.format,
+            transaction_start: self.transaction_start,
+            statement_start: start,
+            now: start,
+            user: &self.user,
+            database: "selkie",
+            search_path: &settings.search_path,
+            random,
+        };
+        ExecContext {
+            txn,
+            call,
+            parameters: &self.work.parameters,
+            client: Some(&*self.client),
+            limits: MemoryLimits::default(),
+            outer: Vec::new(),
+            shared: SharedRows::default(),
+            affected: 0,
+            counts: Counts::default(),
+            unbroken: 0,
+        }
+    }
+
+    /// Runs a plan whose nodes are measured, and gives none of its rows.
+    pub(super) async fn measure(
+        &self,
+        txn: &mut Txn<'_>,
+        planned: &Planned,
+    ) -> SqlResult<Vec<Counted>> {
+        let random = || random(self.clock);
+        let mut context = self.context(txn, &random);
+        context.counts.env = Some(self.env.clone());
+        let mut operator = build(&planned.plan);
+        while operator.next(&mut context).await?.is_some() {}
+        Ok(context.counts.nodes)
     }
 
     /// Gives rows as data. How many there were.
@@ -234,15 +270,31 @@ impl Run {
 pub(super) async fn plan_of(
     txn: &mut Txn<'_>,
     parsed: &ParsedStatement,
-    types: &Arc<[Option<crate::types::SqlType>]>,
-    format: &crate::types::FormatSettings,
+    types: &Arc<[Option<SqlType>]>,
+    format: &FormatSettings,
 ) -> Result<SqlResult<Arc<Planned>>, TxnError> {
     if let Some(planned) = parsed.planned(types, format)
         && is_right(txn, &planned).await?
     {
         return Ok(Ok(planned));
     }
-    let tables = match super::tables::load_tables(txn, &parsed.statement).await? {
+    let planned = plan_anew(txn, &parsed.statement, &parsed.sql, types, format).await?;
+    Ok(planned.map(|planned| {
+        let planned = Arc::new(planned);
+        parsed.keep(&planned);
+        planned
+    }))
+}
+
+/// A new plan of a statement.
+pub(super) async fn plan_anew(
+    txn: &mut Txn<'_>,
+    statement: &Statement,
+    sql: &str,
+    types: &Arc<[Option<SqlType>]>,
+    format: &FormatSettings,
+) -> Result<SqlResult<Planned>, TxnError> {
+    let tables = match super::tables::load_tables(txn, statement).await? {
         Ok(tables) => tables,
         Err(error) => return Ok(Err(error)),
     };
@@ -250,19 +302,15 @@ pub(super) async fn plan_of(
     for table in tables.values() {
         used.push((table.table, txn.definition_id(table.table).await?));
     }
-    let mut binder = Binder::new(&parsed.sql, &tables, format, types);
-    Ok(bind(&mut binder, &parsed.statement).map(|(verb, Bound { plan, columns })| {
-        let planned = Arc::new(Planned {
-            types: Arc::clone(types),
-            format: format.clone(),
-            tables: used,
-            parameters: binder.parameters,
-            columns: columns.into(),
-            plan: optimize(plan),
-            verb,
-        });
-        parsed.keep(&planned);
-        planned
+    let mut binder = Binder::new(sql, &tables, format, types);
+    Ok(bind(&mut binder, statement).map(|(verb, Bound { plan, columns })| Planned {
+        types: Arc::clone(types),
+        format: format.clone(),
+        tables: used,
+        parameters: binder.parameters,
+        columns: columns.into(),
+        plan: optimize(plan),
+        verb,
     }))
 }
 

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use selkie_txn::{Txn, TxnError};
-use sqlparser::ast::{ObjectName, Statement, visit_relations};
+use sqlparser::ast::{CopySource, ObjectName, Statement, visit_relations};
 
 use crate::bind::table_key;
 use crate::catalogue::{TableDef, load};
@@ -22,6 +22,10 @@ pub(super) async fn load_tables(
         names.push(name.clone());
         ControlFlow::<()>::Continue(())
     });
+    // The parser's walk passes it by.
+    if let Statement::Copy { source: CopySource::Table { table_name, .. }, .. } = statement {
+        names.push(table_name.clone());
+    }
     let mut tables = HashMap::new();
     for name in &names {
         let key = match table_key(name) {

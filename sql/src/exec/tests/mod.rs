@@ -95,6 +95,7 @@ async fn run_with(
         outer: Vec::new(),
         shared: SharedRows::default(),
         affected: 0,
+        counts: Counts::default(),
         unbroken: 0,
     };
     let mut operator = build(plan);

@@ -1,0 +1,271 @@
+//! Nodes of plans, for people.
+
+use std::time::Duration;
+
+use super::expr_text::{list, order, sign, text};
+use crate::plan::{
+    Access, ApplyKind, Comparison, Expr, Join, JoinKind, Modify, Plan, Scan, SetOperator,
+};
+
+/// What a node did.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counted {
+    pub(crate) rows: u64,
+    /// How often it was begun.
+    pub(crate) loops: u64,
+    /// With what its inputs took.
+    pub(crate) took: Duration,
+}
+
+/// The plan as lines, with what its nodes did if they were measured.
+pub(crate) fn lines(plan: &Plan, counted: &[Counted]) -> Vec<String> {
+    let mut lines = Vec::new();
+    node(plan, counted, 0, &mut lines);
+    lines
+}
+
+/// A node as it is shown.
+struct Shown<'p> {
+    title: String,
+    details: Vec<(&'static str, String)>,
+    inputs: Vec<&'p Plan>,
+}
+
+#[recursive::recursive]
+fn node(plan: &Plan, counted: &[Counted], depth: usize, lines: &mut Vec<String>) {
+    let (plan, counted_here) = match plan {
+        Plan::Measured { number, input } => (&**input, counted.get(*number)),
+        plan => (plan, None),
+    };
+    // It does no more than to choose columns.
+    if let Plan::Project { input, .. } = plan {
+        return node(input, counted, depth, lines);
+    }
+    let Shown { title, details, inputs } = shown(plan);
+    let (indent, arrow) = match depth {
+        0 => (String::new(), ""),
+        depth => (" ".repeat(depth * 6 - 4), "->  "),
+    };
+    let did = match counted_here {
+        None => String::new(),
+        Some(Counted { loops: 0, .. }) => "  (never executed)".to_owned(),
+        Some(Counted { rows, loops, took }) => {
+            let ms = took.as_secs_f64() * 1e3;
+            format!("  (actual time={ms:.3} ms, rows={rows}, loops={loops})")
+        }
+    };
+    lines.push(format!("{indent}{arrow}{title}{did}"));
+    let inner = " ".repeat(depth * 6 + 2);
+    lines.extend(details.iter().map(|(name, value)| format!("{inner}{name}: {value}")));
+    inputs.into_iter().for_each(|input| node(input, counted, depth + 1, lines));
+}
+
+fn shown(plan: &Plan) -> Shown<'_> {
+    let leaf = |title: String| Shown { title, details: Vec::new(), inputs: Vec::new() };
+    let (title, details, inputs) = match plan {
+        Plan::One | Plan::Nothing { .. } => return leaf("Result".to_owned()),
+        Plan::Values { rows, .. } if rows.len() == 1 => return leaf("Result".to_owned()),
+        Plan::Values { .. } => return leaf("Values Scan".to_owned()),
+        Plan::CopyIn { table, .. } => return leaf(format!("Data for {table}")),
+        Plan::Scan(scan) => return of_scan(scan),
+        Plan::Rows { function, .. } => {
+            let name = function.columns.first().map_or("a function", |(name, _)| name);
+            return leaf(format!("Function Scan on {name}"));
+        }
+        Plan::Working { number, .. } => return leaf(format!("WorkTable Scan on {number}")),
+        Plan::Shared { number, plan } => (format!("CTE Scan on {number}"), vec![], vec![&**plan]),
+        Plan::Recursive { first, next, .. } => over("Recursive Union", vec![], vec![first, next]),
+        Plan::Filter { input, condition } => {
+            let filter = ("Filter", text(condition, &names(input)));
+            over("Result", vec![filter], vec![input])
+        }
+        Plan::Project { input, .. } => over("Result", vec![], vec![input]),
+        Plan::Measured { input, .. } => return shown(input),
+        Plan::Join(join) => of_join(join),
+        Plan::Apply { input, query, kind, .. } => {
+            let title = match kind {
+                ApplyKind::Scalar => "SubPlan (value)",
+                ApplyKind::Exists => "SubPlan (exists)",
+                ApplyKind::Compare { .. } => "SubPlan (comparison)",
+                ApplyKind::Array { .. } => "SubPlan (array)",
+            };
+            over(title, vec![], vec![input, query])
+        }
+        Plan::Aggregate { input, keys, .. } if keys.is_empty() => {
+            over("Aggregate", vec![], vec![input])
+        }
+        Plan::Aggregate { input, keys, .. } => {
+            let key = ("Group Key", list(keys, &names(input)));
+            over("HashAggregate", vec![key], vec![input])
+        }
+        Plan::Window { input, .. } => over("WindowAgg", vec![], vec![input]),
+        Plan::Sort { input, keys, first } => {
+            let title = if first.is_some() { "Top-N Sort" } else { "Sort" };
+            over(title, vec![("Sort Key", order(keys, &names(input)))], vec![input])
+        }
+        Plan::Limit { input, .. } => over("Limit", vec![], vec![input]),
+        Plan::Distinct { input, .. } => over("Unique", vec![], vec![input]),
+        Plan::Set { operator, all, left, right } => {
+            let name = match operator {
+                SetOperator::Union if *all => "Append",
+                SetOperator::Union => "HashSetOp Union",
+                SetOperator::Intersect => "HashSetOp Intersect",
+                SetOperator::Except => "HashSetOp Except",
+            };
+            over(name, vec![], vec![left, right])
+        }
+        Plan::Lock(lock) => over("LockRows", vec![], vec![&lock.input]),
+        Plan::Insert(insert) => {
+            (format!("Insert on {}", insert.table.name), vec![], vec![&insert.source])
+        }
+        Plan::Modify(modify) => {
+            let Modify { table, assignments, source, .. } = &**modify;
+            let word = if assignments.is_some() { "Update" } else { "Delete" };
+            (format!("{word} on {}", table.name), vec![], vec![source])
+        }
+    };
+    Shown { title, details, inputs }
+}
+
+fn over<'p>(
+    title: &str,
+    details: Vec<(&'static str, String)>,
+    inputs: Vec<&'p Plan>,
+) -> (String, Vec<(&'static str, String)>, Vec<&'p Plan>) {
+    (title.to_owned(), details, inputs)
+}
+
+fn of_scan(scan: &Scan) -> Shown<'_> {
+    let table = &scan.table;
+    let columns = names_of_table(scan);
+    let key_name = |index: Option<usize>| match index {
+        None => table.primary_key_name(),
+        Some(at) => table.indexes.get(at).map(|own| own.name.clone()).unwrap_or_default(),
+    };
+    let key = |index| {
+        let key = table.key(index).map_or(&[][..], |(columns, _)| columns);
+        key.iter().filter_map(|at| columns.get(*at).cloned()).collect::<Vec<String>>()
+    };
+    let compared = |name: &str, comparison, value: &Expr| {
+        format!("({name} {} {})", sign(comparison), text(value, &[]))
+    };
+    let mut conditions = Vec::new();
+    let title = match &scan.access {
+        Access::Range { index, prefix, low, high, descending } => {
+            let key = key(*index);
+            for (name, value) in key.iter().zip(prefix) {
+                conditions.push(compared(name, Comparison::Equal, value));
+            }
+            if let Some(name) = key.get(prefix.len()) {
+                for (bound, open, closed) in [
+                    (low, Comparison::Greater, Comparison::GreaterEqual),
+                    (high, Comparison::Less, Comparison::LessEqual),
+                ] {
+                    if let Some(bound) = bound {
+                        let comparison = if bound.inclusive { closed } else { open };
+                        conditions.push(compared(name, comparison, &bound.value));
+                    }
+                }
+            }
+            let backward = if *descending { " Backward" } else { "" };
+            match (index, conditions.is_empty()) {
+                (None, true) if !descending => format!("Seq Scan on {}", table.name),
+                _ => format!("Index Scan{backward} using {} on {}", key_name(*index), table.name),
+            }
+        }
+        Access::Each { index, values } => {
+            let name = key(*index).first().cloned().unwrap_or_default();
+            conditions.push(format!("({name} IN ({}))", list(values, &[])));
+            format!("Index Scan using {} on {}", key_name(*index), table.name)
+        }
+    };
+    let mut details = Vec::new();
+    if !conditions.is_empty() {
+        let all = conditions.join(" AND ");
+        let all = if conditions.len() > 1 { format!("({all})") } else { all };
+        details.push(("Index Cond", all));
+    }
+    details.extend(scan.filter.iter().map(|filter| ("Filter", text(filter, &columns))));
+    Shown { title, details, inputs: Vec::new() }
+}
+
+fn of_join(join: &Join) -> (String, Vec<(&'static str, String)>, Vec<&Plan>) {
+    let (left, right) = (names(&join.left), names(&join.right));
+    let kind = match join.kind {
+        JoinKind::Inner => "",
+        JoinKind::Left => " Left",
+        JoinKind::Right => " Right",
+        JoinKind::Full => " Full",
+        JoinKind::Semi => " Semi",
+        JoinKind::Anti => " Anti",
+    };
+    let mut details = Vec::new();
+    let title = if join.equal.is_empty() {
+        let word = if kind.is_empty() { "" } else { " Join" };
+        format!("Nested Loop{kind}{word}")
+    } else {
+        let pair = |(a, b): &(Expr, Expr)| format!("({} = {})", text(a, &left), text(b, &right));
+        let pairs: Vec<_> = join.equal.iter().map(pair).collect();
+        details.push(("Hash Cond", pairs.join(" AND ")));
+        format!("Hash{kind} Join")
+    };
+    if let Some(condition) = &join.condition {
+        let all: Vec<_> = left.into_iter().chain(right).collect();
+        details.push(("Join Filter", text(condition, &all)));
+    }
+    (title, details, vec![&join.left, &join.right])
+}
+
+fn names_of_table(scan: &Scan) -> Vec<String> {
+    scan.table.columns.iter().map(|column| column.name.clone()).collect()
+}
+
+/// What the columns of a plan are called.
+#[recursive::recursive]
+fn names(plan: &Plan) -> Vec<String> {
+    match plan {
+        Plan::Scan(scan) => {
+            let table = &scan.table;
+            table.columns.iter().map(|own| format!("{}.{}", table.name, own.name)).collect()
+        }
+        Plan::Rows { function, .. } => function.columns.iter().map(|own| own.0.clone()).collect(),
+        Plan::Measured { input, .. }
+        | Plan::Filter { input, .. }
+        | Plan::Sort { input, .. }
+        | Plan::Limit { input, .. }
+        | Plan::Distinct { input, .. } => names(input),
+        Plan::Lock(lock) => names(&lock.input),
+        Plan::Shared { plan, .. } => names(plan),
+        Plan::Project { input, exprs } => {
+            let inner = names(input);
+            exprs.iter().map(|expr| text(expr, &inner)).collect()
+        }
+        Plan::Join(join) => {
+            let mut all = names(&join.left);
+            if !matches!(join.kind, JoinKind::Semi | JoinKind::Anti) {
+                all.resize(join.left_width, String::new());
+                all.extend(names(&join.right));
+            }
+            all
+        }
+        Plan::Apply { input, .. } => {
+            let mut all = names(input);
+            all.push("(SubPlan)".to_owned());
+            all
+        }
+        Plan::Aggregate { input, keys, calls } => {
+            let inner = names(input);
+            let keys = keys.iter().map(|key| text(key, &inner));
+            let calls = calls
+                .iter()
+                .map(|call| format!("{}({})", call.function.name, list(&call.arguments, &inner)));
+            keys.chain(calls).collect()
+        }
+        Plan::Window { input, calls } => {
+            let mut all = names(input);
+            all.extend(calls.iter().map(|call| format!("{}() OVER (...)", call.name)));
+            all
+        }
+        plan => (1..=plan.width()).map(|at| format!("column {at}")).collect(),
+    }
+}

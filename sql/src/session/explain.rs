@@ -1,0 +1,114 @@
+//! EXPLAIN.
+
+use std::sync::Arc;
+
+use selkie_txn::{Txn, TxnError};
+use sqlparser::ast::{self, AnalyzeFormatKind, Statement, UtilityOption};
+
+use super::Ran;
+use super::parsed::{Planned, Verb};
+use super::run::{Run, plan_anew};
+use crate::bind::{OutputColumn, fold, refuse};
+use crate::error::{SqlError, SqlResult, SqlState};
+use crate::explain::{lines, measured};
+use crate::types::{Datum, SqlType};
+
+/// What is to be explained, and whether it is run.
+pub(super) struct Explain<'s> {
+    statement: &'s Statement,
+    analyze: bool,
+}
+
+/// The columns of what EXPLAIN gives.
+pub(super) fn columns() -> Arc<[OutputColumn]> {
+    [OutputColumn { name: "QUERY PLAN".to_owned(), ty: SqlType::TEXT }].into()
+}
+
+/// What a statement wants explained; `None` if it is no EXPLAIN.
+pub(super) fn explained(statement: &Statement) -> SqlResult<Option<Explain<'_>>> {
+    let Statement::Explain {
+        describe_alias,
+        analyze,
+        verbose: _,
+        query_plan,
+        estimate,
+        statement,
+        format,
+        options,
+    } = statement
+    else {
+        return Ok(None);
+    };
+    let is_explain = matches!(describe_alias, ast::DescribeAlias::Explain);
+    refuse(!is_explain || *query_plan || *estimate, "this form of EXPLAIN")?;
+    let is_text = |format: &AnalyzeFormatKind| {
+        let (AnalyzeFormatKind::Keyword(format) | AnalyzeFormatKind::Assignment(format)) = format;
+        matches!(format, ast::AnalyzeFormat::TEXT)
+    };
+    refuse(!format.as_ref().is_none_or(is_text), "a format of EXPLAIN other than TEXT")?;
+    let mut analyze = *analyze;
+    for option in options.iter().flatten() {
+        let UtilityOption { name, arg } = option;
+        let value = arg.as_ref().map(ToString::to_string).map(|arg| arg.to_lowercase());
+        let is_on = !matches!(value.as_deref(), Some("false" | "off" | "0"));
+        match &*fold(name) {
+            "analyze" => analyze = is_on,
+            "format" => refuse(value.as_deref() != Some("text"), "a format other than TEXT")?,
+            // Costs are not estimated; what the others would add or leave out is always there.
+            "verbose" | "costs" | "settings" | "buffers" | "timing" | "summary" | "wal" => {}
+            other => {
+                let message = format!("unrecognized EXPLAIN option \"{other}\"");
+                return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+            }
+        }
+    }
+    Ok(Some(Explain { statement, analyze }))
+}
+
+impl Run {
+    /// Explains a statement.
+    pub(super) async fn explain(
+        &self,
+        txn: &mut Txn<'_>,
+        explain: &Explain<'_>,
+    ) -> Result<SqlResult<Ran>, TxnError> {
+        let Explain { statement, analyze } = explain;
+        let sql = &self.work.parsed.sql;
+        let format = &self.settings.format;
+        let planned = match plan_anew(txn, statement, sql, &self.work.types, format).await? {
+            Ok(planned) => planned,
+            Err(error) => return Ok(Err(error)),
+        };
+        if !analyze {
+            return Ok(self.show(lines(&planned.plan, &[])).await);
+        }
+        if matches!(planned.verb, Verb::CopyIn) {
+            return Ok(Err(SqlError::unsupported("EXPLAIN ANALYZE of COPY")));
+        }
+        let (plan, _) = measured(planned.plan.clone());
+        let planned = Planned { plan, ..planned };
+        let before = self.env.now();
+        let stats = self.database.engine().stats();
+        let counted = match self.measure(txn, &planned).await {
+            Ok(counted) => counted,
+            Err(error) => return Ok(Err(error)),
+        };
+        let took = self.env.now().saturating_sub(before);
+        let mut text = lines(&planned.plan, &counted);
+        // Others of this node may have worked meanwhile.
+        let did = self.database.engine().stats() - stats;
+        text.push(format!(
+            "Node meanwhile: {} cache hits, {} fetches, {} read ahead, {} invalidations",
+            did.hits, did.misses, did.prefetches, did.invalidations
+        ));
+        text.push(format!("Execution Time: {:.3} ms", took.as_secs_f64() * 1e3));
+        Ok(self.show(text).await)
+    }
+
+    async fn show(&self, text: Vec<String>) -> SqlResult<Ran> {
+        self.client.begin(&columns(), &self.settings.format);
+        let rows = text.into_iter().map(|line| vec![Datum::text(line)]);
+        self.client.rows(rows.collect()).await?;
+        Ok(Ran::Done("EXPLAIN".to_owned()))
+    }
+}

@@ -127,7 +127,7 @@ scripts![
     transactions,
     windows,
     with,
-    explain
+    explain,
 ];
 
 /// As deep as the parser lets them be, on the stack of a thread of a test.

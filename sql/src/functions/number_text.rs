@@ -80,7 +80,14 @@ fn is_digit(c: &char) -> bool {
     matches!(c, '9' | '0')
 }
 
+/// Longest format of a number, in bytes.
+const LONGEST_FORMAT: usize = 8192;
+
 fn print(value: Option<&BigDecimal>, format: &str) -> SqlResult<String> {
+    if format.len() > LONGEST_FORMAT {
+        let message = format!("a number format has at most {LONGEST_FORMAT} bytes");
+        return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message));
+    }
     let format = parse(format)?;
     let decimals = format.after.iter().filter(|c| is_digit(c)).count();
     let places = format.before.iter().filter(|c| is_digit(c)).count();

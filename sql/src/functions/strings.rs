@@ -19,6 +19,20 @@ fn too_long() -> SqlError {
     SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "requested length too large")
 }
 
+/// Refuses what gets too long when one is put behind the other.
+fn check_length(left: usize, right: usize) -> SqlResult<()> {
+    if left.saturating_add(right) > MAX_BYTES { Err(too_long()) } else { Ok(()) }
+}
+
+/// Parts one after the other, with a text between them.
+fn joined(parts: Vec<String>, between: &str) -> SqlResult<Datum> {
+    let bytes = parts.iter().map(|part| part.len().saturating_add(between.len()));
+    if bytes.fold(0, usize::saturating_add) > MAX_BYTES {
+        return Err(too_long());
+    }
+    Ok(Datum::text(parts.join(between)))
+}
+
 fn count(count: usize) -> Datum {
     Datum::I32(i32::try_from(count).unwrap_or(i32::MAX))
 }
@@ -175,8 +189,8 @@ fn shown(types: &Types, values: &[Datum], at: usize, context: &CallContext<'_>) 
 }
 
 fn concat(types: &Types, values: &[Datum], context: &CallContext<'_>) -> SqlResult<Datum> {
-    let all: String = (0..values.len()).map(|at| shown(types, values, at, context)).collect();
-    Ok(Datum::text(all))
+    let parts = (0..values.len()).map(|at| shown(types, values, at, context));
+    joined(parts.collect(), "")
 }
 
 fn concat_ws(types: &Types, values: &[Datum], context: &CallContext<'_>) -> SqlResult<Datum> {
@@ -187,7 +201,7 @@ fn concat_ws(types: &Types, values: &[Datum], context: &CallContext<'_>) -> SqlR
         .filter(|at| !argument(values, *at).is_null())
         .map(|at| shown(types, values, at, context))
         .collect();
-    Ok(Datum::text(parts.join(text(values, 0)?)))
+    joined(parts, text(values, 0)?)
 }
 
 /// A name in quotes, if it needs them.
@@ -333,6 +347,7 @@ fn format(types: &Types, values: &[Datum], context: &CallContext<'_>) -> SqlResu
         }
         let filling = " ".repeat(width.saturating_sub(value.chars().count()));
         let (before, after) = if is_left { ("", filling.as_str()) } else { (filling.as_str(), "") };
+        check_length(out.len(), value.len().saturating_add(filling.len()))?;
         out.extend([before, &value, after]);
     }
     Ok(Datum::text(out))
@@ -340,6 +355,7 @@ fn format(types: &Types, values: &[Datum], context: &CallContext<'_>) -> SqlResu
 
 pub(super) fn register_operators(table: &mut Table<Body>) {
     table.add("||", "text text -> text", |v, _| {
+        check_length(text(v, 0)?.len(), text(v, 1)?.len())?;
         Ok(Datum::text([text(v, 0)?, text(v, 1)?].concat()))
     });
     for signature in ["stable anynonarray text -> text", "stable text anynonarray -> text"] {
@@ -349,10 +365,11 @@ pub(super) fn register_operators(table: &mut Table<Body>) {
                 Datum::Bool(value) => value.to_string(),
                 _ => shown(types, v, at, context),
             };
-            Ok(Datum::text(part(0) + &part(1)))
+            joined(vec![part(0), part(1)], "")
         });
     }
     table.add("||", "bytea bytea -> bytea", |v, _| {
+        check_length(bytes(v, 0)?.len(), bytes(v, 1)?.len())?;
         Ok(Datum::Bytes([bytes(v, 0)?, bytes(v, 1)?].concat().into()))
     });
 }

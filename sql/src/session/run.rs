@@ -14,19 +14,19 @@ use crate::catalogue::TableDef;
 use crate::client::Client;
 use crate::copy::{CopyFormat, CopyKind, CopyWriter};
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::exec::{ExecContext, MemoryLimits, Operator, SharedRows, build, from_txn};
+use crate::exec::{ExecContext, MemoryLimits, Operator, Row, SharedRows, build, from_txn};
 use crate::functions::CallContext;
-use crate::plan::optimize;
+use crate::plan::{Plan, optimize};
 
 /// How often a statement alone is run when others make it fail.
 const ATTEMPTS: u32 = 20;
 
 /// All that a statement needs of its session.
 #[derive(Clone)]
-struct Run {
-    work: Work,
+pub(super) struct Run {
+    pub(super) work: Work,
     client: Arc<dyn Client>,
-    settings: Arc<Settings>,
+    pub(super) settings: Arc<Settings>,
     cancel: CancelHandle,
     transaction_start: i64,
     clock: Clock,
@@ -116,7 +116,7 @@ impl Run {
         let Work { parsed, parameters, types, columns } = &self.work;
         if super::define::is_definition(&parsed.statement) {
             self.client.begin(&Arc::default(), &self.settings.format);
-            return super::define::define(txn, &self.work, &self.settings.format).await;
+            return Ok(super::define::define(self, txn).await);
         }
         let planned = match plan_of(txn, parsed, types, &self.settings.format).await? {
             Ok(planned) => planned,
@@ -140,29 +140,8 @@ impl Run {
     /// Runs a plan. What it says in the end.
     async fn execute(&self, txn: &mut Txn<'_>, planned: &Planned) -> SqlResult<String> {
         let settings = &self.settings;
-        let start = (self.clock)();
         let random = || random(self.clock);
-        let call = CallContext {
-            settings: &settings.format,
-            transaction_start: self.transaction_start,
-            statement_start: start,
-            now: start,
-            user: &self.user,
-            database: "selkie",
-            search_path: &settings.search_path,
-            random: &random,
-        };
-        let mut context = ExecContext {
-            txn,
-            call,
-            parameters: &self.work.parameters,
-            client: Some(&*self.client),
-            limits: MemoryLimits::default(),
-            outer: Vec::new(),
-            shared: SharedRows::default(),
-            affected: 0,
-            unbroken: 0,
-        };
+        let mut context = self.context(txn, &random);
         let mut operator = build(&planned.plan);
         let client = &*self.client;
         let mut given = 0;
@@ -193,6 +172,53 @@ impl Run {
             Verb::CopyIn => format!("COPY {affected}"),
             Verb::CopyOut(_) => format!("COPY {given}"),
         })
+    }
+
+    /// What a plan runs in.
+    fn context<'x, 'db>(
+        &'x self,
+        txn: &'x mut Txn<'db>,
+        random: &'x (dyn Fn() -> f64 + Sync),
+    ) -> ExecContext<'x, 'db> {
+        let start = (self.clock)();
+        let call = CallContext {
+            settings: &self.settings.format,
+            transaction_start: self.transaction_start,
+            statement_start: start,
+            now: start,
+            user: &self.user,
+            database: "selkie",
+            search_path: &self.settings.search_path,
+            random,
+        };
+        ExecContext {
+            txn,
+            call,
+            parameters: &self.work.parameters,
+            client: Some(&*self.client),
+            limits: MemoryLimits::default(),
+            outer: Vec::new(),
+            shared: SharedRows::default(),
+            affected: 0,
+            unbroken: 0,
+        }
+    }
+
+    /// Runs a plan that gives nothing to the client. How many rows it gave, or changed.
+    pub(super) async fn perform(&self, txn: &mut Txn<'_>, plan: &Plan) -> SqlResult<u64> {
+        let random = || random(self.clock);
+        let mut context = self.context(txn, &random);
+        let mut operator = build(plan);
+        while operator.next(&mut context).await?.is_some() {}
+        Ok(context.affected)
+    }
+
+    /// The first row of what a plan gives.
+    pub(super) async fn first_row(&self, txn: &mut Txn<'_>, plan: &Plan) -> SqlResult<Option<Row>> {
+        let random = || random(self.clock);
+        let mut context = self.context(txn, &random);
+        let batch = build(plan).next(&mut context).await?;
+        Ok(batch.and_then(|batch| batch.into_iter().next()))
     }
 
     /// Gives rows as data. How many there were.

@@ -61,6 +61,7 @@ states! {
     INVALID_SAVEPOINT = "3B001", "There is no such savepoint.";
     INVALID_SCHEMA_NAME = "3F000", "There is no such schema.";
     INVALID_STATEMENT_NAME = "26000", "There is no such prepared statement.";
+    INVALID_TABLE_DEFINITION = "42P16", "A table cannot be defined so.";
     INVALID_TEXT = "22P02", "A text is no value of its type.";
     IN_FAILED_TRANSACTION = "25P02", "The transaction has failed, and waits for its ROLLBACK.";
     IO_ERROR = "58030", "A file cannot be written or read.";

@@ -128,6 +128,7 @@ scripts![
     windows,
     with,
     explain,
+    alter,
 ];
 
 /// As deep as the parser lets them be, on the stack of a thread of a test.
@@ -208,6 +209,40 @@ fn no_update_is_lost() {
         let found = first.execute("select n, m from c").await.unwrap();
         let counts = format!("{:?}", found[0].rows);
         assert_eq!(counts, format!("[[I32({0}), I32({0})]]", 3 * ROUNDS));
+    });
+}
+
+/// Of a change of a table and a row that comes meanwhile only one is committed.
+#[test]
+fn a_change_of_a_table_misses_no_row() {
+    with_database(async |database| {
+        let mut one = Session::new(database, "tester", || 0).unwrap();
+        let mut other = Session::new(database, "tester", || 0).unwrap();
+        let changes = [
+            "alter table t add check (n > 0)",
+            "alter table t add primary key (n)",
+            "alter table t add unique (n)",
+            "alter table t alter n set not null",
+            "alter table t add column u uuid default gen_random_uuid()",
+        ];
+        for (change, first) in changes.iter().flat_map(|own| [(own, true), (own, false)]) {
+            one.execute("create table t (n integer); insert into t values (1)").await.unwrap();
+            let row = "insert into t values (null), (-1), (1)";
+            let ((early, before), (late, after)) = match first {
+                true => ((row, &mut one), (*change, &mut other)),
+                false => ((*change, &mut one), (row, &mut other)),
+            };
+            before.execute("begin").await.unwrap();
+            before.execute(early).await.unwrap();
+            after.execute(late).await.unwrap();
+            let error = before.execute("commit").await.unwrap_err();
+            assert_eq!(error.state().code(), "40001", "{change}, {first}: {error}");
+            let count = one.execute("select count(*) from t").await.unwrap();
+            let wanted = if first { 1 } else { 4 };
+            let found = format!("{:?}", count[0].rows);
+            assert_eq!(found, format!("[[I64({wanted})]]"), "{change}, {first}");
+            one.execute("drop table t").await.unwrap();
+        }
     });
 }
 

@@ -362,8 +362,8 @@ fn data_is_copied_in_and_out_in_every_format() {
         }
         assert_eq!(sink.finish().await.unwrap(), 20_000);
         for format in ["", " with (format csv, header)", " with (format binary)"] {
-            let out =
-                client.copy_out(&format!("copy (select * from t order by id) to stdout{format}"));
+            let copy = format!("copy (select * from t order by id) to stdout{format}");
+            let out = client.copy_out(&copy);
             let pieces: Vec<Bytes> = out.await.unwrap().try_collect().await.unwrap();
             let copied = pieces.concat();
             if format.is_empty() {

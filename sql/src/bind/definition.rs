@@ -1,8 +1,12 @@
 //! CREATE TABLE.
 
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
 use selkie_txn::{Column, ColumnType, IndexSchema, KeyOrder, TableSchema};
 use sqlparser::ast::{
     self, ColumnOption, CreateTable, Expr as Ast, SetExpr, Statement, TableConstraint,
+    visit_expressions_mut,
 };
 
 use super::scope::Scope;
@@ -14,25 +18,27 @@ use crate::types::SqlType;
 use crate::types::stored::column_type;
 
 /// The column of a key that the table has because its user gave it none.
-const HIDDEN_KEY: &str = "selkie_row_id";
+pub(crate) const HIDDEN_KEY: &str = "selkie_row_id";
 
-/// A table that is to be created.
-struct NewTable {
-    name: String,
-    columns: Vec<NewColumn>,
-    primary_key: Option<Vec<usize>>,
-    primary_key_name: Option<String>,
-    primary_order: Vec<KeyOrder>,
-    indexes: Vec<IndexSchema>,
-    checks: Vec<(String, String)>,
+/// A table that is to be created, or to be changed.
+pub(super) struct NewTable {
+    pub(super) name: String,
+    pub(super) columns: Vec<NewColumn>,
+    pub(super) primary_key: Option<Vec<usize>>,
+    pub(super) primary_key_name: Option<String>,
+    pub(super) primary_order: Vec<KeyOrder>,
+    pub(super) indexes: Vec<IndexSchema>,
+    /// Names of indexes that are UNIQUE constraints.
+    pub(super) unique: BTreeSet<String>,
+    pub(super) checks: Vec<(String, String)>,
 }
 
-struct NewColumn {
-    name: String,
-    ty: SqlType,
-    nullable: bool,
-    default: Option<String>,
-    hidden: bool,
+pub(super) struct NewColumn {
+    pub(super) name: String,
+    pub(super) ty: SqlType,
+    pub(super) nullable: bool,
+    pub(super) default: Option<String>,
+    pub(super) hidden: bool,
 }
 
 /// A default or condition that the catalogue has as text.
@@ -46,6 +52,18 @@ pub(crate) fn default_expr(text: &str) -> SqlResult<Ast> {
         Some(ast::SelectItem::UnnamedExpr(expr)) if select.projection.is_empty() => Ok(expr),
         _ => Err(damaged()),
     }
+}
+
+/// Calls `f` with each name of a column in an expression.
+pub(crate) fn each_name(expr: &mut Ast, f: &mut dyn FnMut(&mut ast::Ident)) {
+    let _ = visit_expressions_mut(expr, |own: &mut Ast| {
+        match own {
+            Ast::Identifier(name) => f(name),
+            Ast::CompoundIdentifier(names) => names.last_mut().into_iter().for_each(&mut *f),
+            _ => {}
+        }
+        ControlFlow::<()>::Continue(())
+    });
 }
 
 /// The schema of a table with what SQL keeps beside it.
@@ -64,6 +82,7 @@ pub(crate) fn bind_create_table(
         primary_key_name: None,
         primary_order: Vec::new(),
         indexes: Vec::new(),
+        unique: BTreeSet::new(),
         checks: Vec::new(),
     };
     for column in &create.columns {
@@ -111,8 +130,16 @@ fn refuse_odd(create: &CreateTable) -> SqlResult<()> {
         ast::CreateTableOptions::None => {}
         // How full pages are made: they are as full as their tree makes them.
         ast::CreateTableOptions::With(options) => {
-            let is_known = |option: &ast::SqlOption| matches!(option, ast::SqlOption::KeyValue { key, .. } if super::table_key(key).is_ok_and(|key| key == "fillfactor"));
-            refuse(!options.iter().all(is_known), "a storage parameter other than fillfactor")?;
+            // Nor is there anything to be vacuumed.
+            let is_known = |option: &ast::SqlOption| {
+                let ast::SqlOption::KeyValue { key, value: _ } = option else { return false };
+                super::name_parts(key).is_ok_and(|parts| match &*parts {
+                    [name] => name == "fillfactor" || name.starts_with("autovacuum_"),
+                    _ => false,
+                })
+            };
+            let what = "a storage parameter other than fillfactor and autovacuum_*";
+            refuse(!options.iter().all(is_known), what)?;
         }
         _ => return Err(SqlError::unsupported("these options of a table")),
     }
@@ -120,7 +147,7 @@ fn refuse_odd(create: &CreateTable) -> SqlResult<()> {
 }
 
 impl NewTable {
-    fn add_column(&mut self, column: &ast::ColumnDef) -> SqlResult<()> {
+    pub(super) fn add_column(&mut self, column: &ast::ColumnDef) -> SqlResult<()> {
         let ast::ColumnDef { name, data_type, options } = column;
         let name = fold(name);
         check_name(&name)?;
@@ -154,7 +181,7 @@ impl NewTable {
         Ok(())
     }
 
-    fn add_constraints_of(&mut self, column: &ast::ColumnDef) -> SqlResult<()> {
+    pub(super) fn add_constraints_of(&mut self, column: &ast::ColumnDef) -> SqlResult<()> {
         let own = fold(&column.name);
         for ast::ColumnOptionDef { name, option } in &column.options {
             let named = name.as_ref().map(fold);
@@ -181,7 +208,7 @@ impl NewTable {
         Ok(())
     }
 
-    fn add_constraint(&mut self, constraint: &TableConstraint) -> SqlResult<()> {
+    pub(super) fn add_constraint(&mut self, constraint: &TableConstraint) -> SqlResult<()> {
         match constraint {
             TableConstraint::PrimaryKey(own) => {
                 let is_odd = own.index_type.is_some()
@@ -234,7 +261,7 @@ impl NewTable {
         if self.primary_key.is_some() {
             let message =
                 format!("multiple primary keys for table \"{}\" are not allowed", self.name);
-            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+            return Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message));
         }
         for at in &columns {
             if let Some(column) = self.columns.get_mut(*at) {
@@ -254,8 +281,11 @@ impl NewTable {
     ) -> SqlResult<()> {
         let names: Vec<&str> =
             columns.iter().filter_map(|at| Some(&*self.columns.get(*at)?.name)).collect();
-        let name = name.unwrap_or_else(|| format!("{}_{}_key", self.name, names.join("_")));
+        let taken = |name: &str| self.indexes.iter().any(|own| own.name == name);
+        let base = format!("{}_{}_key", self.name, names.join("_"));
+        let name = name.unwrap_or_else(|| free_name(&base, taken));
         check_name(&name)?;
+        self.unique.insert(name.clone());
         let order = vec![KeyOrder::ASCENDING.nulls_last(); columns.len()];
         let index = IndexSchema::new(name, columns).order(order).unique();
         self.indexes.push(if nulls_distinct { index.nulls_distinct() } else { index });
@@ -270,17 +300,28 @@ impl NewTable {
     ) -> SqlResult<()> {
         refuse(check.no_inherit || check.enforced == Some(false), "this form of CHECK")?;
         let name = name.unwrap_or_else(|| {
+            let column = column.map(str::to_owned).or_else(|| self.only_column_of(&check.expr));
             let base = match column {
                 Some(column) => format!("{}_{column}_check", self.name),
                 None => format!("{}_check", self.name),
             };
-            let taken = |name: &str| self.checks.iter().any(|(own, _)| own == name);
-            let numbered = (1..).map(|number| format!("{base}{number}"));
-            std::iter::once(base.clone()).chain(numbered).find(|name| !taken(name)).unwrap_or(base)
+            free_name(&base, |name| self.checks.iter().any(|(own, _)| own == name))
         });
         check_name(&name)?;
         self.checks.push((name, check.expr.to_string()));
         Ok(())
+    }
+
+    /// The column that a condition names, if that is one.
+    fn only_column_of(&self, condition: &Ast) -> Option<String> {
+        let mut named = BTreeSet::new();
+        each_name(&mut condition.clone(), &mut |name| {
+            let name = fold(name);
+            if self.columns.iter().any(|own| own.name == name) {
+                named.insert(name);
+            }
+        });
+        if named.len() > 1 { None } else { named.pop_first() }
     }
 
     fn finish(mut self, binder: &mut Binder<'_>, key: &str) -> SqlResult<TableSchema> {
@@ -295,6 +336,7 @@ impl NewTable {
         let mut note = TableNote {
             checks: self.checks.clone(),
             primary_key_name: self.primary_key_name.clone(),
+            unique: self.unique.clone(),
             ..TableNote::default()
         };
         for NewColumn { name, ty, nullable, default, hidden } in &self.columns {
@@ -318,8 +360,15 @@ impl NewTable {
     }
 }
 
+/// The name, or the first of those with a number behind it that is not taken.
+pub(crate) fn free_name(base: &str, taken: impl Fn(&str) -> bool) -> String {
+    let numbered = (1_u64..).map(|number| format!("{base}{number}"));
+    let mut names = std::iter::once(base.to_owned()).chain(numbered);
+    names.find(|name| !taken(name)).unwrap_or_default()
+}
+
 /// Defaults and conditions are bound once, so that an error is found here.
-fn check_expressions(
+pub(super) fn check_expressions(
     binder: &mut Binder<'_>,
     columns: &[NewColumn],
     checks: &[(String, String)],

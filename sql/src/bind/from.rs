@@ -381,7 +381,7 @@ fn with_coalesced(
 }
 
 /// A read of a whole table.
-pub(super) fn scan_of(table: Arc<TableDef>, for_update: bool) -> Plan {
+pub(crate) fn scan_of(table: Arc<TableDef>, for_update: bool) -> Plan {
     let (index, prefix, low, high, descending) = (None, Vec::new(), None, None, false);
     let needed = vec![true; table.columns.len()];
     let access = Access::Range { index, prefix, low, high, descending };

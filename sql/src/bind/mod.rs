@@ -3,6 +3,7 @@
 //! apart field by field.
 
 mod aggregate;
+mod alter;
 mod coerce;
 mod constant;
 mod copy;
@@ -30,8 +31,14 @@ use crate::error::{SqlError, SqlResult, SqlState};
 use crate::plan::Plan;
 use crate::types::{FormatSettings, SqlType};
 
+pub(crate) use alter::{
+    Added, bind_added_column, bind_added_constraint, bind_default, is_constraint,
+};
 pub(crate) use copy::BoundCopy;
-pub(crate) use definition::{bind_create_table, check_name, default_expr, index_column};
+pub(crate) use definition::{
+    HIDDEN_KEY, bind_create_table, check_name, default_expr, each_name, free_name, index_column,
+};
+pub(crate) use from::scan_of;
 pub(crate) use scope::fold;
 
 /// A column of the rows that a statement gives.

@@ -53,7 +53,7 @@ impl Binder<'_> {
     }
 
     /// What a column is in a row that does not say.
-    pub(super) fn default_of(&mut self, table: &TableDef, at: usize) -> SqlResult<Expr> {
+    pub(crate) fn default_of(&mut self, table: &TableDef, at: usize) -> SqlResult<Expr> {
         let Some(column) = table.columns.get(at) else {
             return Err(SqlError::internal("a column that is not there"));
         };
@@ -69,7 +69,7 @@ impl Binder<'_> {
     }
 
     /// The CHECK constraints of a table, over its rows.
-    pub(super) fn checks(&mut self, table: &TableDef) -> SqlResult<Vec<(String, Expr)>> {
+    pub(crate) fn checks(&mut self, table: &TableDef) -> SqlResult<Vec<(String, Expr)>> {
         let mut checks = Vec::new();
         for (name, condition) in &table.checks {
             let ast = super::default_expr(condition)?;

@@ -22,6 +22,18 @@ pub(crate) async fn load(
     Ok(Some(definition(table, &schema)))
 }
 
+/// All tables with their names in the catalogue, in the state that a transaction sees.
+pub(crate) async fn load_all(
+    txn: &mut Txn<'_>,
+) -> Result<Vec<(String, SqlResult<TableDef>)>, TxnError> {
+    let mut all = Vec::new();
+    for table in txn.tables().await? {
+        let schema = txn.schema(table).await?;
+        all.push((schema.name.clone(), definition(table, &schema)));
+    }
+    Ok(all)
+}
+
 fn definition(table: Table, schema: &TableSchema) -> SqlResult<TableDef> {
     let note = TableNote::from_stored(&schema.note)?;
     let name = schema.name.split_once('.').map_or(&*schema.name, |(_, name)| name);
@@ -43,6 +55,7 @@ fn definition(table: Table, schema: &TableSchema) -> SqlResult<TableDef> {
         columns: index.columns.clone(),
         order: index.order.clone(),
         unique: index.unique,
+        is_constraint: note.unique.contains(&index.name),
     });
     Ok(TableDef {
         table,

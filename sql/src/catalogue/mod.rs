@@ -4,6 +4,6 @@ mod load;
 mod note;
 pub(crate) mod table_def;
 
-pub(crate) use load::load;
+pub(crate) use load::{load, load_all};
 pub(crate) use note::{ColumnNote, TableNote};
 pub(crate) use table_def::{ColumnDef, TableDef};

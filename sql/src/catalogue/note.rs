@@ -1,6 +1,6 @@
 //! What SQL keeps with a table beside its stored schema.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +18,9 @@ pub(crate) struct TableNote {
     /// The name of the primary key.
     #[serde(default)]
     pub(crate) primary_key_name: Option<String>,
+    /// Names of indexes that are UNIQUE constraints.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) unique: BTreeSet<String>,
 }
 
 /// What SQL keeps of a column.

@@ -41,12 +41,20 @@ pub(crate) struct IndexDef {
     pub(crate) columns: Vec<usize>,
     pub(crate) order: Vec<KeyOrder>,
     pub(crate) unique: bool,
+    /// Whether it is a UNIQUE constraint.
+    pub(crate) is_constraint: bool,
 }
 
 impl TableDef {
     /// The position of a column.
     pub(crate) fn column(&self, name: &str) -> Option<usize> {
         self.columns.iter().position(|column| column.name == name)
+    }
+
+    /// Whether its primary key is one that its user has not given it.
+    pub(crate) fn has_hidden_key(&self) -> bool {
+        let is_hidden = |at: &usize| self.columns.get(*at).is_some_and(|own| own.is_hidden);
+        self.primary_key.iter().any(is_hidden)
     }
 
     /// What the primary key is called.

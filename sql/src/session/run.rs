@@ -15,10 +15,10 @@ use crate::catalogue::TableDef;
 use crate::client::Client;
 use crate::copy::{CopyFormat, CopyKind, CopyWriter};
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::exec::{Counts, ExecContext, MemoryLimits, Operator, SharedRows, build, from_txn};
+use crate::exec::{Counts, ExecContext, MemoryLimits, Operator, Row, SharedRows, build, from_txn};
 use crate::explain::Counted;
 use crate::functions::CallContext;
-use crate::plan::optimize;
+use crate::plan::{Plan, optimize};
 use crate::types::{FormatSettings, SqlType};
 
 /// How often a statement alone is run when others make it fail.
@@ -123,7 +123,7 @@ impl Run {
         let Work { parsed, parameters, types, columns } = &self.work;
         if super::define::is_definition(&parsed.statement) {
             self.client.begin(&Arc::default(), &self.settings.format);
-            return super::define::define(txn, &self.work, &self.settings.format).await;
+            return Ok(super::define::define(self, txn).await);
         }
         match super::explain::explained(&parsed.statement) {
             Ok(None) => {}
@@ -189,7 +189,7 @@ impl Run {
     fn context<'x, 'db>(
         &'x self,
         txn: &'x mut Txn<'db>,
-        random: &'x (dyn Fn() -> f64 + Send + Sync),
+        random: &'x (dyn Fn() -> f64 + Sync),
     ) -> ExecContext<'x, 'db> {
         let settings = &self.settings;
         let start = (self.clock)();
@@ -229,6 +229,23 @@ impl Run {
         let mut operator = build(&planned.plan);
         while operator.next(&mut context).await?.is_some() {}
         Ok(context.counts.nodes)
+    }
+
+    /// Runs a plan that gives nothing to the client. How many rows it gave, or changed.
+    pub(super) async fn perform(&self, txn: &mut Txn<'_>, plan: &Plan) -> SqlResult<u64> {
+        let random = || random(self.clock);
+        let mut context = self.context(txn, &random);
+        let mut operator = build(plan);
+        while operator.next(&mut context).await?.is_some() {}
+        Ok(context.affected)
+    }
+
+    /// The first row of what a plan gives.
+    pub(super) async fn first_row(&self, txn: &mut Txn<'_>, plan: &Plan) -> SqlResult<Option<Row>> {
+        let random = || random(self.clock);
+        let mut context = self.context(txn, &random);
+        let batch = build(plan).next(&mut context).await?;
+        Ok(batch.and_then(|batch| batch.into_iter().next()))
     }
 
     /// Gives rows as data. How many there were.

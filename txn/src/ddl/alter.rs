@@ -42,6 +42,28 @@ impl Txn<'_> {
         .await
     }
 
+    /// Gives an index of a table another name, also one that is being built.
+    ///
+    /// # Errors
+    /// [`SchemaError::NoSuchIndex`]; [`SchemaError::DuplicateName`] if another index of the table
+    /// has that name; and as [`create_table`](Self::create_table).
+    pub async fn rename_index(
+        &mut self,
+        table: Table,
+        index: &str,
+        name: &str,
+    ) -> Result<(), TxnError> {
+        self.alter(table, |definition| {
+            let schema = &mut definition.stored.schema;
+            let missing =
+                SchemaError::NoSuchIndex { table: schema.name.clone(), name: index.to_owned() };
+            let found = schema.indexes.iter_mut().find(|own| own.name == index);
+            name.clone_into(&mut found.ok_or(missing)?.name);
+            Ok(())
+        })
+        .await
+    }
+
     /// Replaces the [note](crate::TableSchema::note) of a table.
     ///
     /// # Errors

@@ -61,6 +61,18 @@ impl<'db> Txn<'db> {
         Ok(Table::of_number(usize::try_from(number).map_err(|_| missing())?))
     }
 
+    /// All tables in the state that this transaction sees, in the order in which they were created.
+    ///
+    /// # Errors
+    /// As [`table`](Self::table).
+    pub async fn tables(&mut self) -> Result<Vec<Table>, TxnError> {
+        if self.db.directory.changing().is_none() {
+            self.open_read()?;
+            return Ok(self.db.directory.handles());
+        }
+        self.all_tables().await
+    }
+
     /// The schema of a table in the state that this transaction sees, with the indexes that are
     /// complete.
     ///

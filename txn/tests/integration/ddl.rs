@@ -128,6 +128,31 @@ fn what_is_rolled_back_was_never_there() {
     cluster.close();
 }
 
+#[test]
+fn a_transaction_lists_the_tables_and_names_the_indexes_that_it_sees() {
+    let (cluster, databases) = two_nodes();
+    let db = &databases[0];
+    cluster.runtime.block_on(async {
+        let mut txn = db.begin();
+        let before = txn.tables().await.unwrap();
+        let point = txn.savepoint().unwrap();
+        let table = txn.create_table(notes("note").index("one", [1])).await.unwrap();
+        let all: Vec<_> = before.iter().copied().chain([table]).collect();
+        assert_eq!(txn.tables().await.unwrap(), all);
+        txn.rename_index(table, "one", "two").await.unwrap();
+        assert!(txn.index(table, "one").await.is_err());
+        txn.index(table, "two").await.unwrap();
+        let error = txn.rename_index(table, "one", "three").await.unwrap_err().to_string();
+        assert!(error.contains("one"), "{error}");
+        assert_eq!(databases[1].begin().tables().await.unwrap(), before);
+        txn.rollback_to(point).unwrap();
+        assert_eq!(txn.tables().await.unwrap(), before);
+        txn.rollback().await;
+    });
+    drop(databases);
+    cluster.close();
+}
+
 /// What the transaction itself had changed before would have gone into the new, empty trees.
 #[test]
 fn a_table_that_is_emptied_loses_what_the_transaction_had_changed_in_it() {

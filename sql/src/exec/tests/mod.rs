@@ -217,6 +217,7 @@ impl TableSpec {
             columns: index.columns.clone(),
             order: index.order.clone(),
             unique: index.unique,
+            is_constraint: false,
         });
         let order = match self.schema.primary_key_order.as_slice() {
             [] => vec![KeyOrder::ASCENDING; self.schema.primary_key.len()],

@@ -1,0 +1,279 @@
+//! ALTER TABLE.
+//!
+//! The actions of a statement are done one after the other, in the order in which PostgreSQL does
+//! them: what is dropped, columns that are added, defaults and NULLs, keys, then conditions.
+
+use std::sync::Arc;
+
+use selkie_txn::Txn;
+use sqlparser::ast::{self, AlterTableOperation as Action, RenameTableNameKind};
+
+use super::super::run::Run;
+use super::rebuild::{HIDDEN_DEFAULT, NewForm, record_rows, require_not_null};
+use super::{already_exists, bound, change_note, find, found, index, rebuild, schema_of};
+use crate::bind::{
+    Added, bind_added_constraint, bind_default, check_name, fold, is_constraint, name_parts,
+    refuse, scan_of, table_key,
+};
+use crate::catalogue::{ColumnDef, TableDef};
+use crate::error::{SqlError, SqlResult, SqlState};
+use crate::exec::from_txn;
+use crate::plan::{Expr, Plan};
+use crate::types::{Scalar, SqlType};
+
+/// An ALTER TABLE that is being done.
+pub(super) struct Alteration<'a, 'db> {
+    pub(super) run: &'a Run,
+    pub(super) txn: &'a mut Txn<'db>,
+    /// The name of the table in the catalogue.
+    pub(super) key: String,
+    /// As it is before the next action.
+    pub(super) table: TableDef,
+}
+
+impl<'a, 'db> Alteration<'a, 'db> {
+    /// Does all actions of a statement.
+    pub(super) async fn run(
+        run: &'a Run,
+        txn: &'a mut Txn<'db>,
+        alter: &ast::AlterTable,
+    ) -> SqlResult<()> {
+        let ast::AlterTable {
+            name,
+            if_exists,
+            only: _,
+            operations,
+            location,
+            on_cluster,
+            table_type,
+            end_token: _,
+        } = alter;
+        let is_odd = location.is_some() || on_cluster.is_some() || table_type.is_some();
+        refuse(is_odd, "this form of ALTER TABLE")?;
+        let key = table_key(name)?;
+        let table = match find(txn, &key).await? {
+            None if *if_exists => return Ok(()),
+            Some(table) => table,
+            None => found(txn, &key).await?,
+        };
+        let mut alteration = Self { run, txn, key, table };
+        let mut actions: Vec<&Action> = operations.iter().collect();
+        actions.sort_by_key(|action| pass(action));
+        for (number, action) in actions.into_iter().enumerate() {
+            if number > 0 {
+                alteration.table = found(alteration.txn, &alteration.key).await?;
+            }
+            alteration.act(action).await?;
+        }
+        Ok(())
+    }
+
+    async fn act(&mut self, action: &Action) -> SqlResult<()> {
+        match action {
+            Action::AddColumn { column_keyword: _, if_not_exists, column_def, column_position } => {
+                refuse(column_position.is_some(), "a place for a column")?;
+                self.add_column(column_def, *if_not_exists).await
+            }
+            Action::DropColumn {
+                has_column_keyword: _,
+                column_names,
+                if_exists,
+                drop_behavior: _,
+            } => {
+                for name in column_names {
+                    self.drop_column(&fold(name), *if_exists).await?;
+                }
+                Ok(())
+            }
+            Action::RenameColumn { old_column_name, new_column_name } => {
+                self.rename_column(&fold(old_column_name), &fold(new_column_name)).await
+            }
+            Action::RenameTable { table_name: RenameTableNameKind::To(name) } => {
+                let [name] = &*name_parts(name)? else {
+                    return Err(SqlError::unsupported("another schema for a table"));
+                };
+                self.rename_table(name).await
+            }
+            Action::RenameConstraint { old_name, new_name } => {
+                self.rename_constraint(&fold(old_name), fold(new_name)).await
+            }
+            Action::AlterColumn { column_name, op } => {
+                self.alter_column(&fold(column_name), op).await
+            }
+            Action::AddConstraint { constraint, not_valid } => {
+                refuse(*not_valid, "NOT VALID")?;
+                let table = self.table.clone();
+                let added = bound(self.run, self.txn, |binder| {
+                    bind_added_constraint(binder, &table, constraint)
+                });
+                let added = added.await?;
+                self.add(added).await
+            }
+            Action::DropConstraint { if_exists, name, drop_behavior: _ } => {
+                self.drop_constraint(&fold(name), *if_exists).await
+            }
+            other => Err(SqlError::unsupported(format!("ALTER TABLE {other}"))),
+        }
+    }
+
+    /// Adds keys and conditions, which the rows have to fulfil.
+    pub(super) async fn add(&mut self, added: Added) -> SqlResult<()> {
+        let Added { column: _, checks, unique, primary_key } = added;
+        if primary_key.is_some() || !unique.is_empty() {
+            let (schema, note) = schema_of(self.txn, &self.table).await?;
+            let mut form = NewForm::of(schema, note);
+            for index in unique {
+                form.note.unique.insert(index.name.clone());
+                form.schema.indexes.push(index);
+            }
+            if let Some(key) = primary_key {
+                let columns: Vec<&ColumnDef> =
+                    key.columns.iter().filter_map(|at| self.table.columns.get(*at)).collect();
+                for column in columns.into_iter().filter(|column| column.nullable) {
+                    require_not_null(self.txn, &self.table, &column.name).await?;
+                }
+                let hidden = self.table.primary_key.clone();
+                form.set_primary_key(&key.columns, &key.order);
+                form.note.primary_key_name = key.name;
+                for at in hidden {
+                    form.remove_column(at);
+                }
+            }
+            rebuild::rebuild(self.run, self.txn, &self.table, &self.key, form).await?;
+            self.table = found(self.txn, &self.key).await?;
+        }
+        for (name, condition) in checks {
+            self.add_check(name, condition).await?;
+        }
+        Ok(())
+    }
+
+    async fn add_check(&mut self, name: String, condition: String) -> SqlResult<()> {
+        let mut table = self.table.clone();
+        table.checks = vec![(name.clone(), condition.clone())];
+        let mut conditions = bound(self.run, self.txn, |binder| binder.checks(&table)).await?;
+        record_rows(self.txn, &table).await?;
+        if let Some((_, condition)) = conditions.pop() {
+            let (operand, value, negated) = (Box::new(condition), false, false);
+            let condition = Expr::IsBool { operand, value, negated };
+            let input = Box::new(scan_of(Arc::new(table.clone()), false));
+            let violated = Plan::Filter { input, condition };
+            if self.run.first_row(self.txn, &violated).await?.is_some() {
+                let message = format!(
+                    "check constraint \"{name}\" of relation \"{}\" is violated by some row",
+                    table.name
+                );
+                return Err(SqlError::new(SqlState::CHECK_VIOLATION, message));
+            }
+        }
+        change_note(self.txn, &self.table, |note| note.checks.push((name, condition))).await
+    }
+
+    async fn rename_table(&mut self, name: &str) -> SqlResult<()> {
+        check_name(name)?;
+        let key = match self.key.rsplit_once('.') {
+            Some((schema, _)) => format!("{schema}.{name}"),
+            None => name.to_owned(),
+        };
+        if find(self.txn, &key).await?.is_some() {
+            return Err(already_exists(name));
+        }
+        // What has its name from that of the table keeps it.
+        let constraint = self.table.primary_key_name();
+        if !self.table.has_hidden_key() {
+            let set = |note: &mut crate::catalogue::TableNote| {
+                note.primary_key_name = Some(constraint);
+            };
+            change_note(self.txn, &self.table, set).await?;
+        }
+        let renamed = self.txn.rename_table(self.table.table, &key).await;
+        renamed.map_err(|error| from_txn(error, Some(&self.table)))?;
+        self.key = key;
+        Ok(())
+    }
+
+    async fn rename_constraint(&mut self, old: &str, new: String) -> SqlResult<()> {
+        check_name(&new)?;
+        if !is_constraint(&self.table, old) {
+            return Err(self.no_constraint(old, "table"));
+        }
+        if is_constraint(&self.table, &new) {
+            let message =
+                format!("constraint \"{new}\" for relation \"{}\" already exists", self.table.name);
+            return Err(SqlError::new(SqlState::DUPLICATE_OBJECT, message));
+        }
+        if !self.table.checks.iter().any(|(name, _)| name == old) {
+            return index::rename_in(self.txn, &self.table, old, new).await;
+        }
+        change_note(self.txn, &self.table, |note| {
+            for (name, _) in note.checks.iter_mut().filter(|(name, _)| name == old) {
+                name.clone_from(&new);
+            }
+        })
+        .await
+    }
+
+    async fn drop_constraint(&mut self, name: &str, if_exists: bool) -> SqlResult<()> {
+        if !is_constraint(&self.table, name) {
+            return if if_exists { Ok(()) } else { Err(self.no_constraint(name, "relation")) };
+        }
+        if self.table.checks.iter().any(|(own, _)| own == name) {
+            return change_note(self.txn, &self.table, |note| {
+                note.checks.retain(|(own, _)| own != name);
+            })
+            .await;
+        }
+        if self.table.indexes.iter().any(|own| own.name == name) {
+            return self.drop_index(name).await;
+        }
+        let (schema, note) = schema_of(self.txn, &self.table).await?;
+        let mut form = NewForm::of(schema, note);
+        self.take_key(&mut form).await?;
+        rebuild::rebuild(self.run, self.txn, &self.table, &self.key, form).await
+    }
+
+    /// Drops an index of the table.
+    pub(super) async fn drop_index(&mut self, name: &str) -> SqlResult<()> {
+        let dropped = self.txn.drop_index(self.table.table, name).await;
+        dropped.map_err(|error| from_txn(error, Some(&self.table)))?;
+        change_note(self.txn, &self.table, |note| note.unique.retain(|own| own != name)).await
+    }
+
+    /// Gives the table a key that its user does not see in place of the one that it has.
+    pub(super) async fn take_key(&mut self, form: &mut NewForm) -> SqlResult<()> {
+        let (name, ty) = (String::new(), SqlType::new(Scalar::Uuid));
+        let default = Some(HIDDEN_DEFAULT.to_owned());
+        let column = ColumnDef { name, ty, nullable: false, default, is_hidden: true };
+        let table = self.table.clone();
+        let (value, _) =
+            bound(self.run, self.txn, |binder| bind_default(binder, &table, column)).await?;
+        form.set_hidden_key(value)
+    }
+
+    fn no_constraint(&self, name: &str, kind: &str) -> SqlError {
+        let message = match kind {
+            "table" => {
+                format!("constraint \"{name}\" for table \"{}\" does not exist", self.table.name)
+            }
+            _ => {
+                format!("constraint \"{name}\" of relation \"{}\" does not exist", self.table.name)
+            }
+        };
+        SqlError::new(SqlState::UNDEFINED_OBJECT, message)
+    }
+}
+
+/// When an action is done.
+fn pass(action: &Action) -> u8 {
+    use ast::AlterColumnOperation::{DropNotNull, SetNotNull};
+    match action {
+        Action::DropColumn { .. } | Action::DropConstraint { .. } => 0,
+        Action::AlterColumn { op: DropNotNull, .. } => 0,
+        Action::AddColumn { .. } => 1,
+        Action::AlterColumn { op: SetNotNull, .. } => 3,
+        Action::AlterColumn { .. } => 2,
+        Action::AddConstraint { constraint: ast::TableConstraint::Check(_), .. } => 5,
+        Action::AddConstraint { .. } => 4,
+        _ => 6,
+    }
+}

@@ -1,0 +1,217 @@
+//! ALTER TABLE: columns.
+
+use selkie_txn::{Column, DefaultValue, SchemaError, TxnError};
+use sqlparser::ast::{self, AlterColumnOperation};
+
+use super::alter::Alteration;
+use super::rebuild::{NewForm, has_nulls, require_not_null};
+use super::{bound, change_note, found, rebuild, schema_of};
+use crate::bind::{
+    Added, bind_added_column, bind_default, check_name, default_expr, each_name, fold,
+};
+use crate::catalogue::{ColumnDef, ColumnNote};
+use crate::error::{SqlError, SqlResult, SqlState};
+use crate::exec::from_txn;
+use crate::plan::Plan;
+use crate::types::{Datum, stored};
+
+impl Alteration<'_, '_> {
+    pub(super) async fn add_column(
+        &mut self,
+        column: &ast::ColumnDef,
+        if_not_exists: bool,
+    ) -> SqlResult<()> {
+        if if_not_exists && self.table.column(&fold(&column.name)).is_some() {
+            return Ok(());
+        }
+        let table = self.table.clone();
+        let mut added =
+            bound(self.run, self.txn, |binder| bind_added_column(binder, &table, column)).await?;
+        let Some(new) = added.column.take() else {
+            return Err(SqlError::internal("no column was added"));
+        };
+        let with_default = new.clone();
+        let (value, is_volatile) =
+            bound(self.run, self.txn, |binder| bind_default(binder, &table, with_default)).await?;
+        let (oid, modifier, default) = (new.ty.oid(), new.ty.modifier, new.default.clone());
+        let note = ColumnNote { oid, modifier, default, hidden: false };
+        if is_volatile {
+            let (schema, own) = schema_of(self.txn, &table).await?;
+            let mut form = NewForm::of(schema, own);
+            form.add_column((&new.name, new.ty), new.nullable, note, value)?;
+            rebuild::rebuild(self.run, self.txn, &table, &self.key, form).await?;
+        } else {
+            let values = Plan::Values { rows: vec![vec![value]], width: 1 };
+            let value = self.run.first_row(self.txn, &values).await?;
+            let value = value.and_then(|row| row.into_iter().next()).unwrap_or(Datum::Null);
+            self.add_plain(&new, &value).await?;
+            change_note(self.txn, &table, |own| drop(own.columns.insert(new.name, note))).await?;
+        }
+        self.table = found(self.txn, &self.key).await?;
+        self.add(Added { column: None, ..added }).await
+    }
+
+    /// Adds a column that is the same in all rows that are there.
+    async fn add_plain(&mut self, new: &ColumnDef, value: &Datum) -> SqlResult<()> {
+        let default = match value.is_null() {
+            true => None,
+            false => stored::with_value(value, new.ty, DefaultValue::of)?,
+        };
+        let has_default = default.is_some();
+        let (name, ty) = (new.name.clone(), stored::column_type(new.ty)?);
+        let column = Column { name, ty, nullable: new.nullable, default };
+        let table = self.table.table;
+        self.txn.add_column(table, column).await.map_err(|error| match error {
+            TxnError::Schema(SchemaError::NullsInRows { .. }) => has_nulls(&self.table, &new.name),
+            error => from_txn(error, Some(&self.table)),
+        })?;
+        if has_default {
+            // That of new rows is said by the statement that inserts them.
+            let dropped = self.txn.drop_default(table, &new.name).await;
+            dropped.map_err(|error| from_txn(error, Some(&self.table)))?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn drop_column(&mut self, name: &str, if_exists: bool) -> SqlResult<()> {
+        let Some(at) = self.shown_column(name) else {
+            return if if_exists { Ok(()) } else { Err(self.no_column(name)) };
+        };
+        // With it go the keys and the conditions that it is in.
+        let indexes = self.table.indexes.iter().filter(|own| own.columns.contains(&at));
+        let indexes: Vec<String> = indexes.map(|own| own.name.clone()).collect();
+        for index in indexes {
+            self.drop_index(&index).await?;
+        }
+        let mut checks = Vec::new();
+        for (own, condition) in &self.table.checks {
+            if !mentions(condition, name)? {
+                checks.push((own.clone(), condition.clone()));
+            }
+        }
+        change_note(self.txn, &self.table, |note| note.checks = checks).await?;
+        if self.table.primary_key.contains(&at) {
+            let (schema, note) = schema_of(self.txn, &self.table).await?;
+            let mut form = NewForm::of(schema, note);
+            self.take_key(&mut form).await?;
+            form.remove_column(at);
+            rebuild::rebuild(self.run, self.txn, &self.table, &self.key, form).await?;
+        } else {
+            let dropped = self.txn.drop_column(self.table.table, name).await;
+            dropped.map_err(|error| from_txn(error, Some(&self.table)))?;
+            change_note(self.txn, &self.table, |note| drop(note.columns.remove(name))).await?;
+        }
+        self.table = found(self.txn, &self.key).await?;
+        Ok(())
+    }
+
+    pub(super) async fn rename_column(&mut self, old: &str, new: &str) -> SqlResult<()> {
+        check_name(new)?;
+        if self.shown_column(old).is_none() {
+            let message = format!("column \"{old}\" does not exist");
+            return Err(SqlError::new(SqlState::UNDEFINED_COLUMN, message));
+        }
+        if self.table.column(new).is_some() {
+            let message =
+                format!("column \"{new}\" of relation \"{}\" already exists", self.table.name);
+            return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
+        }
+        let mut checks = Vec::new();
+        for (name, condition) in &self.table.checks {
+            checks.push((name.clone(), renamed(condition, old, new)?));
+        }
+        let done = self.txn.rename_column(self.table.table, old, new).await;
+        done.map_err(|error| from_txn(error, Some(&self.table)))?;
+        change_note(self.txn, &self.table, |note| {
+            note.checks = checks;
+            if let Some(own) = note.columns.remove(old) {
+                note.columns.insert(new.to_owned(), own);
+            }
+        })
+        .await
+    }
+
+    pub(super) async fn alter_column(
+        &mut self,
+        name: &str,
+        operation: &AlterColumnOperation,
+    ) -> SqlResult<()> {
+        let Some(at) = self.shown_column(name) else { return Err(self.no_column(name)) };
+        match operation {
+            AlterColumnOperation::SetDefault { value } => {
+                self.set_default(at, Some(value.to_string())).await
+            }
+            AlterColumnOperation::DropDefault => self.set_default(at, None).await,
+            AlterColumnOperation::SetNotNull => require_not_null(self.txn, &self.table, name).await,
+            AlterColumnOperation::DropNotNull => self.drop_not_null(at, name).await,
+            other => Err(SqlError::unsupported(format!("ALTER COLUMN {other}"))),
+        }
+    }
+
+    async fn set_default(&mut self, at: usize, default: Option<String>) -> SqlResult<()> {
+        let Some(column) = self.table.columns.get(at) else { return Ok(()) };
+        let column = ColumnDef { default: default.clone(), ..column.clone() };
+        let (table, name, ty) = (self.table.clone(), column.name.clone(), column.ty);
+        bound(self.run, self.txn, |binder| bind_default(binder, &table, column)).await?;
+        change_note(self.txn, &self.table, |note| {
+            let own = note.columns.entry(name).or_insert_with(|| ColumnNote {
+                oid: ty.oid(),
+                modifier: ty.modifier,
+                ..ColumnNote::default()
+            });
+            own.default = default;
+        })
+        .await
+    }
+
+    async fn drop_not_null(&mut self, at: usize, name: &str) -> SqlResult<()> {
+        if self.table.primary_key.contains(&at) {
+            let message = format!("column \"{name}\" is in a primary key");
+            return Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message));
+        }
+        let error = match self.txn.drop_not_null(self.table.table, name).await {
+            Ok(()) => return Ok(()),
+            Err(error) => error,
+        };
+        if !matches!(error, TxnError::Schema(SchemaError::ColumnInUse { .. })) {
+            return Err(from_txn(error, Some(&self.table)));
+        }
+        // An index has no room for NULL: it is made anew.
+        let (schema, note) = schema_of(self.txn, &self.table).await?;
+        let mut form = NewForm::of(schema, note);
+        form.schema.columns.iter_mut().filter(|own| own.name == name).for_each(|own| {
+            own.nullable = true;
+        });
+        rebuild::rebuild(self.run, self.txn, &self.table, &self.key, form).await
+    }
+
+    /// The position of a column that the user knows.
+    fn shown_column(&self, name: &str) -> Option<usize> {
+        let at = self.table.column(name)?;
+        self.table.columns.get(at).is_some_and(|column| !column.is_hidden).then_some(at)
+    }
+
+    fn no_column(&self, name: &str) -> SqlError {
+        let message =
+            format!("column \"{name}\" of relation \"{}\" does not exist", self.table.name);
+        SqlError::new(SqlState::UNDEFINED_COLUMN, message)
+    }
+}
+
+/// Whether a condition of the catalogue names a column.
+fn mentions(condition: &str, column: &str) -> SqlResult<bool> {
+    let mut found = false;
+    each_name(&mut default_expr(condition)?, &mut |name| found |= fold(name) == column);
+    Ok(found)
+}
+
+/// A condition of the catalogue with another name for a column.
+fn renamed(condition: &str, old: &str, new: &str) -> SqlResult<String> {
+    let mut expr = default_expr(condition)?;
+    each_name(&mut expr, &mut |name| {
+        if fold(name) == old {
+            *name = ast::Ident::with_quote('"', new);
+        }
+    });
+    Ok(expr.to_string())
+}

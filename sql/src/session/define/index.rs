@@ -1,0 +1,186 @@
+//! CREATE, DROP and ALTER INDEX.
+
+use std::sync::Arc;
+
+use selkie_txn::{NewIndex, Txn};
+use sqlparser::ast::{self, AlterIndexOperation, ObjectName};
+
+use super::super::Ran;
+use super::super::run::Run;
+use super::{already_exists, bound, change_note, found};
+use crate::bind::{Binder, check_name, free_name, index_column, name_parts, refuse, table_key};
+use crate::catalogue::{TableDef, load_all};
+use crate::error::{SqlError, SqlResult, SqlState};
+use crate::exec::from_txn;
+
+/// What is to be built.
+struct BoundIndex {
+    key: String,
+    name: String,
+    index: NewIndex,
+    if_not_exists: bool,
+}
+
+pub(super) async fn create_index(
+    run: &Run,
+    txn: &mut Txn<'_>,
+    create: &ast::CreateIndex,
+) -> SqlResult<Ran> {
+    let BoundIndex { key, name, index, if_not_exists } =
+        bound(run, txn, |binder| bind_index(binder, create)).await?;
+    let table = found(txn, &key).await?;
+    if !table.indexes.iter().any(|own| own.name == name) {
+        return Ok(Ran::BuildIndex { table: Arc::new(table), index });
+    }
+    if if_not_exists {
+        Ok(Ran::Done("CREATE INDEX".to_owned()))
+    } else {
+        Err(already_exists(&name))
+    }
+}
+
+fn bind_index(binder: &mut Binder<'_>, create: &ast::CreateIndex) -> SqlResult<BoundIndex> {
+    let ast::CreateIndex {
+        name,
+        table_name,
+        using,
+        columns,
+        unique,
+        concurrently: _,
+        r#async,
+        if_not_exists,
+        include,
+        nulls_distinct,
+        with,
+        predicate,
+        index_options,
+        alter_options,
+    } = create;
+    let is_odd = *r#async
+        || !include.is_empty()
+        || !with.is_empty()
+        || !index_options.is_empty()
+        || !alter_options.is_empty();
+    refuse(is_odd, "this form of CREATE INDEX")?;
+    refuse(predicate.is_some(), "an index over some rows")?;
+    let is_tree = matches!(using, None | Some(ast::IndexType::BTree));
+    refuse(!is_tree, "an index that is no btree")?;
+    let key = table_key(table_name)?;
+    let table = binder.table(table_name)?;
+    let (mut order, mut names) = (Vec::new(), Vec::new());
+    for column in columns {
+        let (name, direction) = index_column(column)?;
+        let missing = || {
+            let message = format!("column \"{name}\" does not exist");
+            SqlError::new(SqlState::UNDEFINED_COLUMN, message)
+        };
+        table.column(&name).ok_or_else(missing)?;
+        order.push(direction);
+        names.push(name);
+    }
+    let name = match name {
+        Some(name) => name_parts(name)?.pop().unwrap_or_default(),
+        None => {
+            let base = format!("{}_{}_idx", table.name, names.join("_"));
+            free_name(&base, |name| table.indexes.iter().any(|own| own.name == name))
+        }
+    };
+    check_name(&name)?;
+    let mut index = NewIndex::new(&name, names).order(order);
+    if *unique {
+        index = index.unique();
+    }
+    if *unique && *nulls_distinct != Some(false) {
+        index = index.nulls_distinct();
+    }
+    Ok(BoundIndex { key, name, index, if_not_exists: *if_not_exists })
+}
+
+pub(super) async fn drop_indexes(
+    txn: &mut Txn<'_>,
+    names: &[ObjectName],
+    if_exists: bool,
+) -> SqlResult<()> {
+    for name in names {
+        let Some((table, index)) = table_of(txn, name).await? else {
+            if if_exists {
+                continue;
+            }
+            let key = table_key(name)?;
+            let message = format!("index \"{key}\" does not exist");
+            return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message));
+        };
+        let own = table.indexes.iter().find(|own| own.name == index);
+        if own.is_none_or(|own| own.is_constraint) {
+            let owner = &table.name;
+            let message = format!(
+                "cannot drop index {index} because constraint {index} on table {owner} requires it"
+            );
+            let hint = format!("You can drop constraint {index} on table {owner} instead.");
+            return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, message).hint(hint));
+        }
+        let dropped = txn.drop_index(table.table, &index).await;
+        dropped.map_err(|error| from_txn(error, Some(&table)))?;
+    }
+    Ok(())
+}
+
+pub(super) async fn rename_index(
+    txn: &mut Txn<'_>,
+    name: &ObjectName,
+    operation: &AlterIndexOperation,
+) -> SqlResult<()> {
+    let AlterIndexOperation::RenameIndex { index_name } = operation;
+    let new = match &*name_parts(index_name)? {
+        [name] => name.clone(),
+        _ => return Err(SqlError::unsupported("another schema for an index")),
+    };
+    let Some((table, index)) = table_of(txn, name).await? else {
+        let message = format!("relation \"{}\" does not exist", table_key(name)?);
+        return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message));
+    };
+    rename_in(txn, &table, &index, new).await
+}
+
+/// Gives an index, or the primary key, another name.
+pub(super) async fn rename_in(
+    txn: &mut Txn<'_>,
+    table: &TableDef,
+    index: &str,
+    new: String,
+) -> SqlResult<()> {
+    check_name(&new)?;
+    let is_key = |name: &str| !table.has_hidden_key() && table.primary_key_name() == name;
+    if table.indexes.iter().any(|own| own.name == new) || is_key(&new) {
+        return Err(already_exists(&new));
+    }
+    if !table.indexes.iter().any(|own| own.name == index) {
+        return change_note(txn, table, |note| note.primary_key_name = Some(new)).await;
+    }
+    let renamed = txn.rename_index(table.table, index, &new).await;
+    renamed.map_err(|error| from_txn(error, Some(table)))?;
+    change_note(txn, table, |note| {
+        if note.unique.remove(index) {
+            note.unique.insert(new);
+        }
+    })
+    .await
+}
+
+/// The table that has an index of this name, or a primary key, and its name there.
+async fn table_of(txn: &mut Txn<'_>, name: &ObjectName) -> SqlResult<Option<(TableDef, String)>> {
+    let key = table_key(name)?;
+    let (schema, index) =
+        key.rsplit_once('.').map_or((None, &*key), |(own, name)| (Some(own), name));
+    for (table_key, table) in load_all(txn).await.map_err(|error| from_txn(error, None))? {
+        let table = table?;
+        if table_key.rsplit_once('.').map(|(schema, _)| schema) != schema {
+            continue;
+        }
+        let is_key = !table.has_hidden_key() && table.primary_key_name() == index;
+        if is_key || table.indexes.iter().any(|own| own.name == index) {
+            return Ok(Some((table, index.to_owned())));
+        }
+    }
+    Ok(None)
+}

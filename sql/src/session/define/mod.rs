@@ -1,0 +1,161 @@
+//! Statements that change tables.
+//!
+//! Each is a change of the transaction that it is in, and a rollback takes it back; but for CREATE
+//! INDEX, which works in transactions of its own. What `selkie_txn` cannot change where it is, such
+//! as a primary key, is changed by [another table](rebuild) in the place of the one that is there.
+
+mod alter;
+mod alter_column;
+mod drop;
+mod index;
+mod rebuild;
+
+use selkie_txn::{CatalogueError, SchemaError, TableSchema, Txn, TxnError};
+use sqlparser::ast::{ObjectType, Statement};
+
+use self::alter::Alteration;
+use super::Ran;
+use super::run::Run;
+use crate::bind::{Binder, bind_create_table, refuse};
+use crate::catalogue::{TableDef, TableNote, load};
+use crate::error::{SqlError, SqlResult, SqlState};
+use crate::exec::from_txn;
+
+/// Whether a statement changes tables.
+pub(super) fn is_definition(statement: &Statement) -> bool {
+    matches!(
+        statement,
+        Statement::CreateTable(_)
+            | Statement::AlterTable(_)
+            | Statement::Drop { .. }
+            | Statement::Truncate(_)
+            | Statement::CreateIndex(_)
+            | Statement::AlterIndex { .. }
+    )
+}
+
+/// Does a statement that changes tables.
+pub(super) async fn define(run: &Run, txn: &mut Txn<'_>) -> SqlResult<Ran> {
+    let statement = &run.work.parsed.statement;
+    let tag = match statement {
+        Statement::CreateTable(create) => {
+            let schema = bound(run, txn, |binder| bind_create_table(binder, create)).await?;
+            create_table(txn, schema, create.if_not_exists).await?;
+            "CREATE TABLE"
+        }
+        Statement::AlterTable(alter) => {
+            Alteration::run(run, txn, alter).await?;
+            "ALTER TABLE"
+        }
+        Statement::Drop {
+            object_type,
+            if_exists,
+            names,
+            // Nothing depends on tables and indexes beside what is dropped with them.
+            cascade: _,
+            restrict: _,
+            purge,
+            temporary,
+            table,
+        } => {
+            refuse(*purge || *temporary || table.is_some(), "this form of DROP")?;
+            match object_type {
+                ObjectType::Table => {
+                    drop::drop_tables(txn, names, *if_exists).await?;
+                    "DROP TABLE"
+                }
+                ObjectType::Index => {
+                    index::drop_indexes(txn, names, *if_exists).await?;
+                    "DROP INDEX"
+                }
+                other => return Err(SqlError::unsupported(format!("DROP {other}"))),
+            }
+        }
+        Statement::Truncate(truncate) => {
+            drop::truncate(txn, truncate).await?;
+            "TRUNCATE TABLE"
+        }
+        Statement::CreateIndex(create) => return index::create_index(run, txn, create).await,
+        Statement::AlterIndex { name, operation } => {
+            index::rename_index(txn, name, operation).await?;
+            "ALTER INDEX"
+        }
+        other => return Err(SqlError::unsupported(other)),
+    };
+    Ok(Ran::Done(tag.to_owned()))
+}
+
+/// Binds something of a statement, with the tables that the statement names.
+async fn bound<T>(
+    run: &Run,
+    txn: &mut Txn<'_>,
+    bind: impl FnOnce(&mut Binder<'_>) -> SqlResult<T>,
+) -> SqlResult<T> {
+    let parsed = &run.work.parsed;
+    let tables = super::tables::load_tables(txn, &parsed.statement).await;
+    let tables = tables.map_err(|error| from_txn(error, None))??;
+    bind(&mut Binder::new(&parsed.sql, &tables, &run.settings.format, &run.work.types))
+}
+
+/// Creates a table. Whether there was none of its name.
+async fn create_table(
+    txn: &mut Txn<'_>,
+    schema: TableSchema,
+    if_not_exists: bool,
+) -> SqlResult<bool> {
+    let name = schema.name.clone();
+    let error = match txn.create_table(schema).await {
+        Ok(_) => return Ok(true),
+        Err(error) => error,
+    };
+    Err(match error {
+        TxnError::Schema(SchemaError::TableExists { .. }) if if_not_exists => return Ok(false),
+        TxnError::Schema(SchemaError::TableExists { .. }) => already_exists(&name),
+        TxnError::Schema(_) => {
+            let message = format!("table \"{name}\" cannot be created: {error}");
+            SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)
+        }
+        TxnError::Catalogue(error @ CatalogueError::FixedTables) => {
+            SqlError::new(SqlState::OBJECT_NOT_READY, error.to_string())
+        }
+        error => from_txn(error, None),
+    })
+}
+
+/// The table of a name in the catalogue, if there is one.
+async fn find(txn: &mut Txn<'_>, key: &str) -> SqlResult<Option<TableDef>> {
+    load(txn, key).await.map_err(|error| from_txn(error, None))?.transpose()
+}
+
+/// The table of a name in the catalogue.
+async fn found(txn: &mut Txn<'_>, key: &str) -> SqlResult<TableDef> {
+    find(txn, key).await?.ok_or_else(|| {
+        let message = format!("relation \"{key}\" does not exist");
+        SqlError::new(SqlState::UNDEFINED_TABLE, message)
+    })
+}
+
+fn already_exists(name: &str) -> SqlError {
+    let message = format!("relation \"{name}\" already exists");
+    SqlError::new(SqlState::DUPLICATE_TABLE, message)
+}
+
+/// The schema of a table, and its note.
+async fn schema_of(txn: &mut Txn<'_>, table: &TableDef) -> SqlResult<(TableSchema, TableNote)> {
+    let schema = txn.schema(table.table).await;
+    let schema = schema.map_err(|error| from_txn(error, Some(table)))?;
+    let note = TableNote::from_stored(&schema.note)?;
+    Ok((schema, note))
+}
+
+/// Changes the note of a table.
+async fn change_note(
+    txn: &mut Txn<'_>,
+    table: &TableDef,
+    change: impl FnOnce(&mut TableNote),
+) -> SqlResult<()> {
+    let (_, mut note) = schema_of(txn, table).await?;
+    change(&mut note);
+    let set = txn.set_note(table.table, &note.to_stored()?).await;
+    set.map_err(|error| from_txn(error, Some(table)))
+}

@@ -28,6 +28,7 @@ mod explain;
 pub mod functions;
 mod parse;
 mod parse_copy;
+mod parse_vacuum;
 mod plan;
 mod session;
 pub mod types;

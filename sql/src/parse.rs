@@ -8,6 +8,7 @@ use sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, Tokenizer};
 
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::parse_copy::parse_copy;
+use crate::parse_vacuum::{parse_analyze, parse_vacuum};
 
 /// Longest text of statements, in bytes.
 pub(crate) const MAX_SQL_BYTES: usize = 64 << 20;
@@ -47,9 +48,12 @@ fn statements(parser: &mut Parser<'_>) -> Result<Vec<Statement>, ParserError> {
         if parser.peek_token_ref().token == Token::EOF {
             return Ok(statements);
         }
-        statements.push(match parser.parse_keyword(Keyword::COPY) {
-            true => parse_copy(parser)?,
-            false => parser.parse_statement()?,
+        let ours = [Keyword::COPY, Keyword::VACUUM, Keyword::ANALYZE];
+        statements.push(match parser.parse_one_of_keywords(&ours) {
+            Some(Keyword::COPY) => parse_copy(parser)?,
+            Some(Keyword::VACUUM) => parse_vacuum(parser)?,
+            Some(_) => parse_analyze(parser)?,
+            None => parser.parse_statement()?,
         });
         if !matches!(parser.peek_token_ref().token, Token::SemiColon | Token::EOF) {
             return parser.expected_ref("end of statement", parser.peek_token_ref());

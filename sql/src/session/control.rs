@@ -32,6 +32,7 @@ pub(super) fn has_tables(statement: &Statement) -> bool {
                 | Statement::Set(_)
                 | Statement::ShowVariable { .. }
                 | Statement::Vacuum(_)
+                | Statement::Analyze(_)
         )
 }
 
@@ -101,7 +102,9 @@ impl Session {
                 client.rows(vec![vec![Datum::text(value)]]).await?;
                 "SHOW"
             }
+            // Space is given back as rows are deleted.
             Statement::Vacuum(_) => "VACUUM",
+            Statement::Analyze(analyze) => self.analyze(analyze).await?,
             _ => return Ok(None),
         };
         Ok(Some(tag.to_owned()))

@@ -1,5 +1,6 @@
 //! Sessions: a client's statements, one after the other.
 
+mod analyze;
 mod cancel;
 mod control;
 mod define;

@@ -1,0 +1,73 @@
+//! ANALYZE.
+
+use selkie_txn::{AnalyzeOptions, SchemaError, Table, TxnError};
+use sqlparser::ast;
+
+use super::{Session, TransactionState};
+use crate::bind::{refuse, table_key};
+use crate::error::{SqlError, SqlResult, SqlState};
+use crate::exec::from_txn;
+
+impl Session {
+    /// Finds out what the rows of a table are like, or of all tables. It is no part of the
+    /// transaction: what it finds is kept whatever becomes of that.
+    pub(super) async fn analyze(&mut self, analyze: &ast::Analyze) -> SqlResult<&'static str> {
+        let ast::Analyze {
+            table_name,
+            partitions,
+            for_columns,
+            columns: _,
+            cache_metadata,
+            noscan,
+            compute_statistics,
+            has_table_keyword,
+        } = analyze;
+        let is_odd = partitions.is_some()
+            || *for_columns
+            || *cache_metadata
+            || *noscan
+            || *has_table_keyword;
+        refuse(is_odd, "this form of ANALYZE")?;
+        let database = self.txn.database().clone();
+        let tables: Vec<Table> = match table_name {
+            Some(name) => vec![self.table_named(table_key(name)?).await?],
+            None => database.tables().collect(),
+        };
+        for table in tables {
+            match database.analyze(table, AnalyzeOptions::default()).await {
+                // One that was dropped meanwhile.
+                Err(TxnError::Schema(SchemaError::NoSuchTable { .. })) if table_name.is_none() => {}
+                found => drop(found.map_err(|error| from_txn(error, None))?),
+            }
+        }
+        Ok(if *compute_statistics { "VACUUM" } else { "ANALYZE" })
+    }
+
+    /// The table of a name in the catalogue.
+    async fn table_named(&mut self, key: String) -> SqlResult<Table> {
+        let is_alone = self.state == TransactionState::Idle;
+        if is_alone {
+            self.begin(self.settings.isolation, true)?;
+        }
+        let name = key.clone();
+        let found = self.txn.run(move |txn| {
+            Box::pin(async move {
+                txn.begin_statement()?;
+                let found = txn.table(&name).await;
+                txn.end_statement();
+                found
+            })
+        });
+        let found = found.await;
+        if is_alone {
+            self.end_failed().await?;
+        }
+        found.map_err(|error| match error {
+            TxnError::Schema(SchemaError::NoSuchTable { .. }) => {
+                let message = format!("relation \"{key}\" does not exist");
+                SqlError::new(SqlState::UNDEFINED_TABLE, message)
+            }
+            error => from_txn(error, None),
+        })
+    }
+}

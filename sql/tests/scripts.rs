@@ -273,6 +273,41 @@ fn a_statement_without_end_is_ended_by_its_timeout() {
     });
 }
 
+/// As in PostgreSQL, a change under read committed waits for others of the same row, and goes on
+/// with what they have left.
+#[test]
+fn transactions_that_change_one_row_wait_for_each_other_and_none_fails() {
+    with_database(async |database| {
+        let mut first = Session::new(database, "tester", || 0).unwrap();
+        first.execute("create table c (id int primary key, n int, m int)").await.unwrap();
+        first.execute("insert into c values (1, 0, 0), (2, 0, 0)").await.unwrap();
+        let env = database.engine().env().clone();
+        let work = |_| {
+            let database = database.clone();
+            env.spawn("changer", async move {
+                let mut session = Session::new(&database, "tester", || 0).unwrap();
+                for _ in 0..25 {
+                    for sql in [
+                        "begin",
+                        "update c set n = n + 1 where id = 1",
+                        "update c set m = m + 1 where m >= 0 and id = 2",
+                        "commit",
+                    ] {
+                        session.execute(sql).await.unwrap();
+                    }
+                }
+            })
+        };
+        let workers: Vec<_> = (0..4).map(work).collect();
+        for worker in workers {
+            worker.join().await.unwrap();
+        }
+        let found = first.execute("select n, m from c order by id").await.unwrap();
+        let rows = format!("{:?}", found[0].rows);
+        assert_eq!(rows, "[[I32(100), I32(0)], [I32(0), I32(100)]]");
+    });
+}
+
 /// Every script is run.
 #[test]
 fn no_script_is_left_out() {

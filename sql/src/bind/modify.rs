@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use selkie_txn::LockWait;
 use sqlparser::ast::{
     self, Assignment, AssignmentTarget, Expr as Ast, FromTable, TableFactor, TableWithJoins,
     UpdateTableFromKind,
@@ -13,7 +14,7 @@ use super::stage::{Stage, with_applies};
 use super::{Binder, Bound, fold, name_parts, refuse};
 use crate::catalogue::TableDef;
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::plan::{Assignments, Expr, Modify, Plan, Typed};
+use crate::plan::{Assignments, Expr, LockRows, Locking, Modify, Plan, Typed};
 use crate::types::SqlType;
 use crate::types::cast::{CastContext, can_cast};
 
@@ -153,6 +154,7 @@ impl Binder<'_> {
         let width = scope.width;
         let mut stage = Stage::new(&scope, "WHERE");
         plan = self.filtered(plan, selection.as_ref(), &mut stage)?;
+        plan = locked(plan, &table);
         let mut stage = Stage { width: width + applied(&plan), ..Stage::new(&scope, "UPDATE") };
         let assignments = Some(self.assignments(&table, assignments, &mut stage)?);
         plan = with_applies(plan, stage.applies);
@@ -185,7 +187,7 @@ impl Binder<'_> {
         };
         let Target { table, plan, scope } = self.target(table, using.as_deref().unwrap_or(&[]))?;
         let mut stage = Stage::new(&scope, "WHERE");
-        let plan = self.filtered(plan, selection.as_ref(), &mut stage)?;
+        let plan = locked(self.filtered(plan, selection.as_ref(), &mut stage)?, &table);
         self.modify((table, plan, None), Vec::new(), returning.as_deref(), &scope)
     }
 
@@ -239,8 +241,26 @@ fn applied(plan: &Plan) -> usize {
     match plan {
         Plan::Filter { input, .. } => applied(input),
         Plan::Apply { input, .. } => 1 + applied(input),
+        Plan::Lock(lock) => applied(&lock.input),
         _ => 0,
     }
+}
+
+/// The rows that are changed, locked before: so a change waits for others of the same rows, and
+/// sees what they have left.
+fn locked(input: Plan, table: &Arc<TableDef>) -> Plan {
+    let (condition, is_strict) = match &input {
+        Plan::Filter { input, condition } => (Some(condition.clone()), !is_scan(input)),
+        plan => (None, !is_scan(plan)),
+    };
+    let table = Arc::clone(table);
+    let locks = vec![Locking { table, first_column: 0, wait: LockWait::Wait }];
+    let is_for_change = true;
+    Plan::Lock(Box::new(LockRows { input, locks, condition, is_strict, is_for_change }))
+}
+
+fn is_scan(plan: &Plan) -> bool {
+    matches!(plan, Plan::Scan(_))
 }
 
 /// The first table of FROM is the one that is changed.

@@ -299,7 +299,9 @@ fn locked(mut plan: Plan, output: Output, tail: Tail<'_>) -> Bound {
         plan = Plan::Sort { input: Box::new(plan), keys, first: None };
     }
     let (locks, condition, is_strict) = locks.unwrap_or_default();
-    plan = Plan::Lock(Box::new(LockRows { input: plan, locks, condition, is_strict }));
+    let is_for_change = false;
+    plan =
+        Plan::Lock(Box::new(LockRows { input: plan, locks, condition, is_strict, is_for_change }));
     plan = limited(plan, tail.limit, tail.offset);
     exprs.truncate(columns.len());
     Bound { plan: Plan::Project { input: Box::new(plan), exprs }, columns }

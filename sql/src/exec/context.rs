@@ -31,6 +31,8 @@ pub(crate) struct ExecContext<'x, 'db> {
     /// Who sends the data of COPY.
     pub(crate) client: Option<&'x dyn Client>,
     pub(crate) limits: MemoryLimits,
+    /// Whether the statement is alone in its transaction.
+    pub(crate) is_alone: bool,
     /// Rows of enclosing queries, the innermost last.
     pub(crate) outer: Vec<Row>,
     pub(crate) shared: SharedRows,

@@ -20,6 +20,7 @@ pub(crate) struct Lock {
     locks: Vec<Locking>,
     condition: Option<Expr>,
     is_strict: bool,
+    is_for_change: bool,
     /// Whether the transaction has used the tables, so that their keys are known.
     has_used: bool,
 }
@@ -31,6 +32,7 @@ impl Lock {
             locks: lock.locks.clone(),
             condition: lock.condition.clone(),
             is_strict: lock.is_strict,
+            is_for_change: lock.is_for_change,
             has_used: false,
         }
     }
@@ -88,6 +90,9 @@ impl Operator for Lock {
         context: &'a mut ExecContext<'_, '_>,
     ) -> BoxFuture<'a, SqlResult<Option<Vec<Row>>>> {
         Box::pin(async move {
+            if self.is_for_change && context.is_alone {
+                return self.input.next(context).await;
+            }
             if !self.has_used {
                 for Locking { table, .. } in &self.locks {
                     let used = context.txn.row(table.table).await;

@@ -77,7 +77,7 @@ impl Scan {
                 match keys.as_slice() {
                     [] => Ok(None),
                     [key] => self.read_point(key, context).await.map(Some),
-                    keys if self.scan.for_update => {
+                    keys if self.scan.for_update && context.is_alone => {
                         let mut rows = Vec::with_capacity(keys.len());
                         for key in keys {
                             rows.extend(self.read_point(key, context).await?);
@@ -101,7 +101,7 @@ impl Scan {
         context: &mut ExecContext<'_, '_>,
     ) -> SqlResult<Vec<Row>> {
         let (table, mut moved) = (&*self.scan.table, Vec::new());
-        let found = if self.scan.for_update {
+        let found = if self.scan.for_update && context.is_alone {
             context.txn.get_for_update(table.table, key).await
         } else {
             context.txn.get(table.table, key).await
@@ -151,7 +151,7 @@ impl Scan {
         context: &mut ExecContext<'_, '_>,
     ) -> SqlResult<Vec<Row>> {
         let (table, mut moved) = (&*self.scan.table, Vec::new());
-        let found = if self.scan.for_update {
+        let found = if self.scan.for_update && context.is_alone {
             context.txn.first_for_update(self.source, range).await
         } else {
             context.txn.first(self.source, range).await
@@ -198,7 +198,7 @@ impl Scan {
             Some(cursor) => cursor,
             none => {
                 let Some(range) = ranges.pop_front() else { return Ok(None) };
-                let opened = if scan.for_update {
+                let opened = if scan.for_update && context.is_alone {
                     context.txn.cursor_for_update(*source, range, *direction)
                 } else {
                     context.txn.cursor(*source, range, *direction)

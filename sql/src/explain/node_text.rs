@@ -41,6 +41,12 @@ fn node(plan: &Plan, counted: &[Counted], depth: usize, lines: &mut Vec<String>)
     if let Plan::Project { input, .. } = plan {
         return node(input, counted, depth, lines);
     }
+    // A change locks its rows; that is no step of its own.
+    if let Plan::Lock(lock) = plan
+        && lock.is_for_change
+    {
+        return node(&lock.input, counted, depth, lines);
+    }
     let Shown { title, details, inputs } = shown(plan);
     let (indent, arrow) = match depth {
         0 => (String::new(), ""),

@@ -75,7 +75,8 @@ pub(crate) struct Scan {
     pub(crate) filter: Option<Expr>,
     /// The columns that are needed: others may be NULL in what is given.
     pub(crate) needed: Vec<bool>,
-    /// Whether rows are read to be changed.
+    /// Whether rows are read to be changed, and have to stay as they were read until then. In a
+    /// transaction of several statements they are locked for that ([`Plan::Lock`]).
     pub(crate) for_update: bool,
 }
 
@@ -203,6 +204,9 @@ pub(crate) struct LockRows {
     /// Whether a row that has changed since it was found is an error: other rows, or subqueries,
     /// were found by what it was.
     pub(crate) is_strict: bool,
+    /// Whether the statement changes the rows: one that is alone in its transaction need not lock
+    /// them, as it is run again when others have changed them.
+    pub(crate) is_for_change: bool,
 }
 
 /// Rows of one table that are to be locked.

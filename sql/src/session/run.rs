@@ -33,6 +33,7 @@ pub(super) struct Run {
     pub(super) env: Env,
     pub(super) database: Database,
     cancel: CancelHandle,
+    is_alone: bool,
     transaction_start: i64,
     clock: Clock,
     user: Arc<str>,
@@ -49,7 +50,7 @@ impl Session {
         let mut attempt = 0;
         loop {
             self.begin(self.settings.isolation, self.settings.read_only)?;
-            let ran = match self.run(work, client).await {
+            let ran = match self.run(work, client, true).await {
                 Ok(Ran::Done(tag)) => self.commit().await.map(|()| tag),
                 Ok(Ran::BuildIndex { table, index }) => {
                     self.end_failed().await?;
@@ -84,7 +85,7 @@ impl Session {
         work: &Work,
         client: &Arc<dyn Client>,
     ) -> SqlResult<String> {
-        match self.run(work, client).await? {
+        match self.run(work, client, false).await? {
             Ran::Done(tag) => Ok(tag),
             Ran::BuildIndex { .. } => {
                 let message = "CREATE INDEX cannot run inside a transaction block";
@@ -93,7 +94,12 @@ impl Session {
         }
     }
 
-    async fn run(&mut self, work: &Work, client: &Arc<dyn Client>) -> SqlResult<Ran> {
+    async fn run(
+        &mut self,
+        work: &Work,
+        client: &Arc<dyn Client>,
+        is_alone: bool,
+    ) -> SqlResult<Ran> {
         let run = Run {
             work: work.clone(),
             client: Arc::clone(client),
@@ -101,6 +107,7 @@ impl Session {
             env: self.txn.database().engine().env().clone(),
             database: self.txn.database().clone(),
             cancel: self.cancel.clone(),
+            is_alone,
             transaction_start: self.transaction_start,
             clock: self.clock,
             user: Arc::clone(&self.user),
@@ -208,6 +215,7 @@ impl Run {
             call,
             parameters: &self.work.parameters,
             client: Some(&*self.client),
+            is_alone: self.is_alone,
             limits: MemoryLimits::default(),
             outer: Vec::new(),
             shared: SharedRows::default(),

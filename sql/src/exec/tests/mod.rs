@@ -91,6 +91,7 @@ async fn run_with(
         call,
         parameters,
         client: None,
+        is_alone: false,
         limits,
         outer: Vec::new(),
         shared: SharedRows::default(),

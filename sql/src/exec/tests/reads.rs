@@ -263,7 +263,13 @@ fn locks_give_the_newest_rows_and_leave_out_what_is_gone() {
         let lock_with = |rows: Vec<Row>, wait, condition, is_strict| {
             let locks = vec![Locking { table: Arc::clone(&table), first_column: 1, wait }];
             let input = values(rows, 6);
-            Plan::Lock(Box::new(LockRows { input, locks, condition, is_strict }))
+            Plan::Lock(Box::new(LockRows {
+                input,
+                locks,
+                condition,
+                is_strict,
+                is_for_change: false,
+            }))
         };
         let lock = |rows, wait| lock_with(rows, wait, None, false);
         let row = |a, b| [ints(&[Some(7), a, b]), vec![Datum::Null; 3]].concat();

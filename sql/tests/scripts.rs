@@ -128,6 +128,7 @@ scripts![
     windows,
     with,
     alter,
+    sequences,
 ];
 
 /// As deep as the parser lets them be, on the stack of a thread of a test.

@@ -16,6 +16,7 @@ mod query;
 mod scope;
 mod select;
 mod select_list;
+mod sequence;
 mod special;
 mod stage;
 mod window;
@@ -40,6 +41,7 @@ pub(crate) use definition::{
 };
 pub(crate) use from::scan_of;
 pub(crate) use scope::fold;
+pub(crate) use sequence::{NewSequence, sequence_schema};
 
 /// A column of the rows that a statement gives.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -48,6 +48,8 @@ fn definition(table: Table, schema: &TableSchema) -> SqlResult<TableDef> {
             nullable: column.nullable,
             default: own.and_then(|own| own.default.clone()),
             is_hidden: own.is_some_and(|own| own.hidden),
+            sequence: own.and_then(|own| own.sequence.clone()),
+            identity: own.and_then(|own| own.identity),
         }
     });
     let indexes = schema.indexes.iter().map(|index| IndexDef {

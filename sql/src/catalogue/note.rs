@@ -36,6 +36,21 @@ pub(crate) struct ColumnNote {
     /// A key that the table has because its user gave it none.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) hidden: bool,
+    /// The sequence that is dropped with it, by its name in the catalogue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) sequence: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) identity: Option<Identity>,
+}
+
+/// How an identity column gets its values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Identity {
+    /// From its sequence, unless a statement overrides that.
+    Always,
+    /// From its sequence where a statement says nothing.
+    ByDefault,
 }
 
 impl TableNote {

@@ -2,6 +2,7 @@
 
 use selkie_txn::{KeyOrder, Table};
 
+use super::note::Identity;
 use crate::types::SqlType;
 
 /// A table in the state that a transaction sees.
@@ -32,6 +33,9 @@ pub(crate) struct ColumnDef {
     pub(crate) default: Option<String>,
     /// A key that the table has because its user gave it none: `*` does not show it.
     pub(crate) is_hidden: bool,
+    /// The sequence that is dropped with it.
+    pub(crate) sequence: Option<String>,
+    pub(crate) identity: Option<Identity>,
 }
 
 /// An index of a table.

@@ -14,7 +14,9 @@ use crate::catalogue::TableDef;
 use crate::client::Client;
 use crate::copy::{CopyFormat, CopyKind, CopyWriter};
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::exec::{ExecContext, MemoryLimits, Operator, Row, SharedRows, build, from_txn};
+use crate::exec::{
+    ExecContext, MemoryLimits, Operator, Row, SequenceMemory, SharedRows, build, from_txn,
+};
 use crate::functions::CallContext;
 use crate::plan::{Plan, optimize};
 
@@ -27,6 +29,7 @@ pub(super) struct Run {
     pub(super) work: Work,
     client: Arc<dyn Client>,
     pub(super) settings: Arc<Settings>,
+    sequences: Arc<SequenceMemory>,
     cancel: CancelHandle,
     transaction_start: i64,
     clock: Clock,
@@ -93,6 +96,7 @@ impl Session {
             work: work.clone(),
             client: Arc::clone(client),
             settings: Arc::clone(&self.settings),
+            sequences: Arc::clone(&self.sequences),
             cancel: self.cancel.clone(),
             transaction_start: self.transaction_start,
             clock: self.clock,
@@ -196,6 +200,7 @@ impl Run {
             call,
             parameters: &self.work.parameters,
             client: Some(&*self.client),
+            sequences: &self.sequences,
             limits: MemoryLimits::default(),
             outer: Vec::new(),
             shared: SharedRows::default(),

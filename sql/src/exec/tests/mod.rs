@@ -86,7 +86,9 @@ async fn run_with(
         search_path: &[],
         random: &|| 0.5,
     };
+    let sequences = SequenceMemory::default();
     let mut context = ExecContext {
+        sequences: &sequences,
         txn,
         call,
         parameters,
@@ -205,6 +207,8 @@ impl TableSpec {
                 nullable: *nullable,
                 default: None,
                 is_hidden: false,
+                sequence: None,
+                identity: None,
             });
         }
         Self { schema, columns: defs }

@@ -118,7 +118,7 @@ impl<'a, 'db> Alteration<'a, 'db> {
 
     /// Adds keys and conditions, which the rows have to fulfil.
     pub(super) async fn add(&mut self, added: Added) -> SqlResult<()> {
-        let Added { column: _, checks, unique, primary_key } = added;
+        let Added { column: _, sequence: _, checks, unique, primary_key } = added;
         if primary_key.is_some() || !unique.is_empty() {
             let (schema, note) = schema_of(self.txn, &self.table).await?;
             let mut form = NewForm::of(schema, note);
@@ -243,7 +243,15 @@ impl<'a, 'db> Alteration<'a, 'db> {
     pub(super) async fn take_key(&mut self, form: &mut NewForm) -> SqlResult<()> {
         let (name, ty) = (String::new(), SqlType::new(Scalar::Uuid));
         let default = Some(HIDDEN_DEFAULT.to_owned());
-        let column = ColumnDef { name, ty, nullable: false, default, is_hidden: true };
+        let column = ColumnDef {
+            name,
+            ty,
+            nullable: false,
+            default,
+            is_hidden: true,
+            sequence: None,
+            identity: None,
+        };
         let table = self.table.clone();
         let (value, _) =
             bound(self.run, self.txn, |binder| bind_default(binder, &table, column)).await?;

@@ -3,7 +3,7 @@
 use selkie_txn::Txn;
 use sqlparser::ast::{self, ObjectName};
 
-use super::{find, found};
+use super::{find, found, sequence};
 use crate::bind::{refuse, table_key};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::from_txn;
@@ -19,6 +19,7 @@ pub(super) async fn drop_tables(
             Some(table) => {
                 let dropped = txn.drop_table(table.table).await;
                 dropped.map_err(|error| from_txn(error, Some(&table)))?;
+                sequence::drop_of_columns(txn, sequence::sequences_of(&table)).await?;
             }
             None if if_exists => {}
             None => {
@@ -44,11 +45,13 @@ pub(super) async fn truncate(txn: &mut Txn<'_>, truncate: &ast::Truncate) -> Sql
     let is_odd = partitions.is_some() || *if_exists || on_cluster.is_some();
     refuse(is_odd, "this form of TRUNCATE")?;
     let restarts = matches!(identity, Some(ast::TruncateIdentityOption::Restart));
-    refuse(restarts, "RESTART IDENTITY")?;
     for own in table_names {
         let table = found(txn, &table_key(&own.name)?).await?;
         let emptied = txn.truncate(table.table).await;
         emptied.map_err(|error| from_txn(error, Some(&table)))?;
+        if restarts {
+            sequence::restart(txn, &table).await?;
+        }
     }
     Ok(())
 }

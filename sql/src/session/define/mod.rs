@@ -9,6 +9,7 @@ mod alter_column;
 mod drop;
 mod index;
 mod rebuild;
+mod sequence;
 
 use selkie_txn::{CatalogueError, SchemaError, TableSchema, Txn, TxnError};
 use sqlparser::ast::{ObjectType, Statement};
@@ -30,6 +31,7 @@ pub(super) fn is_definition(statement: &Statement) -> bool {
             | Statement::Drop { .. }
             | Statement::Truncate(_)
             | Statement::CreateIndex(_)
+            | Statement::CreateSequence { .. }
             | Statement::AlterIndex { .. }
     )
 }
@@ -39,8 +41,16 @@ pub(super) async fn define(run: &Run, txn: &mut Txn<'_>) -> SqlResult<Ran> {
     let statement = &run.work.parsed.statement;
     let tag = match statement {
         Statement::CreateTable(create) => {
-            let schema = bound(run, txn, |binder| bind_create_table(binder, create)).await?;
-            create_table(txn, schema, create.if_not_exists).await?;
+            let (mut schema, sequences) =
+                bound(run, txn, |binder| bind_create_table(binder, create)).await?;
+            let is_there = create.if_not_exists && find(txn, &schema.name).await?.is_some();
+            if !is_there {
+                if sequence::is_sequence(txn, &schema.name).await? {
+                    return Err(already_exists(&schema.name));
+                }
+                sequence::create_for_table(txn, &mut schema, sequences).await?;
+                create_table(txn, schema).await?;
+            }
             "CREATE TABLE"
         }
         Statement::AlterTable(alter) => {
@@ -52,7 +62,7 @@ pub(super) async fn define(run: &Run, txn: &mut Txn<'_>) -> SqlResult<Ran> {
             if_exists,
             names,
             // Nothing depends on tables and indexes beside what is dropped with them.
-            cascade: _,
+            cascade,
             restrict: _,
             purge,
             temporary,
@@ -68,6 +78,10 @@ pub(super) async fn define(run: &Run, txn: &mut Txn<'_>) -> SqlResult<Ran> {
                     index::drop_indexes(txn, names, *if_exists).await?;
                     "DROP INDEX"
                 }
+                ObjectType::Sequence => {
+                    sequence::drop_sequences(txn, names, *if_exists, *cascade).await?;
+                    "DROP SEQUENCE"
+                }
                 other => return Err(SqlError::unsupported(format!("DROP {other}"))),
             }
         }
@@ -76,6 +90,11 @@ pub(super) async fn define(run: &Run, txn: &mut Txn<'_>) -> SqlResult<Ran> {
             "TRUNCATE TABLE"
         }
         Statement::CreateIndex(create) => return index::create_index(run, txn, create).await,
+        Statement::CreateSequence { temporary, if_not_exists, name, sequence_options } => {
+            refuse(*temporary, "a temporary sequence")?;
+            sequence::create_sequence(txn, name, sequence_options, *if_not_exists).await?;
+            "CREATE SEQUENCE"
+        }
         Statement::AlterIndex { name, operation } => {
             index::rename_index(txn, name, operation).await?;
             "ALTER INDEX"
@@ -97,19 +116,13 @@ async fn bound<T>(
     bind(&mut Binder::new(&parsed.sql, &tables, &run.settings.format, &run.work.types))
 }
 
-/// Creates a table. Whether there was none of its name.
-async fn create_table(
-    txn: &mut Txn<'_>,
-    schema: TableSchema,
-    if_not_exists: bool,
-) -> SqlResult<bool> {
+async fn create_table(txn: &mut Txn<'_>, schema: TableSchema) -> SqlResult<()> {
     let name = schema.name.clone();
     let error = match txn.create_table(schema).await {
-        Ok(_) => return Ok(true),
+        Ok(_) => return Ok(()),
         Err(error) => error,
     };
     Err(match error {
-        TxnError::Schema(SchemaError::TableExists { .. }) if if_not_exists => return Ok(false),
         TxnError::Schema(SchemaError::TableExists { .. }) => already_exists(&name),
         TxnError::Schema(_) => {
             let message = format!("table \"{name}\" cannot be created: {error}");

@@ -57,6 +57,7 @@ states! {
     INVALID_ESCAPE = "22025", "An escape in a pattern is not valid.";
     INVALID_LIMIT = "2201W", "A LIMIT is negative.";
     INVALID_NAME = "42602", "A text is no name.";
+    INVALID_OBJECT_DEFINITION = "42P17", "A view would be made of itself.";
     INVALID_OFFSET = "2201X", "An OFFSET is negative.";
     INVALID_PARAMETER = "22023", "A value is not one of those that are allowed.";
     INVALID_REGEX = "2201B", "A regular expression is not valid.";

@@ -129,6 +129,7 @@ scripts![
     with,
     alter,
     sequences,
+    views,
 ];
 
 /// As deep as the parser lets them be, on the stack of a thread of a test.

@@ -21,6 +21,30 @@ pub(crate) struct TableNote {
     /// Names of indexes that are UNIQUE constraints.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) unique: BTreeSet<String>,
+    /// That it is a view: a table without rows, which has its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) view: Option<ViewNote>,
+}
+
+/// A view.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ViewNote {
+    /// Its query, as SQL.
+    pub(crate) query: String,
+    /// The tables and views that the query names, by their names in the catalogue.
+    pub(crate) uses: BTreeSet<String>,
+    pub(crate) columns: Vec<ViewColumn>,
+}
+
+/// A column of a view.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ViewColumn {
+    pub(crate) name: String,
+    /// What its query calls it: `*` of a table may come to give more columns, which are none of
+    /// the view.
+    pub(crate) source: String,
+    pub(crate) oid: u32,
+    pub(crate) modifier: i32,
 }
 
 /// What SQL keeps of a column.

@@ -2,7 +2,7 @@
 
 use selkie_txn::{KeyOrder, Table};
 
-use super::note::Identity;
+use super::note::{Identity, ViewNote};
 use crate::types::SqlType;
 
 /// A table in the state that a transaction sees.
@@ -21,6 +21,8 @@ pub(crate) struct TableDef {
     pub(crate) checks: Vec<(String, String)>,
     /// What the primary key is called; its default without a name of its own.
     pub(crate) primary_key_name: Option<String>,
+    /// That it is a view, whose columns these are. It has no key.
+    pub(crate) view: Option<ViewNote>,
 }
 
 /// A column of a table.

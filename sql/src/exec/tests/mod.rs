@@ -19,7 +19,7 @@ use selkie_pool::{Coding, PoolConfig};
 use selkie_txn::{Database, DatabaseSchema, KeyOrder, Protocol, TableSchema, Txn};
 
 use super::row_key::RowKey;
-use super::{ExecContext, MemoryLimits, Row, SharedRows, build};
+use super::{ExecContext, MemoryLimits, Row, SequenceMemory, SharedRows, build};
 use crate::catalogue::table_def::IndexDef;
 use crate::catalogue::{ColumnDef, TableDef};
 use crate::error::{SqlError, SqlResult};
@@ -235,6 +235,7 @@ impl TableSpec {
             indexes: indexes.collect(),
             checks: Vec::new(),
             primary_key_name: None,
+            view: None,
         })
     }
 }

@@ -10,7 +10,7 @@ use sqlparser::ast::{self, AlterTableOperation as Action, RenameTableNameKind};
 
 use super::super::run::Run;
 use super::rebuild::{HIDDEN_DEFAULT, NewForm, record_rows, require_not_null};
-use super::{already_exists, bound, change_note, find, found, index, rebuild, schema_of};
+use super::{already_exists, bound, change_note, find, found, index, rebuild, schema_of, view};
 use crate::bind::{
     Added, bind_added_constraint, bind_default, check_name, fold, is_constraint, name_parts,
     refuse, scan_of, table_key,
@@ -56,6 +56,11 @@ impl<'a, 'db> Alteration<'a, 'db> {
             Some(table) => table,
             None => found(txn, &key).await?,
         };
+        if table.view.is_some() {
+            let message = format!("a change of view \"{}\" by ALTER TABLE", table.name);
+            return Err(SqlError::unsupported(message));
+        }
+        let views = view::views_over(txn, &key).await?;
         let mut alteration = Self { run, txn, key, table };
         let mut actions: Vec<&Action> = operations.iter().collect();
         actions.sort_by_key(|action| pass(action));
@@ -65,7 +70,7 @@ impl<'a, 'db> Alteration<'a, 'db> {
             }
             alteration.act(action).await?;
         }
-        Ok(())
+        view::check_views(run, alteration.txn, &views).await
     }
 
     async fn act(&mut self, action: &Action) -> SqlResult<()> {

@@ -10,6 +10,7 @@ mod drop;
 mod index;
 mod rebuild;
 mod sequence;
+mod view;
 
 use selkie_txn::{CatalogueError, SchemaError, TableSchema, Txn, TxnError};
 use sqlparser::ast::{ObjectType, Statement};
@@ -32,6 +33,7 @@ pub(super) fn is_definition(statement: &Statement) -> bool {
             | Statement::Truncate(_)
             | Statement::CreateIndex(_)
             | Statement::CreateSequence { .. }
+            | Statement::CreateView(_)
             | Statement::AlterIndex { .. }
     )
 }
@@ -61,7 +63,6 @@ pub(super) async fn define(run: &Run, txn: &mut Txn<'_>) -> SqlResult<Ran> {
             object_type,
             if_exists,
             names,
-            // Nothing depends on tables and indexes beside what is dropped with them.
             cascade,
             restrict: _,
             purge,
@@ -71,12 +72,16 @@ pub(super) async fn define(run: &Run, txn: &mut Txn<'_>) -> SqlResult<Ran> {
             refuse(*purge || *temporary || table.is_some(), "this form of DROP")?;
             match object_type {
                 ObjectType::Table => {
-                    drop::drop_tables(txn, names, *if_exists).await?;
+                    drop::drop_tables(txn, names, *if_exists, *cascade).await?;
                     "DROP TABLE"
                 }
                 ObjectType::Index => {
                     index::drop_indexes(txn, names, *if_exists).await?;
                     "DROP INDEX"
+                }
+                ObjectType::View => {
+                    view::drop_views(txn, names, *if_exists, *cascade).await?;
+                    "DROP VIEW"
                 }
                 ObjectType::Sequence => {
                     sequence::drop_sequences(txn, names, *if_exists, *cascade).await?;
@@ -90,6 +95,10 @@ pub(super) async fn define(run: &Run, txn: &mut Txn<'_>) -> SqlResult<Ran> {
             "TRUNCATE TABLE"
         }
         Statement::CreateIndex(create) => return index::create_index(run, txn, create).await,
+        Statement::CreateView(create) => {
+            view::create_view(run, txn, create).await?;
+            "CREATE VIEW"
+        }
         Statement::CreateSequence { temporary, if_not_exists, name, sequence_options } => {
             refuse(*temporary, "a temporary sequence")?;
             sequence::create_sequence(txn, name, sequence_options, *if_not_exists).await?;

@@ -12,7 +12,7 @@ use sqlparser::ast::{
 use super::scope::Scope;
 use super::sequence::{NewSequence, identity_of, serial_type};
 use super::stage::Stage;
-use super::{Binder, fold, refuse, table_key};
+use super::{Binder, OutputColumn, fold, refuse, table_key};
 use crate::catalogue::{ColumnNote, Identity, TableNote};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::plan::Plan;
@@ -90,6 +90,11 @@ pub(crate) fn bind_create_table(
         checks: Vec::new(),
         sequences: Vec::new(),
     };
+    if let Some(query) = &create.query {
+        for OutputColumn { name, ty } in binder.statement(query)?.columns {
+            table.add_queried(name, ty)?;
+        }
+    }
     for column in &create.columns {
         table.add_column(column)?;
     }
@@ -123,11 +128,14 @@ fn refuse_odd(create: &CreateTable) -> SqlResult<()> {
         constraints: create.constraints.clone(),
         table_options: create.table_options.clone(),
         unlogged: create.unlogged,
+        query: create.query.clone(),
+        with_data: create.with_data,
         ..ast::helpers::stmt_create_table::CreateTableBuilder::new(create.name.clone()).build()
     };
     refuse(create.temporary, "a temporary table")?;
     refuse(create.unlogged, "an unlogged table")?;
-    refuse(create.query.is_some(), "CREATE TABLE AS")?;
+    let names = create.query.is_some() && !create.columns.is_empty();
+    refuse(names, "CREATE TABLE AS with names of columns")?;
     refuse(create.like.is_some(), "LIKE another table")?;
     refuse(create.inherits.is_some(), "INHERITS")?;
     refuse(create.partition_by.is_some() || create.partition_of.is_some(), "a partitioned table")?;
@@ -152,14 +160,30 @@ fn refuse_odd(create: &CreateTable) -> SqlResult<()> {
 }
 
 impl NewTable {
-    pub(super) fn add_column(&mut self, column: &ast::ColumnDef) -> SqlResult<()> {
-        let ast::ColumnDef { name, data_type, options } = column;
-        let name = fold(name);
+    /// Adds a column that a query gives.
+    fn add_queried(&mut self, name: String, ty: SqlType) -> SqlResult<()> {
         check_name(&name)?;
+        self.check_new(&name)?;
+        let ty = if ty == SqlType::UNKNOWN { SqlType::TEXT } else { ty };
+        column_type(ty)?;
+        let (nullable, default, hidden, identity) = (true, None, false, None);
+        self.columns.push(NewColumn { name, ty, nullable, default, hidden, identity });
+        Ok(())
+    }
+
+    fn check_new(&self, name: &str) -> SqlResult<()> {
         if self.columns.iter().any(|own| own.name == name) {
             let message = format!("column \"{name}\" specified more than once");
             return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
         }
+        Ok(())
+    }
+
+    pub(super) fn add_column(&mut self, column: &ast::ColumnDef) -> SqlResult<()> {
+        let ast::ColumnDef { name, data_type, options } = column;
+        let name = fold(name);
+        check_name(&name)?;
+        self.check_new(&name)?;
         let serial = serial_type(data_type);
         let ty = serial.map_or_else(|| SqlType::parse(data_type), Ok)?;
         column_type(ty)?;

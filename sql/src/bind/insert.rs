@@ -236,7 +236,7 @@ impl Binder<'_> {
     }
 
     /// A plan that inserts rows which a source gives for these columns.
-    pub(super) fn insert_rows(
+    pub(crate) fn insert_rows(
         &mut self,
         table: Arc<TableDef>,
         targets: &[usize],

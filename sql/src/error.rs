@@ -42,6 +42,7 @@ states! {
     DUPLICATE_TABLE = "42P07", "There is such a table, index, view or sequence already.";
     FEATURE_NOT_SUPPORTED = "0A000", "It is SQL, and this engine cannot do it.";
     FOREIGN_KEY_VIOLATION = "23503", "A REFERENCES constraint does not hold.";
+    GENERATED_ALWAYS = "428C9", "A column gets its values from its sequence only.";
     GROUPING_ERROR = "42803", "A column is neither grouped nor aggregated.";
     INDETERMINATE_TYPE = "42P18", "The type of a parameter cannot be told.";
     INTERNAL_ERROR = "XX000", "What should not happen.";
@@ -55,6 +56,8 @@ states! {
     INVALID_DATETIME = "22007", "A text is no date or time.";
     INVALID_ESCAPE = "22025", "An escape in a pattern is not valid.";
     INVALID_LIMIT = "2201W", "A LIMIT is negative.";
+    INVALID_NAME = "42602", "A text is no name.";
+    INVALID_OBJECT_DEFINITION = "42P17", "A view would be made of itself.";
     INVALID_OFFSET = "2201X", "An OFFSET is negative.";
     INVALID_PARAMETER = "22023", "A value is not one of those that are allowed.";
     INVALID_REGEX = "2201B", "A regular expression is not valid.";

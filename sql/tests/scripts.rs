@@ -129,6 +129,8 @@ scripts![
     with,
     explain,
     alter,
+    sequences,
+    views,
 ];
 
 /// As deep as the parser lets them be, on the stack of a thread of a test.

@@ -7,6 +7,7 @@ use sqlparser::ast::{self, TableConstraint};
 
 use super::Binder;
 use super::definition::{NewColumn, NewTable, check_expressions};
+use super::sequence::NewSequence;
 use crate::catalogue::{ColumnDef, TableDef};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::functions::Volatility;
@@ -16,6 +17,8 @@ use crate::plan::Expr;
 pub(crate) struct Added {
     /// Behind those of the table.
     pub(crate) column: Option<ColumnDef>,
+    /// That of the column.
+    pub(crate) sequence: Option<NewSequence>,
     pub(crate) checks: Vec<(String, String)>,
     /// Those that are UNIQUE constraints.
     pub(crate) unique: Vec<IndexSchema>,
@@ -86,6 +89,7 @@ impl NewTable {
             nullable: own.nullable,
             default: own.default.clone(),
             hidden: own.is_hidden,
+            identity: own.identity,
         });
         let indexes =
             table.indexes.iter().map(|own| IndexSchema::new(&own.name, own.columns.clone()));
@@ -98,6 +102,7 @@ impl NewTable {
             indexes: indexes.collect(),
             unique: BTreeSet::new(),
             checks: table.checks.clone(),
+            sequences: Vec::new(),
         }
     }
 
@@ -138,8 +143,11 @@ impl NewTable {
             nullable: own.nullable,
             default: own.default,
             is_hidden: own.hidden,
+            sequence: None,
+            identity: own.identity,
         });
-        Ok(Added { column, checks, unique, primary_key })
+        let sequence = self.sequences.pop();
+        Ok(Added { column, sequence, checks, unique, primary_key })
     }
 }
 

@@ -10,10 +10,12 @@ use sqlparser::ast::{
 };
 
 use super::scope::Scope;
+use super::sequence::{NewSequence, identity_of, serial_type};
 use super::stage::Stage;
-use super::{Binder, fold, refuse, table_key};
-use crate::catalogue::{ColumnNote, TableNote};
+use super::{Binder, OutputColumn, fold, refuse, table_key};
+use crate::catalogue::{ColumnNote, Identity, TableNote};
 use crate::error::{SqlError, SqlResult, SqlState};
+use crate::plan::Plan;
 use crate::types::SqlType;
 use crate::types::stored::column_type;
 
@@ -31,6 +33,7 @@ pub(super) struct NewTable {
     /// Names of indexes that are UNIQUE constraints.
     pub(super) unique: BTreeSet<String>,
     pub(super) checks: Vec<(String, String)>,
+    pub(super) sequences: Vec<NewSequence>,
 }
 
 pub(super) struct NewColumn {
@@ -39,6 +42,7 @@ pub(super) struct NewColumn {
     pub(super) nullable: bool,
     pub(super) default: Option<String>,
     pub(super) hidden: bool,
+    pub(super) identity: Option<Identity>,
 }
 
 /// A default or condition that the catalogue has as text.
@@ -70,7 +74,7 @@ pub(crate) fn each_name(expr: &mut Ast, f: &mut dyn FnMut(&mut ast::Ident)) {
 pub(crate) fn bind_create_table(
     binder: &mut Binder<'_>,
     create: &CreateTable,
-) -> SqlResult<TableSchema> {
+) -> SqlResult<(TableSchema, Vec<NewSequence>)> {
     refuse_odd(create)?;
     let key = table_key(&create.name)?;
     let name = key.rsplit('.').next().unwrap_or(&key).to_owned();
@@ -84,7 +88,13 @@ pub(crate) fn bind_create_table(
         indexes: Vec::new(),
         unique: BTreeSet::new(),
         checks: Vec::new(),
+        sequences: Vec::new(),
     };
+    if let Some(query) = &create.query {
+        for OutputColumn { name, ty } in binder.statement(query)?.columns {
+            table.add_queried(name, ty)?;
+        }
+    }
     for column in &create.columns {
         table.add_column(column)?;
     }
@@ -118,11 +128,14 @@ fn refuse_odd(create: &CreateTable) -> SqlResult<()> {
         constraints: create.constraints.clone(),
         table_options: create.table_options.clone(),
         unlogged: create.unlogged,
+        query: create.query.clone(),
+        with_data: create.with_data,
         ..ast::helpers::stmt_create_table::CreateTableBuilder::new(create.name.clone()).build()
     };
     refuse(create.temporary, "a temporary table")?;
     refuse(create.unlogged, "an unlogged table")?;
-    refuse(create.query.is_some(), "CREATE TABLE AS")?;
+    let names = create.query.is_some() && !create.columns.is_empty();
+    refuse(names, "CREATE TABLE AS with names of columns")?;
     refuse(create.like.is_some(), "LIKE another table")?;
     refuse(create.inherits.is_some(), "INHERITS")?;
     refuse(create.partition_by.is_some() || create.partition_of.is_some(), "a partitioned table")?;
@@ -147,22 +160,55 @@ fn refuse_odd(create: &CreateTable) -> SqlResult<()> {
 }
 
 impl NewTable {
-    pub(super) fn add_column(&mut self, column: &ast::ColumnDef) -> SqlResult<()> {
-        let ast::ColumnDef { name, data_type, options } = column;
-        let name = fold(name);
+    /// Adds a column that a query gives.
+    fn add_queried(&mut self, name: String, ty: SqlType) -> SqlResult<()> {
         check_name(&name)?;
+        self.check_new(&name)?;
+        let ty = if ty == SqlType::UNKNOWN { SqlType::TEXT } else { ty };
+        column_type(ty)?;
+        let (nullable, default, hidden, identity) = (true, None, false, None);
+        self.columns.push(NewColumn { name, ty, nullable, default, hidden, identity });
+        Ok(())
+    }
+
+    fn check_new(&self, name: &str) -> SqlResult<()> {
         if self.columns.iter().any(|own| own.name == name) {
             let message = format!("column \"{name}\" specified more than once");
             return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
         }
-        let ty = SqlType::parse(data_type)?;
+        Ok(())
+    }
+
+    pub(super) fn add_column(&mut self, column: &ast::ColumnDef) -> SqlResult<()> {
+        let ast::ColumnDef { name, data_type, options } = column;
+        let name = fold(name);
+        check_name(&name)?;
+        self.check_new(&name)?;
+        let serial = serial_type(data_type);
+        let ty = serial.map_or_else(|| SqlType::parse(data_type), Ok)?;
         column_type(ty)?;
-        let mut column = NewColumn { name, ty, nullable: true, default: None, hidden: false };
+        let (nullable, default, hidden, identity) = (serial.is_none(), None, false, None);
+        let mut column = NewColumn { name, ty, nullable, default, hidden, identity };
+        if serial.is_some() {
+            self.sequences.push(NewSequence::of_column(&column.name, ty, &[])?);
+        }
         for ast::ColumnOptionDef { name: _, option } in options {
             match option {
                 ColumnOption::Null => {}
                 ColumnOption::NotNull => column.nullable = false,
                 ColumnOption::Default(expr) => column.default = Some(expr.to_string()),
+                ColumnOption::Generated {
+                    generated_as,
+                    sequence_options,
+                    generation_expr: None,
+                    generation_expr_mode: None,
+                    generated_keyword: _,
+                } => {
+                    column.identity = Some(identity_of(generated_as, ty)?);
+                    column.nullable = false;
+                    let options = sequence_options.as_deref().unwrap_or_default();
+                    self.sequences.push(NewSequence::of_column(&column.name, ty, options)?);
+                }
                 ColumnOption::PrimaryKey(_)
                 | ColumnOption::Unique(_)
                 | ColumnOption::Check(_)
@@ -176,6 +222,19 @@ impl NewTable {
                     return Err(SqlError::unsupported(format!("the column option {other}")));
                 }
             }
+        }
+        let taken = self.sequences.iter().filter(|own| own.column == column.name).count();
+        if taken > usize::from(column.default.is_none()) {
+            let (name, table) = (&column.name, &self.name);
+            let message = match column.identity {
+                Some(_) => format!(
+                    "both default and identity specified for column \"{name}\" of table \"{table}\""
+                ),
+                None => format!(
+                    "multiple default values specified for column \"{name}\" of table \"{table}\""
+                ),
+            };
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
         }
         self.columns.push(column);
         Ok(())
@@ -324,12 +383,17 @@ impl NewTable {
         if named.len() > 1 { None } else { named.pop_first() }
     }
 
-    fn finish(mut self, binder: &mut Binder<'_>, key: &str) -> SqlResult<TableSchema> {
+    fn finish(
+        mut self,
+        binder: &mut Binder<'_>,
+        key: &str,
+    ) -> SqlResult<(TableSchema, Vec<NewSequence>)> {
         if self.primary_key.is_none() {
             let name = HIDDEN_KEY.to_owned();
             let default = Some("gen_random_uuid()".to_owned());
             let ty = SqlType::new(crate::types::Scalar::Uuid);
-            self.columns.push(NewColumn { name, ty, nullable: false, default, hidden: true });
+            let (nullable, hidden, identity) = (false, true, None);
+            self.columns.push(NewColumn { name, ty, nullable, default, hidden, identity });
             self.primary_key = Some(vec![self.columns.len() - 1]);
         }
         let mut schema = TableSchema::new(key);
@@ -339,14 +403,15 @@ impl NewTable {
             unique: self.unique.clone(),
             ..TableNote::default()
         };
-        for NewColumn { name, ty, nullable, default, hidden } in &self.columns {
+        for NewColumn { name, ty, nullable, default, hidden, identity } in &self.columns {
             let stored: ColumnType = column_type(*ty)?;
             let column =
                 Column { name: name.clone(), ty: stored, nullable: *nullable, default: None };
             schema = schema.with_column(column);
             let (oid, modifier, default) = (ty.oid(), ty.modifier, default.clone());
-            note.columns
-                .insert(name.clone(), ColumnNote { oid, modifier, default, hidden: *hidden });
+            let (hidden, identity, sequence) = (*hidden, *identity, None);
+            let own = ColumnNote { oid, modifier, default, hidden, sequence, identity };
+            note.columns.insert(name.clone(), own);
         }
         schema = schema
             .primary_key(self.primary_key.unwrap_or_default())
@@ -356,7 +421,7 @@ impl NewTable {
             schema = schema.with_index(index);
         }
         check_expressions(binder, &self.columns, &self.checks, &self.name)?;
-        Ok(schema)
+        Ok((schema, self.sequences))
     }
 }
 
@@ -379,7 +444,8 @@ pub(super) fn check_expressions(
         let scope = Scope::inside(None);
         let mut stage = Stage::new(&scope, "DEFAULT expressions");
         let bound = binder.expr(&default_expr(default)?, &mut stage)?;
-        refuse(!stage.applies.is_empty(), "a subquery in a default")?;
+        let is_call = |own: &super::stage::PendingApply| matches!(own.query, Plan::Sequence(_));
+        refuse(!stage.applies.iter().all(is_call), "a subquery in a default")?;
         let context = crate::types::cast::CastContext::Assignment;
         binder.coerce(bound, column.ty, context).map_err(|error| {
             let message = format!("the default of column \"{}\": {}", column.name, error.message());

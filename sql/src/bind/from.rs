@@ -10,7 +10,7 @@ use sqlparser::ast::{
 use super::query::{LockableTable, rename};
 use super::scope::{Scope, ScopeColumn};
 use super::stage::{Stage, with_applies};
-use super::{Binder, OutputColumn, fold, name_parts, refuse};
+use super::{Binder, Bound, OutputColumn, fold, name_parts, refuse};
 use crate::catalogue::TableDef;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::functions::resolve_rows;
@@ -167,7 +167,13 @@ impl Binder<'_> {
             let scope = scope_of(&called, &columns, outer)?;
             return Ok(Part { plan: query.plan, scope, is_lateral: false });
         }
-        let table = self.table(name)?;
+        let table = self.relation_named(name)?;
+        if let Some(view) = &table.view {
+            let Bound { plan, mut columns } = self.view(table, view)?;
+            rename(&mut columns, &names, &called)?;
+            let scope = scope_of(&called, &columns, outer)?;
+            return Ok(Part { plan, scope, is_lateral: false });
+        }
         let mut columns: Vec<OutputColumn> = table.columns.iter().map(output_of).collect();
         rename(&mut columns, &names, &called)?;
         let mut scope = Scope::inside(outer);
@@ -176,10 +182,10 @@ impl Binder<'_> {
         scope.add_table(&called, named.map(|(own, hidden)| (own.name, own.ty, hidden)))?;
         lockable.push(LockableTable {
             name: called,
-            table: Arc::clone(&table),
+            table: Arc::clone(table),
             first_column: first,
         });
-        Ok(Part { plan: scan_of(table, false), scope, is_lateral: false })
+        Ok(Part { plan: scan_of(Arc::clone(table), false), scope, is_lateral: false })
     }
 
     /// A function that gives rows.

@@ -3,16 +3,18 @@
 use std::sync::Arc;
 
 use sqlparser::ast::{
-    self, ConflictTarget, ObjectName, OnConflictAction, OnInsert, SetExpr, TableObject,
+    self, ConflictTarget, InsertOverriding, ObjectName, OnConflictAction, OnInsert, SetExpr,
+    TableObject,
 };
 
-use super::modify::{column_of, is_default, table_scope};
+use super::modify::{always_generated, column_of, is_default, table_scope};
 use super::scope::Scope;
 use super::stage::{Stage, with_applies};
 use super::{Binder, Bound, fold, name_parts, refuse};
-use crate::catalogue::TableDef;
+use crate::catalogue::{Identity, TableDef};
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::plan::{ConflictAction, Expr, Insert, Plan, Typed};
+use crate::plan::{Branch, ConflictAction, Expr, Insert, Plan, Typed};
+use crate::types::Datum;
 
 impl Binder<'_> {
     pub(crate) fn insert(&mut self, insert: &ast::Insert) -> SqlResult<Bound> {
@@ -65,7 +67,6 @@ impl Binder<'_> {
             || !multi_table_when_clauses.is_empty()
             || multi_table_else_clause.is_some();
         refuse(is_odd, "this form of INSERT")?;
-        refuse(overriding.is_some(), "OVERRIDING")?;
         let TableObject::TableName(name) = table else {
             return Err(SqlError::unsupported("INSERT into something else than a table"));
         };
@@ -73,7 +74,8 @@ impl Binder<'_> {
         let own = name_parts(name)?.pop().unwrap_or_default();
         let called = table_alias.as_ref().map_or(own, |alias| fold(&alias.alias));
         let targets = self.insert_columns(&table, columns)?;
-        let source = self.insert_source(&table, &targets, source.as_deref())?;
+        let overriding = overriding.as_ref();
+        let source = self.insert_source(&table, &targets, overriding, source.as_deref())?;
         let checks = self.checks(&table)?;
         let on_conflict = match on {
             None => None,
@@ -115,12 +117,12 @@ impl Binder<'_> {
         &mut self,
         table: &TableDef,
         targets: &[usize],
+        overriding: Option<&InsertOverriding>,
         source: Option<&ast::Query>,
     ) -> SqlResult<Plan> {
         let width = table.columns.len();
         let Some(source) = source else {
-            let row = (0..width).map(|at| self.default_of(table, at)).collect::<SqlResult<_>>()?;
-            return Ok(Plan::Values { rows: vec![row], width });
+            return self.with_defaults(table, vec![vec![None; width]]);
         };
         let too_many = |given: usize| {
             let message = match given > targets.len() {
@@ -143,7 +145,7 @@ impl Binder<'_> {
                 }
                 let mut full: Vec<Option<Expr>> = vec![None; width];
                 for (value, &at) in row.content.iter().zip(targets) {
-                    if is_default(value) {
+                    if is_default(value) || overrides(table, at, overriding)? {
                         continue;
                     }
                     let bound = self.expr(value, &mut stage)?;
@@ -153,41 +155,108 @@ impl Binder<'_> {
                         *place = Some(assigned);
                     }
                 }
-                let full = full.into_iter().enumerate().map(|(at, value)| match value {
-                    Some(value) => Ok(value),
-                    None => self.default_of(table, at),
-                });
-                rows.push(full.collect::<SqlResult<_>>()?);
+                rows.push(full);
             }
-            let input = Plan::Values { rows, width };
             if stage.applies.is_empty() {
-                return Ok(input);
+                return self.with_defaults(table, rows);
             }
             refuse(values.rows.len() > 1, "a subquery in VALUES of several rows")?;
-            let Plan::Values { mut rows, .. } = input else { return Ok(input) };
-            let exprs = rows.pop().unwrap_or_default();
-            let input = Box::new(with_applies(Plan::One, stage.applies));
+            let (mut exprs, mut applies) = (Vec::new(), stage.applies);
+            for (at, value) in rows.pop().unwrap_or_default().into_iter().enumerate() {
+                exprs.push(match value {
+                    Some(value) => value,
+                    None => self.default_with(table, at, 0, &mut applies)?,
+                });
+            }
+            let input = Box::new(with_applies(Plan::One, applies));
             return Ok(Plan::Project { input, exprs });
         }
         let bound = self.query(source, None)?;
-        self.fill(table, targets, bound)
+        let mut given = Vec::new();
+        for at in targets {
+            given.push(!overrides(table, *at, overriding)?);
+        }
+        self.fill(table, targets, &given, bound)
+    }
+
+    /// Rows of values, with defaults where there is none.
+    fn with_defaults(
+        &mut self,
+        table: &TableDef,
+        mut rows: Vec<Vec<Option<Expr>>>,
+    ) -> SqlResult<Plan> {
+        let columns = table.columns.len();
+        // Behind the values those that say which rows take a value of a sequence.
+        let mut width = columns;
+        let (mut exprs, mut calls) = (Vec::new(), Vec::new());
+        for at in 0..columns {
+            let is_given = |row: &Vec<Option<Expr>>| row.get(at).is_some_and(Option::is_some);
+            exprs.push(Expr::Column(at));
+            if rows.iter().all(is_given) {
+                continue;
+            }
+            let mut applies = Vec::new();
+            let value = self.default_with(table, at, 0, &mut applies)?;
+            let none = if applies.is_empty() { value } else { Expr::Const(Datum::Null) };
+            let takes: Vec<bool> = rows.iter().map(|row| !is_given(row)).collect();
+            for (row, takes) in rows.iter_mut().zip(takes) {
+                if let Some(own) = row.get_mut(at).filter(|_| takes) {
+                    *own = Some(none.clone());
+                }
+                if !applies.is_empty() {
+                    row.push(Some(Expr::Const(Datum::Bool(takes))));
+                }
+            }
+            if !applies.is_empty() {
+                calls.push((at, width));
+                width += 1;
+            }
+        }
+        let rows = rows.into_iter().map(|row| row.into_iter().flatten().collect()).collect();
+        let values = Plan::Values { rows, width };
+        if calls.is_empty() {
+            return Ok(values);
+        }
+        let mut applies = Vec::new();
+        for (at, flag) in calls {
+            let first = applies.len();
+            let value = self.default_with(table, at, width, &mut applies)?;
+            for apply in applies.iter_mut().skip(first) {
+                if let Plan::Sequence(call) = &mut apply.query {
+                    call.when = Some(Expr::Outer { level: 0, column: flag });
+                }
+            }
+            let branch = Branch { condition: Expr::Column(flag), result: value };
+            let otherwise = Some(Box::new(Expr::Column(at)));
+            if let Some(own) = exprs.get_mut(at) {
+                *own = Expr::Case { branches: vec![branch], otherwise };
+            }
+        }
+        Ok(Plan::Project { input: Box::new(with_applies(values, applies)), exprs })
     }
 
     /// A plan that inserts rows which a source gives for these columns.
-    pub(super) fn insert_rows(
+    pub(crate) fn insert_rows(
         &mut self,
         table: Arc<TableDef>,
         targets: &[usize],
         source: Bound,
     ) -> SqlResult<Plan> {
-        let source = self.fill(&table, targets, source)?;
+        let source = self.fill(&table, targets, &vec![true; targets.len()], source)?;
         let checks = self.checks(&table)?;
         let insert = Insert { table, source, checks, on_conflict: None, returning: None };
         Ok(Plan::Insert(Box::new(insert)))
     }
 
     /// Rows with a value for each column of the table, of those that have values for these.
-    fn fill(&mut self, table: &TableDef, targets: &[usize], bound: Bound) -> SqlResult<Plan> {
+    /// Values that are not `given` are those of sequences.
+    fn fill(
+        &mut self,
+        table: &TableDef,
+        targets: &[usize],
+        given: &[bool],
+        bound: Bound,
+    ) -> SqlResult<Plan> {
         let width = table.columns.len();
         let too_many = |given: usize| {
             let message = match given > targets.len() {
@@ -201,18 +270,19 @@ impl Binder<'_> {
         {
             return Err(too_many(bound.columns.len()));
         }
-        let mut exprs = Vec::new();
+        let (mut exprs, mut applies) = (Vec::new(), Vec::new());
         for at in 0..width {
-            let given = targets.iter().position(|own| *own == at);
-            let given = given.and_then(|from| Some((from, bound.columns.get(from)?)));
-            exprs.push(match given {
+            let from = targets.iter().position(|own| *own == at);
+            let from = from.filter(|from| given.get(*from).copied().unwrap_or(true));
+            let from = from.and_then(|from| Some((from, bound.columns.get(from)?)));
+            exprs.push(match from {
                 Some((from, column)) => {
                     self.assigned(table, at, Typed::new(Expr::Column(from), column.ty))?
                 }
-                None => self.default_of(table, at)?,
+                None => self.default_with(table, at, bound.columns.len(), &mut applies)?,
             });
         }
-        Ok(Plan::Project { input: Box::new(bound.plan), exprs })
+        Ok(Plan::Project { input: Box::new(with_applies(bound.plan, applies)), exprs })
     }
 
     fn on_conflict(
@@ -284,6 +354,25 @@ fn key_of(table: &TableDef, mut columns: Vec<usize>) -> SqlResult<Option<usize>>
             "there is no unique or exclusion constraint matching the ON CONFLICT specification";
         SqlError::new(SqlState::WRONG_OBJECT_TYPE, message)
     })
+}
+
+/// Whether a value that is given for a column is left out for that of its sequence.
+fn overrides(
+    table: &TableDef,
+    at: usize,
+    overriding: Option<&InsertOverriding>,
+) -> SqlResult<bool> {
+    let Some(column) = table.columns.get(at) else { return Ok(false) };
+    match (column.identity, overriding) {
+        (Some(_), Some(InsertOverriding::User)) => Ok(true),
+        (Some(Identity::Always), None) => {
+            let name = &column.name;
+            let message = format!("cannot insert a non-DEFAULT value into column \"{name}\"");
+            let hint = "Use OVERRIDING SYSTEM VALUE to override.";
+            Err(always_generated(message, name).hint(hint))
+        }
+        _ => Ok(false),
+    }
 }
 
 fn constraint_of(table: &TableDef, name: &str) -> SqlResult<Option<usize>> {

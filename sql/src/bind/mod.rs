@@ -16,8 +16,10 @@ mod query;
 mod scope;
 mod select;
 mod select_list;
+mod sequence;
 mod special;
 mod stage;
+mod view;
 mod window;
 mod with;
 
@@ -40,6 +42,8 @@ pub(crate) use definition::{
 };
 pub(crate) use from::scan_of;
 pub(crate) use scope::fold;
+pub(crate) use sequence::{NewSequence, sequence_schema};
+pub(crate) use view::{bind_view, relations_of};
 
 /// A column of the rows that a statement gives.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,8 +109,15 @@ impl<'b> Binder<'b> {
 
     /// The table of a name.
     pub(crate) fn table(&self, name: &ObjectName) -> SqlResult<Arc<TableDef>> {
+        let table = self.relation_named(name)?;
+        refuse(table.view.is_some(), "a view in the place of a table")?;
+        Ok(Arc::clone(table))
+    }
+
+    /// The table or view of a name.
+    fn relation_named(&self, name: &ObjectName) -> SqlResult<&'b Arc<TableDef>> {
         let key = table_key(name)?;
-        self.tables.get(&key).cloned().ok_or_else(|| {
+        self.tables.get(&key).ok_or_else(|| {
             let message = format!("relation \"{key}\" does not exist");
             self.place(SqlError::new(SqlState::UNDEFINED_TABLE, message), name)
         })

@@ -10,9 +10,9 @@ use sqlparser::ast::{
 
 use super::query::LockableTable;
 use super::scope::Scope;
-use super::stage::{Stage, with_applies};
+use super::stage::{PendingApply, Stage, with_applies};
 use super::{Binder, Bound, fold, name_parts, refuse};
-use crate::catalogue::TableDef;
+use crate::catalogue::{Identity, TableDef};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::plan::{Assignments, Expr, LockRows, Locking, Modify, Plan, Typed};
 use crate::types::SqlType;
@@ -55,6 +55,21 @@ impl Binder<'_> {
 
     /// What a column is in a row that does not say.
     pub(crate) fn default_of(&mut self, table: &TableDef, at: usize) -> SqlResult<Expr> {
+        let mut applies = Vec::new();
+        let value = self.default_with(table, at, 0, &mut applies)?;
+        refuse(!applies.is_empty(), "a value of a sequence here")?;
+        Ok(value)
+    }
+
+    /// As [`default_of`](Self::default_of), over rows of `width` columns with what is applied to
+    /// them behind those.
+    pub(super) fn default_with(
+        &mut self,
+        table: &TableDef,
+        at: usize,
+        width: usize,
+        applies: &mut Vec<PendingApply>,
+    ) -> SqlResult<Expr> {
         let Some(column) = table.columns.get(at) else {
             return Err(SqlError::internal("a column that is not there"));
         };
@@ -63,9 +78,11 @@ impl Binder<'_> {
         };
         let ast = super::default_expr(default)?;
         let scope = Scope::inside(None);
-        let mut stage = Stage::new(&scope, "DEFAULT expressions");
+        let before = std::mem::take(applies);
+        let mut stage =
+            Stage { width, applies: before, ..Stage::new(&scope, "DEFAULT expressions") };
         let bound = self.expr(&ast, &mut stage)?;
-        refuse(!stage.applies.is_empty(), "a subquery in a default")?;
+        *applies = stage.applies;
         self.assigned(table, at, bound)
     }
 
@@ -113,8 +130,9 @@ impl Binder<'_> {
                     return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
                 }
                 let assigned = if is_default(value) {
-                    self.default_of(table, at)?
+                    self.default_with(table, at, stage.width, &mut stage.applies)?
                 } else {
+                    refuse_identity(table, at)?;
                     let bound = self.expr(value, stage)?;
                     let assigned = self.assigned(table, at, bound);
                     assigned.map_err(|error| self.place(error, value))?
@@ -277,6 +295,23 @@ pub(super) fn table_scope<'s>(table: &TableDef, called: &str) -> SqlResult<Scope
     let columns = table.columns.iter().map(|own| (own.name.clone(), own.ty, own.is_hidden));
     scope.add_table(called, columns)?;
     Ok(scope)
+}
+
+/// A column that is always the value of its sequence is set to its default only.
+fn refuse_identity(table: &TableDef, at: usize) -> SqlResult<()> {
+    match table.columns.get(at).filter(|own| own.identity == Some(Identity::Always)) {
+        None => Ok(()),
+        Some(column) => {
+            let message = format!("column \"{}\" can only be updated to DEFAULT", column.name);
+            Err(always_generated(message, &column.name))
+        }
+    }
+}
+
+/// The error for a value of a column that is always that of its sequence.
+pub(super) fn always_generated(message: String, column: &str) -> SqlError {
+    let detail = format!("Column \"{column}\" is an identity column defined as GENERATED ALWAYS.");
+    SqlError::new(SqlState::GENERATED_ALWAYS, message).detail(detail)
 }
 
 pub(super) fn is_default(value: &Ast) -> bool {

@@ -6,6 +6,7 @@ use sqlparser::ast::{
 };
 
 use super::expr::{negate, operator_name};
+use super::sequence::{sequence_function, without_regclass};
 use super::stage::Stage;
 use super::{Binder, name_parts, refuse};
 use crate::error::{SqlError, SqlResult, SqlState};
@@ -280,10 +281,14 @@ impl Binder<'_> {
                         format!("DISTINCT specified, but {name} is not an aggregate function");
                     return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
                 }
-                self.arguments(args, stage)?
+                let args = without_regclass(&name, args);
+                self.arguments(&args, stage)?
             }
         };
-        self.built_in(&name, given)
+        match sequence_function(&name) {
+            Some(function) => self.sequence_call(function, &name, given, stage),
+            None => self.built_in(&name, given),
+        }
     }
 
     pub(super) fn arguments(

@@ -2,7 +2,7 @@
 
 use selkie_txn::{ColumnType, SchemaError, Table, TableSchema, Txn, TxnError};
 
-use super::note::TableNote;
+use super::note::{TableNote, ViewNote};
 use super::table_def::{ColumnDef, IndexDef, TableDef};
 use crate::error::SqlResult;
 use crate::types::{Scalar, SqlType};
@@ -48,6 +48,8 @@ fn definition(table: Table, schema: &TableSchema) -> SqlResult<TableDef> {
             nullable: column.nullable,
             default: own.and_then(|own| own.default.clone()),
             is_hidden: own.is_some_and(|own| own.hidden),
+            sequence: own.and_then(|own| own.sequence.clone()),
+            identity: own.and_then(|own| own.identity),
         }
     });
     let indexes = schema.indexes.iter().map(|index| IndexDef {
@@ -57,6 +59,9 @@ fn definition(table: Table, schema: &TableSchema) -> SqlResult<TableDef> {
         unique: index.unique,
         is_constraint: note.unique.contains(&index.name),
     });
+    if let Some(view) = note.view {
+        return Ok(view_definition(table, name, view));
+    }
     Ok(TableDef {
         table,
         name: name.to_owned(),
@@ -66,7 +71,34 @@ fn definition(table: Table, schema: &TableSchema) -> SqlResult<TableDef> {
         indexes: indexes.collect(),
         checks: note.checks,
         primary_key_name: note.primary_key_name,
+        view: None,
     })
+}
+
+fn view_definition(table: Table, name: &str, view: ViewNote) -> TableDef {
+    let columns = view.columns.iter().map(|own| {
+        let known = SqlType::from_oid(own.oid).unwrap_or(SqlType::TEXT);
+        ColumnDef {
+            name: own.name.clone(),
+            ty: SqlType { modifier: own.modifier, ..known },
+            nullable: true,
+            default: None,
+            is_hidden: false,
+            sequence: None,
+            identity: None,
+        }
+    });
+    TableDef {
+        table,
+        name: name.to_owned(),
+        columns: columns.collect(),
+        primary_key: Vec::new(),
+        primary_order: Vec::new(),
+        indexes: Vec::new(),
+        checks: Vec::new(),
+        primary_key_name: None,
+        view: Some(view),
+    }
 }
 
 /// The type of a column that SQL did not make.

@@ -5,5 +5,5 @@ mod note;
 pub(crate) mod table_def;
 
 pub(crate) use load::{load, load_all};
-pub(crate) use note::{ColumnNote, TableNote};
+pub(crate) use note::{ColumnNote, Identity, TableNote, ViewColumn, ViewNote};
 pub(crate) use table_def::{ColumnDef, TableDef};

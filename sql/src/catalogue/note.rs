@@ -21,6 +21,30 @@ pub(crate) struct TableNote {
     /// Names of indexes that are UNIQUE constraints.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) unique: BTreeSet<String>,
+    /// That it is a view: a table without rows, which has its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) view: Option<ViewNote>,
+}
+
+/// A view.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ViewNote {
+    /// Its query, as SQL.
+    pub(crate) query: String,
+    /// The tables and views that the query names, by their names in the catalogue.
+    pub(crate) uses: BTreeSet<String>,
+    pub(crate) columns: Vec<ViewColumn>,
+}
+
+/// A column of a view.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ViewColumn {
+    pub(crate) name: String,
+    /// What its query calls it: `*` of a table may come to give more columns, which are none of
+    /// the view.
+    pub(crate) source: String,
+    pub(crate) oid: u32,
+    pub(crate) modifier: i32,
 }
 
 /// What SQL keeps of a column.
@@ -36,6 +60,21 @@ pub(crate) struct ColumnNote {
     /// A key that the table has because its user gave it none.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) hidden: bool,
+    /// The sequence that is dropped with it, by its name in the catalogue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) sequence: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) identity: Option<Identity>,
+}
+
+/// How an identity column gets its values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Identity {
+    /// From its sequence, unless a statement overrides that.
+    Always,
+    /// From its sequence where a statement says nothing.
+    ByDefault,
 }
 
 impl TableNote {

@@ -2,6 +2,7 @@
 
 use selkie_txn::{KeyOrder, Table};
 
+use super::note::{Identity, ViewNote};
 use crate::types::SqlType;
 
 /// A table in the state that a transaction sees.
@@ -20,6 +21,8 @@ pub(crate) struct TableDef {
     pub(crate) checks: Vec<(String, String)>,
     /// What the primary key is called; its default without a name of its own.
     pub(crate) primary_key_name: Option<String>,
+    /// That it is a view, whose columns these are. It has no key.
+    pub(crate) view: Option<ViewNote>,
 }
 
 /// A column of a table.
@@ -32,6 +35,9 @@ pub(crate) struct ColumnDef {
     pub(crate) default: Option<String>,
     /// A key that the table has because its user gave it none: `*` does not show it.
     pub(crate) is_hidden: bool,
+    /// The sequence that is dropped with it.
+    pub(crate) sequence: Option<String>,
+    pub(crate) identity: Option<Identity>,
 }
 
 /// An index of a table.

@@ -11,6 +11,7 @@ use super::lock::Lock;
 use super::measured::Measured;
 use super::modify::Modify;
 use super::scan::Scan;
+use super::sequence::Sequence;
 use super::set::{Distinct, SetOperation};
 use super::shared::{Recursive, Shared, Working};
 use super::sort::Sort;
@@ -64,5 +65,6 @@ pub(crate) fn build(plan: &Plan) -> BoxOperator {
         Plan::Lock(lock) => Box::new(Lock::new(lock)),
         Plan::Insert(insert) => Box::new(Insert::new(insert)),
         Plan::Modify(modify) => Box::new(Modify::new(modify)),
+        Plan::Sequence(call) => Box::new(Sequence::new(call)),
     }
 }

@@ -10,6 +10,7 @@ use selkie_txn::Txn;
 
 use super::eval::{EvalContext, eval};
 use super::memory::MemoryLimits;
+use super::sequence::SequenceMemory;
 use crate::client::Client;
 use crate::error::SqlResult;
 use crate::explain::Counted;
@@ -30,6 +31,8 @@ pub(crate) struct ExecContext<'x, 'db> {
     pub(crate) parameters: &'x [Datum],
     /// Who sends the data of COPY.
     pub(crate) client: Option<&'x dyn Client>,
+    /// Values of sequences that the session has had.
+    pub(crate) sequences: &'x SequenceMemory,
     pub(crate) limits: MemoryLimits,
     /// Whether the statement is alone in its transaction.
     pub(crate) is_alone: bool,

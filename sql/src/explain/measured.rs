@@ -22,6 +22,7 @@ fn measure(plan: &mut Plan, count: &mut usize) {
         | Plan::Nothing { .. }
         | Plan::Values { .. }
         | Plan::CopyIn { .. }
+        | Plan::Sequence(_)
         | Plan::Scan(_)
         | Plan::Rows { .. }
         | Plan::Working { .. }

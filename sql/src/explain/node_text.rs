@@ -73,6 +73,7 @@ fn shown(plan: &Plan) -> Shown<'_> {
         Plan::Values { rows, .. } if rows.len() == 1 => return leaf("Result".to_owned()),
         Plan::Values { .. } => return leaf("Values Scan".to_owned()),
         Plan::CopyIn { table, .. } => return leaf(format!("Data for {table}")),
+        Plan::Sequence(_) => return leaf("Sequence".to_owned()),
         Plan::Scan(scan) => return of_scan(scan),
         Plan::Rows { function, .. } => {
             let name = function.columns.first().map_or("a function", |(name, _)| name);

@@ -64,6 +64,27 @@ pub(crate) enum Plan {
     Insert(Box<Insert>),
     /// As [`Plan::Insert`].
     Modify(Box<Modify>),
+    /// Gives one row: a value of a sequence.
+    Sequence(Box<SequenceCall>),
+}
+
+/// A call of a function of sequences.
+#[derive(Clone, Debug)]
+pub(crate) struct SequenceCall {
+    pub(crate) function: SequenceFunction,
+    /// Over no input row, as it is below an [`Plan::Apply`]: columns are those of outer rows.
+    pub(crate) arguments: Vec<Expr>,
+    /// Without it being true nothing is done, and the value is NULL.
+    pub(crate) when: Option<Expr>,
+}
+
+/// A function of sequences.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SequenceFunction {
+    Next,
+    Current,
+    Last,
+    Set,
 }
 
 /// A read of a table.

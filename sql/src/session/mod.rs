@@ -22,7 +22,7 @@ use crate::bind::OutputColumn;
 use crate::catalogue::TableDef;
 use crate::client::{Client, Collected, Outcome};
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::exec::from_txn;
+use crate::exec::{SequenceMemory, from_txn};
 use crate::types::{Datum, FormatSettings, SqlType};
 
 pub use cancel::CancelHandle;
@@ -95,6 +95,7 @@ pub struct Session {
     clock: Clock,
     user: Arc<str>,
     plans: Arc<PlanCache>,
+    sequences: Arc<SequenceMemory>,
     cancel: CancelHandle,
 }
 
@@ -119,6 +120,7 @@ impl Session {
             clock,
             user: user.into(),
             plans: Arc::default(),
+            sequences: Arc::default(),
             cancel: CancelHandle::default(),
         })
     }

@@ -15,7 +15,9 @@ use crate::catalogue::TableDef;
 use crate::client::Client;
 use crate::copy::{CopyFormat, CopyKind, CopyWriter};
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::exec::{Counts, ExecContext, MemoryLimits, Operator, Row, SharedRows, build, from_txn};
+use crate::exec::{
+    Counts, ExecContext, MemoryLimits, Operator, Row, SequenceMemory, SharedRows, build, from_txn,
+};
 use crate::explain::Counted;
 use crate::functions::CallContext;
 use crate::plan::{Plan, optimize};
@@ -32,6 +34,7 @@ pub(super) struct Run {
     pub(super) settings: Arc<Settings>,
     pub(super) env: Env,
     pub(super) database: Database,
+    sequences: Arc<SequenceMemory>,
     cancel: CancelHandle,
     is_alone: bool,
     transaction_start: i64,
@@ -106,6 +109,7 @@ impl Session {
             settings: Arc::clone(&self.settings),
             env: self.txn.database().engine().env().clone(),
             database: self.txn.database().clone(),
+            sequences: Arc::clone(&self.sequences),
             cancel: self.cancel.clone(),
             is_alone,
             transaction_start: self.transaction_start,
@@ -216,6 +220,7 @@ impl Run {
             parameters: &self.work.parameters,
             client: Some(&*self.client),
             is_alone: self.is_alone,
+            sequences: &self.sequences,
             limits: MemoryLimits::default(),
             outer: Vec::new(),
             shared: SharedRows::default(),

@@ -12,7 +12,8 @@ use crate::catalogue::{TableDef, load};
 use crate::error::SqlResult;
 
 /// The definitions of the tables that a statement names, by their names in the catalogue. Names
-/// of which there is no table are left out: they may be those of common table expressions.
+/// of which there is no table are left out: they may be those of common table expressions. With
+/// views come the tables that they use.
 pub(super) async fn load_tables(
     txn: &mut Txn<'_>,
     statement: &Statement,
@@ -26,18 +27,30 @@ pub(super) async fn load_tables(
     if let Statement::Copy { source: CopySource::Table { table_name, .. }, .. } = statement {
         names.push(table_name.clone());
     }
-    let mut tables = HashMap::new();
+    let mut keys = Vec::new();
     for name in &names {
-        let key = match table_key(name) {
-            Ok(key) => key,
+        match table_key(name) {
+            Ok(key) => keys.push(key),
             Err(error) => return Ok(Err(error)),
-        };
+        }
+    }
+    load_with_used(txn, keys).await
+}
+
+/// The definitions of tables and views, and of those that the views use.
+pub(super) async fn load_with_used(
+    txn: &mut Txn<'_>,
+    mut keys: Vec<String>,
+) -> Result<SqlResult<HashMap<String, Arc<TableDef>>>, TxnError> {
+    let mut tables = HashMap::new();
+    while let Some(key) = keys.pop() {
         if tables.contains_key(&key) {
             continue;
         }
         match load(txn, &key).await? {
             None => {}
             Some(Ok(table)) => {
+                keys.extend(table.view.iter().flat_map(|view| view.uses.iter().cloned()));
                 tables.insert(key, Arc::new(table));
             }
             Some(Err(error)) => return Ok(Err(error)),

@@ -19,7 +19,7 @@ use selkie_pool::{Coding, PoolConfig};
 use selkie_txn::{Database, DatabaseSchema, KeyOrder, Protocol, TableSchema, Txn};
 
 use super::row_key::RowKey;
-use super::{ExecContext, MemoryLimits, Row, SharedRows, build};
+use super::{Counts, ExecContext, MemoryLimits, Row, SequenceMemory, SharedRows, build};
 use crate::catalogue::table_def::IndexDef;
 use crate::catalogue::{ColumnDef, TableDef};
 use crate::error::{SqlError, SqlResult};
@@ -86,7 +86,9 @@ async fn run_with(
         search_path: &[],
         random: &|| 0.5,
     };
+    let sequences = SequenceMemory::default();
     let mut context = ExecContext {
+        sequences: &sequences,
         txn,
         call,
         parameters,
@@ -207,6 +209,8 @@ impl TableSpec {
                 nullable: *nullable,
                 default: None,
                 is_hidden: false,
+                sequence: None,
+                identity: None,
             });
         }
         Self { schema, columns: defs }
@@ -233,6 +237,7 @@ impl TableSpec {
             indexes: indexes.collect(),
             checks: Vec::new(),
             primary_key_name: None,
+            view: None,
         })
     }
 }

@@ -10,7 +10,7 @@ use sqlparser::ast::{self, AlterTableOperation as Action, RenameTableNameKind};
 
 use super::super::run::Run;
 use super::rebuild::{HIDDEN_DEFAULT, NewForm, record_rows, require_not_null};
-use super::{already_exists, bound, change_note, find, found, index, rebuild, schema_of};
+use super::{already_exists, bound, change_note, find, found, index, rebuild, schema_of, view};
 use crate::bind::{
     Added, bind_added_constraint, bind_default, check_name, fold, is_constraint, name_parts,
     refuse, scan_of, table_key,
@@ -56,6 +56,11 @@ impl<'a, 'db> Alteration<'a, 'db> {
             Some(table) => table,
             None => found(txn, &key).await?,
         };
+        if table.view.is_some() {
+            let message = format!("a change of view \"{}\" by ALTER TABLE", table.name);
+            return Err(SqlError::unsupported(message));
+        }
+        let views = view::views_over(txn, &key).await?;
         let mut alteration = Self { run, txn, key, table };
         let mut actions: Vec<&Action> = operations.iter().collect();
         actions.sort_by_key(|action| pass(action));
@@ -65,7 +70,7 @@ impl<'a, 'db> Alteration<'a, 'db> {
             }
             alteration.act(action).await?;
         }
-        Ok(())
+        view::check_views(run, alteration.txn, &views).await
     }
 
     async fn act(&mut self, action: &Action) -> SqlResult<()> {
@@ -118,7 +123,7 @@ impl<'a, 'db> Alteration<'a, 'db> {
 
     /// Adds keys and conditions, which the rows have to fulfil.
     pub(super) async fn add(&mut self, added: Added) -> SqlResult<()> {
-        let Added { column: _, checks, unique, primary_key } = added;
+        let Added { column: _, sequence: _, checks, unique, primary_key } = added;
         if primary_key.is_some() || !unique.is_empty() {
             let (schema, note) = schema_of(self.txn, &self.table).await?;
             let mut form = NewForm::of(schema, note);
@@ -243,7 +248,15 @@ impl<'a, 'db> Alteration<'a, 'db> {
     pub(super) async fn take_key(&mut self, form: &mut NewForm) -> SqlResult<()> {
         let (name, ty) = (String::new(), SqlType::new(Scalar::Uuid));
         let default = Some(HIDDEN_DEFAULT.to_owned());
-        let column = ColumnDef { name, ty, nullable: false, default, is_hidden: true };
+        let column = ColumnDef {
+            name,
+            ty,
+            nullable: false,
+            default,
+            is_hidden: true,
+            sequence: None,
+            identity: None,
+        };
         let table = self.table.clone();
         let (value, _) =
             bound(self.run, self.txn, |binder| bind_default(binder, &table, column)).await?;

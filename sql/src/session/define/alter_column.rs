@@ -5,15 +5,17 @@ use sqlparser::ast::{self, AlterColumnOperation};
 
 use super::alter::Alteration;
 use super::rebuild::{NewForm, has_nulls, require_not_null};
+use super::sequence::{create_for_column, drop_of_columns, written};
 use super::{bound, change_note, found, rebuild, schema_of};
 use crate::bind::{
-    Added, bind_added_column, bind_default, check_name, default_expr, each_name, fold,
+    Added, NewSequence, bind_added_column, bind_default, check_name, default_expr, each_name, fold,
 };
 use crate::catalogue::{ColumnDef, ColumnNote};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::from_txn;
-use crate::plan::Plan;
-use crate::types::{Datum, stored};
+use crate::plan::{Expr, Plan, SequenceCall, SequenceFunction};
+use crate::types::cast::CastContext;
+use crate::types::{Datum, SqlType, stored};
 
 impl Alteration<'_, '_> {
     pub(super) async fn add_column(
@@ -30,11 +32,16 @@ impl Alteration<'_, '_> {
         let Some(new) = added.column.take() else {
             return Err(SqlError::internal("no column was added"));
         };
+        if let Some(sequence) = added.sequence.take() {
+            self.add_counted(new, sequence).await?;
+            self.table = found(self.txn, &self.key).await?;
+            return self.add(added).await;
+        }
         let with_default = new.clone();
         let (value, is_volatile) =
             bound(self.run, self.txn, |binder| bind_default(binder, &table, with_default)).await?;
         let (oid, modifier, default) = (new.ty.oid(), new.ty.modifier, new.default.clone());
-        let note = ColumnNote { oid, modifier, default, hidden: false };
+        let note = ColumnNote { oid, modifier, default, ..ColumnNote::default() };
         if is_volatile {
             let (schema, own) = schema_of(self.txn, &table).await?;
             let mut form = NewForm::of(schema, own);
@@ -49,6 +56,31 @@ impl Alteration<'_, '_> {
         }
         self.table = found(self.txn, &self.key).await?;
         self.add(Added { column: None, ..added }).await
+    }
+
+    /// Adds a column that has the values of a sequence of its own.
+    async fn add_counted(&mut self, new: ColumnDef, sequence: NewSequence) -> SqlResult<()> {
+        let (name, default) = create_for_column(self.txn, &self.key, sequence).await?;
+        let (schema, note) = schema_of(self.txn, &self.table).await?;
+        let mut form = NewForm::of(schema, note);
+        let argument = Expr::Const(Datum::text(written(&name)));
+        let (function, arguments) = (SequenceFunction::Next, vec![argument]);
+        let call = SequenceCall { function, arguments, when: None };
+        form.applied = Some(Plan::Sequence(Box::new(call)));
+        let from = SqlType::INT8;
+        let (to, context) = (new.ty, CastContext::Assignment);
+        let operand = Box::new(Expr::Column(self.table.columns.len()));
+        let value = if to == from { *operand } else { Expr::Cast { operand, from, to, context } };
+        let own = ColumnNote {
+            oid: new.ty.oid(),
+            modifier: new.ty.modifier,
+            default: Some(default),
+            hidden: false,
+            sequence: Some(name),
+            identity: new.identity,
+        };
+        form.add_column((&new.name, new.ty), new.nullable, own, value)?;
+        rebuild::rebuild(self.run, self.txn, &self.table, &self.key, form).await
     }
 
     /// Adds a column that is the same in all rows that are there.
@@ -77,6 +109,7 @@ impl Alteration<'_, '_> {
         let Some(at) = self.shown_column(name) else {
             return if if_exists { Ok(()) } else { Err(self.no_column(name)) };
         };
+        let sequence = self.table.columns.get(at).and_then(|own| own.sequence.clone());
         // With it go the keys and the conditions that it is in.
         let indexes = self.table.indexes.iter().filter(|own| own.columns.contains(&at));
         let indexes: Vec<String> = indexes.map(|own| own.name.clone()).collect();
@@ -101,6 +134,7 @@ impl Alteration<'_, '_> {
             dropped.map_err(|error| from_txn(error, Some(&self.table)))?;
             change_note(self.txn, &self.table, |note| drop(note.columns.remove(name))).await?;
         }
+        drop_of_columns(self.txn, sequence).await?;
         self.table = found(self.txn, &self.key).await?;
         Ok(())
     }
@@ -150,6 +184,12 @@ impl Alteration<'_, '_> {
 
     async fn set_default(&mut self, at: usize, default: Option<String>) -> SqlResult<()> {
         let Some(column) = self.table.columns.get(at) else { return Ok(()) };
+        if column.identity.is_some() {
+            let (column, table) = (&column.name, &self.table.name);
+            let message =
+                format!("column \"{column}\" of relation \"{table}\" is an identity column");
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+        }
         let column = ColumnDef { default: default.clone(), ..column.clone() };
         let (table, name, ty) = (self.table.clone(), column.name.clone(), column.ty);
         bound(self.run, self.txn, |binder| bind_default(binder, &table, column)).await?;
@@ -168,6 +208,12 @@ impl Alteration<'_, '_> {
         if self.table.primary_key.contains(&at) {
             let message = format!("column \"{name}\" is in a primary key");
             return Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message));
+        }
+        if self.table.columns.get(at).is_some_and(|own| own.identity.is_some()) {
+            let table = &self.table.name;
+            let message =
+                format!("column \"{name}\" of relation \"{table}\" is an identity column");
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
         }
         let error = match self.txn.drop_not_null(self.table.table, name).await {
             Ok(()) => return Ok(()),

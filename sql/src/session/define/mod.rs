@@ -9,9 +9,13 @@ mod alter_column;
 mod drop;
 mod index;
 mod rebuild;
+mod sequence;
+mod view;
+
+use std::sync::Arc;
 
 use selkie_txn::{CatalogueError, SchemaError, TableSchema, Txn, TxnError};
-use sqlparser::ast::{ObjectType, Statement};
+use sqlparser::ast::{CreateTable, ObjectType, Statement};
 
 use self::alter::Alteration;
 use super::Ran;
@@ -20,6 +24,7 @@ use crate::bind::{Binder, bind_create_table, refuse};
 use crate::catalogue::{TableDef, TableNote, load};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::from_txn;
+use crate::plan::optimize;
 
 /// Whether a statement changes tables.
 pub(super) fn is_definition(statement: &Statement) -> bool {
@@ -30,6 +35,8 @@ pub(super) fn is_definition(statement: &Statement) -> bool {
             | Statement::Drop { .. }
             | Statement::Truncate(_)
             | Statement::CreateIndex(_)
+            | Statement::CreateSequence { .. }
+            | Statement::CreateView(_)
             | Statement::AlterIndex { .. }
     )
 }
@@ -38,44 +45,41 @@ pub(super) fn is_definition(statement: &Statement) -> bool {
 pub(super) async fn define(run: &Run, txn: &mut Txn<'_>) -> SqlResult<Ran> {
     let statement = &run.work.parsed.statement;
     let tag = match statement {
+        Statement::CreateTable(create) if create.query.is_some() => {
+            return create_as(run, txn, create).await.map(Ran::Done);
+        }
         Statement::CreateTable(create) => {
-            let schema = bound(run, txn, |binder| bind_create_table(binder, create)).await?;
-            create_table(txn, schema, create.if_not_exists).await?;
+            let (mut schema, sequences) =
+                bound(run, txn, |binder| bind_create_table(binder, create)).await?;
+            let is_there = create.if_not_exists && find(txn, &schema.name).await?.is_some();
+            if !is_there {
+                if sequence::is_sequence(txn, &schema.name).await? {
+                    return Err(already_exists(&schema.name));
+                }
+                sequence::create_for_table(txn, &mut schema, sequences).await?;
+                create_table(txn, schema).await?;
+            }
             "CREATE TABLE"
         }
         Statement::AlterTable(alter) => {
             Alteration::run(run, txn, alter).await?;
             "ALTER TABLE"
         }
-        Statement::Drop {
-            object_type,
-            if_exists,
-            names,
-            // Nothing depends on tables and indexes beside what is dropped with them.
-            cascade: _,
-            restrict: _,
-            purge,
-            temporary,
-            table,
-        } => {
-            refuse(*purge || *temporary || table.is_some(), "this form of DROP")?;
-            match object_type {
-                ObjectType::Table => {
-                    drop::drop_tables(txn, names, *if_exists).await?;
-                    "DROP TABLE"
-                }
-                ObjectType::Index => {
-                    index::drop_indexes(txn, names, *if_exists).await?;
-                    "DROP INDEX"
-                }
-                other => return Err(SqlError::unsupported(format!("DROP {other}"))),
-            }
-        }
+        Statement::Drop { .. } => drop_all(txn, statement).await?,
         Statement::Truncate(truncate) => {
             drop::truncate(txn, truncate).await?;
             "TRUNCATE TABLE"
         }
         Statement::CreateIndex(create) => return index::create_index(run, txn, create).await,
+        Statement::CreateView(create) => {
+            view::create_view(run, txn, create).await?;
+            "CREATE VIEW"
+        }
+        Statement::CreateSequence { temporary, if_not_exists, name, sequence_options } => {
+            refuse(*temporary, "a temporary sequence")?;
+            sequence::create_sequence(txn, name, sequence_options, *if_not_exists).await?;
+            "CREATE SEQUENCE"
+        }
         Statement::AlterIndex { name, operation } => {
             index::rename_index(txn, name, operation).await?;
             "ALTER INDEX"
@@ -83,6 +87,71 @@ pub(super) async fn define(run: &Run, txn: &mut Txn<'_>) -> SqlResult<Ran> {
         other => return Err(SqlError::unsupported(other)),
     };
     Ok(Ran::Done(tag.to_owned()))
+}
+
+/// DROP: what it says in the end.
+async fn drop_all(txn: &mut Txn<'_>, statement: &Statement) -> SqlResult<&'static str> {
+    let Statement::Drop {
+        object_type,
+        if_exists,
+        names,
+        cascade,
+        // It is what is done without CASCADE.
+        restrict: _,
+        purge,
+        temporary,
+        table,
+    } = statement
+    else {
+        return Err(SqlError::unsupported(statement));
+    };
+    refuse(*purge || *temporary || table.is_some(), "this form of DROP")?;
+    Ok(match object_type {
+        ObjectType::Table => {
+            drop::drop_tables(txn, names, *if_exists, *cascade).await?;
+            "DROP TABLE"
+        }
+        ObjectType::Index => {
+            index::drop_indexes(txn, names, *if_exists).await?;
+            "DROP INDEX"
+        }
+        ObjectType::View => {
+            view::drop_views(txn, names, *if_exists, *cascade).await?;
+            "DROP VIEW"
+        }
+        ObjectType::Sequence => {
+            sequence::drop_sequences(txn, names, *if_exists, *cascade).await?;
+            "DROP SEQUENCE"
+        }
+        other => return Err(SqlError::unsupported(format!("DROP {other}"))),
+    })
+}
+
+/// CREATE TABLE AS: what it says in the end.
+async fn create_as(run: &Run, txn: &mut Txn<'_>, create: &CreateTable) -> SqlResult<String> {
+    let tag = "CREATE TABLE AS".to_owned();
+    let Some(query) = &create.query else { return Ok(tag) };
+    let (schema, _) = bound(run, txn, |binder| bind_create_table(binder, create)).await?;
+    let key = schema.name.clone();
+    if create.if_not_exists && find(txn, &key).await?.is_some() {
+        return Ok(tag);
+    }
+    if sequence::is_sequence(txn, &key).await? {
+        return Err(already_exists(&key));
+    }
+    create_table(txn, schema).await?;
+    if create.with_data.as_ref().is_some_and(|own| !own.data) {
+        return Ok(tag);
+    }
+    let table = Arc::new(found(txn, &key).await?);
+    let shown = table.columns.iter().enumerate().filter(|(_, column)| !column.is_hidden);
+    let targets: Vec<usize> = shown.map(|(at, _)| at).collect();
+    let plan = bound(run, txn, |binder| {
+        let source = binder.statement(query)?;
+        binder.insert_rows(table, &targets, source)
+    });
+    let plan = optimize(plan.await?);
+    Ok(format!("SELECT {}", run.perform(txn, &plan).await?))
 }
 
 /// Binds something of a statement, with the tables that the statement names.
@@ -97,19 +166,13 @@ async fn bound<T>(
     bind(&mut Binder::new(&parsed.sql, &tables, &run.settings.format, &run.work.types))
 }
 
-/// Creates a table. Whether there was none of its name.
-async fn create_table(
-    txn: &mut Txn<'_>,
-    schema: TableSchema,
-    if_not_exists: bool,
-) -> SqlResult<bool> {
+async fn create_table(txn: &mut Txn<'_>, schema: TableSchema) -> SqlResult<()> {
     let name = schema.name.clone();
     let error = match txn.create_table(schema).await {
-        Ok(_) => return Ok(true),
+        Ok(_) => return Ok(()),
         Err(error) => error,
     };
     Err(match error {
-        TxnError::Schema(SchemaError::TableExists { .. }) if if_not_exists => return Ok(false),
         TxnError::Schema(SchemaError::TableExists { .. }) => already_exists(&name),
         TxnError::Schema(_) => {
             let message = format!("table \"{name}\" cannot be created: {error}");

@@ -15,7 +15,7 @@ use crate::bind::{HIDDEN_KEY, scan_of};
 use crate::catalogue::{ColumnNote, TableDef, TableNote};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::from_txn;
-use crate::plan::{Expr, Insert, Plan, SortKey};
+use crate::plan::{ApplyKind, Expr, Insert, Plan, SortKey};
 use crate::types::stored::column_type;
 use crate::types::{Scalar, SqlType};
 
@@ -28,13 +28,15 @@ pub(super) struct NewForm {
     pub(super) note: TableNote,
     /// A value for each column, over the columns of the table that is there.
     pub(super) values: Vec<Expr>,
+    /// A value that is applied to each row, as a column behind those that are there.
+    pub(super) applied: Option<Plan>,
 }
 
 impl NewForm {
     /// The form that a table has.
     pub(super) fn of(schema: TableSchema, note: TableNote) -> Self {
         let values = (0..schema.columns.len()).map(Expr::Column).collect();
-        Self { schema, note, values }
+        Self { schema, note, values, applied: None }
     }
 
     /// Takes a column out that is in no key and no index.
@@ -78,7 +80,7 @@ impl NewForm {
     pub(super) fn set_hidden_key(&mut self, value: Expr) -> SqlResult<()> {
         let ty = SqlType::new(Scalar::Uuid);
         let (oid, modifier, default) = (ty.oid(), ty.modifier, Some(HIDDEN_DEFAULT.to_owned()));
-        let note = ColumnNote { oid, modifier, default, hidden: true };
+        let note = ColumnNote { oid, modifier, default, hidden: true, ..ColumnNote::default() };
         let at = self.schema.columns.len();
         self.add_column((HIDDEN_KEY, ty), false, note, value)?;
         self.set_primary_key(&[at], &[]);
@@ -101,13 +103,17 @@ pub(super) async fn rebuild(
     let failed = |error| from_txn(error, Some(old));
     record_rows(txn, old).await?;
     txn.rename_table(old.table, &format!("{ASIDE}.{key}")).await.map_err(failed)?;
-    let NewForm { mut schema, note, values } = form;
+    let NewForm { mut schema, note, values, applied } = form;
     key.clone_into(&mut schema.name);
     schema.note = note.to_stored()?;
-    super::create_table(txn, schema, false).await?;
+    super::create_table(txn, schema).await?;
     let table = Arc::new(found(txn, key).await?);
     let sort = order_of(&table, old, &values);
-    let input = Box::new(scan_of(Arc::new(old.clone()), false));
+    let mut input = Box::new(scan_of(Arc::new(old.clone()), false));
+    if let Some(query) = applied {
+        let (query, kind, is_correlated) = (Box::new(query), ApplyKind::Scalar, true);
+        input = Box::new(Plan::Apply { input, query, kind, is_correlated });
+    }
     let mut source = Plan::Project { input, exprs: values };
     if let Some(keys) = sort {
         source = Plan::Sort { input: Box::new(source), keys, first: None };

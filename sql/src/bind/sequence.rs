@@ -1,0 +1,220 @@
+//! Sequences: calls of their functions, and what columns and statements say of new ones.
+//!
+//! The next value of a sequence may have to be waited for, and expressions are evaluated without
+//! waiting. So a call is bound as a subquery is: a value that is applied to each row below the
+//! expression. It is taken also where a CASE or COALESCE does not come to it.
+
+use selkie_txn::SequenceSchema;
+use sqlparser::ast::{
+    self, Expr as Ast, FunctionArg, FunctionArgExpr, GeneratedAs, SequenceOptions, UnaryOperator,
+    Value,
+};
+
+use super::stage::Stage;
+use super::{Binder, refuse};
+use crate::catalogue::Identity;
+use crate::error::{SqlError, SqlResult, SqlState};
+use crate::plan::{ApplyKind, Expr, Plan, SequenceCall, SequenceFunction, Typed};
+use crate::types::cast::CastContext;
+use crate::types::{Scalar, SqlType};
+
+/// A sequence that is created with a column.
+#[derive(Clone)]
+pub(crate) struct NewSequence {
+    pub(crate) column: String,
+    /// Without its name.
+    pub(crate) schema: SequenceSchema,
+}
+
+impl NewSequence {
+    pub(super) fn of_column(
+        column: &str,
+        ty: SqlType,
+        options: &[SequenceOptions],
+    ) -> SqlResult<Self> {
+        let schema = sequence_schema("", Some(ty), options)?;
+        Ok(Self { column: column.to_owned(), schema })
+    }
+}
+
+/// The type of a column that is serial.
+pub(super) fn serial_type(ty: &ast::DataType) -> Option<SqlType> {
+    let ast::DataType::Custom(name, modifiers) = ty else { return None };
+    if !modifiers.is_empty() {
+        return None;
+    }
+    let scalar = match &*super::name_parts(name).ok()?.pop()? {
+        "serial" | "serial4" => Scalar::Int4,
+        "bigserial" | "serial8" => Scalar::Int8,
+        "smallserial" | "serial2" => Scalar::Int2,
+        _ => return None,
+    };
+    Some(SqlType::new(scalar))
+}
+
+/// How an identity column gets its values.
+pub(super) fn identity_of(generated: &GeneratedAs, ty: SqlType) -> SqlResult<Identity> {
+    if !matches!(ty.scalar, Scalar::Int2 | Scalar::Int4 | Scalar::Int8) || ty.is_array {
+        let message = "identity column type must be smallint, integer, or bigint";
+        return Err(SqlError::new(SqlState::INVALID_PARAMETER, message));
+    }
+    match generated {
+        GeneratedAs::Always => Ok(Identity::Always),
+        GeneratedAs::ByDefault => Ok(Identity::ByDefault),
+        GeneratedAs::ExpStored => Err(SqlError::unsupported("a generated column")),
+    }
+}
+
+/// A sequence with these options.
+pub(crate) fn sequence_schema(
+    name: &str,
+    ty: Option<SqlType>,
+    options: &[SequenceOptions],
+) -> SqlResult<SequenceSchema> {
+    let mut ty = ty.unwrap_or(SqlType::new(Scalar::Int8));
+    let (mut increment, mut min, mut max, mut start, mut block) = (1, None, None, None, 1);
+    let mut cycles = false;
+    for option in options {
+        match option {
+            SequenceOptions::DataType(own) => ty = SqlType::parse(own)?,
+            SequenceOptions::IncrementBy(value, _) => increment = number(value)?,
+            SequenceOptions::MinValue(value) => min = value.as_ref().map(number).transpose()?,
+            SequenceOptions::MaxValue(value) => max = value.as_ref().map(number).transpose()?,
+            SequenceOptions::StartWith(value, _) => start = Some(number(value)?),
+            SequenceOptions::Cache(value) => block = number(value)?,
+            // The parser has it the other way round.
+            SequenceOptions::Cycle(is_no) => cycles = !*is_no,
+            SequenceOptions::OwnedBy(owner) => refuse(owner.is_some(), "OWNED BY")?,
+        }
+    }
+    let (lowest, highest) = match ty.scalar {
+        Scalar::Int2 if !ty.is_array => (i64::from(i16::MIN), i64::from(i16::MAX)),
+        Scalar::Int4 if !ty.is_array => (i64::from(i32::MIN), i64::from(i32::MAX)),
+        Scalar::Int8 if !ty.is_array => (i64::MIN, i64::MAX),
+        _ => return Err(invalid("sequence type must be smallint, integer, or bigint")),
+    };
+    if increment == 0 {
+        return Err(invalid("INCREMENT must not be zero"));
+    }
+    if block < 1 {
+        return Err(invalid(format!("CACHE ({block}) must be greater than zero")));
+    }
+    let ascends = increment > 0;
+    let min = min.unwrap_or(if ascends { 1 } else { lowest });
+    let max = max.unwrap_or(if ascends { highest } else { -1 });
+    for (what, value) in [("MAXVALUE", max), ("MINVALUE", min)] {
+        if !(lowest..=highest).contains(&value) {
+            let ty = ty.name();
+            return Err(invalid(format!(
+                "{what} ({value}) is out of range for sequence data type {ty}"
+            )));
+        }
+    }
+    if min >= max {
+        return Err(invalid(format!("MINVALUE ({min}) must be less than MAXVALUE ({max})")));
+    }
+    let start = start.unwrap_or(if ascends { min } else { max });
+    if start < min {
+        return Err(invalid(format!("START value ({start}) cannot be less than MINVALUE ({min})")));
+    }
+    if start > max {
+        let message = format!("START value ({start}) cannot be greater than MAXVALUE ({max})");
+        return Err(invalid(message));
+    }
+    let plain = SequenceSchema::new(name);
+    let block = u32::try_from(block).unwrap_or(u32::MAX).clamp(plain.block, MOST_CACHED);
+    Ok(SequenceSchema { start, increment, min, max, cycles, block, ..plain })
+}
+
+/// Most values that a node takes at a time, whatever CACHE says.
+const MOST_CACHED: u32 = 1024;
+
+const _: () = assert!(MOST_CACHED <= selkie_txn::MAX_SEQUENCE_BLOCK);
+
+fn invalid(message: impl Into<String>) -> SqlError {
+    SqlError::new(SqlState::INVALID_PARAMETER, message)
+}
+
+/// A number that an option of a sequence has.
+fn number(value: &Ast) -> SqlResult<i64> {
+    let wrong = || invalid(format!("invalid value for a sequence: {value}"));
+    let (digits, sign) = match value {
+        Ast::UnaryOp { op: UnaryOperator::Minus, expr } => (&**expr, "-"),
+        Ast::UnaryOp { op: UnaryOperator::Plus, expr } => (&**expr, ""),
+        plain => (plain, ""),
+    };
+    let Ast::Value(digits) = digits else { return Err(wrong()) };
+    let Value::Number(digits, _) = &digits.value else { return Err(wrong()) };
+    format!("{sign}{digits}").parse().map_err(|_| wrong())
+}
+
+/// The function of sequences of that name.
+pub(super) fn sequence_function(name: &str) -> Option<SequenceFunction> {
+    Some(match name {
+        "nextval" => SequenceFunction::Next,
+        "currval" => SequenceFunction::Current,
+        "lastval" => SequenceFunction::Last,
+        "setval" => SequenceFunction::Set,
+        _ => return None,
+    })
+}
+
+/// The arguments of a call. Of a function of sequences the first is a name, which may be written as
+/// a `regclass`.
+pub(super) fn without_regclass(function: &str, arguments: &[FunctionArg]) -> Vec<FunctionArg> {
+    let mut arguments = arguments.to_vec();
+    if sequence_function(function).is_some()
+        && let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(first))) = arguments.first_mut()
+        && let Ast::Cast { expr, data_type, .. } = first
+        && data_type.to_string().to_lowercase().ends_with("regclass")
+    {
+        *first = (**expr).clone();
+    }
+    arguments
+}
+
+impl Binder<'_> {
+    /// A call of a function of sequences.
+    pub(super) fn sequence_call(
+        &mut self,
+        function: SequenceFunction,
+        name: &str,
+        given: Vec<Typed>,
+        stage: &mut Stage<'_>,
+    ) -> SqlResult<Typed> {
+        let types = match (function, given.len()) {
+            (SequenceFunction::Next | SequenceFunction::Current, 1) => &[SqlType::TEXT][..],
+            (SequenceFunction::Last, 0) => &[],
+            (SequenceFunction::Set, 2) => &[SqlType::TEXT, INT8],
+            (SequenceFunction::Set, 3) => &[SqlType::TEXT, INT8, SqlType::BOOL],
+            _ => {
+                let types: Vec<String> = given.iter().map(|own| own.ty.name()).collect();
+                let message = format!("function {name}({}) does not exist", types.join(", "));
+                return Err(SqlError::new(SqlState::UNDEFINED_FUNCTION, message));
+            }
+        };
+        let mut arguments = Vec::new();
+        for (own, ty) in given.into_iter().zip(types) {
+            let mut own = self.coerce(own, *ty, CastContext::Implicit)?;
+            let mut is_of_row = false;
+            own.visit_mut(&mut |expr| match expr {
+                Expr::Column(column) => {
+                    is_of_row = true;
+                    *expr = Expr::Outer { level: 0, column: *column };
+                }
+                Expr::Outer { level, .. } => *level += 1,
+                _ => {}
+            });
+            refuse(
+                is_of_row && !stage.is_plain(),
+                "a column as an argument of a function of sequences beside aggregates",
+            )?;
+            arguments.push(own);
+        }
+        let call = SequenceCall { function, arguments, when: None };
+        let expr = stage.apply(Plan::Sequence(Box::new(call)), ApplyKind::Scalar, true);
+        Ok(Typed::new(expr, INT8))
+    }
+}
+
+const INT8: SqlType = SqlType::INT8;

@@ -1,0 +1,95 @@
+//! Views: their queries, where they are created and where they are read.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+use sqlparser::ast::{self, Query, Statement, visit_relations};
+
+use super::{Binder, Bound, OutputColumn, fold, refuse, table_key};
+use crate::catalogue::{TableDef, ViewColumn, ViewNote};
+use crate::error::{SqlError, SqlResult, SqlState};
+use crate::plan::{Expr, Plan};
+use crate::types::SqlType;
+
+/// The names in the catalogue of what a query reads, those of common table expressions too.
+pub(crate) fn relations_of(query: &Query) -> SqlResult<Vec<String>> {
+    let mut keys = Vec::new();
+    let _ = visit_relations(query, |name| {
+        keys.push(table_key(name));
+        ControlFlow::<()>::Continue(())
+    });
+    keys.into_iter().collect()
+}
+
+/// A view that is to be created: `uses` are the names of its query that are tables or views.
+pub(crate) fn bind_view(
+    binder: &mut Binder<'_>,
+    create: &ast::CreateView,
+    uses: BTreeSet<String>,
+) -> SqlResult<ViewNote> {
+    let bound = binder.statement(&create.query)?;
+    if !binder.parameters.is_empty() {
+        let message = "there is no parameter $1";
+        return Err(SqlError::new(SqlState::UNDEFINED_PARAMETER, message));
+    }
+    if create.columns.len() > bound.columns.len() {
+        let message = "CREATE VIEW specifies more column names than columns";
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+    }
+    let mut columns: Vec<ViewColumn> = Vec::new();
+    for (at, OutputColumn { name: source, ty }) in bound.columns.into_iter().enumerate() {
+        let name = match create.columns.get(at) {
+            None => source.clone(),
+            Some(own) => {
+                refuse(own.data_type.is_some() || own.options.is_some(), "a type of a view")?;
+                fold(&own.name)
+            }
+        };
+        super::check_name(&name)?;
+        if columns.iter().any(|own| own.name == name) {
+            let message = format!("column \"{name}\" specified more than once");
+            return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
+        }
+        let ty = if ty == SqlType::UNKNOWN { SqlType::TEXT } else { ty };
+        columns.push(ViewColumn { name, source, oid: ty.oid(), modifier: ty.modifier });
+    }
+    Ok(ViewNote { query: create.query.to_string(), uses, columns })
+}
+
+impl<'b> Binder<'b> {
+    /// The query of a view, with the columns that the view has.
+    pub(super) fn view(&mut self, table: &TableDef, view: &'b ViewNote) -> SqlResult<Bound> {
+        let damaged = || SqlError::internal(format!("the view {} has no query", table.name));
+        let Some(Statement::Query(query)) = crate::parse::parse(&view.query)?.pop() else {
+            return Err(damaged());
+        };
+        // It sees nothing of the statement around it.
+        let sql = std::mem::replace(&mut self.sql, &view.query);
+        let queries = std::mem::take(&mut self.queries);
+        let bound = self.query(&query, None);
+        (self.sql, self.queries) = (sql, queries);
+        let Bound { plan, columns } = bound?;
+        let (mut exprs, mut from) = (Vec::new(), 0);
+        for (own, column) in view.columns.iter().zip(&table.columns) {
+            let left = columns.iter().enumerate().skip(from);
+            let found = left
+                .filter(|(_, given)| given.name == own.source)
+                .find(|(_, given)| given.ty == column.ty || given.ty == SqlType::UNKNOWN);
+            let Some((at, _)) = found else {
+                let (view, column) = (&table.name, &own.name);
+                let message = format!("the query of view \"{view}\" gives no column \"{column}\"");
+                return Err(SqlError::new(SqlState::UNDEFINED_COLUMN, message));
+            };
+            exprs.push(Expr::Column(at));
+            from = at + 1;
+        }
+        let is_whole = exprs.len() == columns.len();
+        let plan = match is_whole {
+            true => plan,
+            false => Plan::Project { input: Box::new(plan), exprs },
+        };
+        let columns = table.columns.iter();
+        let columns = columns.map(|own| OutputColumn { name: own.name.clone(), ty: own.ty });
+        Ok(Bound { plan, columns: columns.collect() })
+    }
+}

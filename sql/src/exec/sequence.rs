@@ -1,0 +1,166 @@
+//! Values of sequences.
+
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
+use parking_lot::Mutex;
+use selkie_fabric::BoxFuture;
+use selkie_txn::{SequenceError, TxnError};
+
+use super::context::{ExecContext, Operator, Row};
+use super::txn_error::from_txn;
+use crate::error::{SqlError, SqlResult, SqlState};
+use crate::plan::{SequenceCall, SequenceFunction};
+use crate::types::Datum;
+
+/// Values of sequences that a session has had. A rollback does not change it.
+#[derive(Debug, Default)]
+pub(crate) struct SequenceMemory {
+    values: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// By the name of the sequence in the catalogue.
+    values: HashMap<String, i64, RandomState>,
+    /// What `nextval` gave last.
+    last: Option<i64>,
+}
+
+/// A value of a sequence, as a row.
+pub(crate) struct Sequence {
+    call: Option<Box<SequenceCall>>,
+}
+
+impl Sequence {
+    pub(crate) fn new(call: &SequenceCall) -> Self {
+        Self { call: Some(Box::new(call.clone())) }
+    }
+}
+
+impl Operator for Sequence {
+    fn next<'a>(
+        &'a mut self,
+        context: &'a mut ExecContext<'_, '_>,
+    ) -> BoxFuture<'a, SqlResult<Option<Vec<Row>>>> {
+        Box::pin(async move {
+            let Some(call) = self.call.take() else { return Ok(None) };
+            let value = match context.holds(call.when.as_ref(), &[])? {
+                true => value_of(&call, context).await?,
+                false => Datum::Null,
+            };
+            Ok(Some(vec![vec![value]]))
+        })
+    }
+}
+
+async fn value_of(call: &SequenceCall, context: &mut ExecContext<'_, '_>) -> SqlResult<Datum> {
+    let arguments = context.eval_all(&call.arguments, &[])?;
+    if call.function == SequenceFunction::Last {
+        let last = context.sequences.values.lock().last;
+        return last.map(Datum::I64).ok_or_else(|| not_defined("lastval".to_owned()));
+    }
+    if arguments.iter().any(Datum::is_null) {
+        return Ok(Datum::Null);
+    }
+    let Some(Datum::Text(name)) = arguments.first() else {
+        return Err(SqlError::internal("the name of a sequence is no text"));
+    };
+    let key = sequence_key(name)?;
+    let value = match call.function {
+        SequenceFunction::Next => next(&key, context).await?,
+        SequenceFunction::Current => {
+            context.txn.sequence(&key).await.map_err(|error| sequence_error(error, &key))?;
+            let known = context.sequences.values.lock().values.get(&key).copied();
+            known.ok_or_else(|| not_defined(format!("currval of sequence \"{key}\"")))?
+        }
+        SequenceFunction::Last | SequenceFunction::Set => set(&key, &arguments, context).await?,
+    };
+    Ok(Datum::I64(value))
+}
+
+async fn next(key: &str, context: &mut ExecContext<'_, '_>) -> SqlResult<i64> {
+    let value = context.txn.next_value(key).await;
+    let value = value.map_err(|error| sequence_error(error, key))?;
+    let mut known = context.sequences.values.lock();
+    known.values.insert(key.to_owned(), value);
+    known.last = Some(value);
+    Ok(value)
+}
+
+/// Sets what comes next, as a change of the transaction.
+async fn set(key: &str, arguments: &[Datum], context: &mut ExecContext<'_, '_>) -> SqlResult<i64> {
+    let Some(Datum::I64(value)) = arguments.get(1) else {
+        return Err(SqlError::internal("the value of a sequence is no number"));
+    };
+    let is_called = !matches!(arguments.get(2), Some(Datum::Bool(false)));
+    let schema = context.txn.sequence(key).await.map_err(|error| sequence_error(error, key))?;
+    let (min, max) = (schema.min, schema.max);
+    if !(min..=max).contains(value) {
+        let message =
+            format!("setval: value {value} is out of bounds for sequence \"{key}\" ({min}..{max})");
+        return Err(SqlError::new(SqlState::NUMERIC_OUT_OF_RANGE, message));
+    }
+    let set = context.txn.alter_sequence(key, |_| {}, Some(*value)).await;
+    set.map_err(|error| sequence_error(error, key))?;
+    if is_called {
+        // The sequence is one of this transaction now, and the value is the next.
+        context.txn.next_value(key).await.map_err(|error| sequence_error(error, key))?;
+        context.sequences.values.lock().values.insert(key.to_owned(), *value);
+    }
+    Ok(*value)
+}
+
+fn not_defined(what: String) -> SqlError {
+    let message = format!("{what} is not yet defined in this session");
+    SqlError::new(SqlState::OBJECT_NOT_READY, message)
+}
+
+fn sequence_error(error: TxnError, key: &str) -> SqlError {
+    match error {
+        TxnError::Sequence(SequenceError::NoSuchSequence { .. }) => {
+            let message = format!("relation \"{key}\" does not exist");
+            SqlError::new(SqlState::UNDEFINED_TABLE, message)
+        }
+        TxnError::Sequence(SequenceError::Exhausted { last, .. }) => {
+            let bound = if last < 0 { "minimum" } else { "maximum" };
+            let message = format!("nextval: reached {bound} value of sequence \"{key}\" ({last})");
+            SqlError::new(SqlState::SEQUENCE_EXHAUSTED, message)
+        }
+        error => from_txn(error, None),
+    }
+}
+
+/// What a sequence is called in the catalogue, of a name as SQL writes it.
+pub(crate) fn sequence_key(text: &str) -> SqlResult<String> {
+    let wrong = || SqlError::new(SqlState::INVALID_NAME, "invalid name syntax");
+    let (mut parts, mut rest) = (Vec::new(), text.trim());
+    loop {
+        let (part, behind) = match rest.strip_prefix('"') {
+            Some(quoted) => {
+                let (part, behind) = quoted.split_once('"').ok_or_else(wrong)?;
+                (part.to_owned(), behind)
+            }
+            None => {
+                let end = rest.find('.').unwrap_or(rest.len());
+                let (part, behind) = rest.split_at_checked(end).ok_or_else(wrong)?;
+                (part.to_lowercase(), behind)
+            }
+        };
+        if part.is_empty() {
+            return Err(wrong());
+        }
+        parts.push(part);
+        match behind.strip_prefix('.') {
+            Some(next) => rest = next,
+            None if behind.is_empty() => break,
+            None => return Err(wrong()),
+        }
+    }
+    match &*parts {
+        [name] => Ok(name.clone()),
+        [schema, name] if schema == "public" => Ok(name.clone()),
+        [schema, name] => Ok(format!("{schema}.{name}")),
+        _ => Err(wrong()),
+    }
+}

@@ -167,6 +167,12 @@ impl Binder<'_> {
             let scope = scope_of(&called, &columns, outer)?;
             return Ok(Part { plan: query.plan, scope, is_lateral: false });
         }
+        if let Some(system) = self.system_relation(name, &parts)? {
+            let mut columns = system.columns;
+            rename(&mut columns, &names, &called)?;
+            let scope = scope_of(&called, &columns, outer)?;
+            return Ok(Part { plan: system.plan, scope, is_lateral: false });
+        }
         let table = self.table(name)?;
         let mut columns: Vec<OutputColumn> = table.columns.iter().map(output_of).collect();
         rename(&mut columns, &names, &called)?;

@@ -17,6 +17,7 @@ mod select;
 mod select_list;
 mod special;
 mod stage;
+mod system;
 mod window;
 mod with;
 
@@ -72,6 +73,8 @@ pub(crate) struct Binder<'b> {
     /// The outermost query whose columns were named since this was set, by
     /// [`scope::Scope::depth`].
     reached: usize,
+    /// Whether the statement needs the definitions of all tables when it runs.
+    pub(crate) uses_catalogue: bool,
 }
 
 /// Most parameters of a statement, as the protocol counts them.
@@ -93,6 +96,7 @@ impl<'b> Binder<'b> {
             queries: Vec::new(),
             shared: 0,
             reached: usize::MAX,
+            uses_catalogue: false,
         }
     }
 

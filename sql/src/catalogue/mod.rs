@@ -6,4 +6,4 @@ pub(crate) mod table_def;
 
 pub(crate) use load::load;
 pub(crate) use note::{ColumnNote, TableNote};
-pub(crate) use table_def::{ColumnDef, TableDef};
+pub(crate) use table_def::{ColumnDef, IndexDef, TableDef};

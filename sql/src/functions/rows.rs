@@ -48,7 +48,7 @@ const EACH_TEXT: &[(&str, Option<SqlType>)] =
     &[("key", Some(SqlType::TEXT)), ("value", Some(SqlType::TEXT))];
 const VALUE: &[(&str, Option<SqlType>)] = &[("value", None)];
 
-static ROWS: LazyLock<Table<RowsBody>> = LazyLock::new(|| {
+pub(super) static ROWS: LazyLock<Table<RowsBody>> = LazyLock::new(|| {
     let mut table = Table::new();
     register(&mut table);
     table

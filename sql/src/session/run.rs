@@ -17,6 +17,9 @@ use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::{ExecContext, MemoryLimits, Operator, SharedRows, build, from_txn};
 use crate::functions::CallContext;
 use crate::plan::optimize;
+use crate::system::{SessionFacts, SystemSnapshot};
+use crate::types::Scalar;
+use crate::types::object_names::Names;
 
 /// How often a statement alone is run when others make it fail.
 const ATTEMPTS: u32 = 20;
@@ -134,7 +137,30 @@ impl Run {
             let message = "cached plan must not change result type";
             return Ok(Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)));
         }
+        if planned.uses_catalogue {
+            let run = match self.with_catalogue(txn).await? {
+                Ok(run) => run,
+                Err(error) => return Ok(Err(error)),
+            };
+            return Ok(run.execute(txn, &planned).await.map(Ran::Done));
+        }
         Ok(self.execute(txn, &planned).await.map(Ran::Done))
+    }
+
+    /// The same with the definitions of all tables, in the state that the transaction sees.
+    async fn with_catalogue(&self, txn: &mut Txn<'_>) -> Result<SqlResult<Self>, TxnError> {
+        let session = SessionFacts {
+            user: Arc::clone(&self.user),
+            database: "selkie",
+            search_path: self.settings.search_path.clone(),
+            settings: self.settings.all(),
+        };
+        let loaded = SystemSnapshot::load(txn, session).await?;
+        Ok(loaded.map(|snapshot| {
+            let mut settings = (*self.settings).clone();
+            settings.format.names = Names::new(Arc::new(snapshot));
+            Self { settings: Arc::new(settings), ..self.clone() }
+        }))
     }
 
     /// Runs a plan. What it says in the end.
@@ -252,6 +278,7 @@ pub(super) async fn plan_of(
     }
     let mut binder = Binder::new(&parsed.sql, &tables, format, types);
     Ok(bind(&mut binder, &parsed.statement).map(|(verb, Bound { plan, columns })| {
+        let shows_names = columns.iter().any(|own| own.ty.scalar == Scalar::Regclass);
         let planned = Arc::new(Planned {
             types: Arc::clone(types),
             format: format.clone(),
@@ -260,6 +287,7 @@ pub(super) async fn plan_of(
             columns: columns.into(),
             plan: optimize(plan),
             verb,
+            uses_catalogue: binder.uses_catalogue || shows_names,
         });
         parsed.keep(&planned);
         planned

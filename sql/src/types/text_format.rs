@@ -49,7 +49,7 @@ pub fn to_text(value: &Datum, ty: SqlType, settings: &FormatSettings, out: &mut 
         Datum::Bool(value) => write!(out, "{}", if *value { 't' } else { 'f' }),
         Datum::I16(value) => write!(out, "{value}"),
         Datum::I32(value) => write!(out, "{value}"),
-        Datum::I64(value) => return print_int8(*value, ty, out),
+        Datum::I64(value) => return print_int8(*value, ty, settings, out),
         Datum::F32(value) => return print_float4(*value, settings, out),
         Datum::F64(value) => return print_float8(*value, settings, out),
         Datum::Numeric(None) => write!(out, "NaN"),
@@ -80,7 +80,13 @@ pub fn to_string(value: &Datum, ty: SqlType, settings: &FormatSettings) -> Strin
     out
 }
 
-fn print_int8(value: i64, ty: SqlType, out: &mut String) {
+fn print_int8(value: i64, ty: SqlType, settings: &FormatSettings, out: &mut String) {
+    let number = u32::try_from(value).unwrap_or(0);
+    if ty.scalar == Scalar::Regclass
+        && let Some(name) = settings.names.get().and_then(|names| names.relation_name(number))
+    {
+        return out.push_str(&name);
+    }
     if ty.scalar == Scalar::Regtype {
         let named = u32::try_from(value).ok().and_then(SqlType::from_oid);
         if let Some(named) = named {
@@ -232,7 +238,7 @@ pub fn from_text(text: &str, ty: SqlType, settings: &FormatSettings) -> SqlResul
         Scalar::Oid => Datum::I64(parse_oid(text, "oid")?),
         Scalar::Regtype => parse_regtype(text)?,
         Scalar::Regclass | Scalar::Regproc if text == "-" => Datum::I64(0),
-        Scalar::Regclass => Datum::I64(parse_oid(text, "regclass")?),
+        Scalar::Regclass => parse_regclass(text, settings)?,
         Scalar::Regproc => Datum::I64(parse_oid(text, "regproc")?),
         Scalar::Float4 => Datum::F32(parse_float4(text)?),
         Scalar::Float8 => Datum::F64(parse_float8(text)?),
@@ -303,6 +309,18 @@ fn parse_oid(text: &str, ty: &str) -> SqlResult<i64> {
     // As strtoul does, negative numbers of 32 bits are taken for what they wrap to.
     let is_valid = (i64::from(i32::MIN)..=i64::from(u32::MAX)).contains(&value);
     is_valid.then_some(value & 0xffff_ffff).ok_or_else(|| out_of_range(text, ty))
+}
+
+fn parse_regclass(text: &str, settings: &FormatSettings) -> SqlResult<Datum> {
+    if text.starts_with(|c: char| c.is_ascii_digit()) {
+        return Ok(Datum::I64(parse_oid(text, "regclass")?));
+    }
+    let oid = settings.names.get().and_then(|names| names.relation_oid(text));
+    let missing = || {
+        let message = format!("relation \"{text}\" does not exist");
+        SqlError::new(SqlState::UNDEFINED_TABLE, message)
+    };
+    oid.map(|oid| Datum::I64(i64::from(oid))).ok_or_else(missing)
 }
 
 fn parse_regtype(text: &str) -> SqlResult<Datum> {

@@ -111,7 +111,7 @@ impl Binder<'_> {
     }
 }
 
-/// Whether values of a type are read and printed as names of tables.
-pub(super) fn is_name(ty: SqlType) -> bool {
-    ty.scalar == Scalar::Regclass
+/// Whether values of a type are read and printed as names that the catalogue has.
+pub(crate) fn is_name(ty: SqlType) -> bool {
+    matches!(ty.scalar, Scalar::Regclass | Scalar::Regnamespace | Scalar::Regrole)
 }

@@ -170,7 +170,10 @@ impl Binder<'_> {
         if let Some(system) = self.system_relation(name, &parts)? {
             let mut columns = system.columns;
             rename(&mut columns, &names, &called)?;
-            let scope = scope_of(&called, &columns, outer)?;
+            let (shown, mut scope) = (columns.len() - 1, Scope::inside(outer));
+            let named = (0..).zip(columns);
+            let named = named.map(|(at, own): (usize, _)| (own.name, own.ty, at >= shown));
+            scope.add_table(&called, named)?;
             return Ok(Part { plan: system.plan, scope, is_lateral: false });
         }
         let table = self.table(name)?;

@@ -12,6 +12,7 @@ mod from;
 mod insert;
 mod modify;
 mod query;
+mod row_functions;
 mod scope;
 mod select;
 mod select_list;
@@ -31,6 +32,7 @@ use crate::error::{SqlError, SqlResult, SqlState};
 use crate::plan::Plan;
 use crate::types::{FormatSettings, SqlType};
 
+pub(crate) use coerce::is_name;
 pub(crate) use copy::BoundCopy;
 pub(crate) use definition::{bind_create_table, check_name, default_expr, index_column};
 pub(crate) use scope::fold;
@@ -129,6 +131,11 @@ pub(crate) fn name_parts(name: &ObjectName) -> SqlResult<Vec<String>> {
 
 /// The schema of tables without one.
 pub(crate) const PUBLIC: &str = "public";
+
+/// Whether a schema is there in every database.
+fn is_schema(name: &str) -> bool {
+    matches!(name, PUBLIC | "pg_catalog" | "information_schema")
+}
 
 /// What a table is called in the catalogue: its schema is said if it is not `public`.
 pub(crate) fn table_key(name: &ObjectName) -> SqlResult<String> {

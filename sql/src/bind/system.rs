@@ -10,8 +10,12 @@ use crate::system::{Relation, find_relation, view};
 use crate::types::cast::CastContext;
 use crate::types::{Datum, SqlType};
 
+/// The column of the number of the relation, which `*` does not show.
+const TABLE_OID: &str = "tableoid";
+
 impl Binder<'_> {
-    /// The relation of the system that has this name; `None` if there is none. Without a schema a
+    /// The relation of the system that has this name, its last column hidden; `None` if there is
+    /// none. Without a schema a
     /// name means such a relation before a table of a user.
     pub(super) fn system_relation(
         &mut self,
@@ -31,7 +35,11 @@ impl Binder<'_> {
             name: own.name.to_owned(),
             ty: own.ty,
         };
-        Ok(Some(Bound { plan, columns: relation.columns.iter().map(column).collect() }))
+        let mut columns: Vec<OutputColumn> = relation.columns.iter().map(column).collect();
+        let mut exprs: Vec<Expr> = (0..columns.len()).map(Expr::Column).collect();
+        columns.push(OutputColumn { name: TABLE_OID.to_owned(), ty: SqlType::OID });
+        exprs.push(Expr::Const(Datum::I64(relation.oid.into())));
+        Ok(Some(Bound { plan: Plan::Project { input: Box::new(plan), exprs }, columns }))
     }
 
     /// The columns of a relation that a query gives by their names; the others are NULL.

@@ -74,6 +74,7 @@ pub(super) fn register_functions(table: &mut Table<Body>) {
         table.add(name, signature, |_, _| Ok(Datum::Bool(false)));
     }
     table.add("pg_my_temp_schema", "stable -> oid", |_, _| Ok(Datum::I64(0)));
+    table.add("getdatabaseencoding", "stable -> name", |_, _| Ok(Datum::text("UTF8")));
     table.add("pg_encoding_to_char", "stable int4 -> name", |values, _| {
         let Datum::I32(number) = argument(values, 0) else { return Ok(Datum::Null) };
         let found = ENCODINGS.iter().find(|own| own.0 == *number);

@@ -41,7 +41,7 @@ pub use aggregates::{Accumulator, ResolvedAggregate, resolve_aggregate};
 pub use catalogue::needs_names;
 pub use listing::{FunctionEntry, FunctionKind, function_entries};
 pub use resolve::{resolve_function, resolve_operator};
-pub use rows::{ResolvedRows, RowIterator, RowsOf, resolve_rows};
+pub use rows::{ResolvedRows, RowIterator, RowsOf, gives_rows, resolve_rows};
 
 use crate::error::SqlResult;
 use crate::types::{Datum, FormatSettings, SqlType};

@@ -54,6 +54,12 @@ pub(super) static ROWS: LazyLock<Table<RowsBody>> = LazyLock::new(|| {
     table
 });
 
+/// Whether there is a function of this name that gives rows.
+#[must_use]
+pub fn gives_rows(name: &str) -> bool {
+    ROWS.get(name).is_some()
+}
+
 /// The function with rows that a call means; `None` if there is none of that name.
 ///
 /// # Errors

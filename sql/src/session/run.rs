@@ -9,7 +9,7 @@ use sqlparser::ast::Statement;
 use super::cancel::CancelHandle;
 use super::parsed::{ParsedStatement, Planned, Verb};
 use super::{Clock, Ran, Session, Settings, Work};
-use crate::bind::{Binder, Bound, BoundCopy};
+use crate::bind::{Binder, Bound, BoundCopy, is_name};
 use crate::catalogue::TableDef;
 use crate::client::Client;
 use crate::copy::{CopyFormat, CopyKind, CopyWriter};
@@ -18,7 +18,6 @@ use crate::exec::{ExecContext, MemoryLimits, Operator, SharedRows, build, from_t
 use crate::functions::CallContext;
 use crate::plan::optimize;
 use crate::system::{SessionFacts, SystemSnapshot};
-use crate::types::Scalar;
 use crate::types::object_names::Names;
 
 /// How often a statement alone is run when others make it fail.
@@ -278,7 +277,7 @@ pub(super) async fn plan_of(
     }
     let mut binder = Binder::new(&parsed.sql, &tables, format, types);
     Ok(bind(&mut binder, &parsed.statement).map(|(verb, Bound { plan, columns })| {
-        let shows_names = columns.iter().any(|own| own.ty.scalar == Scalar::Regclass);
+        let shows_names = columns.iter().any(|own| is_name(own.ty));
         let planned = Arc::new(Planned {
             types: Arc::clone(types),
             format: format.clone(),

@@ -206,7 +206,7 @@ impl Settings {
                 self.read_only = switch(&folded).ok_or_else(|| invalid("on, off"))?;
             }
             "client_encoding" | "names" => {
-                let is_utf8 = matches!(&*folded, "utf8" | "utf-8" | "unicode");
+                let is_utf8 = matches!(folded.trim_matches('\''), "utf8" | "utf-8" | "unicode");
                 crate::bind::refuse(!is_utf8, "an encoding other than UTF8")?;
             }
             "client_min_messages" => {

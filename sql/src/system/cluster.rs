@@ -45,11 +45,6 @@ fn database(system: &SystemSnapshot, relation: &'static Relation) -> Vec<Datum> 
 /// Who owns everything, and who has begun the session: there are no privileges, so each may do
 /// what a superuser may.
 fn roles(system: &SystemSnapshot, relation: &'static Relation) -> Rows {
-    let user = &*system.session.user;
-    let mut all = vec![(oids::OWNER, super::cluster::OWNER_NAME)];
-    if user != super::cluster::OWNER_NAME {
-        all.push((ROLE, user));
-    }
     let record = |(oid, name): (u32, &str)| {
         Record::new(relation)
             .set("oid", oid)
@@ -64,11 +59,21 @@ fn roles(system: &SystemSnapshot, relation: &'static Relation) -> Rows {
             .set("rolconnlimit", -1)
             .row()
     };
-    all.into_iter().map(record).collect()
+    all_roles(system).into_iter().map(record).collect()
+}
+
+/// Who there is, with their numbers.
+pub(super) fn all_roles(system: &SystemSnapshot) -> Vec<(u32, &str)> {
+    let user = &*system.session.user;
+    let mut all = vec![(oids::OWNER, OWNER_NAME)];
+    if user != OWNER_NAME {
+        all.push((ROLE, user));
+    }
+    all
 }
 
 /// What the first superuser is called.
-pub(super) const OWNER_NAME: &str = "postgres";
+const OWNER_NAME: &str = "postgres";
 
 fn tablespaces(relation: &'static Relation) -> Rows {
     let all = [(oids::TABLESPACE, "pg_default"), (oids::GLOBAL_TABLESPACE, "pg_global")];

@@ -92,6 +92,11 @@ impl SystemSnapshot {
         all
     }
 
+    /// All schemas.
+    pub(super) fn all_schemas(&self) -> Vec<&str> {
+        ["pg_catalog", "information_schema"].into_iter().chain(self.user_schemas()).collect()
+    }
+
     /// The schema and name of a table, index or view.
     pub(super) fn relation(&self, oid: u32) -> Option<(&str, String)> {
         if let Some(table) = self.tables.iter().find(|own| own.oid == oid) {
@@ -197,6 +202,27 @@ impl ObjectNames for SystemSnapshot {
             [schema, name] => self.oid_in(schema, name),
             _ => None,
         }
+    }
+
+    fn schema_name(&self, oid: u32) -> Option<String> {
+        let found = self.all_schemas().into_iter().find(|name| oids::schema(name) == oid);
+        found.map(quoted)
+    }
+
+    fn schema_oid(&self, name: &str) -> Option<u32> {
+        let [name] = &*parts(name) else { return None };
+        self.all_schemas().contains(&&**name).then(|| oids::schema(name))
+    }
+
+    fn role_name(&self, oid: u32) -> Option<String> {
+        let found = cluster::all_roles(self).into_iter().find(|own| own.0 == oid);
+        found.map(|(_, name)| quoted(name))
+    }
+
+    fn role_oid(&self, name: &str) -> Option<u32> {
+        let [name] = &*parts(name) else { return None };
+        let found = cluster::all_roles(self).into_iter().find(|own| own.1 == name);
+        found.map(|(oid, _)| oid)
     }
 
     fn is_visible(&self, oid: u32) -> Option<bool> {

@@ -136,8 +136,6 @@ fn defaults(system: &SystemSnapshot, relation: &'static Relation) -> Rows {
 }
 
 fn namespaces(system: &SystemSnapshot, relation: &'static Relation) -> Rows {
-    let own = ["pg_catalog", "information_schema"];
-    let all = own.into_iter().chain(system.user_schemas());
     let record = |name| {
         let owner = oids::OWNER;
         Record::new(relation)
@@ -145,7 +143,7 @@ fn namespaces(system: &SystemSnapshot, relation: &'static Relation) -> Rows {
             .set("nspname", name)
             .set("nspowner", owner)
     };
-    all.map(|name| record(name).row()).collect()
+    system.all_schemas().into_iter().map(|name| record(name).row()).collect()
 }
 
 impl SystemTable {

@@ -16,6 +16,14 @@ pub trait ObjectNames: Send + Sync {
     fn relation_name(&self, oid: u32) -> Option<String>;
     /// The number of a table, index or view by its name.
     fn relation_oid(&self, name: &str) -> Option<u32>;
+    /// The name of a schema.
+    fn schema_name(&self, oid: u32) -> Option<String>;
+    /// The number of a schema.
+    fn schema_oid(&self, name: &str) -> Option<u32>;
+    /// The name of a role.
+    fn role_name(&self, oid: u32) -> Option<String>;
+    /// The number of a role.
+    fn role_oid(&self, name: &str) -> Option<u32>;
     /// Whether a table, index or view is found without its schema; `None` if there is none.
     fn is_visible(&self, oid: u32) -> Option<bool>;
     /// The statement that makes an index, or what its column of a number from 1 is of.

@@ -9,6 +9,7 @@ use super::datum::Datum;
 use super::interval_text;
 use super::json;
 use super::numeric;
+use super::object_names::ObjectNames;
 use super::settings::{ByteaOutput, FormatSettings};
 use super::sql_type::{Scalar, SqlType};
 use super::time_text;
@@ -82,9 +83,14 @@ pub fn to_string(value: &Datum, ty: SqlType, settings: &FormatSettings) -> Strin
 
 fn print_int8(value: i64, ty: SqlType, settings: &FormatSettings, out: &mut String) {
     let number = u32::try_from(value).unwrap_or(0);
-    if ty.scalar == Scalar::Regclass
-        && let Some(name) = settings.names.get().and_then(|names| names.relation_name(number))
-    {
+    let names = settings.names.get();
+    let name = match ty.scalar {
+        Scalar::Regclass => names.and_then(|names| names.relation_name(number)),
+        Scalar::Regnamespace => names.and_then(|names| names.schema_name(number)),
+        Scalar::Regrole => names.and_then(|names| names.role_name(number)),
+        _ => None,
+    };
+    if let Some(name) = name {
         return out.push_str(&name);
     }
     if ty.scalar == Scalar::Regtype {
@@ -93,7 +99,16 @@ fn print_int8(value: i64, ty: SqlType, settings: &FormatSettings, out: &mut Stri
             return out.push_str(&named.name());
         }
     }
-    if value == 0 && matches!(ty.scalar, Scalar::Regclass | Scalar::Regtype | Scalar::Regproc) {
+    if value == 0
+        && matches!(
+            ty.scalar,
+            Scalar::Regclass
+                | Scalar::Regtype
+                | Scalar::Regproc
+                | Scalar::Regnamespace
+                | Scalar::Regrole
+        )
+    {
         return out.push('-');
     }
     let _ = write!(out, "{value}");
@@ -237,8 +252,16 @@ pub fn from_text(text: &str, ty: SqlType, settings: &FormatSettings) -> SqlResul
         Scalar::Int8 => Datum::I64(parse_int(text, "bigint")?),
         Scalar::Oid => Datum::I64(parse_oid(text, "oid")?),
         Scalar::Regtype => parse_regtype(text)?,
-        Scalar::Regclass | Scalar::Regproc if text == "-" => Datum::I64(0),
+        Scalar::Regclass | Scalar::Regproc | Scalar::Regnamespace | Scalar::Regrole
+            if text == "-" =>
+        {
+            Datum::I64(0)
+        }
         Scalar::Regclass => parse_regclass(text, settings)?,
+        Scalar::Regnamespace => {
+            parse_name(text, "schema", settings, |names| names.schema_oid(text))?
+        }
+        Scalar::Regrole => parse_name(text, "role", settings, |names| names.role_oid(text))?,
         Scalar::Regproc => Datum::I64(parse_oid(text, "regproc")?),
         Scalar::Float4 => Datum::F32(parse_float4(text)?),
         Scalar::Float8 => Datum::F64(parse_float8(text)?),
@@ -312,14 +335,25 @@ fn parse_oid(text: &str, ty: &str) -> SqlResult<i64> {
 }
 
 fn parse_regclass(text: &str, settings: &FormatSettings) -> SqlResult<Datum> {
+    parse_name(text, "relation", settings, |names| names.relation_oid(text))
+}
+
+/// The number of an object that is given by its number or its name.
+fn parse_name(
+    text: &str,
+    what: &str,
+    settings: &FormatSettings,
+    find: impl Fn(&dyn ObjectNames) -> Option<u32>,
+) -> SqlResult<Datum> {
     if text.starts_with(|c: char| c.is_ascii_digit()) {
-        return Ok(Datum::I64(parse_oid(text, "regclass")?));
+        return Ok(Datum::I64(parse_oid(text, "oid")?));
     }
-    let oid = settings.names.get().and_then(|names| names.relation_oid(text));
-    let missing = || {
-        let message = format!("relation \"{text}\" does not exist");
-        SqlError::new(SqlState::UNDEFINED_TABLE, message)
+    let state = match what {
+        "relation" => SqlState::UNDEFINED_TABLE,
+        _ => SqlState::UNDEFINED_OBJECT,
     };
+    let missing = || SqlError::new(state, format!("{what} \"{text}\" does not exist"));
+    let oid = settings.names.get().and_then(find);
     oid.map(|oid| Datum::I64(i64::from(oid))).ok_or_else(missing)
 }
 

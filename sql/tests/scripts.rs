@@ -117,7 +117,18 @@ macro_rules! scripts {
     };
 }
 
-scripts![select, joins, aggregates, subqueries, changes, tables, transactions, windows, with];
+scripts![
+    select,
+    joins,
+    aggregates,
+    subqueries,
+    changes,
+    tables,
+    transactions,
+    windows,
+    with,
+    system
+];
 
 /// As deep as the parser lets them be, on the stack of a thread of a test.
 #[test]

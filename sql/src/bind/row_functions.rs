@@ -1,8 +1,9 @@
 //! Functions that give rows as items of a select list.
 //!
-//! `SELECT a, unnest(b) FROM t` is `SELECT a, f.v FROM t, LATERAL unnest(b) WITH ORDINALITY f(v, n)`.
-//! Several of them go in step, so their numbers of rows have to be equal: that is certain where they
-//! are of the same array, and others are not rewritten, which leaves them an error.
+//! `SELECT a, unnest(b) FROM t` is
+//! `SELECT a, f.v FROM t, LATERAL unnest(b) WITH ORDINALITY f(v, n)`. Several of them go in step, so
+//! their numbers of rows have to be equal: that is certain where they are of the same array, and
+//! others are not rewritten, which leaves them an error.
 
 use sqlparser::ast::{
     BinaryOperator, Expr as Ast, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
@@ -114,6 +115,9 @@ fn is_by_array(function: &Function) -> bool {
 
 fn arguments(function: &Function) -> Option<&[FunctionArg]> {
     let FunctionArguments::List(list) = &function.args else { return None };
-    let is_plain = |own: &FunctionArg| matches!(own, FunctionArg::Unnamed(FunctionArgExpr::Expr(own)) if !matches!(own, Ast::Subquery(_)));
+    let is_plain = |own: &FunctionArg| match own {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(own)) => !matches!(own, Ast::Subquery(_)),
+        _ => false,
+    };
     list.args.iter().all(is_plain).then_some(&*list.args)
 }

@@ -138,8 +138,8 @@ const VIEWS: [(&str, &str); 24] = [
          as update_rule, \
          case k.confdeltype when 'c' then 'CASCADE' when 'n' then 'SET NULL' \
          when 'd' then 'SET DEFAULT' when 'r' then 'RESTRICT' when 'a' then 'NO ACTION' end \
-         as delete_rule, u.conname as unique_constraint_name, m.nspname as unique_constraint_schema \
-         from pg_catalog.pg_constraint k \
+         as delete_rule, u.conname as unique_constraint_name, \
+         m.nspname as unique_constraint_schema from pg_catalog.pg_constraint k \
          join pg_catalog.pg_namespace n on n.oid = k.connamespace \
          left join pg_catalog.pg_constraint u on u.conindid = k.conindid \
          and u.contype in ('p', 'u') \

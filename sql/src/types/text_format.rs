@@ -350,6 +350,7 @@ fn parse_name(
     }
     let state = match what {
         "relation" => SqlState::UNDEFINED_TABLE,
+        "schema" => SqlState::INVALID_SCHEMA_NAME,
         _ => SqlState::UNDEFINED_OBJECT,
     };
     let missing = || SqlError::new(state, format!("{what} \"{text}\" does not exist"));

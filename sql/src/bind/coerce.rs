@@ -62,10 +62,12 @@ impl Binder<'_> {
                 if let Some(from) = known {
                     return self.coerce(Typed::new(Expr::Param(number), from), to, context);
                 }
+                // A name is looked up by the statement, not where its value is read.
+                let from = if is_name(to) { SqlType::TEXT } else { to.plain() };
+                self.uses_catalogue |= is_name(to);
                 if let Some(place) = self.parameters.get_mut(number) {
-                    *place = Some(to.plain());
+                    *place = Some(from);
                 }
-                let from = to.plain();
                 if from == to {
                     return Ok(Expr::Param(number));
                 }

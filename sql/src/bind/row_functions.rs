@@ -2,8 +2,8 @@
 //!
 //! `SELECT a, unnest(b) FROM t` is
 //! `SELECT a, f.v FROM t, LATERAL unnest(b) WITH ORDINALITY f(v, n)`. Several of them go in step, so
-//! their numbers of rows have to be equal: that is certain where they are of the same array, and
-//! others are not rewritten, which leaves them an error.
+//! their numbers of rows have to be equal: that is certain where they are of the same array, or of
+//! arrays of `pg_index`. Others are not rewritten, which leaves them an error.
 
 use sqlparser::ast::{
     BinaryOperator, Expr as Ast, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
@@ -31,7 +31,8 @@ pub(super) fn rewritten(select: &Select) -> Option<Select> {
     let (_, first, _) = found.first()?;
     let array = arguments(first)?.first()?;
     let in_step = found.iter().all(|(_, own, _)| {
-        arguments(own).is_some_and(|list| list.first() == Some(array)) && is_by_array(own)
+        let is_alike = |own: &FunctionArg| own == array || is_of_index(own) && is_of_index(array);
+        arguments(own).and_then(<[_]>::first).is_some_and(is_alike) && is_by_array(own)
     });
     let is_plain = match &select.group_by {
         GroupByExpr::Expressions(keys, _) => keys.is_empty() && select.having.is_none(),
@@ -111,6 +112,16 @@ fn called(function: &Function) -> Option<String> {
 fn is_by_array(function: &Function) -> bool {
     let name = name_parts(&function.name).ok().and_then(|mut parts| parts.pop());
     matches!(name.as_deref(), Some("unnest" | "generate_subscripts"))
+}
+
+/// Whether it is an array of `pg_index` that has an element for each column of the index.
+fn is_of_index(argument: &FunctionArg) -> bool {
+    let FunctionArg::Unnamed(FunctionArgExpr::Expr(Ast::CompoundIdentifier(names))) = argument
+    else {
+        return false;
+    };
+    let name = names.last().map(fold);
+    matches!(name.as_deref(), Some("indkey" | "indclass" | "indoption" | "indcollation"))
 }
 
 fn arguments(function: &Function) -> Option<&[FunctionArg]> {

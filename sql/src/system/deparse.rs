@@ -244,14 +244,16 @@ impl Printer<'_> {
             },
             Ast::UnaryOp { op: UnaryOperator::Minus, expr } => self.ty(expr),
             Ast::Cast { data_type, .. } => SqlType::parse(data_type).ok(),
-            Ast::BinaryOp { left, op, right } => match op {
-                BinaryOperator::Plus
-                | BinaryOperator::Minus
-                | BinaryOperator::Multiply
-                | BinaryOperator::Divide
-                | BinaryOperator::Modulo => Some(wider(self.ty(left)?, self.ty(right)?)),
-                _ => None,
-            },
+            Ast::BinaryOp {
+                left,
+                op:
+                    BinaryOperator::Plus
+                    | BinaryOperator::Minus
+                    | BinaryOperator::Multiply
+                    | BinaryOperator::Divide
+                    | BinaryOperator::Modulo,
+                right,
+            } => Some(wider(self.ty(left)?, self.ty(right)?)),
             _ => None,
         }
     }

@@ -9,6 +9,7 @@
 //! | `types/` | [`SqlType`]s and [`Datum`]s: formats, casts, order |
 //! | `functions/` | functions, operators and aggregates |
 //! | `catalogue/` | what SQL knows of tables beside their stored schema |
+//! | `system/` | the relations of `pg_catalog` and `information_schema` |
 //! | `plan/` | plans, and how they are made cheaper |
 //! | `bind/` | from syntax trees to plans |
 //! | `explain/` | plans as people read them |
@@ -31,6 +32,7 @@ mod parse_copy;
 mod parse_vacuum;
 mod plan;
 mod session;
+mod system;
 pub mod types;
 
 pub use bind::OutputColumn;

@@ -131,6 +131,7 @@ scripts![
     alter,
     sequences,
     views,
+    system,
 ];
 
 /// As deep as the parser lets them be, on the stack of a thread of a test.

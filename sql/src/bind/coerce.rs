@@ -28,20 +28,29 @@ impl Binder<'_> {
         if from.plain() == to {
             return Ok(expr);
         }
+        self.uses_catalogue |= is_name(from) || is_name(to);
         if !can_cast(from, to, context) {
             let message = format!("cannot cast type {} to {}", from.name(), to.name());
             return Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message));
         }
-        if let Expr::Const(value) = expr {
-            let value = crate::types::cast::cast(value, from, to, context, self.settings)?;
-            return Ok(Expr::Const(value));
+        match expr {
+            Expr::Const(value) if !is_name(from) && !is_name(to) => {
+                let value = crate::types::cast::cast(value, from, to, context, self.settings)?;
+                Ok(Expr::Const(value))
+            }
+            expr => Ok(Expr::Cast { operand: Box::new(expr), from, to, context }),
         }
-        Ok(Expr::Cast { operand: Box::new(expr), from, to, context })
     }
 
     fn coerce_unknown(&mut self, expr: Expr, to: SqlType, context: CastContext) -> SqlResult<Expr> {
         match expr {
             Expr::Const(Datum::Null) => Ok(Expr::Const(Datum::Null)),
+            // It is read when the statement runs: a plan may be kept longer than a name is right.
+            Expr::Const(Datum::Text(text)) if is_name(to) => {
+                self.uses_catalogue = true;
+                let (operand, from) = (Box::new(Expr::Const(Datum::Text(text))), SqlType::TEXT);
+                Ok(Expr::Cast { operand, from, to, context: CastContext::Explicit })
+            }
             Expr::Const(Datum::Text(text)) => {
                 let value = from_text(&text, to.plain(), self.settings)?;
                 let (from, settings) = (to.plain(), self.settings);
@@ -53,10 +62,12 @@ impl Binder<'_> {
                 if let Some(from) = known {
                     return self.coerce(Typed::new(Expr::Param(number), from), to, context);
                 }
+                // A name is looked up by the statement, not where its value is read.
+                let from = if is_name(to) { SqlType::TEXT } else { to.plain() };
+                self.uses_catalogue |= is_name(to);
                 if let Some(place) = self.parameters.get_mut(number) {
-                    *place = Some(to.plain());
+                    *place = Some(from);
                 }
-                let from = to.plain();
                 if from == to {
                     return Ok(Expr::Param(number));
                 }
@@ -100,4 +111,9 @@ impl Binder<'_> {
         let expr = self.coerce(typed, SqlType::TEXT, CastContext::Implicit)?;
         Ok(Typed::new(expr, SqlType::TEXT))
     }
+}
+
+/// Whether values of a type are read and printed as names that the catalogue has.
+pub(crate) fn is_name(ty: SqlType) -> bool {
+    matches!(ty.scalar, Scalar::Regclass | Scalar::Regnamespace | Scalar::Regrole)
 }

@@ -28,7 +28,7 @@ impl Binder<'_> {
             Ast::Identifier(name) => self.column(None, &fold(name), stage),
             Ast::CompoundIdentifier(names) => match &*names.iter().map(fold).collect::<Vec<_>>() {
                 [table, name] => self.column(Some(table), name, stage),
-                [schema, table, name] if schema == super::PUBLIC => {
+                [schema, table, name] if super::is_schema(schema) => {
                     self.column(Some(table), name, stage)
                 }
                 _ => Err(SqlError::unsupported("a column with so many qualifiers")),

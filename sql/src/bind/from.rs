@@ -167,6 +167,15 @@ impl Binder<'_> {
             let scope = scope_of(&called, &columns, outer)?;
             return Ok(Part { plan: query.plan, scope, is_lateral: false });
         }
+        if let Some(system) = self.system_relation(name, &parts)? {
+            let mut columns = system.columns;
+            rename(&mut columns, &names, &called)?;
+            let (shown, mut scope) = (columns.len() - 1, Scope::inside(outer));
+            let named = (0..).zip(columns);
+            let named = named.map(|(at, own): (usize, _)| (own.name, own.ty, at >= shown));
+            scope.add_table(&called, named)?;
+            return Ok(Part { plan: system.plan, scope, is_lateral: false });
+        }
         let table = self.relation_named(name)?;
         if let Some(view) = &table.view {
             let Bound { plan, mut columns } = self.view(table, view)?;

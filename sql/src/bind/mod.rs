@@ -13,12 +13,14 @@ mod from;
 mod insert;
 mod modify;
 mod query;
+mod row_functions;
 mod scope;
 mod select;
 mod select_list;
 mod sequence;
 mod special;
 mod stage;
+mod system;
 mod view;
 mod window;
 mod with;
@@ -36,6 +38,7 @@ use crate::types::{FormatSettings, SqlType};
 pub(crate) use alter::{
     Added, bind_added_column, bind_added_constraint, bind_default, is_constraint,
 };
+pub(crate) use coerce::is_name;
 pub(crate) use copy::BoundCopy;
 pub(crate) use definition::{
     HIDDEN_KEY, bind_create_table, check_name, default_expr, each_name, free_name, index_column,
@@ -83,6 +86,8 @@ pub(crate) struct Binder<'b> {
     /// The outermost query whose columns were named since this was set, by
     /// [`scope::Scope::depth`].
     reached: usize,
+    /// Whether the statement needs the definitions of all tables when it runs.
+    pub(crate) uses_catalogue: bool,
 }
 
 /// Most parameters of a statement, as the protocol counts them.
@@ -104,6 +109,7 @@ impl<'b> Binder<'b> {
             queries: Vec::new(),
             shared: 0,
             reached: usize::MAX,
+            uses_catalogue: false,
         }
     }
 
@@ -143,6 +149,11 @@ pub(crate) fn name_parts(name: &ObjectName) -> SqlResult<Vec<String>> {
 
 /// The schema of tables without one.
 pub(crate) const PUBLIC: &str = "public";
+
+/// Whether a schema is there in every database.
+fn is_schema(name: &str) -> bool {
+    matches!(name, PUBLIC | "pg_catalog" | "information_schema")
+}
 
 /// What a table is called in the catalogue: its schema is said if it is not `public`.
 pub(crate) fn table_key(name: &ObjectName) -> SqlResult<String> {

@@ -88,7 +88,8 @@ impl Binder<'_> {
         tail: Tail<'_>,
         outer: Option<&Scope<'_>>,
     ) -> SqlResult<Bound> {
-        let parts = parts(select)?;
+        let rewritten = super::row_functions::rewritten(select);
+        let parts = parts(rewritten.as_ref().unwrap_or(select))?;
         let mut lockable = Vec::new();
         let (mut plan, scope) = self.from(parts.from, outer, &mut lockable)?;
         let (mut width, mut passed) = (scope.width, None);

@@ -10,7 +10,7 @@ use super::sequence::{sequence_function, without_regclass};
 use super::stage::Stage;
 use super::{Binder, name_parts, refuse};
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::functions::{resolve_function, resolve_operator};
+use crate::functions::{needs_names, resolve_function, resolve_operator};
 use crate::plan::{ApplyKind, Expr, Quantifier, Typed};
 use crate::types::cast::CastContext;
 use crate::types::{Datum, Scalar, SqlType};
@@ -19,6 +19,7 @@ impl Binder<'_> {
     /// A function by its name.
     pub(super) fn named_call(&mut self, name: &str, given: Vec<Typed>) -> SqlResult<Typed> {
         let types: Vec<SqlType> = given.iter().map(|own| own.ty).collect();
+        self.uses_catalogue |= needs_names(name);
         let function = resolve_function(name, &types)?;
         self.call(function, given)
     }

@@ -27,7 +27,7 @@ pub(crate) async fn load_all(
     txn: &mut Txn<'_>,
 ) -> Result<Vec<(String, SqlResult<TableDef>)>, TxnError> {
     let mut all = Vec::new();
-    for table in txn.tables().await? {
+    for (_, table) in txn.tables().await? {
         let schema = txn.schema(table).await?;
         all.push((schema.name.clone(), definition(table, &schema)));
     }

@@ -6,4 +6,4 @@ pub(crate) mod table_def;
 
 pub(crate) use load::{load, load_all};
 pub(crate) use note::{ColumnNote, Identity, TableNote, ViewColumn, ViewNote};
-pub(crate) use table_def::{ColumnDef, TableDef};
+pub(crate) use table_def::{ColumnDef, IndexDef, TableDef};

@@ -9,12 +9,14 @@ mod aggregates;
 mod arguments;
 mod arithmetic;
 mod arrays;
+mod catalogue;
 mod comparison;
 mod dates;
 mod document_functions;
 mod documents;
 mod encodings;
 mod gather;
+mod listing;
 mod math;
 mod moments;
 mod number_text;
@@ -36,8 +38,10 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use aggregates::{Accumulator, ResolvedAggregate, resolve_aggregate};
+pub use catalogue::needs_names;
+pub use listing::{FunctionEntry, FunctionKind, function_entries};
 pub use resolve::{resolve_function, resolve_operator};
-pub use rows::{ResolvedRows, RowIterator, RowsOf, resolve_rows};
+pub use rows::{ResolvedRows, RowIterator, RowsOf, gives_rows, resolve_rows};
 
 use crate::error::SqlResult;
 use crate::types::{Datum, FormatSettings, SqlType};

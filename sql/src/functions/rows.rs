@@ -48,11 +48,17 @@ const EACH_TEXT: &[(&str, Option<SqlType>)] =
     &[("key", Some(SqlType::TEXT)), ("value", Some(SqlType::TEXT))];
 const VALUE: &[(&str, Option<SqlType>)] = &[("value", None)];
 
-static ROWS: LazyLock<Table<RowsBody>> = LazyLock::new(|| {
+pub(super) static ROWS: LazyLock<Table<RowsBody>> = LazyLock::new(|| {
     let mut table = Table::new();
     register(&mut table);
     table
 });
+
+/// Whether there is a function of this name that gives rows.
+#[must_use]
+pub fn gives_rows(name: &str) -> bool {
+    ROWS.get(name).is_some()
+}
 
 /// The function with rows that a call means; `None` if there is none of that name.
 ///

@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 
 use super::aggregates::{self, NewAccumulator};
 use super::{
-    CallContext, Volatility, arithmetic, arrays, comparison, dates, document_functions, documents,
-    math, moments, number_text, parts, patterns, strings, system, to_char,
+    CallContext, Volatility, arithmetic, arrays, catalogue, comparison, dates, document_functions,
+    documents, math, moments, number_text, parts, patterns, strings, system, to_char,
 };
 use crate::error::SqlResult;
 use crate::types::{Datum, SqlType};
@@ -79,6 +79,11 @@ impl<B> Table<B> {
         self.signatures.get(name).map(Vec::as_slice)
     }
 
+    /// All signatures with their names.
+    pub(super) fn all(&self) -> impl Iterator<Item = (&'static str, &Signature<B>)> {
+        self.signatures.iter().flat_map(|(name, all)| all.iter().map(move |own| (*name, own)))
+    }
+
     /// Adds a signature: words `lax` (called with NULL), `stable`, `volatile`, `variadic`, types,
     /// `->` and a type. `any`, `anyelement`, `anynonarray` and `anyarray` are as in PostgreSQL,
     /// but that all of the latter follow the rules of `anycompatible`.
@@ -149,6 +154,7 @@ pub(super) static FUNCTIONS: LazyLock<Table<Body>> = LazyLock::new(|| {
     let mut table = Table::new();
     arithmetic::register_functions(&mut table);
     arrays::register_functions(&mut table);
+    catalogue::register_functions(&mut table);
     dates::register_functions(&mut table);
     document_functions::register_functions(&mut table);
     math::register_functions(&mut table);

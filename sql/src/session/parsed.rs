@@ -43,6 +43,8 @@ pub(super) struct Planned {
     pub(super) columns: Arc<[OutputColumn]>,
     pub(super) plan: Plan,
     pub(super) verb: Verb,
+    /// Whether it needs the definitions of all tables when it runs.
+    pub(super) uses_catalogue: bool,
 }
 
 /// What a statement does, as its tag says it.

@@ -10,7 +10,7 @@ use sqlparser::ast::Statement;
 use super::cancel::CancelHandle;
 use super::parsed::{ParsedStatement, Planned, Verb};
 use super::{Clock, Ran, Session, Settings, Work};
-use crate::bind::{Binder, Bound, BoundCopy};
+use crate::bind::{Binder, Bound, BoundCopy, is_name};
 use crate::catalogue::TableDef;
 use crate::client::Client;
 use crate::copy::{CopyFormat, CopyKind, CopyWriter};
@@ -21,6 +21,8 @@ use crate::exec::{
 use crate::explain::Counted;
 use crate::functions::CallContext;
 use crate::plan::{Plan, optimize};
+use crate::system::{SessionFacts, SystemSnapshot};
+use crate::types::object_names::Names;
 use crate::types::{FormatSettings, SqlType};
 
 /// How often a statement alone is run when others make it fail.
@@ -157,7 +159,30 @@ impl Run {
             let message = "cached plan must not change result type";
             return Ok(Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)));
         }
+        if planned.uses_catalogue {
+            let run = match self.with_catalogue(txn).await? {
+                Ok(run) => run,
+                Err(error) => return Ok(Err(error)),
+            };
+            return Ok(run.execute(txn, &planned).await.map(Ran::Done));
+        }
         Ok(self.execute(txn, &planned).await.map(Ran::Done))
+    }
+
+    /// The same with the definitions of all tables, in the state that the transaction sees.
+    async fn with_catalogue(&self, txn: &mut Txn<'_>) -> Result<SqlResult<Self>, TxnError> {
+        let session = SessionFacts {
+            user: Arc::clone(&self.user),
+            database: "selkie",
+            search_path: self.settings.search_path.clone(),
+            settings: self.settings.all(),
+        };
+        let loaded = SystemSnapshot::load(txn, session).await?;
+        Ok(loaded.map(|snapshot| {
+            let mut settings = (*self.settings).clone();
+            settings.format.names = Names::new(Arc::new(snapshot));
+            Self { settings: Arc::new(settings), ..self.clone() }
+        }))
     }
 
     /// Runs a plan. What it says in the end.
@@ -333,14 +358,18 @@ pub(super) async fn plan_anew(
         used.push((table.table, txn.definition_id(table.table).await?));
     }
     let mut binder = Binder::new(sql, &tables, format, types);
-    Ok(bind(&mut binder, statement).map(|(verb, Bound { plan, columns })| Planned {
-        types: Arc::clone(types),
-        format: format.clone(),
-        tables: used,
-        parameters: binder.parameters,
-        columns: columns.into(),
-        plan: optimize(plan),
-        verb,
+    Ok(bind(&mut binder, statement).map(|(verb, Bound { plan, columns })| {
+        let shows_names = columns.iter().any(|own| is_name(own.ty));
+        Planned {
+            types: Arc::clone(types),
+            format: format.clone(),
+            tables: used,
+            parameters: binder.parameters,
+            columns: columns.into(),
+            plan: optimize(plan),
+            verb,
+            uses_catalogue: binder.uses_catalogue || shows_names,
+        }
     }))
 }
 

@@ -138,7 +138,38 @@ impl Session {
     }
 }
 
+/// All parameters, as `pg_settings` has them.
+const ALL: [&str; 22] = [
+    "application_name",
+    "bytea_output",
+    "client_encoding",
+    "client_min_messages",
+    "DateStyle",
+    "default_transaction_isolation",
+    "default_transaction_read_only",
+    "extra_float_digits",
+    "idle_in_transaction_session_timeout",
+    "in_hot_standby",
+    "integer_datetimes",
+    "IntervalStyle",
+    "is_superuser",
+    "lock_timeout",
+    "max_identifier_length",
+    "search_path",
+    "server_encoding",
+    "server_version",
+    "server_version_num",
+    "standard_conforming_strings",
+    "statement_timeout",
+    "TimeZone",
+];
+
 impl Settings {
+    /// All parameters with their values.
+    pub(super) fn all(&self) -> Vec<(&'static str, String)> {
+        ALL.into_iter().filter_map(|name| Some((name, self.get(name).ok()?))).collect()
+    }
+
     pub(super) fn set(&mut self, name: &str, values: &[String]) -> SqlResult<()> {
         let value = values.join(", ");
         let folded = value.to_lowercase();
@@ -175,7 +206,7 @@ impl Settings {
                 self.read_only = switch(&folded).ok_or_else(|| invalid("on, off"))?;
             }
             "client_encoding" | "names" => {
-                let is_utf8 = matches!(&*folded, "utf8" | "utf-8" | "unicode");
+                let is_utf8 = matches!(folded.trim_matches('\''), "utf8" | "utf-8" | "unicode");
                 crate::bind::refuse(!is_utf8, "an encoding other than UTF8")?;
             }
             "client_min_messages" => {

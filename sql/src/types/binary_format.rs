@@ -228,9 +228,12 @@ fn scalar(reader: &mut Reader<'_>, ty: SqlType) -> SqlResult<Datum> {
         Scalar::Int2 => Datum::I16(reader.i16()?),
         Scalar::Int4 => Datum::I32(reader.i32()?),
         Scalar::Int8 => Datum::I64(reader.i64()?),
-        Scalar::Oid | Scalar::Regclass | Scalar::Regtype | Scalar::Regproc => {
-            Datum::I64(i64::from(reader.u32()?))
-        }
+        Scalar::Oid
+        | Scalar::Regclass
+        | Scalar::Regtype
+        | Scalar::Regproc
+        | Scalar::Regnamespace
+        | Scalar::Regrole => Datum::I64(i64::from(reader.u32()?)),
         Scalar::Float4 => Datum::F32(f32::from_be_bytes(reader.array()?)),
         Scalar::Float8 => Datum::F64(f64::from_be_bytes(reader.array()?)),
         Scalar::Numeric => numeric_of(reader)?,

@@ -49,7 +49,9 @@ impl SqlType {
             | Scalar::Oid
             | Scalar::Regclass
             | Scalar::Regtype
-            | Scalar::Regproc => Category::Number,
+            | Scalar::Regproc
+            | Scalar::Regnamespace
+            | Scalar::Regrole => Category::Number,
             Scalar::Text | Scalar::Varchar | Scalar::Char | Scalar::Name => Category::String,
             Scalar::Date | Scalar::Time | Scalar::Timestamp | Scalar::TimestampTz => {
                 Category::DateTime
@@ -82,19 +84,30 @@ const fn scalar_cast(from: Scalar, to: Scalar) -> Option<CastContext> {
     use CastContext::{Assignment, Explicit, Implicit};
     use Scalar::{
         Bool, Char, Date, Float4, Float8, Int2, Int4, Int8, Json, Jsonb, Name, Numeric, Oid,
-        Record, Regclass, Regproc, Regtype, SingleChar, Text, Time, Timestamp, TimestampTz,
-        Unknown, Varchar, Void,
+        Record, Regclass, Regnamespace, Regproc, Regrole, Regtype, SingleChar, Text, Time,
+        Timestamp, TimestampTz, Unknown, Varchar, Void,
     };
     Some(match (from, to) {
         (Void, _) | (_, Void | Unknown) => return None,
         (Unknown, _) => Implicit,
-        (Int2, Int4 | Int8 | Float4 | Float8 | Numeric | Oid | Regclass | Regtype | Regproc)
-        | (Int4, Int8 | Float4 | Float8 | Numeric | Oid | Regclass | Regtype | Regproc)
-        | (Int8, Float4 | Float8 | Numeric | Oid | Regclass | Regtype | Regproc)
+        (
+            Int2,
+            Int4 | Int8 | Float4 | Float8 | Numeric | Oid | Regclass | Regtype | Regproc
+            | Regnamespace | Regrole,
+        )
+        | (
+            Int4,
+            Int8 | Float4 | Float8 | Numeric | Oid | Regclass | Regtype | Regproc | Regnamespace
+            | Regrole,
+        )
+        | (
+            Int8,
+            Float4 | Float8 | Numeric | Oid | Regclass | Regtype | Regproc | Regnamespace | Regrole,
+        )
         | (Numeric, Float4 | Float8)
         | (Float4, Float8)
-        | (Oid, Regclass | Regtype | Regproc)
-        | (Regclass | Regtype | Regproc, Oid)
+        | (Oid, Regclass | Regtype | Regproc | Regnamespace | Regrole)
+        | (Regclass | Regtype | Regproc | Regnamespace | Regrole, Oid)
         | (Text, Varchar | Char | Name | Regclass)
         | (Varchar, Text | Char | Name | Regclass)
         | (Char, Text | Varchar | Name)
@@ -107,7 +120,7 @@ const fn scalar_cast(from: Scalar, to: Scalar) -> Option<CastContext> {
         | (Float8, Float4 | Int2 | Int4 | Int8 | Numeric)
         | (Float4, Int2 | Int4 | Int8 | Numeric)
         | (Numeric, Int2 | Int4 | Int8)
-        | (Oid | Regclass | Regtype | Regproc, Int4 | Int8)
+        | (Oid | Regclass | Regtype | Regproc | Regnamespace | Regrole, Int4 | Int8)
         | (Timestamp | TimestampTz, Date | Time)
         | (TimestampTz, Timestamp)
         | (Scalar::Interval, Time)

@@ -91,9 +91,12 @@ pub(crate) fn convert(
     match to.scalar {
         Scalar::Bool => to_bool(value, from, settings),
         Scalar::Int2 | Scalar::Int4 | Scalar::Int8 => to_whole(value, from, to.scalar, settings),
-        Scalar::Oid | Scalar::Regclass | Scalar::Regtype | Scalar::Regproc => {
-            to_oid(value, to, settings)
-        }
+        Scalar::Oid
+        | Scalar::Regclass
+        | Scalar::Regtype
+        | Scalar::Regproc
+        | Scalar::Regnamespace
+        | Scalar::Regrole => to_oid(value, to, settings),
         Scalar::Float4 | Scalar::Float8 => to_float(value, from, to, settings),
         Scalar::Numeric => to_numeric(value, from, settings),
         Scalar::Text

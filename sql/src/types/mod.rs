@@ -9,6 +9,7 @@ mod datum;
 mod interval_text;
 pub mod json;
 pub mod numeric;
+pub mod object_names;
 pub mod order;
 pub mod settings;
 mod sql_type;

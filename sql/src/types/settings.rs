@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::object_names::Names;
 use crate::error::{SqlError, SqlResult, SqlState};
 
 /// How dates and times are printed.
@@ -160,6 +161,8 @@ pub struct FormatSettings {
     pub extra_float_digits: i32,
     /// How byte strings are printed.
     pub bytea_output: ByteaOutput,
+    /// By which names of tables are read and printed.
+    pub names: Names,
 }
 
 impl Default for FormatSettings {
@@ -171,6 +174,7 @@ impl Default for FormatSettings {
             interval_style: IntervalStyle::default(),
             extra_float_digits: 1,
             bytea_output: ByteaOutput::default(),
+            names: Names::default(),
         }
     }
 }

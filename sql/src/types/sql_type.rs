@@ -54,6 +54,10 @@ pub enum Scalar {
     Regtype,
     /// `regproc`: an oid shown as the name of a function.
     Regproc,
+    /// `regnamespace`: an oid shown as the name of a schema.
+    Regnamespace,
+    /// `regrole`: an oid shown as the name of a role.
+    Regrole,
     /// A row of several values.
     Record,
     /// The type of nothing.

@@ -32,9 +32,13 @@ pub fn column_type(ty: SqlType) -> SqlResult<ColumnType> {
         Scalar::Bool => ColumnType::Bool,
         Scalar::Int2 => ColumnType::I16,
         Scalar::Int4 => ColumnType::I32,
-        Scalar::Int8 | Scalar::Oid | Scalar::Regclass | Scalar::Regtype | Scalar::Regproc => {
-            ColumnType::I64
-        }
+        Scalar::Int8
+        | Scalar::Oid
+        | Scalar::Regclass
+        | Scalar::Regtype
+        | Scalar::Regproc
+        | Scalar::Regnamespace
+        | Scalar::Regrole => ColumnType::I64,
         Scalar::Float4 => ColumnType::F32,
         Scalar::Float8 => ColumnType::F64,
         Scalar::Numeric => {

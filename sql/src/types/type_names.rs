@@ -19,7 +19,7 @@ const MAX_TIME_DIGITS: u64 = 6;
 
 /// Of each type its number, that of its array, the bytes it takes (-1: any number), the name that
 /// the catalogue has and the one that is shown.
-const TYPES: [(Scalar, u32, u32, i16, &str, &str); 28] = [
+const TYPES: [(Scalar, u32, u32, i16, &str, &str); 30] = [
     (Scalar::Bool, 16, 1000, 1, "bool", "boolean"),
     (Scalar::Bytea, 17, 1001, -1, "bytea", "bytea"),
     (Scalar::SingleChar, 18, 1002, 1, "char", "\"char\""),
@@ -46,6 +46,8 @@ const TYPES: [(Scalar, u32, u32, i16, &str, &str); 28] = [
     (Scalar::Regtype, 2206, 2211, 4, "regtype", "regtype"),
     (Scalar::Record, 2249, 2287, -1, "record", "record"),
     (Scalar::Void, 2278, 0, 4, "void", "void"),
+    (Scalar::Regnamespace, 4089, 4090, 4, "regnamespace", "regnamespace"),
+    (Scalar::Regrole, 4096, 4097, 4, "regrole", "regrole"),
     (Scalar::Uuid, 2950, 2951, 16, "uuid", "uuid"),
     (Scalar::Jsonb, 3802, 3807, -1, "jsonb", "jsonb"),
 ];

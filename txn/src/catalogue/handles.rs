@@ -24,7 +24,9 @@ impl Table {
         Self(number)
     }
 
-    pub(crate) fn number(self) -> usize {
+    /// Its number among all tables that the database ever had.
+    #[must_use]
+    pub fn number(self) -> usize {
         self.0
     }
 
@@ -71,8 +73,9 @@ impl Index {
         Table(self.table)
     }
 
-    /// Its number among the indexes of its table.
-    pub(crate) fn number(self) -> usize {
+    /// Its number among all indexes that its table ever had.
+    #[must_use]
+    pub fn number(self) -> usize {
         self.index
     }
 

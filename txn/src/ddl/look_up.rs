@@ -1,10 +1,15 @@
 //! What a transaction sees of tables: their names, columns and indexes, and rows for them.
 
+use std::ops::ControlFlow;
+
+use selkie_btree::Direction;
+
 use crate::catalogue::definition::NAMES;
 use crate::catalogue::handles::{Index, Source, Table};
 use crate::catalogue::schema::TableSchema;
 use crate::catalogue::schema_error::SchemaError;
 use crate::encoding::key::KeyBuf;
+use crate::encoding::key_range::KeyRange;
 use crate::encoding::row_builder::RowBuilder;
 use crate::encoding::row_ref::RowRef;
 use crate::encoding::value::Value;
@@ -47,6 +52,33 @@ impl<'db> Txn<'db> {
         self.close_read(found).await
     }
 
+    /// All tables in the state that this transaction sees, with their names, in the order of these.
+    ///
+    /// # Errors
+    /// Those that roll back, as of [`table`](Self::table).
+    pub async fn tables(&mut self) -> Result<Vec<(String, Table)>, TxnError> {
+        self.open_read()?;
+        let mut all = Vec::new();
+        if self.db.directory.changing().is_none() {
+            for table in self.db.directory.handles() {
+                all.push((self.db.directory.table(table)?.schema.name.clone(), table));
+            }
+            all.sort_unstable_by(|(left, _), (right, _)| left.cmp(right));
+            return Ok(all);
+        }
+        let mut take = |row: RowRef<'_>| {
+            let number = usize::try_from(row.i64(1)?).unwrap_or(usize::MAX);
+            all.push((row.text(0)?.to_owned(), Table::of_number(number)));
+            Ok(ControlFlow::Continue(()))
+        };
+        let (names, range) = (self.system_table(NAMES), KeyRange::all());
+        let (forward, mut entry) = (Direction::Forward, Vec::new());
+        let scan = self.scan_rows(names, &names.primary, &range, forward, &mut take, &mut entry);
+        let scanned = scan.await;
+        self.close_read(scanned).await?;
+        Ok(all)
+    }
+
     async fn number_of(&mut self, name: &str) -> Result<Table, TxnError> {
         let names = self.system_table(NAMES);
         let key = KeyBuf::new().text(name);
@@ -59,18 +91,6 @@ impl<'db> Txn<'db> {
         self.work.last_read = None;
         let missing = || SchemaError::NoSuchTable { name: name.to_owned() };
         Ok(Table::of_number(usize::try_from(number).map_err(|_| missing())?))
-    }
-
-    /// All tables in the state that this transaction sees, in the order in which they were created.
-    ///
-    /// # Errors
-    /// As [`table`](Self::table).
-    pub async fn tables(&mut self) -> Result<Vec<Table>, TxnError> {
-        if self.db.directory.changing().is_none() {
-            self.open_read()?;
-            return Ok(self.db.directory.handles());
-        }
-        self.all_tables().await
     }
 
     /// The schema of a table in the state that this transaction sees, with the indexes that are

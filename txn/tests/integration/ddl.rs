@@ -137,7 +137,9 @@ fn a_transaction_lists_the_tables_and_names_the_indexes_that_it_sees() {
         let before = txn.tables().await.unwrap();
         let point = txn.savepoint().unwrap();
         let table = txn.create_table(notes("note").index("one", [1])).await.unwrap();
-        let all: Vec<_> = before.iter().copied().chain([table]).collect();
+        let mut all = before.clone();
+        all.push(("note".to_owned(), table));
+        all.sort_by(|(left, _), (right, _)| left.cmp(right));
         assert_eq!(txn.tables().await.unwrap(), all);
         txn.rename_index(table, "one", "two").await.unwrap();
         assert!(txn.index(table, "one").await.is_err());

@@ -1,0 +1,103 @@
+//! Rows of what belongs to no schema: databases, roles, settings.
+
+use super::oids;
+use super::record::Record;
+use super::relation::Relation;
+use super::snapshot::SystemSnapshot;
+use crate::types::Datum;
+
+type Rows = Vec<Vec<Datum>>;
+
+/// PostgreSQL's number of the encoding UTF8.
+const UTF8: i32 = 6;
+/// The role of the session, if it is not the first superuser.
+const ROLE: u32 = 16_383;
+
+/// The rows of a relation, if it is of this file.
+pub(super) fn rows(system: &SystemSnapshot, relation: &'static Relation) -> Option<Rows> {
+    Some(match relation.full_name {
+        "pg_catalog.pg_database" => vec![database(system, relation)],
+        "pg_catalog.pg_authid" => roles(system, relation),
+        "pg_catalog.pg_tablespace" => tablespaces(relation),
+        "pg_catalog.pg_settings" => settings(system, relation),
+        _ => return None,
+    })
+}
+
+fn database(system: &SystemSnapshot, relation: &'static Relation) -> Vec<Datum> {
+    Record::new(relation)
+        .set("oid", oids::DATABASE)
+        .set("datname", system.session.database)
+        .set("datdba", oids::OWNER)
+        .set("encoding", UTF8)
+        .set("datlocprovider", "c")
+        .set("datallowconn", true)
+        .set("datconnlimit", -1)
+        .set("datfrozenxid", "0")
+        .set("datminmxid", "0")
+        .set("dattablespace", oids::TABLESPACE)
+        // Texts are in the order of their bytes.
+        .set("datcollate", "C")
+        .set("datctype", "C.UTF-8")
+        .row()
+}
+
+/// Who owns everything, and who has begun the session: there are no privileges, so each may do
+/// what a superuser may.
+fn roles(system: &SystemSnapshot, relation: &'static Relation) -> Rows {
+    let record = |(oid, name): (u32, &str)| {
+        Record::new(relation)
+            .set("oid", oid)
+            .set("rolname", name)
+            .set("rolsuper", true)
+            .set("rolinherit", true)
+            .set("rolcreaterole", true)
+            .set("rolcreatedb", true)
+            .set("rolcanlogin", true)
+            .set("rolreplication", true)
+            .set("rolbypassrls", true)
+            .set("rolconnlimit", -1)
+            .row()
+    };
+    all_roles(system).into_iter().map(record).collect()
+}
+
+/// Who there is, with their numbers.
+pub(super) fn all_roles(system: &SystemSnapshot) -> Vec<(u32, &str)> {
+    let user = &*system.session.user;
+    let mut all = vec![(oids::OWNER, OWNER_NAME)];
+    if user != OWNER_NAME {
+        all.push((ROLE, user));
+    }
+    all
+}
+
+/// What the first superuser is called.
+const OWNER_NAME: &str = "postgres";
+
+fn tablespaces(relation: &'static Relation) -> Rows {
+    let all = [(oids::TABLESPACE, "pg_default"), (oids::GLOBAL_TABLESPACE, "pg_global")];
+    let record = |(oid, name): (u32, &str)| {
+        let record = Record::new(relation).set("oid", oid).set("spcname", name);
+        record.set("spcowner", oids::OWNER).row()
+    };
+    all.into_iter().map(record).collect()
+}
+
+fn settings(system: &SystemSnapshot, relation: &'static Relation) -> Rows {
+    let record = |(name, value): &(&'static str, String)| {
+        Record::new(relation)
+            .set("name", *name)
+            .set("setting", &**value)
+            .set("category", "Client Connection Defaults")
+            .set("short_desc", "")
+            .set("context", "user")
+            .set("vartype", "string")
+            .set("source", "session")
+            .set("boot_val", &**value)
+            .set("reset_val", &**value)
+            .set("pending_restart", false)
+            .row()
+    };
+    system.session.settings.iter().map(record).collect()
+}

@@ -1,0 +1,36 @@
+//! `pg_catalog` and `information_schema`.
+//!
+//! A statement that reads a relation of the system, casts to or from `regclass`, or calls a
+//! function that needs the catalogue gets a [`SystemSnapshot`] when it starts: the definitions of
+//! all tables in the state that its transaction sees. The rows of relations are made from it while
+//! the statement runs, so a plan holds nothing of it and may be kept.
+//!
+//! | file | duty |
+//! |---|---|
+//! | `relations.txt` | the relations with their columns, as PostgreSQL 15 has them |
+//! | `relation.rs` | reading that |
+//! | `record.rs` | rows of values by name |
+//! | `oids.rs` | numbers of objects |
+//! | `snapshot.rs` | definitions of all tables |
+//! | `tables.rs`, `keys.rs`, `types.rs`, `cluster.rs`, `operators.rs` | rows |
+//! | `views.rs` | relations that are queries of others |
+//! | `definitions.rs`, `deparse.rs` | statements and expressions as PostgreSQL prints them |
+//!
+//! Relations of what this engine does not have (triggers, policies, publications) are empty.
+
+mod cluster;
+mod definitions;
+mod deparse;
+mod keys;
+mod oids;
+mod operators;
+mod record;
+mod relation;
+mod snapshot;
+mod tables;
+mod types;
+mod views;
+
+pub(crate) use relation::{Relation, SystemColumn, find_relation};
+pub(crate) use snapshot::{SessionFacts, SystemSnapshot};
+pub(crate) use views::view;

@@ -1,0 +1,310 @@
+//! The definitions of all tables, as a statement sees them.
+
+use std::sync::Arc;
+
+use selkie_txn::{KeyOrder, Txn, TxnError};
+
+use super::definitions::{check_definition, index_statement, key_definition, quoted};
+use super::relation::{PG_CATALOG, relations};
+use super::{cluster, keys, oids, operators, tables, types};
+use crate::catalogue::{IndexDef, TableDef, load};
+use crate::error::{SqlError, SqlResult, SqlState};
+use crate::types::Datum;
+use crate::types::object_names::ObjectNames;
+
+/// What the catalogue tells of a session.
+#[derive(Clone, Debug)]
+pub(crate) struct SessionFacts {
+    pub(crate) user: Arc<str>,
+    pub(crate) database: &'static str,
+    /// The schemas in which names are looked up.
+    pub(crate) search_path: Vec<String>,
+    /// Parameters, with their values.
+    pub(crate) settings: Vec<(&'static str, String)>,
+}
+
+/// The definitions of all tables in the state that a transaction sees.
+#[derive(Debug)]
+pub(crate) struct SystemSnapshot {
+    pub(super) session: SessionFacts,
+    pub(super) tables: Vec<SystemTable>,
+}
+
+/// A table with the numbers of what belongs to it.
+#[derive(Debug)]
+pub(super) struct SystemTable {
+    pub(super) schema: String,
+    pub(super) oid: u32,
+    pub(super) def: TableDef,
+    /// Of each index.
+    pub(super) index_oids: Vec<u32>,
+}
+
+/// A key of a table: its primary key or an index.
+pub(super) struct Key<'s> {
+    pub(super) table: &'s SystemTable,
+    pub(super) oid: u32,
+    pub(super) name: String,
+    /// `None` is the primary key.
+    pub(super) index: Option<&'s IndexDef>,
+    pub(super) columns: &'s [usize],
+    pub(super) order: &'s [KeyOrder],
+    /// The number of the constraint that it is.
+    pub(super) constraint: Option<u32>,
+}
+
+impl SystemSnapshot {
+    /// Reads all definitions.
+    pub(crate) async fn load(
+        txn: &mut Txn<'_>,
+        session: SessionFacts,
+    ) -> Result<SqlResult<Self>, TxnError> {
+        let mut tables = Vec::new();
+        for (name, table) in txn.tables().await? {
+            let def = match load(txn, &name).await? {
+                None => continue,
+                Some(Ok(def)) => def,
+                Some(Err(error)) => return Ok(Err(error)),
+            };
+            let oid = oids::table(table.number());
+            let mut index_oids = Vec::with_capacity(def.indexes.len());
+            for index in &def.indexes {
+                let number = txn.index(table, &index.name).await?.number();
+                index_oids.push(oids::index(oid, number));
+            }
+            let schema = name.split_once('.').map_or("public", |(schema, _)| schema).to_owned();
+            tables.push(SystemTable { schema, oid, def, index_oids });
+        }
+        Ok(Ok(Self { session, tables }))
+    }
+
+    /// All keys of tables of users.
+    pub(super) fn keys(&self) -> impl Iterator<Item = Key<'_>> {
+        self.tables.iter().flat_map(SystemTable::keys)
+    }
+
+    /// The schemas of users, `public` first.
+    pub(super) fn user_schemas(&self) -> Vec<&str> {
+        let mut all: Vec<&str> = self.tables.iter().map(|own| &*own.schema).collect();
+        all.push("public");
+        all.sort_unstable_by_key(|name| (*name != "public", *name));
+        all.dedup();
+        all
+    }
+
+    /// All schemas.
+    pub(super) fn all_schemas(&self) -> Vec<&str> {
+        ["pg_catalog", "information_schema"].into_iter().chain(self.user_schemas()).collect()
+    }
+
+    /// The schema and name of a table, index or view.
+    pub(super) fn relation(&self, oid: u32) -> Option<(&str, String)> {
+        if let Some(table) = self.tables.iter().find(|own| own.oid == oid) {
+            return Some((&table.schema, table.def.name.clone()));
+        }
+        if let Some(key) = self.keys().find(|own| own.oid == oid) {
+            return Some((&key.table.schema, key.name));
+        }
+        let own = relations().iter().find(|own| own.oid == oid)?;
+        Some((own.schema, own.name.to_owned()))
+    }
+
+    fn is_searched(&self, schema: &str) -> bool {
+        schema == PG_CATALOG || self.session.search_path.iter().any(|own| own == schema)
+    }
+
+    fn oid_in(&self, schema: &str, name: &str) -> Option<u32> {
+        let own = relations().iter().find(|own| own.schema == schema && own.name == name);
+        let table = || self.tables.iter().find(|own| own.schema == schema && own.def.name == name);
+        let key = || self.keys().find(|own| own.table.schema == schema && own.name == name);
+        own.map(|own| own.oid)
+            .or_else(|| table().map(|own| own.oid))
+            .or_else(|| key().map(|own| own.oid))
+    }
+}
+
+impl SystemTable {
+    /// Its primary key, if its user has given it one, and its indexes.
+    pub(super) fn keys(&self) -> impl Iterator<Item = Key<'_>> {
+        let hidden = |at: &usize| self.def.columns.get(*at).is_some_and(|own| own.is_hidden);
+        let has_primary =
+            !self.def.primary_key.is_empty() && !self.def.primary_key.iter().any(hidden);
+        let primary = has_primary.then(|| Key {
+            table: self,
+            oid: oids::primary_index(self.oid),
+            name: self.def.primary_key_name(),
+            index: None,
+            columns: &self.def.primary_key,
+            order: &self.def.primary_order,
+            constraint: Some(oids::primary_constraint(self.oid)),
+        });
+        let indexes = self.def.indexes.iter().zip(&self.index_oids).map(|(index, oid)| Key {
+            table: self,
+            oid: *oid,
+            name: index.name.clone(),
+            index: Some(index),
+            columns: &index.columns,
+            order: &index.order,
+            constraint: self.is_constraint(index).then(|| oids::unique_constraint(*oid)),
+        });
+        primary.into_iter().chain(indexes)
+    }
+
+    /// Whether an index is a UNIQUE constraint: it is called as such a constraint is by default.
+    fn is_constraint(&self, index: &IndexDef) -> bool {
+        let names: Vec<&str> = index.columns.iter().map(|at| self.column_name(*at)).collect();
+        index.unique && index.name == format!("{}_{}_key", self.def.name, names.join("_"))
+    }
+
+    /// The name of a column.
+    pub(super) fn column_name(&self, at: usize) -> &str {
+        self.def.columns.get(at).map_or("", |own| &own.name)
+    }
+
+    /// The number of a column, from 1: hidden ones have none, and come last.
+    pub(super) fn column_number(&self, at: usize) -> Option<usize> {
+        let columns = self.def.columns.get(..=at)?;
+        let is_hidden = columns.last().is_some_and(|own| own.is_hidden);
+        (!is_hidden).then(|| columns.iter().filter(|own| !own.is_hidden).count())
+    }
+}
+
+impl Key<'_> {
+    /// The order of a column. A primary key has no NULLs, which are where they are by default.
+    pub(super) fn order_of(&self, at: usize) -> KeyOrder {
+        match (self.order.get(at), self.index) {
+            (Some(order), Some(_)) => *order,
+            (order, _) => {
+                let descending = order.is_some_and(|own| own.descending);
+                KeyOrder { descending, nulls_last: !descending }
+            }
+        }
+    }
+
+    pub(super) fn is_unique(&self) -> bool {
+        self.index.is_none_or(|own| own.unique)
+    }
+}
+
+impl ObjectNames for SystemSnapshot {
+    fn relation_name(&self, oid: u32) -> Option<String> {
+        let (schema, name) = self.relation(oid)?;
+        let name = quoted(&name);
+        Some(if self.is_searched(schema) { name } else { format!("{}.{name}", quoted(schema)) })
+    }
+
+    fn relation_oid(&self, name: &str) -> Option<u32> {
+        match &*parts(name) {
+            [name] => {
+                let path = self.session.search_path.iter().map(|own| &**own);
+                std::iter::once(PG_CATALOG).chain(path).find_map(|own| self.oid_in(own, name))
+            }
+            [schema, name] => self.oid_in(schema, name),
+            _ => None,
+        }
+    }
+
+    fn schema_name(&self, oid: u32) -> Option<String> {
+        let found = self.all_schemas().into_iter().find(|name| oids::schema(name) == oid);
+        found.map(quoted)
+    }
+
+    fn schema_oid(&self, name: &str) -> Option<u32> {
+        let [name] = &*parts(name) else { return None };
+        self.all_schemas().contains(&&**name).then(|| oids::schema(name))
+    }
+
+    fn role_name(&self, oid: u32) -> Option<String> {
+        let found = cluster::all_roles(self).into_iter().find(|own| own.0 == oid);
+        found.map(|(_, name)| quoted(name))
+    }
+
+    fn role_oid(&self, name: &str) -> Option<u32> {
+        let [name] = &*parts(name) else { return None };
+        let found = cluster::all_roles(self).into_iter().find(|own| own.1 == name);
+        found.map(|(oid, _)| oid)
+    }
+
+    fn is_visible(&self, oid: u32) -> Option<bool> {
+        let (schema, name) = self.relation(oid)?;
+        Some(self.is_searched(schema) && self.relation_oid(&quoted(&name)) == Some(oid))
+    }
+
+    fn index_definition(&self, oid: u32, column: usize) -> Option<String> {
+        let key = self.keys().find(|own| own.oid == oid)?;
+        match column.checked_sub(1) {
+            None => Some(index_statement(&key)),
+            Some(at) => key.columns.get(at).map(|at| quoted(key.table.column_name(*at))),
+        }
+    }
+
+    fn constraint_definition(&self, oid: u32, is_pretty: bool) -> Option<String> {
+        if let Some(key) = self.keys().find(|own| own.constraint == Some(oid)) {
+            return Some(key_definition(&key));
+        }
+        let is_own = |(at, _): &(usize, _), own: &SystemTable| oids::check(own.oid, *at) == oid;
+        let found = self.tables.iter().find_map(|own| {
+            let mut checks = own.def.checks.iter().enumerate();
+            checks.find(|check| is_own(check, own)).map(|(_, (_, condition))| (own, condition))
+        });
+        found.map(|(own, condition)| check_definition(condition, own, is_pretty))
+    }
+
+    fn setting(&self, name: &str) -> SqlResult<String> {
+        let found = self.session.settings.iter().find(|(own, _)| own.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value.clone()).ok_or_else(|| {
+            let message = format!("unrecognized configuration parameter \"{name}\"");
+            SqlError::new(SqlState::UNDEFINED_OBJECT, message)
+        })
+    }
+
+    fn rows(&self, relation: &str) -> SqlResult<Vec<Vec<Datum>>> {
+        let found = relations().iter().find(|own| own.full_name == relation);
+        let Some(found) = found else {
+            return Err(SqlError::internal(format!("no relation {relation} of the system")));
+        };
+        let all = tables::rows(self, found)
+            .or_else(|| keys::rows(self, found))
+            .or_else(|| types::rows(self, found))
+            .or_else(|| cluster::rows(self, found))
+            .or_else(|| operators::rows(found));
+        Ok(all.unwrap_or_default())
+    }
+}
+
+/// The parts of a name as a statement writes it.
+fn parts(name: &str) -> Vec<String> {
+    let (mut parts, mut part, mut is_quoted) = (Vec::new(), String::new(), false);
+    let mut chars = name.trim().chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '"' if is_quoted && chars.peek() == Some(&'"') => {
+                part.push('"');
+                chars.next();
+            }
+            '"' => is_quoted = !is_quoted,
+            '.' if !is_quoted => parts.push(std::mem::take(&mut part)),
+            c if is_quoted => part.push(c),
+            c => part.extend(c.to_lowercase()),
+        }
+    }
+    parts.push(part);
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_as_statements_write_them() {
+        for (name, expected) in [
+            ("Item", vec!["item"]),
+            ("\"Item\"", vec!["Item"]),
+            ("s.\"a.b\"", vec!["s", "a.b"]),
+            ("\"a\"\"b\"", vec!["a\"b"]),
+        ] {
+            assert_eq!(parts(name), expected);
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Rows of tables and their columns.
+
+use super::deparse::default_expression;
+use super::oids;
+use super::record::Record;
+use super::relation::{Relation, relations};
+use super::snapshot::{SystemSnapshot, SystemTable};
+use super::types::{collation, storage};
+use crate::types::{Datum, SqlType};
+
+type Rows = Vec<Vec<Datum>>;
+
+/// The rows of a relation, if it is of this file.
+pub(super) fn rows(system: &SystemSnapshot, relation: &'static Relation) -> Option<Rows> {
+    Some(match relation.full_name {
+        "pg_catalog.pg_class" => classes(system, relation),
+        "pg_catalog.pg_attribute" => attributes(system, relation),
+        "pg_catalog.pg_attrdef" => defaults(system, relation),
+        "pg_catalog.pg_namespace" => namespaces(system, relation),
+        _ => return None,
+    })
+}
+
+fn classes(system: &SystemSnapshot, relation: &'static Relation) -> Rows {
+    let mut rows = Vec::new();
+    for own in relations() {
+        let kind = if own.is_view { "v" } else { "r" };
+        let record = class(relation, own.oid, own.name, oids::schema(own.schema), kind);
+        let record = record.set("relnatts", own.columns.len()).set("relreplident", "n");
+        rows.push(record.set("relam", if own.is_view { 0 } else { oids::HEAP }).row());
+    }
+    for table in &system.tables {
+        let schema = oids::schema(&table.schema);
+        let shown = table.def.columns.iter().filter(|own| !own.is_hidden).count();
+        let record = class(relation, table.oid, &table.def.name, schema, "r")
+            .set("relam", oids::HEAP)
+            .set("relreplident", "d")
+            .set("relnatts", shown)
+            .set("relchecks", table.def.checks.len())
+            .set("relhasindex", table.keys().next().is_some());
+        rows.push(record.row());
+    }
+    for key in system.keys() {
+        let schema = oids::schema(&key.table.schema);
+        let record = class(relation, key.oid, &key.name, schema, "i")
+            .set("relam", oids::BTREE)
+            .set("relreplident", "n")
+            .set("relnatts", key.columns.len());
+        rows.push(record.row());
+    }
+    rows
+}
+
+fn class(relation: &'static Relation, oid: u32, name: &str, schema: u32, kind: &str) -> Record {
+    Record::new(relation)
+        .set("oid", oid)
+        .set("relname", name)
+        .set("relnamespace", schema)
+        .set("relowner", oids::OWNER)
+        .set("relfilenode", if kind == "v" { 0 } else { oid })
+        .set("relpersistence", "p")
+        .set("relkind", kind)
+        .set("relispopulated", true)
+        // It was never analyzed.
+        .set("reltuples", -1)
+        .set("relfrozenxid", "0")
+        .set("relminmxid", "0")
+}
+
+fn attributes(system: &SystemSnapshot, relation: &'static Relation) -> Rows {
+    let mut rows = Vec::new();
+    for own in relations() {
+        for (number, column) in (1_usize..).zip(&own.columns) {
+            let record = attribute(relation, own.oid, column.name, number, column.ty);
+            rows.push(record.set("attnotnull", column.is_never_null).row());
+        }
+    }
+    for table in &system.tables {
+        let shown = table.def.columns.iter().filter(|own| !own.is_hidden);
+        for (number, column) in (1_usize..).zip(shown) {
+            let record = attribute(relation, table.oid, &column.name, number, column.ty)
+                .set("attnotnull", !column.nullable)
+                .set("atthasdef", column.default.is_some());
+            rows.push(record.row());
+        }
+    }
+    for key in system.keys() {
+        for (number, at) in (1_usize..).zip(key.columns) {
+            let Some(column) = key.table.def.columns.get(*at) else { continue };
+            rows.push(attribute(relation, key.oid, &column.name, number, column.ty).row());
+        }
+    }
+    rows
+}
+
+fn attribute(
+    relation: &'static Relation,
+    table: u32,
+    name: &str,
+    number: usize,
+    ty: SqlType,
+) -> Record {
+    Record::new(relation)
+        .set("attrelid", table)
+        .set("attname", name)
+        .set("atttypid", ty.oid())
+        .set("attstattarget", -1)
+        .set("attlen", i32::from(ty.bytes_len()))
+        .set("attnum", number)
+        .set("attndims", usize::from(ty.is_array))
+        .set("attcacheoff", -1)
+        .set("atttypmod", ty.modifier)
+        .set("attbyval", matches!(ty.bytes_len(), 1 | 2 | 4 | 8))
+        .set("attalign", super::types::alignment(ty))
+        .set("attstorage", storage(ty))
+        .set("attislocal", true)
+        .set("attcollation", collation(ty))
+}
+
+fn defaults(system: &SystemSnapshot, relation: &'static Relation) -> Rows {
+    let mut rows = Vec::new();
+    for table in &system.tables {
+        for (at, column) in table.def.columns.iter().enumerate() {
+            let (Some(default), Some(number)) = (&column.default, table.column_number(at)) else {
+                continue;
+            };
+            let record = Record::new(relation)
+                .set("oid", oids::default(table.oid, at))
+                .set("adrelid", table.oid)
+                .set("adnum", number)
+                .set("adbin", default_expression(default, column.ty));
+            rows.push(record.row());
+        }
+    }
+    rows
+}
+
+fn namespaces(system: &SystemSnapshot, relation: &'static Relation) -> Rows {
+    let record = |name| {
+        let owner = oids::OWNER;
+        Record::new(relation)
+            .set("oid", oids::schema(name))
+            .set("nspname", name)
+            .set("nspowner", owner)
+    };
+    system.all_schemas().into_iter().map(|name| record(name).row()).collect()
+}
+
+impl SystemTable {
+    /// The numbers of columns.
+    pub(super) fn column_numbers(&self, columns: &[usize]) -> Vec<usize> {
+        columns.iter().map(|at| self.column_number(*at).unwrap_or(0)).collect()
+    }
+}

@@ -3,6 +3,7 @@
 use super::CallContext;
 use super::arguments::{argument, bytes, text, whole};
 use super::encodings;
+use super::reserved::is_reserved;
 use super::signature::{Body, Table, Types};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::types::Datum;
@@ -212,54 +213,6 @@ pub(super) fn quote_ident(name: &str) -> String {
         return name.to_owned();
     }
     format!("\"{}\"", name.replace('"', "\"\""))
-}
-
-/// Words that cannot be names without quotes.
-fn is_reserved(name: &str) -> bool {
-    let upper = name.to_ascii_uppercase();
-    matches!(
-        upper.as_str(),
-        "ALL"
-            | "AND"
-            | "ANY"
-            | "ARRAY"
-            | "AS"
-            | "ASC"
-            | "BETWEEN"
-            | "BOOLEAN"
-            | "CASE"
-            | "CAST"
-            | "CHECK"
-            | "COLUMN"
-            | "CONSTRAINT"
-            | "CREATE"
-            | "DEFAULT"
-            | "DESC"
-            | "DISTINCT"
-            | "DO"
-            | "ELSE"
-            | "END"
-            | "FALSE"
-            | "FOR"
-            | "FOREIGN"
-            | "IN"
-            | "INTEGER"
-            | "NOT"
-            | "NULL"
-            | "OR"
-            | "PRIMARY"
-            | "REFERENCES"
-            | "SELECT"
-            | "SOME"
-            | "TABLE"
-            | "THEN"
-            | "TO"
-            | "TRUE"
-            | "UNIQUE"
-            | "USER"
-            | "USING"
-            | "WHEN"
-    )
 }
 
 /// A text in single quotes; with a backslash it is one of the form `E'..'`.

@@ -162,8 +162,8 @@ impl Session {
     }
 
     /// Runs the statements of a text, one after the other, up to the first that fails, and gives
-    /// their rows to a client as they come. If there are several, those outside of a transaction are
-    /// one transaction. Whether there is a statement at all.
+    /// their rows to a client as they come. If there are several, those outside of a transaction
+    /// are one transaction. Whether there is a statement at all.
     ///
     /// # Errors
     /// Those of the statement that fails; what those before it have done in a transaction of their

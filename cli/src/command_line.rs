@@ -44,8 +44,9 @@ enum Command {
     /// Runs TATP: loads, runs the mix, checks every row.
     Tatp(Box<tatp::Arguments>),
     /// Runs SQL on the database of a pool.
-    Server(server::Arguments),
     Sql(sql::Arguments),
+    /// Serves PostgreSQL clients from the database of a pool.
+    Server(server::Arguments),
     /// Makes, shows and removes pools that several processes share.
     Pool(pool::Arguments),
     /// Writes a snapshot of a shared pool to an object store, while its nodes keep working.

@@ -168,7 +168,7 @@ fn an_embedded_pool_writes_nothing_home_that_its_end_throws_away() {
 #[test]
 fn options_of_other_commands_are_named_as_theirs() {
     for name in ["smallbank", "tatp"] {
-        let pool = "demo, tpcc, sql, memnode";
+        let pool = "demo, tpcc, sql, server, memnode";
         for (option, owners) in [("--pool", pool), ("--reload", "tpcc"), ("--homes", "tpcc")] {
             let output = command(name, &[option, "x"]);
             let text = stderr(&output);

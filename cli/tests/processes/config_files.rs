@@ -194,7 +194,7 @@ fn every_option_of_every_command_is_a_key_and_takes_what_the_option_takes() {
 
 #[test]
 fn sections_and_keys_that_do_not_exist_are_refused_with_those_that_do() {
-    let commands = "demo, tpcc, smallbank, tatp, sql, pool, backup, restore, recover, memnode, cert, top, micro, figures, sim, scenario, doctor";
+    let commands = "demo, tpcc, smallbank, tatp, sql, server, pool, backup, restore, recover, memnode, cert, top, micro, figures, sim, scenario, doctor";
     let no_command = format!("there is no such command; there are {commands}\n");
     let meant = format!("there is no such command, did you mean `tpcc`? there are {commands}\n");
     is_refused("\n[tpc]\na = 1", &format!("2: [tpc]: {meant}"));

@@ -23,6 +23,7 @@ mod lifecycle;
 mod logs;
 mod memory_nodes;
 mod observation;
+mod psql;
 mod readme;
 mod reports;
 mod scenarios;

@@ -2,8 +2,8 @@
 //!
 //! `SELECT a, unnest(b) FROM t` is
 //! `SELECT a, f.v FROM t, LATERAL unnest(b) WITH ORDINALITY f(v, n)`. Several of them go in step,
-//! so their numbers of rows have to be equal: that is certain where they are of the same array, or of
-//! arrays of `pg_index`. Others are not rewritten, which leaves them an error.
+//! so their numbers of rows have to be equal: that is certain where they are of the same array, or
+//! of arrays of `pg_index`. Others are not rewritten, which leaves them an error.
 
 use sqlparser::ast::{
     BinaryOperator, Expr as Ast, Function, FunctionArg, FunctionArgExpr, FunctionArguments,

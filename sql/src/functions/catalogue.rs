@@ -11,11 +11,12 @@ use crate::types::object_names::ObjectNames;
 use crate::types::{Datum, SqlType};
 
 /// The names of functions that need the definitions of tables.
-const NEED_NAMES: [&str; 10] = [
+const NEED_NAMES: [&str; 11] = [
     "current_setting",
     "pg_get_constraintdef",
     "pg_get_indexdef",
     "pg_get_userbyid",
+    "pg_get_viewdef",
     "pg_relation_is_publishable",
     "pg_table_is_visible",
     "to_regclass",
@@ -51,8 +52,6 @@ pub(super) fn register_functions(table: &mut Table<Body>) {
         ("pg_get_triggerdef", "stable oid bool -> text"),
         ("pg_get_ruledef", "stable oid -> text"),
         ("pg_get_ruledef", "stable oid bool -> text"),
-        ("pg_get_viewdef", "stable oid -> text"),
-        ("pg_get_viewdef", "stable oid bool -> text"),
         ("pg_get_functiondef", "stable oid -> text"),
         ("pg_get_function_sqlbody", "stable oid -> text"),
         ("pg_get_partkeydef", "stable oid -> text"),
@@ -85,6 +84,8 @@ pub(super) fn register_functions(table: &mut Table<Body>) {
         let found = ENCODINGS.iter().find(|own| own.1.eq_ignore_ascii_case(name));
         Ok(Datum::I32(found.map_or(-1, |own| own.0)))
     });
+    table.add("pg_get_viewdef", "stable oid -> text", view);
+    table.add("pg_get_viewdef", "stable oid bool -> text", view);
     table.add("current_setting", "stable text -> text", setting);
     table.add("current_setting", "stable text bool -> text", |values, context| {
         match setting(values, context) {
@@ -92,6 +93,10 @@ pub(super) fn register_functions(table: &mut Table<Body>) {
             found => found,
         }
     });
+}
+
+fn view(values: &[Datum], context: &CallContext<'_>) -> SqlResult<Datum> {
+    text_or_null(names(context).and_then(|names| names.view_definition(oid(values, 0))))
 }
 
 fn names<'c>(context: &'c CallContext<'_>) -> Option<&'c dyn ObjectNames> {

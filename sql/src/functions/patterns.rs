@@ -275,7 +275,37 @@ pub(super) fn register_operators(table: &mut Table<Body>) {
     table.add("^@", signature, |v, _| Ok(Datum::Bool(text(v, 0)?.starts_with(text(v, 1)?))));
 }
 
+/// A pattern of LIKE with another escape, as one with a backslash.
+fn like_escape(pattern: &str, escape: &str) -> SqlResult<String> {
+    let mut characters = escape.chars();
+    let escape = match (characters.next(), characters.next()) {
+        (Some('\\'), None) => return Ok(pattern.to_owned()),
+        (escape, None) => escape,
+        _ => {
+            let error = SqlError::new(SqlState::INVALID_ESCAPE, "invalid escape string");
+            return Err(error.hint("Escape string must be empty or one character."));
+        }
+    };
+    let (mut out, mut is_escaped) = (String::with_capacity(pattern.len()), false);
+    for character in pattern.chars() {
+        if Some(character) == escape && !is_escaped {
+            out.push('\\');
+            is_escaped = true;
+            continue;
+        }
+        if character == '\\' && !is_escaped {
+            out.push('\\');
+        }
+        out.push(character);
+        is_escaped = false;
+    }
+    Ok(out)
+}
+
 pub(super) fn register_functions(table: &mut Table<Body>) {
+    table.add("like_escape", "text text -> text", |v, _| {
+        like_escape(text(v, 0)?, text(v, 1)?).map(Datum::text)
+    });
     // LIKE with another ESCAPE and SIMILAR TO, of which the parser makes calls of these.
     for signature in ["text text -> bool", "text text text -> bool"] {
         table.add("like", signature, |v, _| {

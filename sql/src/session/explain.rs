@@ -89,7 +89,14 @@ impl Run {
         let planned = Planned { plan, ..planned };
         let before = self.env.now();
         let stats = self.database.engine().stats();
-        let counted = match self.measure(txn, &planned).await {
+        let run = match planned.uses_catalogue {
+            true => match self.with_catalogue(txn).await? {
+                Ok(run) => run,
+                Err(error) => return Ok(Err(error)),
+            },
+            false => self.clone(),
+        };
+        let counted = match run.measure(txn, &planned).await {
             Ok(counted) => counted,
             Err(error) => return Ok(Err(error)),
         };

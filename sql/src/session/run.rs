@@ -170,7 +170,10 @@ impl Run {
     }
 
     /// The same with the definitions of all tables, in the state that the transaction sees.
-    async fn with_catalogue(&self, txn: &mut Txn<'_>) -> Result<SqlResult<Self>, TxnError> {
+    pub(super) async fn with_catalogue(
+        &self,
+        txn: &mut Txn<'_>,
+    ) -> Result<SqlResult<Self>, TxnError> {
         let session = SessionFacts {
             user: Arc::clone(&self.user),
             database: "selkie",

@@ -145,15 +145,9 @@ impl SystemTable {
             index: Some(index),
             columns: &index.columns,
             order: &index.order,
-            constraint: self.is_constraint(index).then(|| oids::unique_constraint(*oid)),
+            constraint: index.is_constraint.then(|| oids::unique_constraint(*oid)),
         });
         primary.into_iter().chain(indexes)
-    }
-
-    /// Whether an index is a UNIQUE constraint: it is called as such a constraint is by default.
-    fn is_constraint(&self, index: &IndexDef) -> bool {
-        let names: Vec<&str> = index.columns.iter().map(|at| self.column_name(*at)).collect();
-        index.unique && index.name == format!("{}_{}_key", self.def.name, names.join("_"))
     }
 
     /// The name of a column.
@@ -187,6 +181,11 @@ impl Key<'_> {
 }
 
 impl ObjectNames for SystemSnapshot {
+    fn view_definition(&self, oid: u32) -> Option<String> {
+        let table = self.tables.iter().find(|own| own.oid == oid)?;
+        table.def.view.as_ref().map(|view| format!(" {};", view.query))
+    }
+
     fn relation_name(&self, oid: u32) -> Option<String> {
         let (schema, name) = self.relation(oid)?;
         let name = quoted(&name);

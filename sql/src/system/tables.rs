@@ -32,9 +32,11 @@ fn classes(system: &SystemSnapshot, relation: &'static Relation) -> Rows {
     for table in &system.tables {
         let schema = oids::schema(&table.schema);
         let shown = table.def.columns.iter().filter(|own| !own.is_hidden).count();
-        let record = class(relation, table.oid, &table.def.name, schema, "r")
-            .set("relam", oids::HEAP)
-            .set("relreplident", "d")
+        let is_view = table.def.view.is_some();
+        let kind = if is_view { "v" } else { "r" };
+        let record = class(relation, table.oid, &table.def.name, schema, kind)
+            .set("relam", if is_view { 0 } else { oids::HEAP })
+            .set("relreplident", if is_view { "n" } else { "d" })
             .set("relnatts", shown)
             .set("relchecks", table.def.checks.len())
             .set("relhasindex", table.keys().next().is_some());

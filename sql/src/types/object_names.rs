@@ -26,6 +26,8 @@ pub trait ObjectNames: Send + Sync {
     fn role_oid(&self, name: &str) -> Option<u32>;
     /// Whether a table, index or view is found without its schema; `None` if there is none.
     fn is_visible(&self, oid: u32) -> Option<bool>;
+    /// The query of a view, with a semicolon.
+    fn view_definition(&self, oid: u32) -> Option<String>;
     /// The statement that makes an index, or what its column of a number from 1 is of.
     fn index_definition(&self, oid: u32, column: usize) -> Option<String>;
     /// A constraint as a statement writes it; `is_pretty` leaves out what need not be there.

@@ -1,0 +1,125 @@
+//! Programs of PostgreSQL on `selkie server`.
+
+use std::process::Command;
+
+use crate::harness::{Process, text};
+
+/// A server, and the port that it listens at.
+fn start() -> (Process, String) {
+    let server = Process::start(&["server", "--listen", "127.0.0.1:0"]);
+    let line = server.finds("serving ");
+    let port = line.rsplit_once(':').unwrap().1.to_owned();
+    (server, port)
+}
+
+/// Runs a program against the server at a port; what it prints. It must end well.
+#[track_caller]
+fn runs(program: &str, port: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program)
+        .args(["-h", "127.0.0.1", "-p", port, "-U", "me"])
+        .args(arguments)
+        .env("PGDATABASE", "selkie")
+        .output()
+        .unwrap_or_else(|error| panic!("{program}: {error}"));
+    let (said, error) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{program} {arguments:?}: {said}{error}");
+    assert!(!error.contains("ERROR"), "{program} {arguments:?}: {error}");
+    format!("{said}{error}")
+}
+
+#[test]
+fn psql_describes_what_there_is() {
+    let (_server, port) = start();
+    let psql = |sql: &str| runs("psql", &port, &["-X", "-v", "ON_ERROR_STOP=1", "-c", sql]);
+    psql(
+        "create table item (shop int, number int default 7, name text not null, \
+          price numeric(10,2) check (price > 0), primary key (shop, number), unique (name))",
+    );
+    psql("create index item_price on item (price desc)");
+    psql("create view cheap as select shop, name from item where price < 1");
+    for command in [
+        "\\d",
+        "\\dt",
+        "\\dt+",
+        "\\di",
+        "\\dv",
+        "\\ds",
+        "\\dn",
+        "\\du",
+        "\\l",
+        "\\df",
+        "\\dT",
+        "\\dp",
+        "\\db",
+        "\\dx",
+        "\\dE",
+        "\\dm",
+        "\\dc",
+        "\\dD",
+        "\\do",
+        "\\dO",
+        "\\z",
+        "\\d+ item",
+        "\\d cheap",
+        "\\d item_price",
+    ] {
+        psql(command);
+    }
+    // As PostgreSQL 15 shows it.
+    let expected = r#"                 Table "public.item"
+ Column |     Type      | Collation | Nullable | Default 
+--------+---------------+-----------+----------+---------
+ shop   | integer       |           | not null | 
+ number | integer       |           | not null | 7
+ name   | text          |           | not null | 
+ price  | numeric(10,2) |           |          | 
+Indexes:
+    "item_pkey" PRIMARY KEY, btree (shop, number)
+    "item_name_key" UNIQUE CONSTRAINT, btree (name)
+    "item_price" btree (price DESC)
+Check constraints:
+    "item_price_check" CHECK (price > 0::numeric)
+
+"#;
+    assert_eq!(psql("\\d item"), expected);
+}
+
+#[test]
+fn psql_copies_files_in_and_out() {
+    let (_server, port) = start();
+    let place = tempfile::tempdir().unwrap();
+    let (from, to) = (place.path().join("in.csv"), place.path().join("out.csv"));
+    let lines: String = (0..5_000).map(|n| format!("{n},\"row, {n}\"\n")).collect();
+    std::fs::write(&from, &lines).unwrap();
+    let copy = |command: &str| runs("psql", &port, &["-X", "-v", "ON_ERROR_STOP=1", "-c", command]);
+    copy("create table t (a int primary key, b text)");
+    let said = copy(&format!("\\copy t from '{}' with (format csv)", from.display()));
+    assert_eq!(said, "COPY 5000\n");
+    let query = "(select * from t order by a)";
+    copy(&format!("\\copy {query} to '{}' with (format csv)", to.display()));
+    assert_eq!(std::fs::read_to_string(&to).unwrap(), lines);
+}
+
+#[test]
+fn pgbench_runs_every_script_in_every_mode_and_the_sums_are_right() {
+    let (_server, port) = start();
+    runs("pgbench", &port, &["-i", "-s", "1"]);
+    for mode in ["simple", "extended", "prepared"] {
+        for script in ["tpcb-like", "simple-update", "select-only"] {
+            let arguments = ["-n", "-c", "3", "-j", "2", "-t", "20", "-M", mode, "-b", script];
+            let said = runs("pgbench", &port, &arguments);
+            assert!(said.contains("number of transactions actually processed: 60/60"), "{said}");
+            assert!(said.contains("number of failed transactions: 0 "), "{said}");
+        }
+    }
+    let sum = |sql: &str| runs("psql", &port, &["-X", "-At", "-c", sql]);
+    let branches = sum("select sum(bbalance) from pgbench_branches");
+    // The update of a branch is left out by one of the scripts, that of an account by none.
+    assert_eq!(branches, sum("select sum(tbalance) from pgbench_tellers"));
+    assert_eq!(
+        sum("select sum(abalance) from pgbench_accounts"),
+        sum("select sum(delta) from pgbench_history")
+    );
+    assert_eq!(sum("select count(*) from pgbench_history"), "360\n");
+    assert_eq!(sum("select count(*) from pgbench_accounts"), "100000\n");
+}

@@ -66,7 +66,7 @@ fn psql_describes_what_there_is() {
         psql(command);
     }
     // As PostgreSQL 15 shows it.
-    let expected = r#"                 Table "public.item"
+    let expected = r#"                   Table "public.item"
  Column |     Type      | Collation | Nullable | Default 
 --------+---------------+-----------+----------+---------
  shop   | integer       |           | not null | 

@@ -188,7 +188,10 @@ fn an_operator_sees_waits_for_turns_lost_turns_and_circles() {
         idle.rollback().await;
         let (counts, waited) = counted_since(db, before);
         assert_eq!(counts, [1, 1, 0]);
-        assert!(waited >= TURN_LASTS && waited <= env.now() - started, "{waited:?}");
+        // The turn lasts since it was taken, which was before the wait.
+        let took = env.now() - started;
+        assert!(took >= TURN_LASTS && waited <= took, "{waited:?} of {took:?}");
+        assert!(waited > Duration::ZERO);
 
         let waited = until_counted(db, [1, 0, 0], async || {
             let mut txn = db.begin();
@@ -198,7 +201,7 @@ fn an_operator_sees_waits_for_turns_lost_turns_and_circles() {
             waiter.join().await.unwrap();
         });
         let waited = waited.await.unwrap();
-        assert!(waited > Duration::ZERO && waited < TURN_LASTS, "{waited:?}");
+        assert!(waited > Duration::ZERO);
 
         let in_a_circle = until_counted(db, [1, 0, 1], async || {
             let mut txn = db.begin();

@@ -14,7 +14,6 @@ use crate::frames::{FrameError, Frames, SharedFrames};
 use crate::frontend::{FrontendMessage, decode, violation};
 use crate::output::Output;
 use crate::result_rows::ResultRows;
-use crate::server::ended;
 use crate::startup::send_parameters;
 
 /// A client that has been let in.
@@ -189,6 +188,12 @@ impl Connection {
         };
         self.output.send(&PgWireBackendMessage::ReadyForQuery(ReadyForQuery::new(status)));
     }
+}
+
+/// Waits until the server ends.
+pub(crate) async fn ended(ends: &mut watch::Receiver<bool>) {
+    // If what tells it is gone, it has.
+    let _ = ends.wait_for(|ends| *ends).await;
 }
 
 /// That the server ends.

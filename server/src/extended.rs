@@ -49,8 +49,6 @@ struct Rest {
     rows: std::vec::IntoIter<Vec<Datum>>,
     encoder: RowEncoder,
     tag: String,
-    /// Rows that the client has got.
-    given: u64,
 }
 
 impl Extended {
@@ -157,10 +155,9 @@ impl Extended {
             if most == 0 || portal.statement.is_copy() {
                 let sink: Arc<dyn Client> =
                     Arc::new(ResultRows::of(output, frames, portal.formats.clone()));
-                let statement = portal.statement.clone();
                 // It has no rows for a second time.
-                portal.rest = Some(Rest::default_of(session.format()));
-                return session.run_prepared_into(&statement, parameters, &sink).await;
+                portal.rest = Some(Rest::of(None, session.format()));
+                return session.run_prepared_into(&portal.statement, parameters, &sink).await;
             }
             let outcome = session.run_prepared(&portal.statement, parameters).await?;
             portal.rest = Some(Rest::of(outcome, session.format()));
@@ -194,17 +191,13 @@ impl Extended {
 }
 
 impl Rest {
-    fn default_of(format: &FormatSettings) -> Self {
-        Self::of(None, format)
-    }
-
     fn of(outcome: Option<Outcome>, format: &FormatSettings) -> Self {
         let (columns, rows, tag) = match outcome {
             Some(Outcome { columns, rows, tag }) => (columns, rows, tag),
             None => (Arc::default(), Vec::new(), "SELECT 0".to_owned()),
         };
         let encoder = RowEncoder::new(&columns, format);
-        Self { rows: rows.into_iter(), encoder, tag, given: 0 }
+        Self { rows: rows.into_iter(), encoder, tag }
     }
 
     /// Gives at most so many rows; 0 for all.
@@ -224,7 +217,6 @@ impl Rest {
             added?;
             output.write_if_much().await?;
         }
-        self.given += given as u64;
         if self.rows.len() > 0 {
             output.send(&PgWireBackendMessage::PortalSuspended(PortalSuspended::new()));
         } else if is_query {

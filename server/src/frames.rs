@@ -43,7 +43,7 @@ impl Frames {
     pub(crate) fn buffered(&mut self) -> Result<Option<(u8, Bytes)>, FrameError> {
         let Some((kind, length)) = self.header()? else { return Ok(None) };
         if self.bytes.len() < length + 1 {
-            self.bytes.reserve(length + 1 - self.bytes.len());
+            // Room is made as bytes come, not as a client says that they will.
             return Ok(None);
         }
         let mut frame = self.bytes.split_to(length + 1);

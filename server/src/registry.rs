@@ -1,15 +1,14 @@
 //! All connections of a server.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use selkie_fabric::Env;
 use selkie_sql::CancelHandle;
 
 /// The connections that there are, by their numbers.
 pub(crate) struct Registry {
-    env: Env,
     most: usize,
     connections: Mutex<Connections>,
 }
@@ -36,19 +35,19 @@ pub(crate) struct Place {
 
 impl Registry {
     /// Of at most so many connections.
-    pub(crate) fn new(env: Env, most: usize) -> Self {
-        Self { env, most, connections: Mutex::default() }
+    pub(crate) fn new(most: usize) -> Self {
+        Self { most, connections: Mutex::default() }
     }
 
     /// Takes a connection in; `None` if there are as many as are allowed.
     pub(crate) fn enter(self: &Arc<Self>, handle: CancelHandle) -> Option<Place> {
-        // All its bits are random.
-        let secret = self.env.random_u64() as i32;
         let mut connections = self.connections.lock();
         if connections.open.len() >= self.most {
             return None;
         }
         let number = connections.free_number();
+        // By keys of the system's randomness: none can be told from those of others.
+        let secret = RandomState::new().hash_one(number) as i32;
         connections.open.insert(number, Cancellation { secret, handle });
         drop(connections);
         Some(Place { registry: Arc::clone(self), number, secret })

@@ -12,7 +12,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::connection::Connection;
+use crate::connection::{Connection, ended, ending};
 use crate::error_response::{Severity, error_response};
 use crate::frames::{FrameError, Frames};
 use crate::output::Output;
@@ -99,12 +99,11 @@ impl Server {
             let _inside = runtime.enter();
             TcpListener::from_std(listener).map_err(failed)?
         };
-        let env = database.engine().env().clone();
         let (sender, ends) = watch::channel(false);
         let shared = Shared {
             database: database.clone(),
             plans: Arc::default(),
-            registry: Arc::new(Registry::new(env, config.max_connections)),
+            registry: Arc::new(Registry::new(config.max_connections)),
             clock: config.clock,
             ends,
         };
@@ -133,12 +132,6 @@ impl Drop for Server {
         // Without waiting: this may be a task itself.
         self.runtime.take().into_iter().for_each(Runtime::shutdown_background);
     }
-}
-
-/// Waits until the server ends.
-pub(crate) async fn ended(ends: &mut watch::Receiver<bool>) {
-    // If what tells it is gone, it has.
-    let _ = ends.wait_for(|ends| *ends).await;
 }
 
 impl Shared {
@@ -194,8 +187,14 @@ impl Shared {
     }
 
     async fn session(&self, mut frames: Frames, output: &Arc<Output>) -> Result<(), FrameError> {
-        let wanted = tokio::time::timeout(STARTUP_TIMEOUT, wanted(&mut frames, output));
-        let startup = match wanted.await {
+        let (mut ends, wanted) = (self.ends.clone(), wanted(&mut frames, output));
+        let wanted = async {
+            tokio::select! {
+                wanted = wanted => wanted,
+                () = ended(&mut ends) => Err(FrameError::Broken(ending())),
+            }
+        };
+        let startup = match tokio::time::timeout(STARTUP_TIMEOUT, wanted).await {
             Ok(Ok(Wanted::Session(startup))) => startup,
             Ok(Ok(Wanted::Cancel { number, secret })) => {
                 self.registry.cancel(number, secret);

@@ -204,6 +204,9 @@ fn two_servers_on_one_pool_show_one_database() {
 #[test]
 fn a_server_that_ends_tells_its_clients() {
     let (mut server, addr) = start("embedded:");
+    // One that has not begun is told, too.
+    let mut silent = TcpStream::connect(addr).unwrap();
+    silent.set_read_timeout(Some(PATIENCE)).unwrap();
     block_on(async {
         let (client, connection) = config(addr).connect(NoTls).await.unwrap();
         let connection = tokio::spawn(connection);
@@ -212,6 +215,9 @@ fn a_server_that_ends_tells_its_clients() {
         let ended = connection.await.unwrap().unwrap_err();
         assert_eq!(state(&ended), "57P01");
     });
+    let mut told = Vec::new();
+    silent.read_to_end(&mut told).unwrap();
+    assert!(String::from_utf8_lossy(&told).contains("57P01"), "{told:?}");
     let (code, said) = server.ends();
     assert_eq!(code, Some(0), "{said}");
 }

@@ -88,7 +88,8 @@ impl Server {
         }
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .thread_name("selkie-server")
-            .enable_all()
+            .enable_io()
+            .enable_time()
             .build()
             .map_err(ServerError::Threads)?;
         let failed = |error| ServerError::Listen { addr, error };

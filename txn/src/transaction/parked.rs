@@ -100,6 +100,7 @@ impl ParkedTxn {
             is_validated: self.is_validated,
             log_need: self.log_need,
             leaves_seen: self.leaves_seen,
+            yields_at_end: true,
             row_locks: self.row_locks,
             turns: HeldTurns::none(&db.turns, &db.engine),
             work: self.work.unlatched(),

@@ -72,7 +72,12 @@ pub struct Session {
     deadline: Option<(Duration, Duration)>,
     /// Transactions in a row that others have made fail.
     losses: u32,
+    /// Transactions that have ended.
+    ended: u32,
 }
+
+/// Ends of transactions, of which one lets other tasks of the thread run.
+pub(super) const ENDS_AT_ONCE: u32 = 16;
 
 /// Losses in a row after which a session [insists](Txn::insist).
 const LOSSES_BEFORE_INSISTING: u32 = 4;
@@ -107,7 +112,7 @@ impl Database {
         }
         let limits = SessionLimits::default();
         let place = IdlePlace::new(self.clone());
-        Ok(Session { place, limits, deadline: None, losses: 0 })
+        Ok(Session { place, limits, deadline: None, losses: 0, ended: 0 })
     }
 }
 
@@ -248,6 +253,7 @@ impl Session {
             return Err(TxnError::DeadlineExceeded { what: "transaction", limit });
         }
         let lost = txn.was_lost();
+        txn.yields_at_end = yields_at_end(&mut self.ended);
         let ended = txn.commit().await;
         self.losses = match &ended {
             Err(error) if lost || error.is_retryable() => self.losses.saturating_add(1),
@@ -262,16 +268,23 @@ impl Session {
     /// # Errors
     /// [`TxnError::NoTransaction`].
     pub async fn rollback(&mut self) -> Result<(), TxnError> {
-        let txn = match self.place.end() {
+        let mut txn = match self.place.end() {
             Ok(parked) => parked.resume(self.place.db.state()),
             Err(TxnError::NoTransaction) => return Err(TxnError::NoTransaction),
             // It was rolled back while the client did nothing.
             Err(_) => return Ok(()),
         };
         self.losses = if txn.was_lost() { self.losses.saturating_add(1) } else { 0 };
+        txn.yields_at_end = yields_at_end(&mut self.ended);
         txn.rollback().await;
         Ok(())
     }
+}
+
+/// Counts a transaction that ends. Whether it lets other tasks run.
+fn yields_at_end(ended: &mut u32) -> bool {
+    *ended = ended.wrapping_add(1);
+    ended.is_multiple_of(ENDS_AT_ONCE)
 }
 
 impl Drop for Session {

@@ -33,7 +33,9 @@
 //!
 //! *Fairness.* Operations on cached pages never suspend, so a task that runs one transaction after
 //! the other would keep its thread from answering other nodes. Ending a transaction lets other
-//! tasks run once, with nothing latched.
+//! tasks run once, with nothing latched. In a [`Session`](crate::Session) one end in
+//! [`ENDS_AT_ONCE`](crate::transaction::session::ENDS_AT_ONCE) does so: its client is waited for
+//! between transactions, and each yield may wake another thread.
 //!
 //! *Maintenance* of trees runs after the latches are released; see
 //! [`maintenance`](crate::transaction::maintenance).
@@ -93,6 +95,8 @@ pub struct Txn<'db> {
     pub(super) log_need: u64,
     /// Leaves looked at, to let other tasks run now and then.
     pub(crate) leaves_seen: u32,
+    /// Its end lets other tasks run.
+    pub(super) yields_at_end: bool,
     /// The rows that it has locked.
     pub(crate) row_locks: RowLocks,
     /// Its turns at rows that many change.
@@ -135,6 +139,7 @@ impl<'db> Txn<'db> {
             is_validated: false,
             log_need: 0,
             leaves_seen: 0,
+            yields_at_end: true,
             row_locks: RowLocks::default(),
             turns: HeldTurns::new(&db.turns, &db.engine),
             work: db.workspaces.take(shard),
@@ -436,7 +441,7 @@ impl<'db> Txn<'db> {
     }
 
     /// Runs the maintenance tasks of this transaction and some that others left, then lets other
-    /// tasks run.
+    /// tasks run, unless it is one of those of a session that need not.
     pub(super) async fn maintain(&mut self) {
         let mut ran = 0;
         while let Some(task) = self.work.maintenance.front_mut() {
@@ -457,7 +462,9 @@ impl<'db> Txn<'db> {
                 break;
             }
         }
-        yield_now().await;
+        if self.yields_at_end {
+            yield_now().await;
+        }
     }
 }
 

@@ -237,6 +237,11 @@ fn a_session_survives_the_drop_of_its_futures() {
                         continue;
                     }
                 }
+                // Now that the other node reads the page, the commit waits for it. Of the tree, which
+                // is of no transaction and in no order.
+                let tree = databases[1].tree(table).unwrap();
+                let read = tree.get_with(databases[1].engine(), &key![0], <[u8]>::len).await;
+                assert!(read.unwrap().is_some());
                 let committed = poll_times(session.commit(), polls / 2).await;
                 was_dropped[1] |= committed.is_none();
                 assert!(!session.is_in_transaction() || polls < 2);

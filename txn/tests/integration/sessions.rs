@@ -237,8 +237,8 @@ fn a_session_survives_the_drop_of_its_futures() {
                         continue;
                     }
                 }
-                // Now that the other node reads the page, the commit waits for it. Of the tree, which
-                // is of no transaction and in no order.
+                // Now that the other node reads the page, the commit waits for it. It reads the
+                // tree itself, as no transaction and in no order.
                 let tree = databases[1].tree(table).unwrap();
                 let read = tree.get_with(databases[1].engine(), &key![0], <[u8]>::len).await;
                 assert!(read.unwrap().is_some());

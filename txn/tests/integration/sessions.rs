@@ -200,6 +200,30 @@ fn savepoints_and_errors_of_the_caller_leave_the_session_in_its_transaction() {
 
 /// Dropped at every await, of an operation and of the commit.
 #[test]
+fn one_end_in_sixteen_of_a_session_lets_others_run() {
+    let (cluster, databases, table) = bank(Protocol::Snapshot);
+    cluster.runtime.block_on(async {
+        let mut session = databases[0].session().unwrap();
+        let mut yields = Vec::new();
+        for number in 1..=32 {
+            session.begin(Isolation::ReadCommitted).unwrap();
+            add_to(&mut session, table, 0, 1).await.unwrap();
+            let end = if number % 2 == 0 {
+                poll_times(session.rollback(), 1).await
+            } else {
+                poll_times(session.commit(), 1).await
+            };
+            if end.map(Result::unwrap).is_none() {
+                yields.push(number);
+            }
+        }
+        assert_eq!(yields, [16, 32]);
+    });
+    drop(databases);
+    cluster.close();
+}
+
+#[test]
 fn a_session_survives_the_drop_of_its_futures() {
     for protocol in DEFERRED {
         println!("{protocol}");

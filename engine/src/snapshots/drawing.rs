@@ -18,12 +18,8 @@ use crate::core::Core;
 impl Core {
     pub(super) async fn draw_stamp(&self) -> Result<(Stamp, ActiveSnapshots), EngineError> {
         self.config.check_writes()?;
-        let mut active = ActiveSnapshots::none();
         if self.memory.coded.is_some() {
-            let stamp = Stamp::new(self.add_to_copies(Counter::Clock, 1).await? + 1);
-            self.snapshots.add_own(&mut active, stamp);
-            Box::pin(self.add_others_of_coded(&mut active, stamp)).await?;
-            return Ok((stamp, active));
+            return Box::pin(self.draw_stamp_of_coded()).await;
         }
         let clock = self.memory.at(0, layout::CLOCK_AT)?;
         let mask = RemoteAddr::new(clock.region, layout::SNAPSHOT_MASK_AT);
@@ -32,6 +28,7 @@ impl Core {
         let chain = Chain::from([Verb::fetch_and_add(clock, 1), Verb::read(mask, Buf::zeroed(8))]);
         let done = self.memory.queue_pair(0).post(chain).await.map_err(|e| e.error)?;
         let stamp = Stamp::new(found_at(&done, 0) + 1);
+        let mut active = ActiveSnapshots::none();
         self.snapshots.add_own(&mut active, stamp);
         let others = self.others_in(word_at(&done, 1));
         if others != 0 {
@@ -40,6 +37,14 @@ impl Core {
         if !active.is_empty() {
             self.make_room_for_images().await;
         }
+        Ok((stamp, active))
+    }
+
+    async fn draw_stamp_of_coded(&self) -> Result<(Stamp, ActiveSnapshots), EngineError> {
+        let mut active = ActiveSnapshots::none();
+        let stamp = Stamp::new(self.add_to_copies(Counter::Clock, 1).await? + 1);
+        self.snapshots.add_own(&mut active, stamp);
+        self.add_others_of_coded(&mut active, stamp).await?;
         Ok((stamp, active))
     }
 

@@ -67,15 +67,15 @@ impl Txn<'_> {
         key: &[u8],
         row: &[u8],
     ) -> Result<bool, TxnError> {
-        let work = &mut self.work;
-        let guard = work.locks.exclusive_mut(leaf);
+        let (locks, work) = self.work.parts();
+        let guard = locks.exclusive_mut(leaf);
         let view = LeafView::new(guard)?;
         let before = view.underfill();
         work.undo.push(EntryChange::Replaced, leaf, key, view.value(slot)?);
         let is_replaced = leaf_replace(guard, slot, row).is_ok();
         if is_replaced {
             work.has_emptied |= LeafView::new(guard)?.underfill() > before;
-            work.locks.note_shrinking_change(leaf);
+            locks.note_shrinking_change(leaf);
         } else {
             work.undo.pop();
         }
@@ -93,29 +93,29 @@ impl Txn<'_> {
         changes: &RowChanges,
     ) -> Result<(), TxnError> {
         self.admit_change()?;
-        let work = &mut self.work;
-        let guard = work.locks.exclusive_mut(leaf);
+        let (locks, work) = self.work.parts();
+        let guard = locks.exclusive_mut(leaf);
         let dirty = changes.dirty.clone();
         let after = &row[dirty.clone()];
         let start = LeafView::new(guard)?.value_range(slot)?.start + dirty.start;
         let target = guard.bytes_mut(start..start + after.len());
         work.undo.push(EntryChange::Patched { offset: dirty.start }, leaf, key, target);
         target.copy_from_slice(after);
-        work.locks.note_change(leaf);
+        locks.note_change(leaf);
         Ok(())
     }
 
     /// Removes an entry and logs it.
     pub(crate) fn remove(&mut self, leaf: usize, slot: usize, key: &[u8]) -> Result<(), TxnError> {
         self.admit_change()?;
-        let work = &mut self.work;
-        let guard = work.locks.exclusive_mut(leaf);
+        let (locks, work) = self.work.parts();
+        let guard = locks.exclusive_mut(leaf);
         let view = LeafView::new(guard)?;
         let before = view.underfill();
         work.undo.push(EntryChange::Removed, leaf, key, view.value(slot)?);
         leaf_remove(guard, slot)?;
         work.has_emptied |= LeafView::new(guard)?.underfill() > before;
-        work.locks.note_shrinking_change(leaf);
+        locks.note_shrinking_change(leaf);
         Ok(())
     }
 

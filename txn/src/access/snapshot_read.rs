@@ -57,7 +57,7 @@ impl<'db> Txn<'db> {
             }
             // It waits for leaves that others hold, and may hold none itself.
             drop(guard);
-            self.validate_rows().await?;
+            Box::pin(self.validate_rows()).await?;
             self.raise_view(write);
         }
         Err(TxnError::Conflict { leaf: addr, upgrade: false })

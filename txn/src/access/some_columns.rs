@@ -84,7 +84,8 @@ impl Txn<'_> {
             let tree = info.primary.number;
             let definition = self.definition_in_use(Table::of_tree(tree));
             let read = Read::Point(key, ColumnsRead::Some { columns, definition });
-            self.work.rows.add(tree, read, self.work.last_version, digest);
+            let version = self.work.last_version;
+            self.work.rows.add(tree, read, version, digest);
         }
         Ok(())
     }

@@ -36,6 +36,7 @@ use crate::error::TxnError;
 use crate::protocol::leaf_latch::LatchMode;
 use crate::protocol::row_reads::{ColumnsRead, Digest, LeafVersion, Read};
 use crate::protocol::view::View;
+use crate::transaction::database_state::DatabaseState;
 use crate::transaction::txn::Txn;
 use crate::transaction::workspace::TableInUse;
 
@@ -46,6 +47,24 @@ struct TableRow {
     digest: Digest,
     /// Where it was read, unless this transaction has written it.
     seen: Option<VersionSeen>,
+}
+
+/// The index whose tree has this number, of a table that a transaction has used.
+pub(crate) fn index_in_use<'db>(
+    db: &'db DatabaseState,
+    used: &[TableInUse],
+    tree: usize,
+) -> Result<&'db IndexInfo, TxnError> {
+    let table = Table::of_tree(tree);
+    let directory = &db.directory;
+    if let Some(info) = directory.fixed(table) {
+        return info.index_of_tree(tree).ok_or_else(|| no_such_table(table));
+    }
+    let changing = directory.changing().ok_or_else(|| no_such_table(table))?;
+    let used = used.iter().rev().filter(|used| used.table == table);
+    let mut infos = used.map(|used| &changing.at(used.position).info);
+    let found = infos.find_map(|info| info.index_of_tree(tree));
+    found.ok_or_else(|| no_such_table(table))
 }
 
 impl<'db> Txn<'db> {
@@ -68,7 +87,11 @@ impl<'db> Txn<'db> {
         if let Some(info) = self.current_table(table) {
             return Ok(info);
         }
-        let found = Box::pin(self.look_table_up(table)).await;
+        Box::pin(self.find_table(table)).await
+    }
+
+    async fn find_table(&mut self, table: Table) -> Result<&'db Arc<TableInfo>, TxnError> {
+        let found = self.look_table_up(table).await;
         // The operation may wait for other pages.
         self.work.last_read = None;
         self.close_read(found).await
@@ -108,16 +131,7 @@ impl<'db> Txn<'db> {
 
     /// The index whose tree has this number, of a table that the transaction has used.
     pub(crate) fn index_of_tree(&self, tree: usize) -> Result<&'db IndexInfo, TxnError> {
-        let table = Table::of_tree(tree);
-        let directory = &self.db.directory;
-        if let Some(info) = directory.fixed(table) {
-            return info.index_of_tree(tree).ok_or_else(|| no_such_table(table));
-        }
-        let changing = directory.changing().ok_or_else(|| no_such_table(table))?;
-        let used = self.work.tables.iter().rev().filter(|used| used.table == table);
-        let mut infos = used.map(|used| &changing.at(used.position).info);
-        let found = infos.find_map(|info| info.index_of_tree(tree));
-        found.ok_or_else(|| no_such_table(table))
+        index_in_use(self.db, &self.work.tables, tree)
     }
 
     /// From now on each operation looks up the definitions of its tables: it sees another state

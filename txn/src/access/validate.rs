@@ -86,7 +86,7 @@ impl<'db> Txn<'db> {
         if holds_leaves {
             return Err(conflict);
         }
-        let validated = self.validate_latched().await;
+        let validated = Box::pin(self.validate_latched()).await;
         self.work.locks.release();
         self.contended.clear();
         validated

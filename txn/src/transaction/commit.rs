@@ -58,13 +58,7 @@ impl<'db> Txn<'db> {
             false => self.validate_to_commit().await,
         };
         if let Err(error) = is_valid {
-            let error = self.error_if_in_force(error).await;
-            // An error of the caller's, which would leave the transaction usable, cannot come here.
-            let row_locks = self.row_locks.take();
-            self.abort(error.abort_cause().unwrap_or(AbortCause::Failure));
-            Box::pin(row_locks.released()).await;
-            self.maintain().await;
-            return Err(self.wait_if_full(error).await);
+            return Err(Box::pin(self.end_failed_commit(error)).await);
         }
         self.phase = TxnPhase::Committed;
         self.queue_maintenance();
@@ -89,6 +83,16 @@ impl<'db> Txn<'db> {
             true => TxnError::Undetermined { source },
             false => TxnError::Engine(source),
         })
+    }
+
+    async fn end_failed_commit(mut self, error: TxnError) -> TxnError {
+        let error = self.error_if_in_force(error).await;
+        // An error of the caller's, which would leave the transaction usable, cannot come here.
+        let row_locks = self.row_locks.take();
+        self.abort(error.abort_cause().unwrap_or(AbortCause::Failure));
+        row_locks.released().await;
+        self.maintain().await;
+        self.wait_if_full(error).await
     }
 
     /// Makes the changes of the write set. After an error some may be made, which the undo log
@@ -202,14 +206,14 @@ impl<'db> Txn<'db> {
         value: &[u8],
     ) -> Result<(), TxnError> {
         self.admit_change()?;
-        let work = &mut self.work;
-        let guard = work.locks.exclusive_mut(leaf);
+        let (locks, work) = self.work.parts();
+        let guard = locks.exclusive_mut(leaf);
         let range = LeafView::new(guard)?.value_range(slot)?;
         let Some(differs) = differing(&guard[range.clone()], value) else { return Ok(()) };
         let target = guard.bytes_mut(range.start + differs.start..range.start + differs.end);
         work.undo.push(EntryChange::Patched { offset: differs.start }, leaf, key, target);
         target.copy_from_slice(&value[differs]);
-        work.locks.note_change(leaf);
+        locks.note_change(leaf);
         Ok(())
     }
 }

@@ -61,7 +61,7 @@ impl<'db> Txn<'db> {
         while attempt < ATTEMPTS {
             let mut obstacles = Vec::new();
             if waited {
-                self.check_tables().await?;
+                Box::pin(self.check_tables()).await?;
             }
             match self.latch_and_validate(writes, attempt > 0, &mut obstacles).await {
                 Ok((leaves, stamp, active)) => {
@@ -74,7 +74,7 @@ impl<'db> Txn<'db> {
                 // Each lock is waited for once: then the transaction has it.
                 Err(TxnError::Conflict { .. }) if !obstacles.is_empty() => {
                     self.turns.end_holds();
-                    self.overcome(obstacles).await?;
+                    Box::pin(self.overcome(obstacles)).await?;
                     waited = true;
                     continue;
                 }
@@ -113,7 +113,7 @@ impl<'db> Txn<'db> {
     ) -> Result<(ChangedLeaves<'db>, Stamp, ActiveSnapshots), TxnError> {
         let leaves = match waits {
             false => self.latch_all(writes).await?,
-            true => self.latch_changed(writes).await?,
+            true => Box::pin(self.latch_changed(writes)).await?,
         };
         if self.may_meet_locks()? {
             *obstacles = Box::pin(self.obstacles(writes, &leaves)).await?;

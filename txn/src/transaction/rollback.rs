@@ -17,7 +17,9 @@ impl Txn<'_> {
     pub(super) async fn rollback_for(mut self, cause: AbortCause) {
         let row_locks = self.row_locks.take();
         self.abort(cause);
-        row_locks.released().await;
+        if !row_locks.is_empty() {
+            Box::pin(row_locks.released()).await;
+        }
         self.maintain().await;
     }
 

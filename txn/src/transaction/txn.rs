@@ -44,6 +44,7 @@ use selkie_engine::GAddr;
 use selkie_engine::log::Lsn;
 use selkie_fabric::env::yield_now;
 
+use crate::access::table_use::index_in_use;
 use crate::error::{AbortCause, TxnError};
 use crate::locks::held_turns::HeldTurns;
 use crate::locks::row_locks::RowLocks;
@@ -56,7 +57,7 @@ use crate::transaction::database_state::DatabaseState;
 use crate::transaction::leaf_budget::UNCOUNTED_LEAVES;
 use crate::transaction::maintenance::{MaintenanceTask, RanTask, TaskEnd};
 use crate::transaction::savepoint::Savepoints;
-use crate::transaction::workspace::Workspace;
+use crate::transaction::workspace::{Workspace, WorkspaceState};
 
 /// Least number of postponed maintenance tasks that one ending transaction runs, beside its own.
 const POSTPONED_AT_ONCE: usize = 4;
@@ -212,7 +213,7 @@ impl<'db> Txn<'db> {
         psn: u64,
         lsn: Lsn,
     ) -> Result<(), TxnError> {
-        let Workspace { reads, locks, .. } = &mut self.work;
+        let (locks, WorkspaceState { reads, .. }) = self.work.parts();
         reads.add(&self.db.engine, locks, addr, psn, lsn).await
     }
 
@@ -222,7 +223,7 @@ impl<'db> Txn<'db> {
             // At a snapshot all that is read is of one state.
             return if self.view.is_snapshot() { Ok(()) } else { self.validate_rows().await };
         }
-        let Workspace { reads, locks, .. } = &mut self.work;
+        let (locks, WorkspaceState { reads, .. }) = self.work.parts();
         reads.validate(&self.db.engine, locks, self.db.read_ahead()).await
     }
 
@@ -256,11 +257,10 @@ impl<'db> Txn<'db> {
 
     /// Queues what the trees need once the leaves of this transaction are released.
     pub(super) fn queue_maintenance(&mut self) {
-        let mut work = std::mem::take(&mut self.work);
-        std::mem::swap(&mut work.tables, &mut self.work.tables);
-        work.queue_maintenance(|tree| self.index_of_tree(tree).ok().map(|index| index.known));
-        std::mem::swap(&mut work.tables, &mut self.work.tables);
-        self.work = work;
+        let db = self.db;
+        self.work.queue_maintenance(|used, tree| {
+            index_in_use(db, used, tree).ok().map(|index| index.known)
+        });
     }
 
     /// How many changes there were: a mark to roll back to.
@@ -286,7 +286,7 @@ impl<'db> Txn<'db> {
     /// Gives the trees back that were created after so many changes, which no other transaction
     /// knows.
     fn give_created_back(&mut self, mark: usize) {
-        let Workspace { created, maintenance, .. } = &mut self.work;
+        let WorkspaceState { created, maintenance, .. } = &mut *self.work;
         let later = created.extract_if(.., |created| created.mark >= mark);
         maintenance.extend(later.map(|created| MaintenanceTask::GiveBack(created.tree, None)));
     }
@@ -314,14 +314,16 @@ impl<'db> Txn<'db> {
     ) -> Result<T, TxnError> {
         match result {
             Ok(found) => Ok(found),
-            Err(error) => {
-                let error = self.error_if_in_force(error).await;
-                if let Some(cause) = error.abort_cause() {
-                    self.abort(cause);
-                }
-                Err(self.wait_if_full(error).await)
-            }
+            Err(error) => Err(Box::pin(self.end_failed_read(error)).await),
         }
+    }
+
+    async fn end_failed_read(&mut self, error: TxnError) -> TxnError {
+        let error = self.error_if_in_force(error).await;
+        if let Some(cause) = error.abort_cause() {
+            self.abort(cause);
+        }
+        self.wait_if_full(error).await
     }
 
     /// Begins an operation that reads, for update if the mode is exclusive.
@@ -351,15 +353,17 @@ impl<'db> Txn<'db> {
         let fits = |changed| self.check_write_set().map(|()| changed);
         match result.and_then(fits) {
             Ok(changed) => Ok(changed),
-            Err(error) => {
-                let error = self.error_if_in_force(error).await;
-                match error.abort_cause() {
-                    Some(cause) => self.abort(cause),
-                    None => self.take_back(mark),
-                }
-                Err(self.wait_if_full(error).await)
-            }
+            Err(error) => Err(Box::pin(self.end_failed_change(mark, error)).await),
         }
+    }
+
+    async fn end_failed_change(&mut self, mark: usize, error: TxnError) -> TxnError {
+        let error = self.error_if_in_force(error).await;
+        match error.abort_cause() {
+            Some(cause) => self.abort(cause),
+            None => self.take_back(mark),
+        }
+        self.wait_if_full(error).await
     }
 
     /// After a rollback for want of room, waits until the log has room, or until freed pages may be
@@ -446,7 +450,7 @@ impl<'db> Txn<'db> {
         let mut ran = 0;
         while let Some(task) = self.work.maintenance.front_mut() {
             // In the queue while it runs, which is kept if this future is dropped.
-            let end = task.run(self.db.tree_site()).await;
+            let end = Box::pin(task.run(self.db.tree_site())).await;
             let task = self.work.maintenance.pop_front();
             if let Some(task) = task.filter(|_| end != TaskEnd::Done) {
                 self.db.backlog.push(task);
@@ -458,7 +462,7 @@ impl<'db> Txn<'db> {
         }
         for _ in 0..(self.db.backlog.len() / 16).clamp(POSTPONED_AT_ONCE, TASKS_AT_ONCE) {
             // A part of a sweep is enough for one transaction.
-            if self.db.backlog.run_one(self.db.tree_site()).await != RanTask::Single {
+            if Box::pin(self.db.backlog.run_one(self.db.tree_site())).await != RanTask::Single {
                 break;
             }
         }
@@ -477,6 +481,6 @@ impl Drop for Txn<'_> {
         for task in self.work.maintenance.drain(..) {
             self.db.backlog.push(task);
         }
-        self.db.workspaces.give(self.shard, std::mem::take(&mut self.work));
+        self.db.workspaces.give(self.shard, &mut self.work);
     }
 }

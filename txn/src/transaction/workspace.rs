@@ -2,6 +2,7 @@
 //! again.
 
 use std::collections::VecDeque;
+use std::ops::{Deref, DerefMut};
 
 use parking_lot::Mutex;
 use selkie_btree::{LeafView, Tree};
@@ -50,6 +51,17 @@ pub(crate) struct CreatedTree {
 pub(crate) struct Workspace<'db> {
     /// Leaves held to the end.
     pub(crate) locks: LockSet<'db>,
+    /// The leaf last read whose latch is not held to the end, until the next operation.
+    pub(crate) last_read: Option<LeafImage<'db>>,
+    /// Keeps pages that are given back from being used again, until the next operation.
+    pub(crate) pin: Option<EpochPin<'db>>,
+    /// In a box of its own, as a transaction is moved for each operation of a session. `None` once
+    /// it was taken out.
+    state: Option<Box<WorkspaceState>>,
+}
+
+/// What of that borrows nothing of the database.
+pub(crate) struct WorkspaceState {
     /// Changes made in held leaves.
     pub(crate) undo: UndoLog,
     /// Changes deferred to commit.
@@ -58,9 +70,7 @@ pub(crate) struct Workspace<'db> {
     pub(crate) reads: ReadSet,
     /// Rows and ranges that were read.
     pub(crate) rows: RowReads,
-    /// The leaf last read whose latch is not held to the end, until the next operation.
-    pub(crate) last_read: Option<LeafImage<'db>>,
-    /// Which version of its leaf that is, where rows are recorded.
+    /// Which version of its leaf the leaf last read is, where rows are recorded.
     pub(crate) last_version: LeafVersion,
     /// The leaves read last of a few trees, where rows are recorded.
     pub(crate) recent: RecentLeaves,
@@ -82,8 +92,6 @@ pub(crate) struct Workspace<'db> {
     pub(crate) created: Vec<CreatedTree>,
     /// It has noted trees in the catalogue whose pages are to be given back.
     pub(crate) drops_trees: bool,
-    /// Keeps pages that are given back from being used again, until the next operation.
-    pub(crate) pin: Option<EpochPin<'db>>,
     /// Buffer for the row that an update changes.
     pub(crate) row: Vec<u8>,
     /// Buffer for the row that was read last, where no latch is kept for it.
@@ -92,15 +100,13 @@ pub(crate) struct Workspace<'db> {
     pub(crate) entry: Vec<u8>,
 }
 
-impl Default for Workspace<'_> {
+impl Default for WorkspaceState {
     fn default() -> Self {
         Self {
-            locks: LockSet::default(),
             undo: UndoLog::default(),
             writes: WriteSet::default(),
             reads: ReadSet::default(),
             rows: RowReads::default(),
-            last_read: None,
             last_version: LeafVersion::NONE,
             recent: RecentLeaves::NONE,
             maintenance: VecDeque::new(),
@@ -112,7 +118,6 @@ impl Default for Workspace<'_> {
             changes_tables: false,
             created: Vec::new(),
             drops_trees: false,
-            pin: None,
             row: Vec::new(),
             copied_row: Vec::new(),
             entry: Vec::new(),
@@ -120,36 +125,9 @@ impl Default for Workspace<'_> {
     }
 }
 
-impl<'db> Workspace<'db> {
-    /// The same without latches: all that was read and is deferred stays.
-    pub(super) fn unlatched<'other>(self) -> Workspace<'other> {
-        Workspace {
-            locks: self.locks.emptied(),
-            undo: self.undo,
-            writes: self.writes,
-            reads: self.reads,
-            rows: self.rows,
-            last_read: None,
-            last_version: self.last_version,
-            recent: self.recent,
-            maintenance: self.maintenance,
-            leaf_room: self.leaf_room,
-            log_room: self.log_room,
-            has_emptied: self.has_emptied,
-            catalogue_leaf: LeafVersion::NONE,
-            tables: self.tables,
-            changes_tables: self.changes_tables,
-            created: self.created,
-            drops_trees: self.drops_trees,
-            pin: None,
-            row: self.row,
-            copied_row: self.copied_row,
-            entry: self.entry,
-        }
-    }
-
-    /// The same memory with nothing in it.
-    fn emptied<'other>(mut self) -> Workspace<'other> {
+impl WorkspaceState {
+    /// Forgets all, and keeps memory for a later transaction.
+    fn clear(&mut self) {
         self.undo.clear();
         self.undo.shrink_to(KEPT_UNDO_BYTES);
         self.writes.clear();
@@ -157,44 +135,83 @@ impl<'db> Workspace<'db> {
         self.reads.clear();
         self.rows.clear();
         self.rows.shrink_to(KEPT_READ_BYTES);
+        self.last_version = LeafVersion::NONE;
+        self.recent = RecentLeaves::NONE;
         self.maintenance.clear();
+        self.leaf_room = UNCOUNTED_LEAVES;
+        self.log_room = LogReservation::default();
+        self.has_emptied = false;
+        self.catalogue_leaf = LeafVersion::NONE;
         self.tables.clear();
+        self.changes_tables = false;
         self.created.clear();
-        Workspace {
-            last_version: LeafVersion::NONE,
-            recent: RecentLeaves::NONE,
-            leaf_room: UNCOUNTED_LEAVES,
-            log_room: LogReservation::default(),
-            has_emptied: false,
-            changes_tables: false,
-            drops_trees: false,
-            ..self.unlatched()
-        }
+        self.drops_trees = false;
+    }
+}
+
+impl Deref for Workspace<'_> {
+    type Target = WorkspaceState;
+
+    #[inline]
+    #[expect(clippy::expect_used, reason = "only a transaction that ends is without")]
+    fn deref(&self) -> &WorkspaceState {
+        self.state.as_deref().expect("a transaction works after its end")
+    }
+}
+
+impl DerefMut for Workspace<'_> {
+    #[inline]
+    #[expect(clippy::expect_used, reason = "only a transaction that ends is without")]
+    fn deref_mut(&mut self) -> &mut WorkspaceState {
+        self.state.as_deref_mut().expect("a transaction works after its end")
+    }
+}
+
+impl<'db> Workspace<'db> {
+    /// Takes all out without the latches: what was read and is deferred stays.
+    pub(super) fn take_unlatched<'other>(&mut self) -> Workspace<'other> {
+        self.catalogue_leaf = LeafVersion::NONE;
+        let locks = std::mem::take(&mut self.locks).emptied();
+        (self.last_read, self.pin) = (None, None);
+        Workspace { locks, last_read: None, pin: None, state: self.state.take() }
+    }
+
+    /// The leaves that are held, and the rest.
+    #[expect(clippy::expect_used, reason = "only a transaction that ends is without")]
+    pub(crate) fn parts(&mut self) -> (&mut LockSet<'db>, &mut WorkspaceState) {
+        let state = self.state.as_deref_mut().expect("a transaction works after its end");
+        (&mut self.locks, state)
     }
 
     /// Takes back the latest changes in held leaves until `mark` are left.
     pub(crate) fn undo_to(&mut self, engine: &Engine, mark: usize) {
-        self.undo.undo_to(engine, &mut self.locks, mark);
+        let (locks, state) = self.parts();
+        state.undo.undo_to(engine, locks, mark);
     }
 
     /// Queues what the trees need once the leaves of a transaction that commits are released:
-    /// separators of splits, then leaves to be merged. `tree_of` has the tree of a number.
-    pub(crate) fn queue_maintenance(&mut self, tree_of: impl Fn(usize) -> Option<KnownTree>) {
-        let splits = self.undo.take_splits().map(|split| split.post);
+    /// separators of splits, then leaves to be merged. `tree_of` has the tree of a number, given
+    /// the tables in use.
+    pub(crate) fn queue_maintenance(
+        &mut self,
+        tree_of: impl Fn(&[TableInUse], usize) -> Option<KnownTree>,
+    ) {
+        let (locks, state) = self.parts();
+        let splits = state.undo.take_splits().map(|split| split.post);
         let posts = splits.map(|(tree, post)| MaintenanceTask::PostSeparator(tree, post));
-        self.maintenance.extend(posts);
+        state.maintenance.extend(posts);
         // By their keys, so that each leaf lies next to one that its parent knows already.
-        self.maintenance.make_contiguous().sort_by(MaintenanceTask::compare_keys);
-        if !std::mem::take(&mut self.has_emptied) {
+        state.maintenance.make_contiguous().sort_by(MaintenanceTask::compare_keys);
+        if !std::mem::take(&mut state.has_emptied) {
             return;
         }
-        for (tree, guard) in self.locks.shrunk() {
+        for (tree, guard) in locks.shrunk() {
             if let Ok(leaf) = LeafView::new(guard)
                 && leaf.underfill() > 0
-                && let Some(tree) = tree_of(tree)
+                && let Some(tree) = tree_of(&state.tables, tree)
             {
                 let task = MaintenanceTask::reclaim(tree, &leaf);
-                self.maintenance.push_back(task);
+                state.maintenance.push_back(task);
             }
         }
     }
@@ -226,14 +243,21 @@ struct PoolShard(Mutex<Vec<Workspace<'static>>>);
 impl WorkspacePool {
     /// An empty workspace.
     pub(crate) fn take<'db>(&self, shard: usize) -> Workspace<'db> {
-        let pooled = self.shard(shard).lock().pop();
-        // A new one where none is pooled.
-        pooled.unwrap_or_default().emptied()
+        match self.shard(shard).lock().pop() {
+            Some(mut pooled) => pooled.take_unlatched(),
+            None => Workspace {
+                locks: LockSet::default(),
+                last_read: None,
+                pin: None,
+                state: Some(Box::default()),
+            },
+        }
     }
 
     /// Keeps the memory of a workspace for a later transaction.
-    pub(crate) fn give(&self, shard: usize, workspace: Workspace<'_>) {
-        let workspace = workspace.emptied();
+    pub(crate) fn give(&self, shard: usize, workspace: &mut Workspace<'_>) {
+        workspace.clear();
+        let workspace = workspace.take_unlatched();
         let mut pool = self.shard(shard).lock();
         if pool.len() < POOLED_WORKSPACES {
             pool.push(workspace);

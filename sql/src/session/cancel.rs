@@ -1,7 +1,7 @@
 //! Ending a statement from outside.
 
 use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
@@ -39,15 +39,14 @@ impl CancelHandle {
     /// What a future gives, or 57014 if it is cancelled before.
     pub(super) async fn guard<T>(
         &self,
-        future: impl Future<Output = SqlResult<T>>,
+        mut future: Pin<&mut impl Future<Output = T>>,
     ) -> SqlResult<T> {
         *self.state.lock() = CancelState { runs: true, ..CancelState::default() };
         // Also if the future is dropped.
         let _over = RunsNoMore(self);
-        let mut future = pin!(future);
         poll_fn(|cx| {
             if let Poll::Ready(value) = future.as_mut().poll(cx) {
-                return Poll::Ready(value);
+                return Poll::Ready(Ok(value));
             }
             let mut state = self.state.lock();
             if state.cancelled {

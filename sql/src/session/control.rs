@@ -42,16 +42,12 @@ pub(super) fn ends_failure(statement: &Statement) -> bool {
 }
 
 impl Session {
-    /// Does a statement about transactions or settings; `None` if it is none. What it says in the
-    /// end.
+    /// Does a statement about transactions or settings. What it says in the end.
     pub(super) async fn control(
         &mut self,
         statement: &Statement,
         client: &Arc<dyn Client>,
-    ) -> SqlResult<Option<String>> {
-        if has_tables(statement) {
-            return Ok(None);
-        }
+    ) -> SqlResult<String> {
         client.begin(&self.control_columns(statement)?.into(), &self.settings.format);
         let tag = match statement {
             Statement::StartTransaction { modes, statements, exception, modifier, .. } => {
@@ -61,7 +57,7 @@ impl Session {
                     // What was done since then is part of it.
                     crate::bind::refuse(!modes.is_empty(), "BEGIN with modes behind a statement")?;
                     self.is_implicit = false;
-                    return Ok(Some("BEGIN".to_owned()));
+                    return Ok("BEGIN".to_owned());
                 }
                 if self.state != TransactionState::Idle {
                     let message = "there is already a transaction in progress";
@@ -105,9 +101,9 @@ impl Session {
             // Space is given back as rows are deleted.
             Statement::Vacuum(_) => "VACUUM",
             Statement::Analyze(analyze) => self.analyze(analyze).await?,
-            _ => return Ok(None),
+            other => return Err(SqlError::unsupported(other)),
         };
-        Ok(Some(tag.to_owned()))
+        Ok(tag.to_owned())
     }
 
     fn modes(&self, modes: &[TransactionMode]) -> SqlResult<(Isolation, bool)> {

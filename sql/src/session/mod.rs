@@ -205,7 +205,7 @@ impl Session {
     pub async fn end_block(&mut self) -> SqlResult<()> {
         match (self.is_implicit, self.state) {
             (true, TransactionState::InTransaction) => self.commit().await,
-            (true, TransactionState::Failed) => self.end_failed().await,
+            (true, TransactionState::Failed) => Box::pin(self.end_failed()).await,
             _ => Ok(()),
         }
     }
@@ -244,13 +244,10 @@ impl Session {
     async fn statement(&mut self, work: &Work, client: &Arc<dyn Client>) -> SqlResult<()> {
         let statement = &work.parsed.statement;
         self.check_not_failed(statement)?;
-        let ran = match self.control(statement, client).await {
-            Ok(None) => match self.state {
-                TransactionState::Idle => self.alone(work, client).await,
-                _ => self.within(work, client).await,
-            },
-            Ok(Some(tag)) => Ok(tag),
-            Err(error) => Err(error),
+        let ran = match self.state {
+            _ if !control::has_tables(statement) => Box::pin(self.control(statement, client)).await,
+            TransactionState::Idle => self.alone(work, client).await,
+            _ => self.within(work, client).await,
         };
         if ran.is_err() && self.state == TransactionState::InTransaction {
             self.state = TransactionState::Failed;

@@ -1,5 +1,6 @@
 //! Running a statement.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -58,11 +59,11 @@ impl Session {
             let ran = match self.run(work, client, true).await {
                 Ok(Ran::Done(tag)) => self.commit().await.map(|()| tag),
                 Ok(Ran::BuildIndex { table, index }) => {
-                    self.end_failed().await?;
-                    self.build_index(&table, index).await
+                    Box::pin(self.end_failed()).await?;
+                    Box::pin(self.build_index(&table, index)).await
                 }
                 Err(error) => {
-                    self.end_failed().await?;
+                    Box::pin(self.end_failed()).await?;
                     Err(error)
                 }
             };
@@ -126,9 +127,9 @@ impl Session {
 impl Run {
     async fn go(&self, txn: &mut Txn<'_>) -> Result<SqlResult<Ran>, TxnError> {
         txn.begin_statement()?;
-        // An error of the transaction is one within: the inner result is that of SQL.
-        let ran = self.cancel.guard(async { Ok(self.in_statement(txn).await) }).await;
+        let ran = self.cancel.guard(pin!(self.in_statement(txn))).await;
         txn.end_statement();
+        // An error of the transaction is one within: the inner result is that of SQL.
         ran.unwrap_or_else(|cancelled| Ok(Err(cancelled)))
     }
 
@@ -136,11 +137,11 @@ impl Run {
         let Work { parsed, parameters, types, columns } = &self.work;
         if super::define::is_definition(&parsed.statement) {
             self.client.begin(&Arc::default(), &self.settings.format);
-            return Ok(super::define::define(self, txn).await);
+            return Ok(Box::pin(super::define::define(self, txn)).await);
         }
         match super::explain::explained(&parsed.statement) {
             Ok(None) => {}
-            Ok(Some(explain)) => return self.explain(txn, &explain).await,
+            Ok(Some(explain)) => return Box::pin(self.explain(txn, &explain)).await,
             Err(error) => return Ok(Err(error)),
         }
         let planned = match plan_of(txn, parsed, types, &self.settings.format).await? {
@@ -160,13 +161,20 @@ impl Run {
             return Ok(Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)));
         }
         if planned.uses_catalogue {
-            let run = match self.with_catalogue(txn).await? {
-                Ok(run) => run,
-                Err(error) => return Ok(Err(error)),
-            };
-            return Ok(run.execute(txn, &planned).await.map(Ran::Done));
+            return Box::pin(self.execute_with_catalogue(txn, &planned)).await;
         }
         Ok(self.execute(txn, &planned).await.map(Ran::Done))
+    }
+
+    async fn execute_with_catalogue(
+        &self,
+        txn: &mut Txn<'_>,
+        planned: &Planned,
+    ) -> Result<SqlResult<Ran>, TxnError> {
+        Ok(match self.with_catalogue(txn).await? {
+            Ok(run) => run.execute(txn, planned).await.map(Ran::Done),
+            Err(error) => Err(error),
+        })
     }
 
     /// The same with the definitions of all tables, in the state that the transaction sees.
@@ -198,7 +206,8 @@ impl Run {
         match &planned.verb {
             Verb::CopyOut(format) => {
                 client.begin(&Arc::default(), &self.settings.format);
-                given = self.copy_out(&mut *operator, &mut context, planned, format).await?;
+                let copied = self.copy_out(&mut *operator, &mut context, planned, format);
+                given = Box::pin(copied).await?;
             }
             // Its rows have no columns.
             Verb::Insert | Verb::Update | Verb::Delete if planned.columns.is_empty() => {
@@ -336,7 +345,8 @@ pub(super) async fn plan_of(
     {
         return Ok(Ok(planned));
     }
-    let planned = plan_anew(txn, &parsed.statement, &parsed.sql, types, format).await?;
+    let planned = plan_anew(txn, &parsed.statement, &parsed.sql, types, format);
+    let planned = Box::pin(planned).await?;
     Ok(planned.map(|planned| {
         let planned = Arc::new(planned);
         parsed.keep(&planned);

@@ -68,7 +68,7 @@ impl Binder<'_> {
         }
         let format = copy_format(options, &names, true)?;
         let input = Box::new(super::from::scan_of(table, false));
-        let bound = Bound { plan: Plan::Project { input, exprs }, columns: given };
+        let bound = Bound { plan: Plan::Project { input, exprs: exprs.into() }, columns: given };
         Ok(BoundCopy { bound, out: Some(Arc::new(format)) })
     }
 

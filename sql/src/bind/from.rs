@@ -392,7 +392,7 @@ fn with_coalesced(
     // They come first in what * shows.
     columns.append(&mut scope.columns);
     scope.columns = columns;
-    Plan::Project { input: Box::new(plan), exprs }
+    Plan::Project { input: Box::new(plan), exprs: exprs.into() }
 }
 
 /// A read of a whole table.
@@ -400,7 +400,7 @@ pub(crate) fn scan_of(table: Arc<TableDef>, for_update: bool) -> Plan {
     let (index, prefix, low, high, descending) = (None, Vec::new(), None, None, false);
     let needed = vec![true; table.columns.len()];
     let access = Access::Range { index, prefix, low, high, descending };
-    Plan::Scan(Box::new(Scan { table, access, filter: None, needed, for_update }))
+    Plan::Scan(Arc::new(Scan { table, access, filter: None, needed, for_update }))
 }
 
 fn output_of(column: &crate::catalogue::ColumnDef) -> OutputColumn {

@@ -169,7 +169,7 @@ impl Binder<'_> {
                 });
             }
             let input = Box::new(with_applies(Plan::One, applies));
-            return Ok(Plan::Project { input, exprs });
+            return Ok(Plan::Project { input, exprs: exprs.into() });
         }
         let bound = self.query(source, None)?;
         let mut given = Vec::new();
@@ -232,7 +232,7 @@ impl Binder<'_> {
                 *own = Expr::Case { branches: vec![branch], otherwise };
             }
         }
-        Ok(Plan::Project { input: Box::new(with_applies(values, applies)), exprs })
+        Ok(Plan::Project { input: Box::new(with_applies(values, applies)), exprs: exprs.into() })
     }
 
     /// A plan that inserts rows which a source gives for these columns.
@@ -282,7 +282,10 @@ impl Binder<'_> {
                 None => self.default_with(table, at, bound.columns.len(), &mut applies)?,
             });
         }
-        Ok(Plan::Project { input: Box::new(with_applies(bound.plan, applies)), exprs })
+        Ok(Plan::Project {
+            input: Box::new(with_applies(bound.plan, applies)),
+            exprs: exprs.into(),
+        })
     }
 
     fn on_conflict(

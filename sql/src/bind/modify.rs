@@ -285,7 +285,7 @@ fn is_scan(plan: &Plan) -> bool {
 fn mark_for_update(plan: &mut Plan) {
     match plan {
         Plan::Join(join) => mark_for_update(&mut join.left),
-        Plan::Scan(scan) => scan.for_update = true,
+        Plan::Scan(scan) => Arc::make_mut(scan).for_update = true,
         _ => {}
     }
 }

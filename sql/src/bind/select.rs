@@ -264,7 +264,7 @@ fn finished(plan: Plan, output: Output, tail: Tail<'_>) -> Bound {
     }
     let Output { exprs, columns, order, distinct, .. } = output;
     let is_wider = exprs.len() > columns.len();
-    let mut plan = Plan::Project { input: Box::new(plan), exprs };
+    let mut plan = Plan::Project { input: Box::new(plan), exprs: exprs.into() };
     let has_order = !order.is_empty();
     let sorted = |plan| Plan::Sort { input: Box::new(plan), keys: order, first: None };
     match distinct {
@@ -305,7 +305,7 @@ fn locked(mut plan: Plan, output: Output, tail: Tail<'_>) -> Bound {
         Plan::Lock(Box::new(LockRows { input: plan, locks, condition, is_strict, is_for_change }));
     plan = limited(plan, tail.limit, tail.offset);
     exprs.truncate(columns.len());
-    Bound { plan: Plan::Project { input: Box::new(plan), exprs }, columns }
+    Bound { plan: Plan::Project { input: Box::new(plan), exprs: exprs.into() }, columns }
 }
 
 /// What GROUP BY names: an item by its number or, where no column of FROM has it, its name.

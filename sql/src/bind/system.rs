@@ -39,7 +39,10 @@ impl Binder<'_> {
         let mut exprs: Vec<Expr> = (0..columns.len()).map(Expr::Column).collect();
         columns.push(OutputColumn { name: TABLE_OID.to_owned(), ty: SqlType::OID });
         exprs.push(Expr::Const(Datum::I64(relation.oid.into())));
-        Ok(Some(Bound { plan: Plan::Project { input: Box::new(plan), exprs }, columns }))
+        Ok(Some(Bound {
+            plan: Plan::Project { input: Box::new(plan), exprs: exprs.into() },
+            columns,
+        }))
     }
 
     /// The columns of a relation that a query gives by their names; the others are NULL.
@@ -66,7 +69,7 @@ impl Binder<'_> {
                 }
             });
         }
-        Ok(Plan::Project { input: Box::new(bound.plan), exprs })
+        Ok(Plan::Project { input: Box::new(bound.plan), exprs: exprs.into() })
     }
 }
 

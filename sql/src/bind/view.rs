@@ -86,7 +86,7 @@ impl<'b> Binder<'b> {
         let is_whole = exprs.len() == columns.len();
         let plan = match is_whole {
             true => plan,
-            false => Plan::Project { input: Box::new(plan), exprs },
+            false => Plan::Project { input: Box::new(plan), exprs: exprs.into() },
         };
         let columns = table.columns.iter();
         let columns = columns.map(|own| OutputColumn { name: own.name.clone(), ty: own.ty });

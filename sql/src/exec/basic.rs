@@ -1,6 +1,7 @@
 //! Operators that need no more than the row that they are at.
 
 use std::mem;
+use std::sync::Arc;
 
 use selkie_fabric::BoxFuture;
 
@@ -122,7 +123,7 @@ impl Operator for Filter {
 /// Expressions over each row of the input.
 pub(crate) struct Project {
     pub(crate) input: BoxOperator,
-    pub(crate) exprs: Vec<Expr>,
+    pub(crate) exprs: Arc<[Expr]>,
 }
 
 impl Operator for Project {

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use selkie_fabric::BoxFuture;
 use selkie_txn::{Cursor, Direction, KeyBuf, KeyRange, Source, TxnError};
@@ -26,7 +27,9 @@ enum Rest {
 
 /// A read of a table.
 pub(crate) struct Scan {
-    scan: Box<plan::Scan>,
+    scan: Arc<plan::Scan>,
+    /// The columns that are needed, if they are others than the plan says.
+    needed: Option<Vec<bool>>,
     rest: Rest,
     source: Source,
     direction: Direction,
@@ -36,16 +39,21 @@ pub(crate) struct Scan {
 }
 
 impl Scan {
-    pub(crate) fn new(scan: &plan::Scan) -> Self {
+    pub(crate) fn new(scan: &Arc<plan::Scan>) -> Self {
         Self {
             source: scan.table.table.into(),
-            scan: Box::new(scan.clone()),
+            scan: Arc::clone(scan),
+            needed: None,
             rest: Rest::NotBegun,
             direction: Direction::Forward,
             checks: Vec::new(),
             cursor: None,
             batch_rows: FIRST_BATCH_ROWS,
         }
+    }
+
+    fn needed(&self) -> &[bool] {
+        self.needed.as_deref().unwrap_or(&self.scan.needed)
     }
 
     fn failed(&self, error: TxnError) -> SqlError {
@@ -59,7 +67,8 @@ impl Scan {
             (self.source, self.direction) = (target.source, target.direction);
             self.checks = target.checks;
             for check in &self.checks {
-                if let Some(needed) = self.scan.needed.get_mut(check.column()) {
+                let needed = self.needed.get_or_insert_with(|| self.scan.needed.clone());
+                if let Some(needed) = needed.get_mut(check.column()) {
                     *needed = true;
                 }
             }
@@ -84,14 +93,14 @@ impl Scan {
                         }
                         Ok(Some(rows))
                     }
-                    keys => self.read_many(keys, context).await.map(Some),
+                    keys => Box::pin(self.read_many(keys, context)).await.map(Some),
                 }
             }
             Rest::Single(ranges) => match ranges.pop_front() {
-                Some(range) => self.read_single(&range, context).await.map(Some),
+                Some(range) => Box::pin(self.read_single(&range, context)).await.map(Some),
                 None => Ok(None),
             },
-            Rest::Ranges(_) => self.read_ranges(context).await,
+            Rest::Ranges(_) => Box::pin(self.read_ranges(context)).await,
         }
     }
 
@@ -107,7 +116,7 @@ impl Scan {
             context.txn.get(table.table, key).await
         };
         let Some(row) = found.map_err(|error| self.failed(error))? else { return Ok(Vec::new()) };
-        let mut row = read_row(row, table, Some(&self.scan.needed), &mut moved)?;
+        let mut row = read_row(row, table, Some(self.needed()), &mut moved)?;
         self.load_moved(&mut row, key, &moved, context).await?;
         Ok(vec![row])
     }
@@ -122,7 +131,7 @@ impl Scan {
         let visited = context.txn.get_many(table.table, keys, |at, row| {
             let Some(row) = row else { return Ok(ControlFlow::Continue(())) };
             let mut moved = Vec::new();
-            match read_row(row, table, Some(&self.scan.needed), &mut moved) {
+            match read_row(row, table, Some(self.needed()), &mut moved) {
                 Ok(row) => rows.push((at, row, moved)),
                 Err(error) => {
                     failure = Some(error);
@@ -158,7 +167,7 @@ impl Scan {
         };
         let Some(row) = found.map_err(|error| self.failed(error))? else { return Ok(Vec::new()) };
         let row_ref = row;
-        let mut row = read_row(row_ref, table, Some(&self.scan.needed), &mut moved)?;
+        let mut row = read_row(row_ref, table, Some(self.needed()), &mut moved)?;
         if !moved.is_empty() {
             // Columns of the key are never stored apart from their row.
             let values = read_row(row_ref, table, None, &mut Vec::new())?;
@@ -191,7 +200,8 @@ impl Scan {
         &mut self,
         context: &mut ExecContext<'_, '_>,
     ) -> SqlResult<Option<Vec<Row>>> {
-        let Self { scan, rest, source, direction, cursor, batch_rows, .. } = self;
+        let Self { scan, needed, rest, source, direction, cursor, batch_rows, .. } = self;
+        let needed = needed.as_deref().unwrap_or(&scan.needed);
         let Rest::Ranges(ranges) = rest else { return Ok(None) };
         let failed = |error| from_txn(error, Some(&scan.table));
         let cursor = match cursor {
@@ -211,7 +221,7 @@ impl Scan {
         let fetched = cursor.fetch(context.txn, wanted).await.map_err(failed)?;
         let (mut rows, mut moved) = (Vec::with_capacity(fetched.len()), Vec::new());
         for stored in &fetched {
-            let mut row = read_row(stored, &scan.table, Some(&scan.needed), &mut moved)?;
+            let mut row = read_row(stored, &scan.table, Some(needed), &mut moved)?;
             if !moved.is_empty() {
                 let whole = context.txn.load_values(scan.table.table, stored, &moved).await;
                 fill_moved(&mut row, &whole.map_err(failed)?, &scan.table, &moved)?;

@@ -7,6 +7,7 @@
 mod access;
 mod conditions;
 mod expr;
+mod needed;
 mod node;
 mod optimize;
 mod semi_join;

@@ -22,7 +22,7 @@ pub(crate) enum Plan {
     /// Gives the rows of data that the client sends, for such columns of a table.
     CopyIn { table: String, columns: Vec<(String, SqlType)>, format: Arc<CopyFormat> },
     /// Gives all columns of a table, of the rows that `access` finds and that pass `filter`.
-    Scan(Box<Scan>),
+    Scan(Arc<Scan>),
     /// Gives the columns of a function that gives rows; its arguments are over no input row. With
     /// `ordinality` a column more, which counts from 1.
     Rows { function: Arc<ResolvedRows>, arguments: Vec<Expr>, ordinality: bool },
@@ -38,7 +38,7 @@ pub(crate) enum Plan {
     /// The rows that pass.
     Filter { input: Box<Plan>, condition: Expr },
     /// Gives the expressions over each input row.
-    Project { input: Box<Plan>, exprs: Vec<Expr> },
+    Project { input: Box<Plan>, exprs: Arc<[Expr]> },
     /// Gives the columns of both. For a lateral join the right side is run anew for each row of the
     /// left, which is then its innermost outer row.
     Join(Box<Join>),

@@ -1,21 +1,26 @@
 //! Makes a plan cheaper: conditions go where they leave out most, equal columns of two tables make
 //! a join by hash or by key, and reads of tables go by keys where they can.
 
+use std::sync::Arc;
+
 use super::access::{choose_access, is_key_expr};
 use super::conditions::{all_of, conjuncts, equal_sides, shifted};
 use super::expr::{Comparison, Expr};
+use super::needed::need_all;
 use super::node::{Join, JoinKind, Plan, Scan};
 use super::semi_join::semi_join;
 use crate::types::Datum;
 
 /// The plan with its conditions where they cost least.
 pub(crate) fn optimize(plan: Plan) -> Plan {
-    push(plan, Vec::new())
+    let mut plan = push(plan, Vec::new());
+    need_all(&mut plan);
+    plan
 }
 
 #[expect(clippy::boxed_local, reason = "what is given back is boxed as well")]
 fn boxed(plan: Box<Plan>) -> Box<Plan> {
-    Box::new(optimize(*plan))
+    Box::new(push(*plan, Vec::new()))
 }
 
 fn is_never_true(condition: &Expr) -> bool {
@@ -40,13 +45,14 @@ fn push(plan: Plan, mut conditions: Vec<Expr>) -> Plan {
             conjuncts(condition, &mut conditions);
             push(*input, conditions)
         }
-        Plan::Scan(mut scan) => {
+        Plan::Scan(scan) => {
+            let mut scan = Arc::unwrap_or_clone(scan);
             if let Some(filter) = scan.filter.take() {
                 conjuncts(filter, &mut conditions);
             }
             choose_access(&mut scan, &mut conditions);
             scan.filter = all_of(conditions);
-            Plan::Scan(scan)
+            Plan::Scan(Arc::new(scan))
         }
         Plan::Join(join) => push_join(*join, conditions),
         Plan::Project { input, exprs } => {
@@ -85,7 +91,7 @@ fn push(plan: Plan, mut conditions: Vec<Expr>) -> Plan {
 fn below(plan: Plan) -> Plan {
     match plan {
         Plan::Shared { number, plan } => {
-            Plan::Shared { number, plan: std::sync::Arc::new(optimize((*plan).clone())) }
+            Plan::Shared { number, plan: Arc::new(push((*plan).clone(), Vec::new())) }
         }
         Plan::Recursive { number, first, next, all } => {
             Plan::Recursive { number, first: boxed(first), next: boxed(next), all }
@@ -105,15 +111,15 @@ fn below(plan: Plan) -> Plan {
             Plan::Set { operator, all, left: boxed(left), right: boxed(right) }
         }
         Plan::Lock(mut lock) => {
-            lock.input = optimize(lock.input);
+            lock.input = push(lock.input, Vec::new());
             Plan::Lock(lock)
         }
         Plan::Insert(mut insert) => {
-            insert.source = optimize(insert.source);
+            insert.source = push(insert.source, Vec::new());
             Plan::Insert(insert)
         }
         Plan::Modify(mut modify) => {
-            modify.source = optimize(modify.source);
+            modify.source = push(modify.source, Vec::new());
             Plan::Modify(modify)
         }
         plan => plan,
@@ -192,7 +198,7 @@ fn by_key(join: &mut Join) {
     if scan.access.is_keyed() {
         return;
     }
-    let mut scan = scan.clone();
+    let mut scan = Scan::clone(scan);
     let mut conditions = Vec::new();
     if let Some(filter) = scan.filter.take() {
         conjuncts(filter, &mut conditions);
@@ -206,7 +212,7 @@ fn by_key(join: &mut Join) {
                 *own = Expr::Outer { level: 0, column: *column };
             }
         });
-        let Some(equal) = join_condition(left, right.clone(), scan.as_ref()) else { return };
+        let Some(equal) = join_condition(left, right.clone(), &scan) else { return };
         conditions.push(equal);
     }
     choose_access(&mut scan, &mut conditions);
@@ -216,7 +222,7 @@ fn by_key(join: &mut Join) {
     scan.filter = all_of(conditions);
     join.equal.clear();
     join.is_lateral = true;
-    join.right = Plan::Scan(scan);
+    join.right = Plan::Scan(Arc::new(scan));
 }
 
 /// An equation of a column of the right with a value of the left.

@@ -41,7 +41,7 @@ fn filters_keep_rows_for_which_the_condition_is_true() {
         let plan = Plan::Filter { input, condition: op("<", col(0), lit(3)) };
         check(&plan, txn, &int_rows(&[[Some(1)], [Some(2)]])).await;
         let exprs = vec![op("+", col(0), lit(1)), col(0)];
-        let plan = Plan::Project { input: Box::new(plan), exprs };
+        let plan = Plan::Project { input: Box::new(plan), exprs: exprs.into() };
         check(&plan, txn, &int_rows(&[[Some(2), Some(1)], [Some(3), Some(2)]])).await;
     });
 }
@@ -67,7 +67,7 @@ fn orders_have_nulls_where_they_are_asked_for_and_are_stable() {
                         keys: vec![key(0, descending, nulls_first)],
                         first: first.map(|first| Expr::Const(big(first))),
                     }),
-                    exprs: vec![col(1)],
+                    exprs: vec![col(1)].into(),
                 };
                 let wanted = wanted.iter().take(first.map_or(6, |first| first as usize));
                 let wanted: Vec<Row> = wanted.map(|at| ints(&[Some(*at)])).collect();
@@ -168,7 +168,7 @@ fn a_recursion_ends_with_a_round_without_new_rows() {
             input: Box::new(Plan::Working { number: 7, width: 1 }),
             condition: op("<", col(0), lit(5)),
         }),
-        exprs: vec![op("+", col(0), lit(1))],
+        exprs: vec![op("+", col(0), lit(1))].into(),
     };
     let recursive = |next: Plan, all| Plan::Recursive {
         number: 7,
@@ -202,7 +202,7 @@ fn shared_rows_are_made_once() {
     with_transaction(async |txn| {
         let plan = Arc::new(Plan::Project {
             input: Box::new(Plan::Working { number: 1, width: 1 }),
-            exprs: vec![col(0)],
+            exprs: vec![col(0)].into(),
         });
         // Both readers see the rows of the first run.
         let shared = |number| Plan::Shared { number, plan: Arc::clone(&plan) };

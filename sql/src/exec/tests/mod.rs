@@ -248,7 +248,7 @@ const WHOLE: Access =
 
 /// A read of all columns of a table.
 fn scan(table: &Arc<TableDef>, access: Access) -> Plan {
-    Plan::Scan(Box::new(Scan {
+    Plan::Scan(Arc::new(Scan {
         table: Arc::clone(table),
         access,
         filter: None,

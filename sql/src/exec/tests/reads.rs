@@ -1,9 +1,11 @@
 //! Reads of tables by every kind of key, against a filter over the whole table.
 
+use std::sync::Arc;
+
 use selkie_txn::IndexSchema;
 
 use super::*;
-use crate::plan::{KeyBound, LockRows, Locking};
+use crate::plan::{Join, JoinKind, KeyBound, LockRows, Locking, SortKey, optimize};
 use selkie_txn::LockWait;
 
 /// `a` and `b` are the key, `n` may be NULL and has indexes in every order, `u` is unique.
@@ -84,6 +86,7 @@ async fn check_access(
     for for_update in [false, true] {
         let mut plan = scan(table, access.clone());
         if let Plan::Scan(scan) = &mut plan {
+            let scan = Arc::make_mut(scan);
             scan.for_update = for_update;
         }
         let found = run(&plan, txn).await.unwrap();
@@ -187,6 +190,7 @@ async fn check_access_of(
     for for_update in [false, true] {
         let mut plan = scan(table, access.clone());
         if let Plan::Scan(scan) = &mut plan {
+            let scan = Arc::make_mut(scan);
             scan.for_update = for_update;
         }
         let rows = run(&plan, txn).await.unwrap();
@@ -211,6 +215,7 @@ fn only_needed_columns_are_read_and_filters_apply() {
     with_table(async |table, txn| {
         let mut plan = scan(table, range(None, vec![lit(5)], [None, None]));
         if let Plan::Scan(scan) = &mut plan {
+            let scan = Arc::make_mut(scan);
             scan.needed = vec![false, true, false, true, false];
             scan.filter = Some(op("<", col(1), lit(2)));
         }
@@ -219,6 +224,72 @@ fn only_needed_columns_are_read_and_filters_apply() {
             ints(&[None, Some(0), None, Some(50), None]),
         ];
         check(&plan, txn, &wanted).await;
+    });
+}
+
+/// The columns that the reads of a plan need, in the order of the tables.
+fn needed(plan: &Plan, into: &mut Vec<Vec<usize>>) {
+    match plan {
+        Plan::Scan(scan) => {
+            let needed = scan.needed.iter().enumerate();
+            into.push(needed.filter(|(_, own)| **own).map(|(at, _)| at).collect());
+        }
+        Plan::Project { input, .. } | Plan::Sort { input, .. } | Plan::Filter { input, .. } => {
+            needed(input, into);
+        }
+        Plan::Aggregate { input, .. } => needed(input, into),
+        Plan::Join(join) => {
+            needed(&join.left, into);
+            needed(&join.right, into);
+        }
+        other => unreachable!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_plan_asks_for_the_columns_that_it_uses() {
+    with_table(async |table, _| {
+        let whole = || Box::new(scan(table, WHOLE));
+        let project = |input, exprs: Vec<Expr>| Plan::Project { input, exprs: exprs.into() };
+        let joined = |is_lateral, kind, equal| {
+            let (left, right) = (
+                *whole(),
+                scan(table, range(None, vec![Expr::Outer { level: 0, column: 3 }], [None, None])),
+            );
+            let right = if is_lateral { right } else { *whole() };
+            let condition = Some(op("<", col(2), col(5 + 3)));
+            let (left_width, right_width) = (5, 5);
+            let join =
+                Join { left, right, left_width, right_width, kind, equal, condition, is_lateral };
+            Box::new(Plan::Join(Box::new(join)))
+        };
+        let filtered = Plan::Filter { input: whole(), condition: op("<", col(1), lit(3)) };
+        let key = SortKey { expr: col(2), descending: false, nulls_first: false };
+        let sorted = Plan::Sort { input: Box::new(filtered), keys: vec![key], first: None };
+        let equal = || vec![(col(1), col(2))];
+        let cases = [
+            (*whole(), vec![vec![0, 1, 2, 3, 4]]),
+            (project(whole(), vec![lit(1)]), vec![vec![]]),
+            (project(Box::new(sorted), vec![op("+", col(0), lit(1))]), vec![vec![0, 1, 2]]),
+            (
+                Plan::Aggregate { input: whole(), keys: vec![col(3)], calls: Vec::new() },
+                vec![vec![3]],
+            ),
+            (
+                project(joined(false, JoinKind::Left, equal()), vec![col(0), col(5)]),
+                vec![vec![0, 1, 2], vec![0, 2, 3]],
+            ),
+            (
+                project(joined(true, JoinKind::Left, Vec::new()), vec![col(6)]),
+                vec![vec![2, 3], vec![1, 3]],
+            ),
+            (*joined(false, JoinKind::Semi, equal()), vec![vec![0, 1, 2, 3, 4], vec![2, 3]]),
+        ];
+        for (plan, wanted) in cases {
+            let (plan, mut found) = (optimize(plan), Vec::new());
+            needed(&plan, &mut found);
+            assert_eq!(found, wanted, "{plan:?}");
+        }
     });
 }
 
@@ -244,6 +315,7 @@ fn values_that_no_row_can_have_bound_a_range_all_the_same() {
             let mut plan = scan(&table, access);
             check(&plan, &mut txn, wanted).await;
             if let Plan::Scan(scan) = &mut plan {
+                let scan = Arc::make_mut(scan);
                 scan.needed = vec![false];
             }
             assert_eq!(run(&plan, &mut txn).await.unwrap().len(), wanted.len());

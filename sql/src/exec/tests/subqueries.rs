@@ -58,7 +58,8 @@ fn a_scalar_is_the_only_value() {
 
 #[test]
 fn what_does_not_depend_on_the_row_is_run_once_and_only_if_there_is_a_row() {
-    let fails = Plan::Project { input: Box::new(Plan::One), exprs: vec![op("/", lit(1), lit(0))] };
+    let fails =
+        Plan::Project { input: Box::new(Plan::One), exprs: vec![op("/", lit(1), lit(0))].into() };
     with_transaction(async |txn| {
         let plan = apply(Plan::Nothing { width: 1 }, fails, ApplyKind::Scalar, false);
         check(&plan, txn, &[]).await;
@@ -66,7 +67,7 @@ fn what_does_not_depend_on_the_row_is_run_once_and_only_if_there_is_a_row() {
         let inner = apply(column(&[Some(8)]), column(&[Some(9)]), ApplyKind::Scalar, false);
         let query = Plan::Project {
             input: Box::new(apply(inner, one(outer(1, 0)), ApplyKind::Scalar, false)),
-            exprs: vec![col(2)],
+            exprs: vec![col(2)].into(),
         };
         let plan = apply(column(&[Some(1), Some(2)]), query, ApplyKind::Scalar, true);
         check(&plan, txn, &int_rows(&[[Some(1), Some(1)], [Some(2), Some(2)]])).await;
@@ -75,7 +76,7 @@ fn what_does_not_depend_on_the_row_is_run_once_and_only_if_there_is_a_row() {
 
 /// One row of one expression.
 fn one(expr: Expr) -> Plan {
-    Plan::Project { input: Box::new(Plan::One), exprs: vec![expr] }
+    Plan::Project { input: Box::new(Plan::One), exprs: vec![expr].into() }
 }
 
 #[test]

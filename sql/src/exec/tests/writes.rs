@@ -1,5 +1,7 @@
 //! INSERT, UPDATE and DELETE, with their constraints.
 
+use std::sync::Arc;
+
 use selkie_txn::IndexSchema;
 
 use super::*;
@@ -97,7 +99,7 @@ fn an_insertion_does_not_see_its_own_rows() {
     with_table(async |table, txn| {
         let source = Plan::Project {
             input: Box::new(scan(table, WHOLE)),
-            exprs: vec![op("+", col(0), lit(100)), Expr::Const(Datum::Null), col(2)],
+            exprs: vec![op("+", col(0), lit(100)), Expr::Const(Datum::Null), col(2)].into(),
         };
         let plan = Insert { source, ..insert(table, vec![]) };
         let (returned, affected) = change(inserting(plan), txn).await.unwrap();
@@ -231,6 +233,7 @@ fn keys_may_be_exchanged_by_an_update() {
         // Columns that are not needed are kept, though the scan does not read them.
         let mut source = scan(table, WHOLE);
         if let Plan::Scan(scan) = &mut source {
+            let scan = Arc::make_mut(scan);
             scan.needed = vec![true, false, true];
             scan.for_update = true;
         }

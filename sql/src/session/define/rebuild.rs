@@ -114,7 +114,7 @@ pub(super) async fn rebuild(
         let (query, kind, is_correlated) = (Box::new(query), ApplyKind::Scalar, true);
         input = Box::new(Plan::Apply { input, query, kind, is_correlated });
     }
-    let mut source = Plan::Project { input, exprs: values };
+    let mut source = Plan::Project { input, exprs: values.into() };
     if let Some(keys) = sort {
         source = Plan::Sort { input: Box::new(source), keys, first: None };
     }

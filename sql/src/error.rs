@@ -55,6 +55,7 @@ states! {
     INVALID_CURSOR = "34000", "There is no such cursor or portal.";
     INVALID_DATETIME = "22007", "A text is no date or time.";
     INVALID_ESCAPE = "22025", "An escape in a pattern is not valid.";
+    INVALID_FOREIGN_KEY = "42830", "A FOREIGN KEY refers to what is no key.";
     INVALID_LIMIT = "2201W", "A LIMIT is negative.";
     INVALID_NAME = "42602", "A text is no name.";
     INVALID_OBJECT_DEFINITION = "42P17", "A view would be made of itself.";

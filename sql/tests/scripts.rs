@@ -132,6 +132,8 @@ scripts![
     sequences,
     views,
     system,
+    foreign_keys,
+    comments,
 ];
 
 /// As deep as the parser lets them be, on the stack of a thread of a test.

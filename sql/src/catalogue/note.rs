@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use super::comments::Comments;
+use super::foreign_key::{ForeignKey, Reference};
 use crate::error::{SqlError, SqlResult};
 
 /// The note of a table ([`selkie_txn::TableSchema::note`]).
@@ -24,6 +26,14 @@ pub(crate) struct TableNote {
     /// That it is a view: a table without rows, which has its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) view: Option<ViewNote>,
+    /// Its FOREIGN KEY constraints.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) foreign_keys: Vec<ForeignKey>,
+    /// Those of other tables, and its own, that refer to it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) referenced_by: Vec<Reference>,
+    #[serde(default, skip_serializing_if = "Comments::is_empty")]
+    pub(crate) comments: Comments,
 }
 
 /// A view.

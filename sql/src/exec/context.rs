@@ -10,6 +10,7 @@ use selkie_txn::Txn;
 
 use super::eval::{EvalContext, eval};
 use super::memory::MemoryLimits;
+use super::references::{PendingReferences, RelationCache};
 use super::sequence::SequenceMemory;
 use crate::client::Client;
 use crate::error::SqlResult;
@@ -33,6 +34,10 @@ pub(crate) struct ExecContext<'x, 'db> {
     pub(crate) client: Option<&'x dyn Client>,
     /// Values of sequences that the session has had.
     pub(crate) sequences: &'x SequenceMemory,
+    /// Tables that constraints name.
+    pub(crate) relations: &'x RelationCache,
+    /// What constraints of the changes so far have to look at.
+    pub(crate) references: PendingReferences,
     pub(crate) limits: MemoryLimits,
     /// Whether the statement is alone in its transaction.
     pub(crate) is_alone: bool,

@@ -16,7 +16,8 @@ use crate::client::Client;
 use crate::copy::{CopyFormat, CopyKind, CopyWriter};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::{
-    Counts, ExecContext, MemoryLimits, Operator, Row, SequenceMemory, SharedRows, build, from_txn,
+    Counts, ExecContext, MemoryLimits, Operator, PendingReferences, RelationCache, Row, SequenceMemory, SharedRows, build, check_rows,
+    from_txn,
 };
 use crate::explain::Counted;
 use crate::functions::CallContext;
@@ -37,6 +38,7 @@ pub(super) struct Run {
     pub(super) env: Env,
     pub(super) database: Database,
     sequences: Arc<SequenceMemory>,
+    relations: Arc<RelationCache>,
     cancel: CancelHandle,
     is_alone: bool,
     transaction_start: i64,
@@ -112,6 +114,7 @@ impl Session {
             env: self.txn.database().engine().env().clone(),
             database: self.txn.database().clone(),
             sequences: Arc::clone(&self.sequences),
+            relations: Arc::clone(self.plans.relations()),
             cancel: self.cancel.clone(),
             is_alone,
             transaction_start: self.transaction_start,
@@ -249,6 +252,8 @@ impl Run {
             client: Some(&*self.client),
             is_alone: self.is_alone,
             sequences: &self.sequences,
+            relations: &self.relations,
+            references: PendingReferences::default(),
             limits: MemoryLimits::default(),
             outer: Vec::new(),
             shared: SharedRows::default(),
@@ -279,6 +284,18 @@ impl Run {
         let mut operator = build(plan);
         while operator.next(&mut context).await?.is_some() {}
         Ok(context.affected)
+    }
+
+    /// An error if a row of a table does not fulfil a FOREIGN KEY constraint of it.
+    pub(super) async fn check_references(
+        &self,
+        txn: &mut Txn<'_>,
+        table: &TableDef,
+        at: usize,
+    ) -> SqlResult<()> {
+        let random = || random(self.clock);
+        let mut context = self.context(txn, &random);
+        check_rows(&Arc::new(table.clone()), at, &mut context).await
     }
 
     /// The first row of what a plan gives.

@@ -12,7 +12,7 @@
 //! | `record.rs` | rows of values by name |
 //! | `oids.rs` | numbers of objects |
 //! | `snapshot.rs` | definitions of all tables |
-//! | `tables.rs`, `keys.rs`, `types.rs`, `cluster.rs`, `operators.rs` | rows |
+//! | `tables.rs`, `keys.rs`, `references.rs`, `types.rs`, `cluster.rs`, `operators.rs` | rows |
 //! | `views.rs` | relations that are queries of others |
 //! | `definitions.rs`, `deparse.rs` | statements and expressions as PostgreSQL prints them |
 //!
@@ -25,6 +25,7 @@ mod keys;
 mod oids;
 mod operators;
 mod record;
+mod references;
 mod relation;
 mod snapshot;
 mod tables;

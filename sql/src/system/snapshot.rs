@@ -6,7 +6,7 @@ use selkie_txn::{KeyOrder, Txn, TxnError};
 
 use super::definitions::{check_definition, index_statement, key_definition, quoted};
 use super::relation::{PG_CATALOG, relations};
-use super::{cluster, keys, oids, operators, tables, types};
+use super::{cluster, keys, oids, operators, references, tables, types};
 use crate::catalogue::{IndexDef, TableDef, load};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::types::Datum;
@@ -240,6 +240,9 @@ impl ObjectNames for SystemSnapshot {
     fn constraint_definition(&self, oid: u32, is_pretty: bool) -> Option<String> {
         if let Some(key) = self.keys().find(|own| own.constraint == Some(oid)) {
             return Some(key_definition(&key));
+        }
+        if let Some(definition) = references::definition(self, oid) {
+            return Some(definition);
         }
         let is_own = |(at, _): &(usize, _), own: &SystemTable| oids::check(own.oid, *at) == oid;
         let found = self.tables.iter().find_map(|own| {

@@ -89,6 +89,8 @@ async fn run_with(
     let sequences = SequenceMemory::default();
     let mut context = ExecContext {
         sequences: &sequences,
+        relations: &crate::exec::RelationCache::default(),
+        references: crate::exec::PendingReferences::default(),
         txn,
         call,
         parameters,
@@ -230,6 +232,7 @@ impl TableSpec {
         };
         Arc::new(TableDef {
             table: db.table(&self.schema.name).unwrap(),
+            key: self.schema.name.clone(),
             name: self.schema.name.clone(),
             columns: self.columns.clone(),
             primary_key: self.schema.primary_key.clone(),
@@ -237,6 +240,9 @@ impl TableSpec {
             indexes: indexes.collect(),
             checks: Vec::new(),
             primary_key_name: None,
+            foreign_keys: Vec::new(),
+            referenced_by: Vec::new(),
+            comments: crate::catalogue::Comments::default(),
             view: None,
         })
     }

@@ -9,6 +9,7 @@ mod alter_column;
 mod drop;
 mod index;
 mod rebuild;
+mod references;
 mod sequence;
 mod view;
 
@@ -57,7 +58,7 @@ pub(super) async fn define(run: &Run, txn: &mut Txn<'_>) -> SqlResult<Ran> {
                     return Err(already_exists(&schema.name));
                 }
                 sequence::create_for_table(txn, &mut schema, sequences).await?;
-                create_table(txn, schema).await?;
+                create_with_references(txn, schema).await?;
             }
             "CREATE TABLE"
         }
@@ -112,7 +113,7 @@ async fn drop_all(txn: &mut Txn<'_>, statement: &Statement) -> SqlResult<&'stati
             "DROP TABLE"
         }
         ObjectType::Index => {
-            index::drop_indexes(txn, names, *if_exists).await?;
+            index::drop_indexes(txn, names, *if_exists, *cascade).await?;
             "DROP INDEX"
         }
         ObjectType::View => {
@@ -164,6 +165,13 @@ async fn bound<T>(
     let tables = super::tables::load_tables(txn, &parsed.statement).await;
     let tables = tables.map_err(|error| from_txn(error, None))??;
     bind(&mut Binder::new(&parsed.sql, &tables, &run.settings.format, &run.work.types))
+}
+
+/// Creates a table, and tells the parents of its constraints.
+async fn create_with_references(txn: &mut Txn<'_>, schema: TableSchema) -> SqlResult<()> {
+    let (key, note) = (schema.name.clone(), TableNote::from_stored(&schema.note)?);
+    create_table(txn, schema).await?;
+    references::refer(txn, &key, &note.foreign_keys).await
 }
 
 async fn create_table(txn: &mut Txn<'_>, schema: TableSchema) -> SqlResult<()> {

@@ -28,6 +28,7 @@ mod exec;
 mod explain;
 pub mod functions;
 mod parse;
+mod parse_comment;
 mod parse_copy;
 mod parse_vacuum;
 mod plan;

@@ -7,6 +7,7 @@ use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, Tokenizer};
 
 use crate::error::{SqlError, SqlResult, SqlState};
+use crate::parse_comment::parse_comment;
 use crate::parse_copy::parse_copy;
 use crate::parse_vacuum::{parse_analyze, parse_vacuum};
 
@@ -48,10 +49,11 @@ fn statements(parser: &mut Parser<'_>) -> Result<Vec<Statement>, ParserError> {
         if parser.peek_token_ref().token == Token::EOF {
             return Ok(statements);
         }
-        let ours = [Keyword::COPY, Keyword::VACUUM, Keyword::ANALYZE];
+        let ours = [Keyword::COPY, Keyword::VACUUM, Keyword::COMMENT, Keyword::ANALYZE];
         statements.push(match parser.parse_one_of_keywords(&ours) {
             Some(Keyword::COPY) => parse_copy(parser)?,
             Some(Keyword::VACUUM) => parse_vacuum(parser)?,
+            Some(Keyword::COMMENT) => parse_comment(parser)?,
             Some(_) => parse_analyze(parser)?,
             None => parser.parse_statement()?,
         });

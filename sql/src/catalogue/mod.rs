@@ -6,7 +6,7 @@ mod load;
 mod note;
 pub(crate) mod table_def;
 
-pub(crate) use comments::{Comments, set_comment};
+pub(crate) use comments::set_comment;
 pub(crate) use foreign_key::{ForeignKey, Reference, ReferenceAction};
 pub(crate) use load::{load, load_all};
 pub(crate) use note::{ColumnNote, Identity, TableNote, ViewColumn, ViewNote};

@@ -6,7 +6,7 @@ use selkie_txn::{KeyOrder, Txn, TxnError};
 
 use super::definitions::{check_definition, index_statement, key_definition, quoted};
 use super::relation::{PG_CATALOG, relations};
-use super::{cluster, keys, oids, operators, references, tables, types};
+use super::{cluster, comments, keys, oids, operators, references, tables, types};
 use crate::catalogue::{IndexDef, TableDef, load};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::types::Datum;
@@ -252,6 +252,10 @@ impl ObjectNames for SystemSnapshot {
         found.map(|(own, condition)| check_definition(condition, own, is_pretty))
     }
 
+    fn comment(&self, oid: u32, class: Option<&str>, column: usize) -> Option<String> {
+        comments::comment_of(self, oid, class, column)
+    }
+
     fn setting(&self, name: &str) -> SqlResult<String> {
         let found = self.session.settings.iter().find(|(own, _)| own.eq_ignore_ascii_case(name));
         found.map(|(_, value)| value.clone()).ok_or_else(|| {
@@ -267,6 +271,7 @@ impl ObjectNames for SystemSnapshot {
         };
         let all = tables::rows(self, found)
             .or_else(|| keys::rows(self, found))
+            .or_else(|| comments::rows(self, found))
             .or_else(|| types::rows(self, found))
             .or_else(|| cluster::rows(self, found))
             .or_else(|| operators::rows(found));

@@ -121,7 +121,7 @@ const VIEWS: [(&str, &str); 24] = [
          c.relname as table_name, a.attname as column_name, \
          pg_catalog.array_position(k.conkey, a.attnum) as ordinal_position, \
          case when k.contype = 'f' then pg_catalog.array_position(u.conkey, \
-         k.confkey[pg_catalog.array_position(k.conkey, a.attnum)]) end \
+         (k.confkey)[pg_catalog.array_position(k.conkey, a.attnum)]) end \
          as position_in_unique_constraint from pg_catalog.pg_constraint k \
          join pg_catalog.pg_class c on c.oid = k.conrelid \
          join pg_catalog.pg_namespace n on n.oid = c.relnamespace \

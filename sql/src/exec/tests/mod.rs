@@ -242,7 +242,7 @@ impl TableSpec {
             primary_key_name: None,
             foreign_keys: Vec::new(),
             referenced_by: Vec::new(),
-            comments: crate::catalogue::Comments::default(),
+            comments: Default::default(),
             view: None,
         })
     }

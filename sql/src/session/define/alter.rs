@@ -255,6 +255,7 @@ impl<'a, 'db> Alteration<'a, 'db> {
         }
         let (schema, note) = schema_of(self.txn, &self.table).await?;
         let mut form = NewForm::of(schema, note);
+        form.note.comments.drop_constraint(name);
         self.take_key(&mut form).await?;
         rebuild::rebuild(self.run, self.txn, &self.table, &self.key, form).await
     }

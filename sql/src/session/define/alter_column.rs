@@ -136,6 +136,7 @@ impl Alteration<'_, '_> {
         if self.table.primary_key.contains(&at) {
             let (schema, note) = schema_of(self.txn, &self.table).await?;
             let mut form = NewForm::of(schema, note);
+            form.note.comments.drop_constraint(&self.table.primary_key_name());
             self.take_key(&mut form).await?;
             form.remove_column(at);
             rebuild::rebuild(self.run, self.txn, &self.table, &self.key, form).await?;

@@ -6,6 +6,7 @@
 
 mod alter;
 mod alter_column;
+mod comment;
 mod drop;
 mod index;
 mod rebuild;
@@ -39,6 +40,7 @@ pub(super) fn is_definition(statement: &Statement) -> bool {
             | Statement::CreateSequence { .. }
             | Statement::CreateView(_)
             | Statement::AlterIndex { .. }
+            | Statement::Comment { .. }
     )
 }
 
@@ -84,6 +86,11 @@ pub(super) async fn define(run: &Run, txn: &mut Txn<'_>) -> SqlResult<Ran> {
         Statement::AlterIndex { name, operation } => {
             index::rename_index(txn, name, operation).await?;
             "ALTER INDEX"
+        }
+        Statement::Comment { object_type, object_name, comment, if_exists } => {
+            let (kind, text) = (*object_type, comment.clone());
+            comment::comment_on(txn, kind, *if_exists, object_name, text).await?;
+            "COMMENT"
         }
         other => return Err(SqlError::unsupported(other)),
     };

@@ -66,16 +66,18 @@ pub(super) async fn leave(
     others: &BTreeSet<String>,
     cascade: bool,
 ) -> SqlResult<()> {
-    for Reference { child, name } in &table.referenced_by {
-        if *child == table.key || others.contains(child) {
-            continue;
-        }
-        if !cascade {
-            let own = &table.name;
-            let message = format!("cannot drop table {own} because other objects depend on it");
-            let detail = format!("constraint {name} on table {child} depends on table {own}");
-            return Err(dependent(message, detail));
-        }
+    let is_left = |own: &&Reference| own.child != table.key && !others.contains(&own.child);
+    let left: Vec<&Reference> = table.referenced_by.iter().filter(is_left).collect();
+    if !left.is_empty() && !cascade {
+        let own = &table.name;
+        let message = format!("cannot drop table {own} because other objects depend on it");
+        let line = |Reference { child, name }: &Reference| {
+            format!("constraint {name} on table {child} depends on table {own}")
+        };
+        let lines: Vec<String> = left.into_iter().map(line).collect();
+        return Err(dependent(message, lines.join("\n")));
+    }
+    for Reference { child, name } in left {
         drop_constraints(txn, child, std::slice::from_ref(name)).await?;
     }
     let own = |own: &&ForeignKey| own.parent != table.key;

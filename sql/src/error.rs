@@ -74,6 +74,7 @@ states! {
     NOT_NULL_VIOLATION = "23502", "A column that may not be NULL is.";
     NO_ACTIVE_TRANSACTION = "25P01", "No transaction is in progress.";
     NUMERIC_OUT_OF_RANGE = "22003", "A number is out of range.";
+    OBJECT_IN_USE = "55006", "An object is in use, and cannot be changed.";
     OBJECT_NOT_READY = "55000", "An object is not in a state in which this can be done.";
     OUT_OF_MEMORY = "53200", "A statement needs more memory than it may have.";
     PROGRAM_LIMIT_EXCEEDED = "54000", "A statement is larger than this engine takes.";

@@ -29,6 +29,7 @@ mod explain;
 pub mod functions;
 mod parse;
 mod parse_comment;
+mod parse_constraints;
 mod parse_copy;
 mod parse_vacuum;
 mod plan;

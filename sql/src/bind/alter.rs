@@ -92,11 +92,10 @@ impl NewTable {
             hidden: own.is_hidden,
             identity: own.identity,
         });
-        let indexes =
-            table.indexes.iter().map(|own| {
-                let index = IndexSchema::new(&own.name, own.columns.clone());
-                if own.unique { index.unique() } else { index }
-            });
+        let indexes = table.indexes.iter().map(|own| {
+            let index = IndexSchema::new(&own.name, own.columns.clone());
+            if own.unique { index.unique() } else { index }
+        });
         Self {
             name: table.name.clone(),
             columns: columns.collect(),

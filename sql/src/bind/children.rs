@@ -88,11 +88,7 @@ pub(crate) fn change_children(
 }
 
 /// That columns of a table are equal to these values.
-fn equal(
-    table: &TableDef,
-    columns: &[usize],
-    value: impl Fn(usize) -> Expr,
-) -> SqlResult<Expr> {
+fn equal(table: &TableDef, columns: &[usize], value: impl Fn(usize) -> Expr) -> SqlResult<Expr> {
     let mut all = Vec::new();
     for (number, at) in columns.iter().enumerate() {
         let missing = || SqlError::internal("a foreign key of a column that is not there");

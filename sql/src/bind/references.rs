@@ -51,8 +51,7 @@ impl Parent {
     /// The columns of the primary key.
     fn primary_columns(&self) -> SqlResult<Vec<String>> {
         let Some(key) = &self.primary_key else {
-            let message =
-                format!("there is no primary key for referenced table \"{}\"", self.name);
+            let message = format!("there is no primary key for referenced table \"{}\"", self.name);
             return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message));
         };
         Ok(key.iter().filter_map(|at| Some(self.columns.get(*at)?.0.clone())).collect())
@@ -106,7 +105,6 @@ impl NewTable {
         let is_partial = *match_kind == Some(ConstraintReferenceMatchKind::Partial);
         refuse(is_partial, "MATCH PARTIAL")?;
         let (is_deferrable, is_deferred) = deferral(characteristics.as_ref())?;
-        refuse(is_deferrable, "a deferrable constraint")?;
         let columns: Vec<String> = match column {
             Some(column) => vec![column.to_owned()],
             None => columns.iter().map(fold).collect(),
@@ -218,7 +216,8 @@ fn is_comparable(child: SqlType, parent: SqlType) -> bool {
     if child.is_array || parent.is_array {
         return child.plain() == parent.plain();
     }
-    let within = |family: &[Scalar]| family.contains(&child.scalar) && family.contains(&parent.scalar);
+    let within =
+        |family: &[Scalar]| family.contains(&child.scalar) && family.contains(&parent.scalar);
     within(&[Scalar::Int2, Scalar::Int4, Scalar::Int8])
         || within(&[Scalar::Float4, Scalar::Float8])
         || within(&[Scalar::Date, Scalar::Timestamp, Scalar::TimestampTz])

@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
+use parking_lot::Mutex;
 use selkie_fabric::BoxFuture;
 use selkie_fabric::env::{Env, yield_now};
 use selkie_txn::Txn;
 
 use super::eval::{EvalContext, eval};
 use super::memory::MemoryLimits;
-use super::references::{PendingReferences, RelationCache};
+use super::references::{DeferredReferences, PendingReferences, RelationCache};
 use super::sequence::SequenceMemory;
 use crate::client::Client;
 use crate::error::SqlResult;
@@ -38,6 +39,8 @@ pub(crate) struct ExecContext<'x, 'db> {
     pub(crate) relations: &'x RelationCache,
     /// What constraints of the changes so far have to look at.
     pub(crate) references: PendingReferences,
+    /// What they look at when the transaction commits.
+    pub(crate) deferred: &'x Mutex<DeferredReferences>,
     pub(crate) limits: MemoryLimits,
     /// Whether the statement is alone in its transaction.
     pub(crate) is_alone: bool,

@@ -57,6 +57,8 @@ mod window_call;
 pub(crate) use build::build;
 pub(crate) use context::{Counts, ExecContext, Operator, Row, SharedRows};
 pub(crate) use memory::{MemoryLimits, row_bytes};
-pub(crate) use references::{PendingReferences, RelationCache, check_rows};
+pub(crate) use references::{
+    DeferredMark, DeferredReferences, PendingReferences, RelationCache, check_rows, settle_deferred,
+};
 pub(crate) use sequence::{SequenceMemory, sequence_key};
 pub(crate) use txn_error::from_txn;

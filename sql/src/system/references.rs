@@ -23,9 +23,8 @@ struct Reference<'s> {
 
 fn references(system: &SystemSnapshot) -> impl Iterator<Item = Reference<'_>> {
     let of_table = |child: &'_ SystemTable| child.def.foreign_keys.len();
-    let all = system.tables.iter().flat_map(move |child| {
-        (0..of_table(child)).map(move |at| (child, at))
-    });
+    let all =
+        system.tables.iter().flat_map(move |child| (0..of_table(child)).map(move |at| (child, at)));
     all.filter_map(|(child, at)| {
         let own = child.def.foreign_keys.get(at)?;
         let parent = system.tables.iter().find(|table| table.def.key == own.parent)?;

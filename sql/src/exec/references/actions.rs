@@ -3,9 +3,9 @@
 use super::super::build::build;
 use super::super::context::{ExecContext, Row};
 use super::super::row_key::{KeySet, RowKey};
+use super::super::stored_row::types_of;
 use super::lookup::{Constraint, converted};
 use super::pending::Gone;
-use super::super::stored_row::types_of;
 use crate::bind::{ChildChange, change_children};
 use crate::catalogue::ReferenceAction;
 use crate::error::{SqlError, SqlResult, SqlState};
@@ -24,20 +24,29 @@ pub(super) async fn require_parents(
             context.breathe(1).await;
             continue;
         }
-        let (child, name) = (&constraint.child, &constraint.own.name);
-        let message = format!(
-            "insert or update on table \"{}\" violates foreign key constraint \"{name}\"",
-            child.name
-        );
-        let detail = if has_null {
-            "MATCH FULL does not allow mixing of null and nonnull key values.".to_owned()
-        } else {
-            let shown = Constraint::shown(child, &constraint.columns, key, context);
-            format!("{shown} is not present in table \"{}\".", constraint.parent.name)
-        };
-        return Err(SqlError::new(SqlState::FOREIGN_KEY_VIOLATION, message).detail(detail));
+        return Err(orphan(constraint, key, context));
     }
     Ok(())
+}
+
+/// The error for a key of a row of the child.
+pub(super) fn orphan(
+    constraint: &Constraint,
+    key: &[Datum],
+    context: &ExecContext<'_, '_>,
+) -> SqlError {
+    let (child, name) = (&constraint.child, &constraint.own.name);
+    let message = format!(
+        "insert or update on table \"{}\" violates foreign key constraint \"{name}\"",
+        child.name
+    );
+    let detail = if key.iter().any(Datum::is_null) {
+        "MATCH FULL does not allow mixing of null and nonnull key values.".to_owned()
+    } else {
+        let shown = Constraint::shown(child, &constraint.columns, key, context);
+        format!("{shown} is not present in table \"{}\".", constraint.parent.name)
+    };
+    SqlError::new(SqlState::FOREIGN_KEY_VIOLATION, message).detail(detail)
 }
 
 /// Does what the constraint says with the children of keys that a parent has no more.
@@ -75,6 +84,15 @@ async fn act(
     }
     if is_check {
         let may_return = action == ReferenceAction::NoAction;
+        let (child, own) = (&constraint.child.key, &constraint.own);
+        let deferred = context.deferred;
+        if may_return && deferred.lock().is_deferred(child, own) {
+            for key in found.iter().filter_map(|(at, _)| gone.get(*at)) {
+                let key = key.old.clone();
+                deferred.lock().add(constraint, key, false, context.limits)?;
+            }
+            return Ok(());
+        }
         return refuse_orphans(constraint, &gone, &found, may_return, context).await;
     }
     let mut rows = Vec::with_capacity(found.len());
@@ -133,14 +151,23 @@ async fn refuse_orphans(
         if may_return && constraint.has_parent(old, false, context).await? {
             continue;
         }
-        let Constraint { child, parent, own, parent_columns, .. } = constraint;
-        let message = format!(
-            "update or delete on table \"{}\" violates foreign key constraint \"{}\" on table \"{}\"",
-            parent.name, own.name, child.name
-        );
-        let shown = Constraint::shown(parent, parent_columns, old, context);
-        let detail = format!("{shown} is still referenced from table \"{}\".", child.name);
-        return Err(SqlError::new(SqlState::FOREIGN_KEY_VIOLATION, message).detail(detail));
+        return Err(refused(constraint, old, context));
     }
     Ok(())
+}
+
+/// The error for a key of a parent that has children.
+pub(super) fn refused(
+    constraint: &Constraint,
+    key: &[Datum],
+    context: &ExecContext<'_, '_>,
+) -> SqlError {
+    let Constraint { child, parent, own, parent_columns, .. } = constraint;
+    let message = format!(
+        "update or delete on table \"{}\" violates foreign key constraint \"{}\" on table \"{}\"",
+        parent.name, own.name, child.name
+    );
+    let shown = Constraint::shown(parent, parent_columns, key, context);
+    let detail = format!("{shown} is still referenced from table \"{}\".", child.name);
+    SqlError::new(SqlState::FOREIGN_KEY_VIOLATION, message).detail(detail)
 }

@@ -95,13 +95,37 @@ impl Constraint {
         whole: bool,
         context: &mut ExecContext<'_, '_>,
     ) -> SqlResult<Vec<(usize, Row)>> {
-        let child = &*self.child;
         let from = types_of(&self.parent, &self.parent_columns);
-        let to = types_of(child, &self.columns);
+        let to = types_of(&self.child, &self.columns);
         let mut wanted = Vec::new();
         for (at, key) in keys.iter().enumerate() {
             wanted.extend(converted(key, &from, &to, context).map(|key| (at, key)));
         }
+        self.find_children(wanted, whole, context).await
+    }
+
+    /// Whether rows of the child have a key, which is in types of it if `of_child` says so.
+    pub(super) async fn has_child(
+        &self,
+        key: &[Datum],
+        of_child: bool,
+        context: &mut ExecContext<'_, '_>,
+    ) -> SqlResult<bool> {
+        let found = match of_child {
+            true => self.find_children(vec![(0, key.to_vec())], false, context).await,
+            false => self.with_children(&[key], false, context).await,
+        };
+        Ok(!found?.is_empty())
+    }
+
+    /// Those of these keys that rows of the child have.
+    async fn find_children(
+        &self,
+        mut wanted: Vec<(usize, Row)>,
+        whole: bool,
+        context: &mut ExecContext<'_, '_>,
+    ) -> SqlResult<Vec<(usize, Row)>> {
+        let child = &*self.child;
         let Some(index) = self.index_of_children() else {
             let there = self.scan_children(&wanted, context).await?;
             wanted.retain(|(_, key)| there.contains(&RowKey(key.clone())));

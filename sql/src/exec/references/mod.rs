@@ -20,11 +20,13 @@
 //! it.
 
 mod actions;
+mod deferred;
 mod lookup;
 mod pending;
 mod relations;
 mod tracker;
 
+pub(crate) use deferred::{DeferredMark, DeferredReferences, settle_deferred};
 pub(crate) use pending::PendingReferences;
 pub(crate) use relations::RelationCache;
 pub(crate) use tracker::check_rows;

@@ -175,7 +175,17 @@ impl Tracker {
     pub(crate) async fn end(self, context: &mut ExecContext<'_, '_>) -> SqlResult<()> {
         let mut bytes = self.used.bytes();
         for OwnKey { constraint, keys, .. } in self.own {
-            let keys: Vec<Row> = keys.into_iter().map(|RowKey(key)| key).collect();
+            let mut keys: Vec<Row> = keys.into_iter().map(|RowKey(key)| key).collect();
+            let deferred = context.deferred;
+            if deferred.lock().is_deferred(&constraint.child.key, &constraint.own) {
+                // One that mixes NULL with values is wrong whatever comes.
+                let is_mixed = |key: &Row| key.iter().any(Datum::is_null);
+                let (now, later): (Vec<Row>, Vec<Row>) = keys.into_iter().partition(is_mixed);
+                keys = now;
+                for key in later {
+                    deferred.lock().add(&constraint, key, true, context.limits)?;
+                }
+            }
             if !keys.is_empty() {
                 let (pending, own) = (Pending::Parents { constraint, keys }, bytes);
                 context.references.add(pending, own, context.limits)?;
@@ -221,7 +231,8 @@ pub(crate) async fn check_rows(
     at: usize,
     context: &mut ExecContext<'_, '_>,
 ) -> SqlResult<()> {
-    let constraint = Constraint::of(table, at, context).await?;
+    let mut constraint = Constraint::of(table, at, context).await?;
+    constraint.own.is_deferrable = false;
     let mut rows = build(&scan_of(Arc::clone(table), false));
     let (keys, known, is_held) = (KeySet::default(), KeySet::default(), false);
     let own = vec![OwnKey { constraint, keys, known, is_held }];

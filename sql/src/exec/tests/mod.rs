@@ -91,6 +91,7 @@ async fn run_with(
         sequences: &sequences,
         relations: &crate::exec::RelationCache::default(),
         references: crate::exec::PendingReferences::default(),
+        deferred: &Default::default(),
         txn,
         call,
         parameters,

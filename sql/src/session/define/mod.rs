@@ -44,6 +44,12 @@ pub(super) fn is_definition(statement: &Statement) -> bool {
     )
 }
 
+/// Whether tables, columns or constraints that are there may have other names afterwards, or be
+/// gone.
+pub(super) fn changes_names(statement: &Statement) -> bool {
+    matches!(statement, Statement::AlterTable(_) | Statement::Drop { .. } | Statement::Truncate(_))
+}
+
 /// Does a statement that changes tables.
 pub(super) async fn define(run: &Run, txn: &mut Txn<'_>) -> SqlResult<Ran> {
     let statement = &run.work.parsed.statement;

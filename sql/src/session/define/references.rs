@@ -108,7 +108,8 @@ pub(super) async fn leave_key(
         }
         if !cascade {
             let message = format!("cannot drop {what} because other objects depend on it");
-            let detail = format!("constraint {constraint} on table {child} depends on index {name}");
+            let detail =
+                format!("constraint {constraint} on table {child} depends on index {name}");
             return Err(dependent(message, detail));
         }
         drop_constraints(txn, &child, &[constraint]).await?;
@@ -184,9 +185,11 @@ impl Alteration<'_, '_> {
     pub(super) async fn leave_column(&mut self, column: &str, cascade: bool) -> SqlResult<()> {
         for (Reference { child, name }, columns) in referring(self.txn, &self.table).await? {
             let is_own = child == self.key
-                && self.table.foreign_keys.iter().any(|own| {
-                    own.name == name && own.columns.iter().any(|own| own == column)
-                });
+                && self
+                    .table
+                    .foreign_keys
+                    .iter()
+                    .any(|own| own.name == name && own.columns.iter().any(|own| own == column));
             if is_own || !columns.iter().any(|own| own == column) {
                 continue;
             }
@@ -202,9 +205,11 @@ impl Alteration<'_, '_> {
             }
             drop_constraints(self.txn, &child, &[name]).await?;
         }
-        let own = self.table.foreign_keys.iter().filter(|own| {
-            own.columns.iter().any(|own| own == column)
-        });
+        let own = self
+            .table
+            .foreign_keys
+            .iter()
+            .filter(|own| own.columns.iter().any(|own| own == column));
         let names: Vec<String> = own.map(|own| own.name.clone()).collect();
         if !names.is_empty() {
             drop_constraints(self.txn, &self.key, &names).await?;

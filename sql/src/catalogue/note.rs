@@ -103,3 +103,24 @@ impl TableNote {
         serde_json::to_string(self).map_err(failed)
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "test code")]
+mod tests {
+    use super::*;
+
+    /// Notes of tables from before there were foreign keys and comments.
+    #[test]
+    fn notes_without_what_came_later_are_read() {
+        let old = r#"{"columns":{"id":{"oid":23,"modifier":-1}},"checks":[["c","id > 0"]],
+            "primary_key_name":null,"unique":["u"]}"#;
+        let note = TableNote::from_stored(old).unwrap();
+        assert!(note.foreign_keys.is_empty() && note.referenced_by.is_empty());
+        assert!(note.comments.is_empty());
+        let stored = note.to_stored().unwrap();
+        assert_eq!(TableNote::from_stored(&stored).unwrap(), note);
+        for word in ["foreign", "referenced", "comments"] {
+            assert!(!stored.contains(word), "{stored}");
+        }
+    }
+}

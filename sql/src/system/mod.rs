@@ -12,7 +12,8 @@
 //! | `record.rs` | rows of values by name |
 //! | `oids.rs` | numbers of objects |
 //! | `snapshot.rs` | definitions of all tables |
-//! | `tables.rs`, `keys.rs`, `references.rs`, `comments.rs`, `types.rs`, `cluster.rs`, `operators.rs` | rows |
+//! | `tables.rs`, `keys.rs`, `references.rs` | rows of tables and constraints |
+//! | `comments.rs`, `types.rs`, `cluster.rs`, `operators.rs` | other rows |
 //! | `views.rs` | relations that are queries of others |
 //! | `definitions.rs`, `deparse.rs` | statements and expressions as PostgreSQL prints them |
 //!

@@ -55,6 +55,7 @@ states! {
     INVALID_CURSOR = "34000", "There is no such cursor or portal.";
     INVALID_DATETIME = "22007", "A text is no date or time.";
     INVALID_ESCAPE = "22025", "An escape in a pattern is not valid.";
+    INVALID_FOREIGN_KEY = "42830", "A FOREIGN KEY refers to what is no key.";
     INVALID_LIMIT = "2201W", "A LIMIT is negative.";
     INVALID_NAME = "42602", "A text is no name.";
     INVALID_OBJECT_DEFINITION = "42P17", "A view would be made of itself.";
@@ -73,6 +74,7 @@ states! {
     NOT_NULL_VIOLATION = "23502", "A column that may not be NULL is.";
     NO_ACTIVE_TRANSACTION = "25P01", "No transaction is in progress.";
     NUMERIC_OUT_OF_RANGE = "22003", "A number is out of range.";
+    OBJECT_IN_USE = "55006", "An object is in use, and cannot be changed.";
     OBJECT_NOT_READY = "55000", "An object is not in a state in which this can be done.";
     OUT_OF_MEMORY = "53200", "A statement needs more memory than it may have.";
     PROGRAM_LIMIT_EXCEEDED = "54000", "A statement is larger than this engine takes.";

@@ -28,6 +28,8 @@ mod exec;
 mod explain;
 pub mod functions;
 mod parse;
+mod parse_comment;
+mod parse_constraints;
 mod parse_copy;
 mod parse_vacuum;
 mod plan;

@@ -7,6 +7,8 @@ use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, Tokenizer};
 
 use crate::error::{SqlError, SqlResult, SqlState};
+use crate::parse_comment::parse_comment;
+use crate::parse_constraints::{is_set_constraints, parse_set_constraints};
 use crate::parse_copy::parse_copy;
 use crate::parse_vacuum::{parse_analyze, parse_vacuum};
 
@@ -48,16 +50,28 @@ fn statements(parser: &mut Parser<'_>) -> Result<Vec<Statement>, ParserError> {
         if parser.peek_token_ref().token == Token::EOF {
             return Ok(statements);
         }
-        let ours = [Keyword::COPY, Keyword::VACUUM, Keyword::ANALYZE];
+        if is_set_constraints(parser) {
+            statements.push(parse_set_constraints(parser)?);
+            continue_at_end(parser)?;
+            continue;
+        }
+        let ours = [Keyword::COPY, Keyword::VACUUM, Keyword::COMMENT, Keyword::ANALYZE];
         statements.push(match parser.parse_one_of_keywords(&ours) {
             Some(Keyword::COPY) => parse_copy(parser)?,
             Some(Keyword::VACUUM) => parse_vacuum(parser)?,
+            Some(Keyword::COMMENT) => parse_comment(parser)?,
             Some(_) => parse_analyze(parser)?,
             None => parser.parse_statement()?,
         });
-        if !matches!(parser.peek_token_ref().token, Token::SemiColon | Token::EOF) {
-            return parser.expected_ref("end of statement", parser.peek_token_ref());
-        }
+        continue_at_end(parser)?;
+    }
+}
+
+/// A statement ends here, or it is an error.
+fn continue_at_end(parser: &Parser<'_>) -> Result<(), ParserError> {
+    match parser.peek_token_ref().token {
+        Token::SemiColon | Token::EOF => Ok(()),
+        _ => parser.expected_ref("end of statement", parser.peek_token_ref()),
     }
 }
 

@@ -2,6 +2,8 @@
 //! gives for them. Where it gives an error, they say the SQLSTATE.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test code")]
 
+mod references;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -60,10 +62,18 @@ impl sqllogictest::AsyncDB for Connection {
     }
 }
 
-/// Does something with a database of its own.
+/// Does something with a database of its own, on a node.
 fn with_database<F>(work: F)
 where
     F: AsyncFnOnce(&Database),
+{
+    with_nodes(1, async |databases| work(&databases[0]).await);
+}
+
+/// Does something with a database of its own, which each of some nodes has.
+fn with_nodes<F>(nodes: usize, work: F)
+where
+    F: AsyncFnOnce(&[Database]),
 {
     let runtime = RealRuntime::new(2).unwrap();
     let env = runtime.env();
@@ -73,20 +83,27 @@ where
         bytes_per_node: 64 << 20,
         gcl_bytes: 2048,
         range_bytes: 4 << 20,
-        max_compute_nodes: 1,
+        max_compute_nodes: nodes,
         coding: Coding::PLAIN,
         log_bytes: 0,
     };
     let memory = EmbeddedPool::start(&fabric, config).unwrap();
     runtime.block_on(async {
-        let id = ComputeId::new(0).unwrap();
-        let config = EngineConfig::default();
-        let engine = Engine::start(memory.pool(), &fabric, &env, id, config).await.unwrap();
+        let (mut engines, mut databases) = (Vec::new(), Vec::new());
+        for node in 0..nodes {
+            let (id, config) = (ComputeId::new(node).unwrap(), EngineConfig::default());
+            engines.push(Engine::start(memory.pool(), &fabric, &env, id, config).await.unwrap());
+        }
         let schema = DatabaseSchema::from(Vec::new()).protocol(Protocol::Snapshot);
-        let database = Database::create(&engine, schema).await.unwrap();
-        work(&database).await;
-        drop(database);
-        engine.close().await.unwrap();
+        databases.push(Database::create(&engines[0], schema).await.unwrap());
+        for engine in &engines[1..] {
+            databases.push(Database::open(engine).await.unwrap());
+        }
+        work(&databases).await;
+        drop(databases);
+        for engine in engines {
+            engine.close().await.unwrap();
+        }
     });
 }
 
@@ -132,6 +149,8 @@ scripts![
     sequences,
     views,
     system,
+    foreign_keys,
+    comments,
 ];
 
 /// As deep as the parser lets them be, on the stack of a thread of a test.

@@ -8,7 +8,7 @@ use sqlparser::ast::{self, TableConstraint};
 use super::Binder;
 use super::definition::{NewColumn, NewTable, check_expressions};
 use super::sequence::NewSequence;
-use crate::catalogue::{ColumnDef, TableDef};
+use crate::catalogue::{ColumnDef, ForeignKey, TableDef};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::functions::Volatility;
 use crate::plan::Expr;
@@ -23,6 +23,7 @@ pub(crate) struct Added {
     /// Those that are UNIQUE constraints.
     pub(crate) unique: Vec<IndexSchema>,
     pub(crate) primary_key: Option<NewPrimaryKey>,
+    pub(crate) foreign_keys: Vec<ForeignKey>,
 }
 
 /// A primary key that is added to a table.
@@ -91,8 +92,10 @@ impl NewTable {
             hidden: own.is_hidden,
             identity: own.identity,
         });
-        let indexes =
-            table.indexes.iter().map(|own| IndexSchema::new(&own.name, own.columns.clone()));
+        let indexes = table.indexes.iter().map(|own| {
+            let index = IndexSchema::new(&own.name, own.columns.clone());
+            if own.unique { index.unique() } else { index }
+        });
         Self {
             name: table.name.clone(),
             columns: columns.collect(),
@@ -102,6 +105,7 @@ impl NewTable {
             indexes: indexes.collect(),
             unique: BTreeSet::new(),
             checks: table.checks.clone(),
+            foreign_keys: table.foreign_keys.clone(),
             sequences: Vec::new(),
         }
     }
@@ -126,6 +130,8 @@ impl NewTable {
                 return Err(duplicate_constraint(table, &index.name));
             }
         }
+        self.resolve_foreign_keys(binder, &table.key, table.foreign_keys.len())?;
+        let foreign_keys = self.foreign_keys.split_off(table.foreign_keys.len());
         check_expressions(binder, &self.columns, &checks, &table.name)?;
         let has_key = !table.has_hidden_key();
         let (columns, order) = (self.primary_key.take(), std::mem::take(&mut self.primary_order));
@@ -147,13 +153,14 @@ impl NewTable {
             identity: own.identity,
         });
         let sequence = self.sequences.pop();
-        Ok(Added { column, sequence, checks, unique, primary_key })
+        Ok(Added { column, sequence, checks, unique, primary_key, foreign_keys })
     }
 }
 
 /// Whether a table has a constraint of that name.
 pub(crate) fn is_constraint(table: &TableDef, name: &str) -> bool {
     table.checks.iter().any(|(own, _)| own == name)
+        || table.foreign_keys.iter().any(|own| own.name == name)
         || table.indexes.iter().any(|own| own.is_constraint && own.name == name)
         || (!table.has_hidden_key() && table.primary_key_name() == name)
 }

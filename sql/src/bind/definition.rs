@@ -13,7 +13,7 @@ use super::scope::Scope;
 use super::sequence::{NewSequence, identity_of, serial_type};
 use super::stage::Stage;
 use super::{Binder, OutputColumn, fold, refuse, table_key};
-use crate::catalogue::{ColumnNote, Identity, TableNote};
+use crate::catalogue::{ColumnNote, ForeignKey, Identity, TableNote};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::plan::Plan;
 use crate::types::SqlType;
@@ -33,6 +33,7 @@ pub(super) struct NewTable {
     /// Names of indexes that are UNIQUE constraints.
     pub(super) unique: BTreeSet<String>,
     pub(super) checks: Vec<(String, String)>,
+    pub(super) foreign_keys: Vec<ForeignKey>,
     pub(super) sequences: Vec<NewSequence>,
 }
 
@@ -88,6 +89,7 @@ pub(crate) fn bind_create_table(
         indexes: Vec::new(),
         unique: BTreeSet::new(),
         checks: Vec::new(),
+        foreign_keys: Vec::new(),
         sequences: Vec::new(),
     };
     if let Some(query) = &create.query {
@@ -258,9 +260,7 @@ impl NewTable {
                     self.add_unique(vec![at], distinct, named)?;
                 }
                 ColumnOption::Check(check) => self.add_check(check, named, Some(&own))?,
-                ColumnOption::ForeignKey(_) => {
-                    return Err(SqlError::unsupported("REFERENCES"));
-                }
+                ColumnOption::ForeignKey(key) => self.add_foreign_key(key, named, Some(&own))?,
                 _ => {}
             }
         }
@@ -289,7 +289,9 @@ impl NewTable {
                 self.add_unique(columns, distinct, own.name.as_ref().map(fold))
             }
             TableConstraint::Check(own) => self.add_check(own, own.name.as_ref().map(fold), None),
-            TableConstraint::ForeignKey(_) => Err(SqlError::unsupported("REFERENCES")),
+            TableConstraint::ForeignKey(own) => {
+                self.add_foreign_key(own, own.name.as_ref().map(fold), None)
+            }
             _ => Err(SqlError::unsupported("this constraint")),
         }
     }
@@ -396,11 +398,13 @@ impl NewTable {
             self.columns.push(NewColumn { name, ty, nullable, default, hidden, identity });
             self.primary_key = Some(vec![self.columns.len() - 1]);
         }
+        self.resolve_foreign_keys(binder, key, 0)?;
         let mut schema = TableSchema::new(key);
         let mut note = TableNote {
             checks: self.checks.clone(),
             primary_key_name: self.primary_key_name.clone(),
             unique: self.unique.clone(),
+            foreign_keys: self.foreign_keys.clone(),
             ..TableNote::default()
         };
         for NewColumn { name, ty, nullable, default, hidden, identity } in &self.columns {

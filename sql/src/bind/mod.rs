@@ -4,6 +4,7 @@
 
 mod aggregate;
 mod alter;
+mod children;
 mod coerce;
 mod constant;
 mod copy;
@@ -13,6 +14,7 @@ mod from;
 mod insert;
 mod modify;
 mod query;
+mod references;
 mod row_functions;
 mod scope;
 mod select;
@@ -38,12 +40,14 @@ use crate::types::{FormatSettings, SqlType};
 pub(crate) use alter::{
     Added, bind_added_column, bind_added_constraint, bind_default, is_constraint,
 };
+pub(crate) use children::{ChildChange, change_children};
 pub(crate) use coerce::is_name;
 pub(crate) use copy::BoundCopy;
 pub(crate) use definition::{
     HIDDEN_KEY, bind_create_table, check_name, default_expr, each_name, free_name, index_column,
 };
 pub(crate) use from::scan_of;
+pub(crate) use references::parents_of;
 pub(crate) use scope::fold;
 pub(crate) use sequence::{NewSequence, sequence_schema};
 pub(crate) use view::{bind_view, relations_of};

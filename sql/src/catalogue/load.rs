@@ -2,6 +2,7 @@
 
 use selkie_txn::{ColumnType, SchemaError, Table, TableSchema, Txn, TxnError};
 
+use super::comments::Comments;
 use super::note::{TableNote, ViewNote};
 use super::table_def::{ColumnDef, IndexDef, TableDef};
 use crate::error::SqlResult;
@@ -60,10 +61,13 @@ fn definition(table: Table, schema: &TableSchema) -> SqlResult<TableDef> {
         is_constraint: note.unique.contains(&index.name),
     });
     if let Some(view) = note.view {
-        return Ok(view_definition(table, name, view));
+        let mut view = view_definition(table, name, view);
+        (view.key, view.comments) = (schema.name.clone(), note.comments);
+        return Ok(view);
     }
     Ok(TableDef {
         table,
+        key: schema.name.clone(),
         name: name.to_owned(),
         columns: columns.collect(),
         primary_key: schema.primary_key.clone(),
@@ -71,6 +75,9 @@ fn definition(table: Table, schema: &TableSchema) -> SqlResult<TableDef> {
         indexes: indexes.collect(),
         checks: note.checks,
         primary_key_name: note.primary_key_name,
+        foreign_keys: note.foreign_keys,
+        referenced_by: note.referenced_by,
+        comments: note.comments,
         view: None,
     })
 }
@@ -90,6 +97,7 @@ fn view_definition(table: Table, name: &str, view: ViewNote) -> TableDef {
     });
     TableDef {
         table,
+        key: name.to_owned(),
         name: name.to_owned(),
         columns: columns.collect(),
         primary_key: Vec::new(),
@@ -97,6 +105,9 @@ fn view_definition(table: Table, name: &str, view: ViewNote) -> TableDef {
         indexes: Vec::new(),
         checks: Vec::new(),
         primary_key_name: None,
+        foreign_keys: Vec::new(),
+        referenced_by: Vec::new(),
+        comments: Comments::default(),
         view: Some(view),
     }
 }

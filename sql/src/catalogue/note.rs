@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use super::comments::Comments;
+use super::foreign_key::{ForeignKey, Reference};
 use crate::error::{SqlError, SqlResult};
 
 /// The note of a table ([`selkie_txn::TableSchema::note`]).
@@ -24,6 +26,14 @@ pub(crate) struct TableNote {
     /// That it is a view: a table without rows, which has its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) view: Option<ViewNote>,
+    /// Its FOREIGN KEY constraints.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) foreign_keys: Vec<ForeignKey>,
+    /// Those of other tables, and its own, that refer to it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) referenced_by: Vec<Reference>,
+    #[serde(default, skip_serializing_if = "Comments::is_empty")]
+    pub(crate) comments: Comments,
 }
 
 /// A view.
@@ -91,5 +101,26 @@ impl TableNote {
     pub(crate) fn to_stored(&self) -> SqlResult<String> {
         let failed = |error| SqlError::internal(format!("the note of a table: {error}"));
         serde_json::to_string(self).map_err(failed)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "test code")]
+mod tests {
+    use super::*;
+
+    /// Notes of tables from before there were foreign keys and comments.
+    #[test]
+    fn notes_without_what_came_later_are_read() {
+        let old = r#"{"columns":{"id":{"oid":23,"modifier":-1}},"checks":[["c","id > 0"]],
+            "primary_key_name":null,"unique":["u"]}"#;
+        let note = TableNote::from_stored(old).unwrap();
+        assert!(note.foreign_keys.is_empty() && note.referenced_by.is_empty());
+        assert!(note.comments.is_empty());
+        let stored = note.to_stored().unwrap();
+        assert_eq!(TableNote::from_stored(&stored).unwrap(), note);
+        for word in ["foreign", "referenced", "comments"] {
+            assert!(!stored.contains(word), "{stored}");
+        }
     }
 }

@@ -2,6 +2,8 @@
 
 use selkie_txn::{KeyOrder, Table};
 
+use super::comments::Comments;
+use super::foreign_key::{ForeignKey, Reference};
 use super::note::{Identity, ViewNote};
 use crate::types::SqlType;
 
@@ -9,6 +11,8 @@ use crate::types::SqlType;
 #[derive(Clone, Debug)]
 pub(crate) struct TableDef {
     pub(crate) table: Table,
+    /// Its name in the catalogue.
+    pub(crate) key: String,
     /// Its name in its schema.
     pub(crate) name: String,
     /// In the order in which they are stored.
@@ -21,6 +25,10 @@ pub(crate) struct TableDef {
     pub(crate) checks: Vec<(String, String)>,
     /// What the primary key is called; its default without a name of its own.
     pub(crate) primary_key_name: Option<String>,
+    pub(crate) foreign_keys: Vec<ForeignKey>,
+    /// The constraints that refer to it.
+    pub(crate) referenced_by: Vec<Reference>,
+    pub(crate) comments: Comments,
     /// That it is a view, whose columns these are. It has no key.
     pub(crate) view: Option<ViewNote>,
 }
@@ -55,6 +63,29 @@ impl TableDef {
     /// The position of a column.
     pub(crate) fn column(&self, name: &str) -> Option<usize> {
         self.columns.iter().position(|column| column.name == name)
+    }
+
+    /// The positions of columns; `None` if one is not there.
+    pub(crate) fn positions(&self, names: &[String]) -> Option<Vec<usize>> {
+        names.iter().map(|name| self.column(name)).collect()
+    }
+
+    /// The key that has exactly these columns, in any order, and is unique: `Some(None)` is the
+    /// primary key, `Some(Some(i))` an index.
+    pub(crate) fn unique_key(&self, columns: &[usize]) -> Option<Option<usize>> {
+        let has = |own: &[usize]| {
+            own.len() == columns.len() && columns.iter().all(|column| own.contains(column))
+        };
+        if has(&self.primary_key) {
+            return Some(None);
+        }
+        let is_it = |own: &IndexDef| own.unique && has(&own.columns);
+        self.indexes.iter().position(is_it).map(Some)
+    }
+
+    /// Whether constraints refer to it, or it has some that refer to others.
+    pub(crate) fn has_references(&self) -> bool {
+        !self.foreign_keys.is_empty() || !self.referenced_by.is_empty()
     }
 
     /// Whether its primary key is one that its user has not given it.

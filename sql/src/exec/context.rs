@@ -4,12 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
+use parking_lot::Mutex;
 use selkie_fabric::BoxFuture;
 use selkie_fabric::env::{Env, yield_now};
 use selkie_txn::Txn;
 
 use super::eval::{EvalContext, eval};
 use super::memory::MemoryLimits;
+use super::references::{DeferredReferences, PendingReferences, RelationCache};
 use super::sequence::SequenceMemory;
 use crate::client::Client;
 use crate::error::SqlResult;
@@ -33,6 +35,12 @@ pub(crate) struct ExecContext<'x, 'db> {
     pub(crate) client: Option<&'x dyn Client>,
     /// Values of sequences that the session has had.
     pub(crate) sequences: &'x SequenceMemory,
+    /// Tables that constraints name.
+    pub(crate) relations: &'x RelationCache,
+    /// What constraints of the changes so far have to look at.
+    pub(crate) references: PendingReferences,
+    /// What they look at when the transaction commits.
+    pub(crate) deferred: &'x Mutex<DeferredReferences>,
     pub(crate) limits: MemoryLimits,
     /// Whether the statement is alone in its transaction.
     pub(crate) is_alone: bool,

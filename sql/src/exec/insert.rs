@@ -15,6 +15,7 @@ use super::build::build;
 use super::context::{BoxOperator, ExecContext, Operator, Row, take_batch};
 use super::memory::drain;
 use super::modify::{Rekeyed, plan_change};
+use super::references::{Tracked, Tracker};
 use super::row_write::{Returned, change_error, check_row, insert_row};
 use super::stored_row::{key_in, primary_key, read_row, read_whole};
 use super::txn_error::{from_txn, index_of_duplicate};
@@ -43,6 +44,7 @@ struct InsertRows {
     /// Rows that this command has inserted or changed, by their primary keys, where it may change
     /// rows.
     touched: HashSet<KeyBuf, RandomState>,
+    tracker: Tracker,
 }
 
 impl Insert {
@@ -53,6 +55,7 @@ impl Insert {
             on_conflict: insert.on_conflict.clone(),
             returning: insert.returning.clone(),
             touched: HashSet::default(),
+            tracker: Tracker::default(),
         };
         Self {
             change,
@@ -71,6 +74,9 @@ impl Insert {
         let builder = context.txn.row(table.table).await;
         let mut builder = builder.map_err(|error| from_txn(error, Some(&table)))?;
         let mut returned = Returned::default();
+        let columns = self.change.updated_columns();
+        let changes = columns.as_deref().map_or(Tracked::Insert, Tracked::Upsert);
+        self.change.tracker = Tracker::begin(&table, changes, context).await?;
         let mut rows = match self.reads_first {
             true => Some(drain(&mut source, context).await?),
             false => source.next(context).await?,
@@ -79,12 +85,13 @@ impl Insert {
             for row in batch {
                 self.change.insert(row, &mut builder, &mut returned, context).await?;
             }
+            self.change.tracker.advance(context).await?;
             if !self.reads_first {
                 rows = source.next(context).await?;
             }
         }
         self.returned = returned.rows.into_iter();
-        Ok(())
+        std::mem::take(&mut self.change.tracker).end(context).await
     }
 }
 
@@ -121,10 +128,17 @@ impl InsertRows {
             Err(error) => return Err(change_error(error, &table, &row, &context.call)),
         }
         context.affected += 1;
+        self.tracker.inserted(&row, context)?;
         if self.on_conflict.as_ref().is_some_and(|action| action.update.is_some()) {
             self.touched.extend(primary_key(context.txn, &table, &row)?);
         }
         returned.add(self.returning.as_deref(), &row, context)
+    }
+
+    /// The columns that ON CONFLICT may update.
+    fn updated_columns(&self) -> Option<Vec<usize>> {
+        let (assignments, _) = self.on_conflict.as_ref()?.update.as_ref()?;
+        Some(assignments.iter().map(|(at, _)| *at).collect())
     }
 
     /// Whether a row is left out that has the key of another in this index.
@@ -206,6 +220,7 @@ impl InsertRows {
             .collect::<SqlResult<_>>()?;
         let old: Row = both.drain(..width.min(both.len())).collect();
         let (new, change) = plan_change(&table, &key, &old, values, &self.checks, context)?;
+        self.tracker.updated(&old, &new, context)?;
         let rekeyed = change.run(&table, &key, &new, context).await?;
         let key = match rekeyed {
             Some(Rekeyed { key, row }) => {

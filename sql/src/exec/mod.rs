@@ -17,6 +17,7 @@
 //! | `build.rs`, `walk.rs` | from plans to operators; what plans contain |
 //! | `scan.rs`, `scan_target.rs`, `stored_row.rs` | reads of tables |
 //! | `insert.rs`, `modify.rs`, `row_write.rs`, `lock.rs` | changes and locks |
+//! | `references/` | FOREIGN KEY constraints |
 //! | `txn_error.rs` | errors of transactions as errors of SQL |
 //! | others | an operator each |
 
@@ -34,6 +35,7 @@ mod lock;
 mod measured;
 mod memory;
 mod modify;
+mod references;
 mod row_key;
 mod row_write;
 mod scan;
@@ -55,5 +57,8 @@ mod window_call;
 pub(crate) use build::build;
 pub(crate) use context::{Counts, ExecContext, Operator, Row, SharedRows};
 pub(crate) use memory::{MemoryLimits, row_bytes};
+pub(crate) use references::{
+    DeferredMark, DeferredReferences, PendingReferences, RelationCache, check_rows, settle_deferred,
+};
 pub(crate) use sequence::{SequenceMemory, sequence_key};
 pub(crate) use txn_error::from_txn;

@@ -14,6 +14,7 @@ use selkie_txn::KeyBuf;
 use super::build::build;
 use super::context::{BoxOperator, ExecContext, Operator, Row, take_batch};
 use super::memory::{MemoryUse, drain, row_bytes};
+use super::references::{Tracked, Tracker};
 use super::row_write::{Returned, change_error, check_row, insert_row, update_row};
 use super::stored_row::{primary_key, read_whole};
 use super::txn_error::from_txn;
@@ -57,6 +58,10 @@ impl Modify {
         let mut changed = HashSet::<KeyBuf, RandomState>::default();
         let (mut returned, mut used) = (Returned::default(), MemoryUse::default());
         let mut rekeyed = Vec::new();
+        let columns: Option<Vec<usize>> =
+            self.assignments.as_ref().map(|all| all.iter().map(|(at, _)| *at).collect());
+        let changes = columns.as_deref().map_or(Tracked::Delete, Tracked::Update);
+        let mut tracker = Tracker::begin(&table, changes, context).await?;
         for row in rows {
             let Some(key) = primary_key(context.txn, &table, &row)? else {
                 return Err(SqlError::internal("a row to be changed has no primary key"));
@@ -69,6 +74,7 @@ impl Modify {
                 None => {
                     let deleted = context.txn.delete(table.table, &key).await;
                     deleted.map_err(|error| from_txn(error, Some(&table)))?;
+                    tracker.deleted(&row, context)?;
                     row
                 }
                 Some(assignments) => {
@@ -84,6 +90,7 @@ impl Modify {
                         used.add(row_bytes(&own.row), context.limits)?;
                         rekeyed.push(own);
                     }
+                    tracker.updated(&row, &new, context)?;
                     new.extend(rest);
                     new
                 }
@@ -95,7 +102,7 @@ impl Modify {
             Rekeyed::insert(&table, &own.row, context).await?;
         }
         self.returned = returned.rows.into_iter();
-        Ok(())
+        tracker.end(context).await
     }
 }
 

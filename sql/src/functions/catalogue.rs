@@ -11,8 +11,10 @@ use crate::types::object_names::ObjectNames;
 use crate::types::{Datum, SqlType};
 
 /// The names of functions that need the definitions of tables.
-const NEED_NAMES: [&str; 11] = [
+const NEED_NAMES: [&str; 13] = [
+    "col_description",
     "current_setting",
+    "obj_description",
     "pg_get_constraintdef",
     "pg_get_indexdef",
     "pg_get_userbyid",
@@ -41,12 +43,10 @@ pub(super) fn register_functions(table: &mut Table<Body>) {
     definitions(table);
     privileges(table);
     sizes(table);
+    comments(table);
     for (name, signature) in [
-        ("obj_description", "stable oid name -> text"),
-        ("obj_description", "stable oid -> text"),
-        ("shobj_description", "stable oid name -> text"),
-        ("col_description", "stable oid int4 -> text"),
         // There is nothing that these could tell of.
+        ("shobj_description", "stable oid name -> text"),
         ("pg_get_serial_sequence", "stable text text -> text"),
         ("pg_get_triggerdef", "stable oid -> text"),
         ("pg_get_triggerdef", "stable oid bool -> text"),
@@ -92,6 +92,24 @@ pub(super) fn register_functions(table: &mut Table<Body>) {
             Err(_) if matches!(argument(values, 1), Datum::Bool(true)) => Ok(Datum::Null),
             found => found,
         }
+    });
+}
+
+fn comments(table: &mut Table<Body>) {
+    table.add("obj_description", "stable oid -> text", |values, context| {
+        text_or_null(names(context).and_then(|names| names.comment(oid(values, 0), None, 0)))
+    });
+    table.add("obj_description", "stable oid name -> text", |values, context| {
+        let Datum::Text(class) = argument(values, 1) else { return Ok(Datum::Null) };
+        let comment = |names: &dyn ObjectNames| names.comment(oid(values, 0), Some(class), 0);
+        text_or_null(names(context).and_then(comment))
+    });
+    table.add("col_description", "stable oid int4 -> text", |values, context| {
+        let Datum::I32(column) = argument(values, 1) else { return Ok(Datum::Null) };
+        let Ok(column) = usize::try_from(*column) else { return Ok(Datum::Null) };
+        let comment =
+            |names: &dyn ObjectNames| names.comment(oid(values, 0), Some("pg_class"), column);
+        text_or_null(names(context).and_then(comment))
     });
 }
 

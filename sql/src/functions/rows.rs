@@ -46,6 +46,7 @@ const EACH_JSONB: &[(&str, Option<SqlType>)] =
     &[("key", Some(SqlType::TEXT)), ("value", Some(SqlType::JSONB))];
 const EACH_TEXT: &[(&str, Option<SqlType>)] =
     &[("key", Some(SqlType::TEXT)), ("value", Some(SqlType::TEXT))];
+const RELID: &[(&str, Option<SqlType>)] = &[("relid", None)];
 const VALUE: &[(&str, Option<SqlType>)] = &[("value", None)];
 
 pub(super) static ROWS: LazyLock<Table<RowsBody>> = LazyLock::new(|| {
@@ -84,6 +85,10 @@ pub fn resolve_rows(name: &str, arguments: &[SqlType]) -> SqlResult<Option<Resol
     }
 }
 
+fn nothing(_: &[Datum], _: &CallContext<'_>) -> SqlResult<RowIterator> {
+    Ok(Box::new(iter::empty()))
+}
+
 fn register(table: &mut Table<RowsBody>) {
     let mut add = |name, signature, columns, rows| {
         table.add_body(name, signature, RowsBody { columns, rows });
@@ -110,6 +115,8 @@ fn register(table: &mut Table<RowsBody>) {
     add("regexp_matches", "text text text -> text[]", &[], matches);
     add("string_to_table", "text text -> text", &[], split_text);
     add("string_to_table", "text text text -> text", &[], split_text);
+    // There are no partitions.
+    add("pg_partition_ancestors", "regclass -> regclass", RELID, nothing);
     add("json_array_elements", "json -> json", VALUE, elements);
     add("jsonb_array_elements", "jsonb -> jsonb", VALUE, elements);
     add("json_array_elements_text", "json -> text", VALUE, element_texts);

@@ -91,6 +91,9 @@ impl Session {
             }
             Statement::Savepoint { name } => self.savepoint(fold(name)).await?,
             Statement::ReleaseSavepoint { name } => self.release(&fold(name)).await?,
+            Statement::Set(ast::Set::SingleAssignment { hivevar: true, values, .. }) => {
+                self.set_constraints(values).await?
+            }
             Statement::Set(set) => self.set(set)?,
             Statement::ShowVariable { variable } => {
                 let name: Vec<String> = variable.iter().map(fold).collect();
@@ -131,12 +134,13 @@ impl Session {
         self.in_transaction("SAVEPOINT")?;
         let made = self.txn.run(|txn| Box::pin(async move { txn.savepoint() })).await;
         let made = made.map_err(|error| from_txn(error, None))?;
-        self.savepoints.push((name, made));
+        let mark = self.deferred.lock().mark();
+        self.savepoints.push((name, made, mark));
         Ok("SAVEPOINT")
     }
 
     fn find_savepoint(&self, name: &str) -> SqlResult<usize> {
-        self.savepoints.iter().rposition(|(own, _)| own == name).ok_or_else(|| {
+        self.savepoints.iter().rposition(|(own, ..)| own == name).ok_or_else(|| {
             let message = format!("savepoint \"{name}\" does not exist");
             SqlError::new(SqlState::INVALID_SAVEPOINT, message)
         })
@@ -145,13 +149,13 @@ impl Session {
     async fn rollback_to(&mut self, name: &str) -> SqlResult<&'static str> {
         self.in_transaction("ROLLBACK TO SAVEPOINT")?;
         let at = self.find_savepoint(name)?;
-        let Some((_, savepoint)) = self.savepoints.get(at) else {
+        let Some((_, savepoint, mark)) = self.savepoints.get(at).cloned() else {
             return Err(SqlError::internal("a savepoint is gone"));
         };
-        let savepoint = *savepoint;
         let gone =
             self.txn.run(move |txn| Box::pin(async move { txn.rollback_to(savepoint) })).await;
         gone.map_err(|error| from_txn(error, None))?;
+        self.deferred.lock().return_to(&mark);
         self.savepoints.truncate(at + 1);
         self.state = TransactionState::InTransaction;
         Ok("ROLLBACK")
@@ -160,7 +164,7 @@ impl Session {
     async fn release(&mut self, name: &str) -> SqlResult<&'static str> {
         self.in_transaction("RELEASE SAVEPOINT")?;
         let at = self.find_savepoint(name)?;
-        let Some((_, savepoint)) = self.savepoints.get(at) else {
+        let Some((_, savepoint, _)) = self.savepoints.get(at) else {
             return Err(SqlError::internal("a savepoint is gone"));
         };
         let savepoint = *savepoint;

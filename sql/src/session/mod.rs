@@ -2,6 +2,7 @@
 
 mod analyze;
 mod cancel;
+mod constraints;
 mod control;
 mod define;
 mod explain;
@@ -13,6 +14,7 @@ mod tables;
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use selkie_txn::{Database, Isolation, NewIndex, Savepoint, SessionLimits, TxnError};
 use sqlparser::ast::Statement;
 
@@ -22,7 +24,7 @@ use crate::bind::OutputColumn;
 use crate::catalogue::TableDef;
 use crate::client::{Client, Collected, Outcome};
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::exec::{SequenceMemory, from_txn};
+use crate::exec::{DeferredMark, DeferredReferences, SequenceMemory, from_txn};
 use crate::types::{Datum, FormatSettings, SqlType};
 
 pub use cancel::CancelHandle;
@@ -89,7 +91,9 @@ pub struct Session {
     /// Whether the transaction is one of several statements without BEGIN.
     is_implicit: bool,
     /// Names of savepoints, the innermost last.
-    savepoints: Vec<(String, Savepoint)>,
+    savepoints: Vec<(String, Savepoint, DeferredMark)>,
+    /// What constraints have put off to the commit.
+    deferred: Arc<Mutex<DeferredReferences>>,
     /// When the transaction began, in microseconds since 2000-01-01.
     transaction_start: i64,
     clock: Clock,
@@ -116,6 +120,7 @@ impl Session {
             modes_now: (Isolation::ReadCommitted, false),
             is_implicit: false,
             savepoints: Vec::new(),
+            deferred: Arc::default(),
             transaction_start: 0,
             clock,
             user: user.into(),
@@ -284,6 +289,10 @@ impl Session {
     }
 
     async fn commit(&mut self) -> SqlResult<()> {
+        if let Err(error) = self.settle_deferred().await {
+            self.end_failed().await?;
+            return Err(error);
+        }
         self.over();
         let committed = self.txn.commit().await;
         self.end_settings(committed.is_err());
@@ -295,6 +304,7 @@ impl Session {
         self.state = TransactionState::Idle;
         self.is_implicit = false;
         self.savepoints.clear();
+        *self.deferred.lock() = DeferredReferences::default();
     }
 
     /// Rolls back what has failed.

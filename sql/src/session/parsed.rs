@@ -12,6 +12,7 @@ use sqlparser::ast::Statement;
 use crate::bind::OutputColumn;
 use crate::copy::CopyFormat;
 use crate::error::SqlResult;
+use crate::exec::RelationCache;
 use crate::parse::parse;
 use crate::plan::Plan;
 use crate::types::{FormatSettings, SqlType};
@@ -90,6 +91,8 @@ impl ParsedStatement {
 #[derive(Default)]
 pub struct PlanCache {
     texts: Mutex<Texts>,
+    /// Tables that constraints name.
+    relations: Arc<RelationCache>,
 }
 
 type Generation = HashMap<Arc<str>, Arc<[Arc<ParsedStatement>]>, RandomState>;
@@ -102,6 +105,10 @@ struct Texts {
 }
 
 impl PlanCache {
+    pub(super) fn relations(&self) -> &Arc<RelationCache> {
+        &self.relations
+    }
+
     /// The statements of a text.
     pub(super) fn statements(&self, sql: &str) -> SqlResult<Arc<[Arc<ParsedStatement>]>> {
         if let Some(found) = self.texts.lock().find(sql) {

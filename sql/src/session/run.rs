@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use selkie_fabric::env::Env;
 use selkie_txn::{Database, NewIndex, SchemaError, Txn, TxnError};
 use sqlparser::ast::Statement;
@@ -17,7 +18,8 @@ use crate::client::Client;
 use crate::copy::{CopyFormat, CopyKind, CopyWriter};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::{
-    Counts, ExecContext, MemoryLimits, Operator, Row, SequenceMemory, SharedRows, build, from_txn,
+    Counts, DeferredReferences, ExecContext, MemoryLimits, Operator, PendingReferences,
+    RelationCache, Row, SequenceMemory, SharedRows, build, check_rows, from_txn, settle_deferred,
 };
 use crate::explain::Counted;
 use crate::functions::CallContext;
@@ -38,6 +40,8 @@ pub(super) struct Run {
     pub(super) env: Env,
     pub(super) database: Database,
     sequences: Arc<SequenceMemory>,
+    relations: Arc<RelationCache>,
+    pub(super) deferred: Arc<Mutex<DeferredReferences>>,
     cancel: CancelHandle,
     is_alone: bool,
     transaction_start: i64,
@@ -106,21 +110,28 @@ impl Session {
         client: &Arc<dyn Client>,
         is_alone: bool,
     ) -> SqlResult<Ran> {
-        let run = Run {
+        let run = self.new_run(work, client, is_alone);
+        let ran = self.txn.run(move |txn| Box::pin(async move { run.go(txn).await })).await;
+        ran.map_err(|error| from_txn(error, None))?
+    }
+
+    /// What a statement needs.
+    pub(super) fn new_run(&self, work: &Work, client: &Arc<dyn Client>, is_alone: bool) -> Run {
+        Run {
             work: work.clone(),
             client: Arc::clone(client),
             settings: Arc::clone(&self.settings),
             env: self.txn.database().engine().env().clone(),
             database: self.txn.database().clone(),
             sequences: Arc::clone(&self.sequences),
+            relations: Arc::clone(self.plans.relations()),
+            deferred: Arc::clone(&self.deferred),
             cancel: self.cancel.clone(),
             is_alone,
             transaction_start: self.transaction_start,
             clock: self.clock,
             user: Arc::clone(&self.user),
-        };
-        let ran = self.txn.run(move |txn| Box::pin(async move { run.go(txn).await })).await;
-        ran.map_err(|error| from_txn(error, None))?
+        }
     }
 }
 
@@ -136,6 +147,11 @@ impl Run {
     async fn in_statement(&self, txn: &mut Txn<'_>) -> Result<SqlResult<Ran>, TxnError> {
         let Work { parsed, parameters, types, columns } = &self.work;
         if super::define::is_definition(&parsed.statement) {
+            let may_rename = super::define::changes_names(&parsed.statement);
+            if may_rename && self.deferred.lock().has_waiting() {
+                let message = "tables cannot be changed before deferred constraints are checked";
+                return Ok(Err(SqlError::new(SqlState::OBJECT_IN_USE, message)));
+            }
             self.client.begin(&Arc::default(), &self.settings.format);
             return Ok(Box::pin(super::define::define(self, txn)).await);
         }
@@ -258,6 +274,9 @@ impl Run {
             client: Some(&*self.client),
             is_alone: self.is_alone,
             sequences: &self.sequences,
+            relations: &self.relations,
+            references: PendingReferences::default(),
+            deferred: &self.deferred,
             limits: MemoryLimits::default(),
             outer: Vec::new(),
             shared: SharedRows::default(),
@@ -288,6 +307,27 @@ impl Run {
         let mut operator = build(plan);
         while operator.next(&mut context).await?.is_some() {}
         Ok(context.affected)
+    }
+
+    /// Looks at what constraints have put off.
+    pub(super) async fn settle_deferred(&self, txn: &mut Txn<'_>) -> SqlResult<()> {
+        txn.begin_statement().map_err(|error| from_txn(error, None))?;
+        let random = || random(self.clock);
+        let settled = settle_deferred(&mut self.context(txn, &random)).await;
+        txn.end_statement();
+        settled
+    }
+
+    /// An error if a row of a table does not fulfil a FOREIGN KEY constraint of it.
+    pub(super) async fn check_references(
+        &self,
+        txn: &mut Txn<'_>,
+        table: &TableDef,
+        at: usize,
+    ) -> SqlResult<()> {
+        let random = || random(self.clock);
+        let mut context = self.context(txn, &random);
+        check_rows(&Arc::new(table.clone()), at, &mut context).await
     }
 
     /// The first row of what a plan gives.

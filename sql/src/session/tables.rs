@@ -7,7 +7,7 @@ use std::sync::Arc;
 use selkie_txn::{Txn, TxnError};
 use sqlparser::ast::{CopySource, ObjectName, Statement, visit_relations};
 
-use crate::bind::table_key;
+use crate::bind::{parents_of, table_key};
 use crate::catalogue::{TableDef, load};
 use crate::error::SqlResult;
 
@@ -27,7 +27,10 @@ pub(super) async fn load_tables(
     if let Statement::Copy { source: CopySource::Table { table_name, .. }, .. } = statement {
         names.push(table_name.clone());
     }
-    let mut keys = Vec::new();
+    let mut keys = match parents_of(statement) {
+        Ok(parents) => parents,
+        Err(error) => return Ok(Err(error)),
+    };
     for name in &names {
         match table_key(name) {
             Ok(key) => keys.push(key),

@@ -73,10 +73,11 @@ fn constraints(system: &SystemSnapshot, relation: &'static Relation) -> Rows {
             rows.push(record.row());
         }
     }
+    rows.extend(super::references::rows(system, relation));
     rows
 }
 
-fn constraint(
+pub(super) fn constraint(
     relation: &'static Relation,
     table: &SystemTable,
     oid: u32,

@@ -12,19 +12,22 @@
 //! | `record.rs` | rows of values by name |
 //! | `oids.rs` | numbers of objects |
 //! | `snapshot.rs` | definitions of all tables |
-//! | `tables.rs`, `keys.rs`, `types.rs`, `cluster.rs`, `operators.rs` | rows |
+//! | `tables.rs`, `keys.rs`, `references.rs` | rows of tables and constraints |
+//! | `comments.rs`, `types.rs`, `cluster.rs`, `operators.rs` | other rows |
 //! | `views.rs` | relations that are queries of others |
 //! | `definitions.rs`, `deparse.rs` | statements and expressions as PostgreSQL prints them |
 //!
 //! Relations of what this engine does not have (triggers, policies, publications) are empty.
 
 mod cluster;
+mod comments;
 mod definitions;
 mod deparse;
 mod keys;
 mod oids;
 mod operators;
 mod record;
+mod references;
 mod relation;
 mod snapshot;
 mod tables;

@@ -34,6 +34,8 @@ const INDEXES: u32 = 8;
 const CHECKS: u32 = 1_024;
 /// Where its defaults begin.
 const DEFAULTS: u32 = 2_048;
+/// Where its FOREIGN KEY constraints begin.
+const FOREIGN_KEYS: u32 = 3_072;
 
 /// The number of a table, whose number among all is this.
 pub(super) fn table(number: usize) -> u32 {
@@ -70,8 +72,14 @@ pub(super) fn check(table: u32, at: usize) -> u32 {
 
 /// Of the default of a column, by its position.
 pub(super) fn default(table: u32, at: usize) -> u32 {
-    let at = u32::try_from(at).unwrap_or(0) % DEFAULTS;
+    let at = u32::try_from(at).unwrap_or(0) % (FOREIGN_KEYS - DEFAULTS);
     table.wrapping_add(DEFAULTS + at)
+}
+
+/// Of a FOREIGN KEY constraint of a table, by its position.
+pub(super) fn foreign_key(table: u32, at: usize) -> u32 {
+    let at = u32::try_from(at).unwrap_or(0) % (BLOCK - FOREIGN_KEYS);
+    table.wrapping_add(FOREIGN_KEYS + at)
 }
 
 /// Of a schema of a user.

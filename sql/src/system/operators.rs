@@ -29,6 +29,63 @@ const CLASSES: [(Scalar, u32, u32, &str); 18] = [
     (Scalar::Uuid, 10_065, 2968, "uuid_ops"),
 ];
 
+/// The operators `=` of two types that differ, of one family.
+const EQUAL_ACROSS: [(Scalar, Scalar, u32); 14] = [
+    (Scalar::Int8, Scalar::Int4, 416),
+    (Scalar::Int4, Scalar::Int8, 15),
+    (Scalar::Int2, Scalar::Int4, 532),
+    (Scalar::Int4, Scalar::Int2, 533),
+    (Scalar::Int2, Scalar::Int8, 1862),
+    (Scalar::Int8, Scalar::Int2, 1868),
+    (Scalar::Float4, Scalar::Float8, 1120),
+    (Scalar::Float8, Scalar::Float4, 1130),
+    (Scalar::Date, Scalar::Timestamp, 2347),
+    (Scalar::Date, Scalar::TimestampTz, 2360),
+    (Scalar::Timestamp, Scalar::Date, 2373),
+    (Scalar::TimestampTz, Scalar::Date, 2386),
+    (Scalar::Timestamp, Scalar::TimestampTz, 2536),
+    (Scalar::TimestampTz, Scalar::Timestamp, 2542),
+];
+
+/// The operators `=` of a type.
+const EQUAL: [(Scalar, u32); 18] = [
+    (Scalar::Bool, 91),
+    (Scalar::Name, 93),
+    (Scalar::Int2, 94),
+    (Scalar::Int4, 96),
+    (Scalar::Text, 98),
+    (Scalar::Int8, 410),
+    (Scalar::Oid, 607),
+    (Scalar::Float4, 620),
+    (Scalar::Float8, 670),
+    (Scalar::Char, 1054),
+    (Scalar::Date, 1093),
+    (Scalar::Time, 1108),
+    (Scalar::TimestampTz, 1320),
+    (Scalar::Interval, 1330),
+    (Scalar::Numeric, 1752),
+    (Scalar::Bytea, 1955),
+    (Scalar::Timestamp, 2060),
+    (Scalar::Uuid, 2972),
+];
+
+/// `=` of arrays.
+const EQUAL_ARRAYS: u32 = 1070;
+
+/// The operator by which values of two types are equal; the second is taken for the first where
+/// there is none of both.
+pub(super) fn equality((left, right): (SqlType, SqlType)) -> u32 {
+    if left.is_array {
+        return EQUAL_ARRAYS;
+    }
+    let across = EQUAL_ACROSS.iter().find(|own| (own.0, own.1) == (left.scalar, right.scalar));
+    if let Some(own) = across {
+        return own.2;
+    }
+    let left = if left.scalar == Scalar::Varchar { Scalar::Text } else { left.scalar };
+    EQUAL.iter().find(|own| own.0 == left).map_or(0, |own| own.1)
+}
+
 /// The rows of a relation, if it is of this file.
 pub(super) fn rows(relation: &'static Relation) -> Option<Rows> {
     Some(match relation.full_name {

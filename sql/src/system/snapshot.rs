@@ -6,7 +6,7 @@ use selkie_txn::{KeyOrder, Txn, TxnError};
 
 use super::definitions::{check_definition, index_statement, key_definition, quoted};
 use super::relation::{PG_CATALOG, relations};
-use super::{cluster, keys, oids, operators, tables, types};
+use super::{cluster, comments, keys, oids, operators, references, tables, types};
 use crate::catalogue::{IndexDef, TableDef, load};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::types::Datum;
@@ -241,12 +241,19 @@ impl ObjectNames for SystemSnapshot {
         if let Some(key) = self.keys().find(|own| own.constraint == Some(oid)) {
             return Some(key_definition(&key));
         }
+        if let Some(definition) = references::definition(self, oid) {
+            return Some(definition);
+        }
         let is_own = |(at, _): &(usize, _), own: &SystemTable| oids::check(own.oid, *at) == oid;
         let found = self.tables.iter().find_map(|own| {
             let mut checks = own.def.checks.iter().enumerate();
             checks.find(|check| is_own(check, own)).map(|(_, (_, condition))| (own, condition))
         });
         found.map(|(own, condition)| check_definition(condition, own, is_pretty))
+    }
+
+    fn comment(&self, oid: u32, class: Option<&str>, column: usize) -> Option<String> {
+        comments::comment_of(self, oid, class, column)
     }
 
     fn setting(&self, name: &str) -> SqlResult<String> {
@@ -264,6 +271,7 @@ impl ObjectNames for SystemSnapshot {
         };
         let all = tables::rows(self, found)
             .or_else(|| keys::rows(self, found))
+            .or_else(|| comments::rows(self, found))
             .or_else(|| types::rows(self, found))
             .or_else(|| cluster::rows(self, found))
             .or_else(|| operators::rows(found));

@@ -39,7 +39,8 @@ fn classes(system: &SystemSnapshot, relation: &'static Relation) -> Rows {
             .set("relreplident", if is_view { "n" } else { "d" })
             .set("relnatts", shown)
             .set("relchecks", table.def.checks.len())
-            .set("relhasindex", table.keys().next().is_some());
+            .set("relhasindex", table.keys().next().is_some())
+            .set("relhastriggers", table.def.has_references());
         rows.push(record.row());
     }
     for key in system.keys() {

@@ -98,7 +98,8 @@ const VIEWS: [(&str, &str); 24] = [
          c.relname as table_name, \
          case k.contype when 'c' then 'CHECK' when 'f' then 'FOREIGN KEY' \
          when 'p' then 'PRIMARY KEY' when 'u' then 'UNIQUE' end as constraint_type, \
-         'NO' as is_deferrable, 'NO' as initially_deferred, 'YES' as enforced, \
+         case when k.condeferrable then 'YES' else 'NO' end as is_deferrable, \
+         case when k.condeferred then 'YES' else 'NO' end as initially_deferred, 'YES' as enforced, \
          case when k.contype = 'u' then 'YES' end as nulls_distinct \
          from pg_catalog.pg_constraint k \
          join pg_catalog.pg_namespace n on n.oid = k.connamespace \
@@ -119,11 +120,14 @@ const VIEWS: [(&str, &str); 24] = [
          pg_catalog.current_database() as table_catalog, n.nspname as table_schema, \
          c.relname as table_name, a.attname as column_name, \
          pg_catalog.array_position(k.conkey, a.attnum) as ordinal_position, \
-         case when k.contype = 'f' then pg_catalog.array_position(k.conkey, a.attnum) end \
+         case when k.contype = 'f' then pg_catalog.array_position(u.conkey, \
+         (k.confkey)[pg_catalog.array_position(k.conkey, a.attnum)]) end \
          as position_in_unique_constraint from pg_catalog.pg_constraint k \
          join pg_catalog.pg_class c on c.oid = k.conrelid \
          join pg_catalog.pg_namespace n on n.oid = c.relnamespace \
          join pg_catalog.pg_attribute a on a.attrelid = c.oid and a.attnum = any (k.conkey) \
+         left join pg_catalog.pg_constraint u on u.conindid = k.conindid \
+         and u.contype in ('p', 'u') and k.contype = 'f' \
          where k.contype in ('p', 'u', 'f')",
     ),
     (

@@ -32,6 +32,9 @@ pub trait ObjectNames: Send + Sync {
     fn index_definition(&self, oid: u32, column: usize) -> Option<String>;
     /// A constraint as a statement writes it; `is_pretty` leaves out what need not be there.
     fn constraint_definition(&self, oid: u32, is_pretty: bool) -> Option<String>;
+    /// The comment of an object, which is in the relation `class` of the system, or of its column
+    /// of a number from 1; 0 is the object.
+    fn comment(&self, oid: u32, class: Option<&str>, column: usize) -> Option<String>;
     /// A parameter of the session.
     fn setting(&self, name: &str) -> SqlResult<String>;
     /// The rows of a relation of the system.

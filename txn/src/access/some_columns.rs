@@ -62,23 +62,24 @@ impl Txn<'_> {
             return Ok(written);
         }
         let found = self.find(&info.primary, key, LatchMode::Shared).await?;
-        self.record_columns(info, key, &found, columns)?;
+        self.record_columns(info, key, &found, columns, LatchMode::Shared)?;
         let KeyPosition { leaf, slot } = found;
         Ok(slot.ok().map(|slot| RowPosition::Leaf(leaf, slot)))
     }
 
     /// As [`record_point`](Self::record_point), of a row of which only these columns are read.
-    fn record_columns(
+    pub(super) fn record_columns(
         &mut self,
         info: &TableInfo,
         key: &[u8],
         found: &KeyPosition,
         columns: u64,
+        mode: LatchMode,
     ) -> Result<(), TxnError> {
         let Ok(slot) = found.slot else {
             return self.record_point(&info.primary, key, found, LatchMode::Shared).map(drop);
         };
-        if self.must_record(LatchMode::Shared) {
+        if self.must_record(mode) {
             let value = LeafView::new(self.leaf_bytes(found.leaf))?.value(slot)?;
             let digest = self.db.digester.of_columns(info.row(value)?, columns)?;
             let tree = info.primary.number;

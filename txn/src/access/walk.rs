@@ -47,6 +47,8 @@ pub(crate) struct Walk<'r, 'db> {
     state: WalkState<'db>,
     /// Entries that it does not see.
     hidden: Option<&'r OwnAdditions>,
+    /// Whether what it goes over is recorded whatever the mode.
+    pub(super) keeps: bool,
     /// What it has asked for of what lies ahead.
     pub(super) ahead: WalkAhead,
 }
@@ -60,8 +62,8 @@ impl<'r, 'db> Walk<'r, 'db> {
         mode: LatchMode,
         state: WalkState<'db>,
     ) -> Self {
-        let (hidden, ahead) = (None, WalkAhead::NONE);
-        Self { index, range, direction, mode, state, hidden, ahead }
+        let (hidden, keeps, ahead) = (None, false, WalkAhead::NONE);
+        Self { index, range, direction, mode, state, hidden, keeps, ahead }
     }
 
     /// Has the walk not see these entries.
@@ -118,7 +120,7 @@ impl<'r, 'db> Walk<'r, 'db> {
 
     /// Notes what of the leaf it has come to the walk goes over.
     fn begin_to_record(&mut self, txn: &Txn<'db>) -> Result<(), TxnError> {
-        if !txn.must_record(self.mode) {
+        if !self.keeps && !txn.must_record(self.mode) {
             return Ok(());
         }
         let leaf = LeafView::new(self.bytes(txn))?;

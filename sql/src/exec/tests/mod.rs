@@ -89,6 +89,9 @@ async fn run_with(
     let sequences = SequenceMemory::default();
     let mut context = ExecContext {
         sequences: &sequences,
+        relations: &crate::exec::RelationCache::default(),
+        references: crate::exec::PendingReferences::default(),
+        deferred: &Default::default(),
         txn,
         call,
         parameters,
@@ -230,6 +233,7 @@ impl TableSpec {
         };
         Arc::new(TableDef {
             table: db.table(&self.schema.name).unwrap(),
+            key: self.schema.name.clone(),
             name: self.schema.name.clone(),
             columns: self.columns.clone(),
             primary_key: self.schema.primary_key.clone(),
@@ -237,6 +241,9 @@ impl TableSpec {
             indexes: indexes.collect(),
             checks: Vec::new(),
             primary_key_name: None,
+            foreign_keys: Vec::new(),
+            referenced_by: Vec::new(),
+            comments: Default::default(),
             view: None,
         })
     }

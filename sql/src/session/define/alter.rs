@@ -10,7 +10,9 @@ use sqlparser::ast::{self, AlterTableOperation as Action, RenameTableNameKind};
 
 use super::super::run::Run;
 use super::rebuild::{HIDDEN_DEFAULT, NewForm, record_rows, require_not_null};
-use super::{already_exists, bound, change_note, find, found, index, rebuild, schema_of, view};
+use super::{
+    already_exists, bound, change_note, find, found, index, rebuild, references, schema_of, view,
+};
 use crate::bind::{
     Added, bind_added_constraint, bind_default, check_name, fold, is_constraint, name_parts,
     refuse, scan_of, table_key,
@@ -83,10 +85,11 @@ impl<'a, 'db> Alteration<'a, 'db> {
                 has_column_keyword: _,
                 column_names,
                 if_exists,
-                drop_behavior: _,
+                drop_behavior,
             } => {
                 for name in column_names {
-                    self.drop_column(&fold(name), *if_exists).await?;
+                    let cascade = is_cascade(drop_behavior.as_ref());
+                    self.drop_column(&fold(name), *if_exists, cascade).await?;
                 }
                 Ok(())
             }
@@ -114,8 +117,9 @@ impl<'a, 'db> Alteration<'a, 'db> {
                 let added = added.await?;
                 self.add(added).await
             }
-            Action::DropConstraint { if_exists, name, drop_behavior: _ } => {
-                self.drop_constraint(&fold(name), *if_exists).await
+            Action::DropConstraint { if_exists, name, drop_behavior } => {
+                let cascade = is_cascade(drop_behavior.as_ref());
+                self.drop_constraint(&fold(name), *if_exists, cascade).await
             }
             other => Err(SqlError::unsupported(format!("ALTER TABLE {other}"))),
         }
@@ -123,7 +127,7 @@ impl<'a, 'db> Alteration<'a, 'db> {
 
     /// Adds keys and conditions, which the rows have to fulfil.
     pub(super) async fn add(&mut self, added: Added) -> SqlResult<()> {
-        let Added { column: _, sequence: _, checks, unique, primary_key } = added;
+        let Added { column: _, sequence: _, checks, unique, primary_key, foreign_keys } = added;
         if primary_key.is_some() || !unique.is_empty() {
             let (schema, note) = schema_of(self.txn, &self.table).await?;
             let mut form = NewForm::of(schema, note);
@@ -150,7 +154,7 @@ impl<'a, 'db> Alteration<'a, 'db> {
         for (name, condition) in checks {
             self.add_check(name, condition).await?;
         }
-        Ok(())
+        self.add_foreign_keys(foreign_keys).await
     }
 
     async fn add_check(&mut self, name: String, condition: String) -> SqlResult<()> {
@@ -191,7 +195,9 @@ impl<'a, 'db> Alteration<'a, 'db> {
             };
             change_note(self.txn, &self.table, set).await?;
         }
-        let renamed = self.txn.rename_table(self.table.table, &key).await;
+        let table = self.table.table;
+        self.rename_table_in_references(&key).await?;
+        let renamed = self.txn.rename_table(table, &key).await;
         renamed.map_err(|error| from_txn(error, Some(&self.table)))?;
         self.key = key;
         Ok(())
@@ -207,6 +213,9 @@ impl<'a, 'db> Alteration<'a, 'db> {
                 format!("constraint \"{new}\" for relation \"{}\" already exists", self.table.name);
             return Err(SqlError::new(SqlState::DUPLICATE_OBJECT, message));
         }
+        if self.table.foreign_keys.iter().any(|own| own.name == old) {
+            return self.rename_foreign_key(old, &new).await;
+        }
         if !self.table.checks.iter().any(|(name, _)| name == old) {
             return index::rename_in(self.txn, &self.table, old, new).await;
         }
@@ -214,25 +223,39 @@ impl<'a, 'db> Alteration<'a, 'db> {
             for (name, _) in note.checks.iter_mut().filter(|(name, _)| name == old) {
                 name.clone_from(&new);
             }
+            note.comments.rename_constraint(old, &new);
         })
         .await
     }
 
-    async fn drop_constraint(&mut self, name: &str, if_exists: bool) -> SqlResult<()> {
+    async fn drop_constraint(
+        &mut self,
+        name: &str,
+        if_exists: bool,
+        cascade: bool,
+    ) -> SqlResult<()> {
         if !is_constraint(&self.table, name) {
             return if if_exists { Ok(()) } else { Err(self.no_constraint(name, "relation")) };
         }
+        if self.table.foreign_keys.iter().any(|own| own.name == name) {
+            return references::drop_constraints(self.txn, &self.key, &[name.to_owned()]).await;
+        }
         if self.table.checks.iter().any(|(own, _)| own == name) {
             return change_note(self.txn, &self.table, |note| {
+                note.comments.drop_constraint(name);
                 note.checks.retain(|(own, _)| own != name);
             })
             .await;
         }
-        if self.table.indexes.iter().any(|own| own.name == name) {
+        let index = self.table.indexes.iter().position(|own| own.name == name);
+        let what = format!("constraint {name} on table {}", self.table.name);
+        references::leave_key(self.txn, &self.table, index, &what, cascade).await?;
+        if index.is_some() {
             return self.drop_index(name).await;
         }
         let (schema, note) = schema_of(self.txn, &self.table).await?;
         let mut form = NewForm::of(schema, note);
+        form.note.comments.drop_constraint(name);
         self.take_key(&mut form).await?;
         rebuild::rebuild(self.run, self.txn, &self.table, &self.key, form).await
     }
@@ -241,7 +264,11 @@ impl<'a, 'db> Alteration<'a, 'db> {
     pub(super) async fn drop_index(&mut self, name: &str) -> SqlResult<()> {
         let dropped = self.txn.drop_index(self.table.table, name).await;
         dropped.map_err(|error| from_txn(error, Some(&self.table)))?;
-        change_note(self.txn, &self.table, |note| note.unique.retain(|own| own != name)).await
+        change_note(self.txn, &self.table, |note| {
+            note.unique.retain(|own| own != name);
+            note.comments.drop_constraint(name);
+        })
+        .await
     }
 
     /// Gives the table a key that its user does not see in place of the one that it has.
@@ -276,6 +303,10 @@ impl<'a, 'db> Alteration<'a, 'db> {
     }
 }
 
+fn is_cascade(behavior: Option<&ast::DropBehavior>) -> bool {
+    matches!(behavior, Some(ast::DropBehavior::Cascade))
+}
+
 /// When an action is done.
 fn pass(action: &Action) -> u8 {
     use ast::AlterColumnOperation::{DropNotNull, SetNotNull};
@@ -286,7 +317,8 @@ fn pass(action: &Action) -> u8 {
         Action::AlterColumn { op: SetNotNull, .. } => 3,
         Action::AlterColumn { .. } => 2,
         Action::AddConstraint { constraint: ast::TableConstraint::Check(_), .. } => 5,
+        Action::AddConstraint { constraint: ast::TableConstraint::ForeignKey(_), .. } => 6,
         Action::AddConstraint { .. } => 4,
-        _ => 6,
+        _ => 7,
     }
 }

@@ -105,10 +105,16 @@ impl Alteration<'_, '_> {
         Ok(())
     }
 
-    pub(super) async fn drop_column(&mut self, name: &str, if_exists: bool) -> SqlResult<()> {
+    pub(super) async fn drop_column(
+        &mut self,
+        name: &str,
+        if_exists: bool,
+        cascade: bool,
+    ) -> SqlResult<()> {
         let Some(at) = self.shown_column(name) else {
             return if if_exists { Ok(()) } else { Err(self.no_column(name)) };
         };
+        self.leave_column(name, cascade).await?;
         let sequence = self.table.columns.get(at).and_then(|own| own.sequence.clone());
         // With it go the keys and the conditions that it is in.
         let indexes = self.table.indexes.iter().filter(|own| own.columns.contains(&at));
@@ -122,10 +128,15 @@ impl Alteration<'_, '_> {
                 checks.push((own.clone(), condition.clone()));
             }
         }
-        change_note(self.txn, &self.table, |note| note.checks = checks).await?;
+        change_note(self.txn, &self.table, |note| {
+            note.checks = checks;
+            note.comments.drop_column(name);
+        })
+        .await?;
         if self.table.primary_key.contains(&at) {
             let (schema, note) = schema_of(self.txn, &self.table).await?;
             let mut form = NewForm::of(schema, note);
+            form.note.comments.drop_constraint(&self.table.primary_key_name());
             self.take_key(&mut form).await?;
             form.remove_column(at);
             rebuild::rebuild(self.run, self.txn, &self.table, &self.key, form).await?;
@@ -158,11 +169,13 @@ impl Alteration<'_, '_> {
         done.map_err(|error| from_txn(error, Some(&self.table)))?;
         change_note(self.txn, &self.table, |note| {
             note.checks = checks;
+            note.comments.rename_column(old, new);
             if let Some(own) = note.columns.remove(old) {
                 note.columns.insert(new.to_owned(), own);
             }
         })
-        .await
+        .await?;
+        self.rename_in_references(old, new).await
     }
 
     pub(super) async fn alter_column(

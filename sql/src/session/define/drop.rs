@@ -1,9 +1,11 @@
 //! DROP TABLE and TRUNCATE.
 
+use std::collections::BTreeSet;
+
 use selkie_txn::Txn;
 use sqlparser::ast::{self, ObjectName};
 
-use super::{find, found, sequence, view};
+use super::{find, found, references, sequence, view};
 use crate::bind::{refuse, table_key};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::from_txn;
@@ -14,11 +16,18 @@ pub(super) async fn drop_tables(
     if_exists: bool,
     cascade: bool,
 ) -> SqlResult<()> {
+    let mut dropped = BTreeSet::new();
+    for name in names {
+        dropped.insert(table_key(name)?);
+    }
     for name in names {
         let key = table_key(name)?;
         match find(txn, &key).await? {
             Some(table) if table.view.is_some() => return Err(view::not_a(&table, "table")),
-            Some(table) => view::drop_with_views(txn, &key, &table, cascade).await?,
+            Some(table) => {
+                references::leave(txn, &table, &dropped, cascade).await?;
+                view::drop_with_views(txn, &key, &table, cascade).await?;
+            }
             None if if_exists => {}
             None => {
                 let message = format!("table \"{key}\" does not exist");
@@ -36,18 +45,22 @@ pub(super) async fn truncate(txn: &mut Txn<'_>, truncate: &ast::Truncate) -> Sql
         table: _,
         if_exists,
         identity,
-        // No other table depends on the rows.
-        cascade: _,
+        cascade,
         on_cluster,
     } = truncate;
     let is_odd = partitions.is_some() || *if_exists || on_cluster.is_some();
     refuse(is_odd, "this form of TRUNCATE")?;
     let restarts = matches!(identity, Some(ast::TruncateIdentityOption::Restart));
+    let mut tables = Vec::new();
     for own in table_names {
         let table = found(txn, &table_key(&own.name)?).await?;
         if table.view.is_some() {
             return Err(view::not_a(&table, "table"));
         }
+        tables.push(table);
+    }
+    let cascade = matches!(cascade, Some(ast::CascadeOption::Cascade));
+    for table in references::with_children(txn, tables, cascade).await? {
         let emptied = txn.truncate(table.table).await;
         emptied.map_err(|error| from_txn(error, Some(&table)))?;
         if restarts {

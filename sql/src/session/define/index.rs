@@ -7,7 +7,7 @@ use sqlparser::ast::{self, AlterIndexOperation, ObjectName};
 
 use super::super::Ran;
 use super::super::run::Run;
-use super::{already_exists, bound, change_note, found};
+use super::{already_exists, bound, change_note, found, references};
 use crate::bind::{Binder, check_name, free_name, index_column, name_parts, refuse, table_key};
 use crate::catalogue::{TableDef, load_all};
 use crate::error::{SqlError, SqlResult, SqlState};
@@ -100,6 +100,7 @@ pub(super) async fn drop_indexes(
     txn: &mut Txn<'_>,
     names: &[ObjectName],
     if_exists: bool,
+    cascade: bool,
 ) -> SqlResult<()> {
     for name in names {
         let Some((table, index)) = table_of(txn, name).await? else {
@@ -119,6 +120,9 @@ pub(super) async fn drop_indexes(
             let hint = format!("You can drop constraint {index} on table {owner} instead.");
             return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, message).hint(hint));
         }
+        let at = table.indexes.iter().position(|own| own.name == index);
+        references::leave_key(txn, &table, at, &format!("index {index}"), cascade).await?;
+        change_note(txn, &table, |note| note.comments.drop_constraint(&index)).await?;
         let dropped = txn.drop_index(table.table, &index).await;
         dropped.map_err(|error| from_txn(error, Some(&table)))?;
     }
@@ -155,11 +159,16 @@ pub(super) async fn rename_in(
         return Err(already_exists(&new));
     }
     if !table.indexes.iter().any(|own| own.name == index) {
-        return change_note(txn, table, |note| note.primary_key_name = Some(new)).await;
+        return change_note(txn, table, |note| {
+            note.comments.rename_constraint(index, &new);
+            note.primary_key_name = Some(new);
+        })
+        .await;
     }
     let renamed = txn.rename_index(table.table, index, &new).await;
     renamed.map_err(|error| from_txn(error, Some(table)))?;
     change_note(txn, table, |note| {
+        note.comments.rename_constraint(index, &new);
         if note.unique.remove(index) {
             note.unique.insert(new);
         }
@@ -168,7 +177,10 @@ pub(super) async fn rename_in(
 }
 
 /// The table that has an index of this name, or a primary key, and its name there.
-async fn table_of(txn: &mut Txn<'_>, name: &ObjectName) -> SqlResult<Option<(TableDef, String)>> {
+pub(super) async fn table_of(
+    txn: &mut Txn<'_>,
+    name: &ObjectName,
+) -> SqlResult<Option<(TableDef, String)>> {
     let key = table_key(name)?;
     let (schema, index) =
         key.rsplit_once('.').map_or((None, &*key), |(own, name)| (Some(own), name));

@@ -6,9 +6,11 @@
 
 mod alter;
 mod alter_column;
+mod comment;
 mod drop;
 mod index;
 mod rebuild;
+mod references;
 mod sequence;
 mod view;
 
@@ -38,7 +40,14 @@ pub(super) fn is_definition(statement: &Statement) -> bool {
             | Statement::CreateSequence { .. }
             | Statement::CreateView(_)
             | Statement::AlterIndex { .. }
+            | Statement::Comment { .. }
     )
+}
+
+/// Whether tables, columns or constraints that are there may have other names afterwards, or be
+/// gone.
+pub(super) fn changes_names(statement: &Statement) -> bool {
+    matches!(statement, Statement::AlterTable(_) | Statement::Drop { .. } | Statement::Truncate(_))
 }
 
 /// Does a statement that changes tables.
@@ -57,7 +66,7 @@ pub(super) async fn define(run: &Run, txn: &mut Txn<'_>) -> SqlResult<Ran> {
                     return Err(already_exists(&schema.name));
                 }
                 sequence::create_for_table(txn, &mut schema, sequences).await?;
-                create_table(txn, schema).await?;
+                create_with_references(txn, schema).await?;
             }
             "CREATE TABLE"
         }
@@ -83,6 +92,11 @@ pub(super) async fn define(run: &Run, txn: &mut Txn<'_>) -> SqlResult<Ran> {
         Statement::AlterIndex { name, operation } => {
             index::rename_index(txn, name, operation).await?;
             "ALTER INDEX"
+        }
+        Statement::Comment { object_type, object_name, comment, if_exists } => {
+            let (kind, text) = (*object_type, comment.clone());
+            comment::comment_on(txn, kind, *if_exists, object_name, text).await?;
+            "COMMENT"
         }
         other => return Err(SqlError::unsupported(other)),
     };
@@ -112,7 +126,7 @@ async fn drop_all(txn: &mut Txn<'_>, statement: &Statement) -> SqlResult<&'stati
             "DROP TABLE"
         }
         ObjectType::Index => {
-            index::drop_indexes(txn, names, *if_exists).await?;
+            index::drop_indexes(txn, names, *if_exists, *cascade).await?;
             "DROP INDEX"
         }
         ObjectType::View => {
@@ -164,6 +178,13 @@ async fn bound<T>(
     let tables = super::tables::load_tables(txn, &parsed.statement).await;
     let tables = tables.map_err(|error| from_txn(error, None))??;
     bind(&mut Binder::new(&parsed.sql, &tables, &run.settings.format, &run.work.types))
+}
+
+/// Creates a table, and tells the parents of its constraints.
+async fn create_with_references(txn: &mut Txn<'_>, schema: TableSchema) -> SqlResult<()> {
+    let (key, note) = (schema.name.clone(), TableNote::from_stored(&schema.note)?);
+    create_table(txn, schema).await?;
+    references::refer(txn, &key, &note.foreign_keys).await
 }
 
 async fn create_table(txn: &mut Txn<'_>, schema: TableSchema) -> SqlResult<()> {

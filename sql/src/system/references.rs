@@ -1,0 +1,95 @@
+//! FOREIGN KEY constraints: their rows, and how PostgreSQL prints them.
+
+use super::definitions::quoted;
+use super::keys::constraint;
+use super::oids;
+use super::operators::equality;
+use super::relation::Relation;
+use super::snapshot::{SystemSnapshot, SystemTable};
+use crate::catalogue::{ForeignKey, ReferenceAction};
+use crate::types::{Datum, SqlType};
+
+/// A constraint with its tables.
+struct Reference<'s> {
+    own: &'s ForeignKey,
+    child: &'s SystemTable,
+    parent: &'s SystemTable,
+    oid: u32,
+    /// Of the child.
+    columns: Vec<usize>,
+    /// Of the parent.
+    parent_columns: Vec<usize>,
+}
+
+fn references(system: &SystemSnapshot) -> impl Iterator<Item = Reference<'_>> {
+    let of_table = |child: &'_ SystemTable| child.def.foreign_keys.len();
+    let all =
+        system.tables.iter().flat_map(move |child| (0..of_table(child)).map(move |at| (child, at)));
+    all.filter_map(|(child, at)| {
+        let own = child.def.foreign_keys.get(at)?;
+        let parent = system.tables.iter().find(|table| table.def.key == own.parent)?;
+        let columns = child.def.positions(&own.columns)?;
+        let parent_columns = parent.def.positions(&own.parent_columns)?;
+        let oid = oids::foreign_key(child.oid, at);
+        Some(Reference { own, child, parent, oid, columns, parent_columns })
+    })
+}
+
+/// The rows of `pg_constraint`.
+pub(super) fn rows(system: &SystemSnapshot, relation: &'static Relation) -> Vec<Vec<Datum>> {
+    let row = |reference: Reference<'_>| {
+        let Reference { own, child, parent, oid, columns, parent_columns } = reference;
+        let index = parent.def.unique_key(&parent_columns);
+        // The first of the keys is the primary key, if there is one.
+        let first = usize::from(!parent.def.has_hidden_key());
+        let key = index.and_then(|index| parent.keys().nth(index.map_or(0, |at| first + at)));
+        let operators = |pair: fn((SqlType, SqlType)) -> (SqlType, SqlType)| {
+            let ty = |table: &SystemTable, at: &usize| table.def.columns.get(*at).map(|own| own.ty);
+            let pairs = parent_columns.iter().zip(&columns);
+            let types = pairs.filter_map(|(to, at)| Some((ty(parent, to)?, ty(child, at)?)));
+            types.map(|own| equality(pair(own))).collect::<Vec<u32>>()
+        };
+        constraint(relation, child, oid, &own.name, "f")
+            .set("condeferrable", own.is_deferrable)
+            .set("condeferred", own.is_deferred)
+            .set("conindid", key.map_or(0, |key| key.oid))
+            .set("confrelid", parent.oid)
+            .set("confupdtype", own.on_update.letter())
+            .set("confdeltype", own.on_delete.letter())
+            .set("confmatchtype", if own.is_full { "f" } else { "s" })
+            .set("connoinherit", true)
+            .set("conkey", child.column_numbers(&columns))
+            .set("confkey", parent.column_numbers(&parent_columns))
+            .set("conpfeqop", operators(|(to, own)| (to, own)))
+            .set("conppeqop", operators(|(to, _)| (to, to)))
+            .set("conffeqop", operators(|(_, own)| (own, own)))
+            .row()
+    };
+    references(system).map(row).collect()
+}
+
+/// A constraint as a statement writes it.
+pub(super) fn definition(system: &SystemSnapshot, oid: u32) -> Option<String> {
+    let Reference { own, parent, .. } = references(system).find(|own| own.oid == oid)?;
+    let list = |names: &[String]| {
+        names.iter().map(|name| quoted(name)).collect::<Vec<String>>().join(", ")
+    };
+    let name = crate::types::object_names::ObjectNames::relation_name(system, parent.oid)?;
+    let (columns, parents) = (list(&own.columns), list(&own.parent_columns));
+    let mut text = format!("FOREIGN KEY ({columns}) REFERENCES {name}({parents})");
+    if own.is_full {
+        text.push_str(" MATCH FULL");
+    }
+    for (event, action) in [("UPDATE", own.on_update), ("DELETE", own.on_delete)] {
+        if action != ReferenceAction::NoAction {
+            text.push_str(&format!(" ON {event} {}", action.words()));
+        }
+    }
+    if own.is_deferrable {
+        text.push_str(" DEFERRABLE");
+    }
+    if own.is_deferred {
+        text.push_str(" INITIALLY DEFERRED");
+    }
+    Some(text)
+}

@@ -8,6 +8,7 @@ use sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, Tokenizer};
 
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::parse_copy::parse_copy;
+use crate::parse_roles::parse_role;
 use crate::parse_vacuum::{parse_analyze, parse_vacuum};
 
 /// Longest text of statements, in bytes.
@@ -48,6 +49,11 @@ fn statements(parser: &mut Parser<'_>) -> Result<Vec<Statement>, ParserError> {
         if parser.peek_token_ref().token == Token::EOF {
             return Ok(statements);
         }
+        if let Some(role) = parse_role(parser)? {
+            statements.push(role);
+            end_of_statement(parser)?;
+            continue;
+        }
         let ours = [Keyword::COPY, Keyword::VACUUM, Keyword::ANALYZE];
         statements.push(match parser.parse_one_of_keywords(&ours) {
             Some(Keyword::COPY) => parse_copy(parser)?,
@@ -55,9 +61,14 @@ fn statements(parser: &mut Parser<'_>) -> Result<Vec<Statement>, ParserError> {
             Some(_) => parse_analyze(parser)?,
             None => parser.parse_statement()?,
         });
-        if !matches!(parser.peek_token_ref().token, Token::SemiColon | Token::EOF) {
-            return parser.expected_ref("end of statement", parser.peek_token_ref());
-        }
+        end_of_statement(parser)?;
+    }
+}
+
+fn end_of_statement(parser: &mut Parser<'_>) -> Result<(), ParserError> {
+    match parser.peek_token_ref().token {
+        Token::SemiColon | Token::EOF => Ok(()),
+        _ => parser.expected_ref("end of statement", parser.peek_token_ref()),
     }
 }
 

@@ -157,12 +157,22 @@ fn is_schema(name: &str) -> bool {
 
 /// What a table is called in the catalogue: its schema is said if it is not `public`.
 pub(crate) fn table_key(name: &ObjectName) -> SqlResult<String> {
-    match &*name_parts(name)? {
-        [name] => Ok(name.clone()),
-        [schema, name] if schema == PUBLIC => Ok(name.clone()),
-        [schema, name] => Ok(format!("{schema}.{name}")),
-        _ => Err(SqlError::unsupported("a name of more than two parts")),
+    let key = match &*name_parts(name)? {
+        [name] => name.clone(),
+        [schema, name] if schema == PUBLIC => name.clone(),
+        [schema, name] => format!("{schema}.{name}"),
+        _ => return Err(SqlError::unsupported("a name of more than two parts")),
+    };
+    refuse_reserved(&key)?;
+    Ok(key)
+}
+
+/// Refuses the names of tables that only the system may use.
+pub(crate) fn refuse_reserved(key: &str) -> SqlResult<()> {
+    if key.starts_with(crate::roles::KEY_PREFIX) {
+        return Err(crate::roles::denied(format!("permission denied for table {key}")));
     }
+    Ok(())
 }
 
 /// Refuses what is not supported.

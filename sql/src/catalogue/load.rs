@@ -5,6 +5,7 @@ use selkie_txn::{ColumnType, SchemaError, Table, TableSchema, Txn, TxnError};
 use super::note::{TableNote, ViewNote};
 use super::table_def::{ColumnDef, IndexDef, TableDef};
 use crate::error::SqlResult;
+use crate::roles::{KEY_PREFIX, Rights};
 use crate::types::{Scalar, SqlType};
 
 /// The table of a name in the catalogue, in the state that a transaction sees; `None` if there is
@@ -27,7 +28,10 @@ pub(crate) async fn load_all(
     txn: &mut Txn<'_>,
 ) -> Result<Vec<(String, SqlResult<TableDef>)>, TxnError> {
     let mut all = Vec::new();
-    for (_, table) in txn.tables().await? {
+    for (name, table) in txn.tables().await? {
+        if name.starts_with(KEY_PREFIX) {
+            continue;
+        }
         let schema = txn.schema(table).await?;
         all.push((schema.name.clone(), definition(table, &schema)));
     }
@@ -60,7 +64,7 @@ fn definition(table: Table, schema: &TableSchema) -> SqlResult<TableDef> {
         is_constraint: note.unique.contains(&index.name),
     });
     if let Some(view) = note.view {
-        return Ok(view_definition(table, name, view));
+        return Ok(view_definition(table, name, view, note.rights));
     }
     Ok(TableDef {
         table,
@@ -72,10 +76,11 @@ fn definition(table: Table, schema: &TableSchema) -> SqlResult<TableDef> {
         checks: note.checks,
         primary_key_name: note.primary_key_name,
         view: None,
+        rights: note.rights,
     })
 }
 
-fn view_definition(table: Table, name: &str, view: ViewNote) -> TableDef {
+fn view_definition(table: Table, name: &str, view: ViewNote, rights: Rights) -> TableDef {
     let columns = view.columns.iter().map(|own| {
         let known = SqlType::from_oid(own.oid).unwrap_or(SqlType::TEXT);
         ColumnDef {
@@ -98,6 +103,7 @@ fn view_definition(table: Table, name: &str, view: ViewNote) -> TableDef {
         checks: Vec::new(),
         primary_key_name: None,
         view: Some(view),
+        rights,
     }
 }
 

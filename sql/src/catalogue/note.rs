@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{SqlError, SqlResult};
+use crate::roles::Rights;
 
 /// The note of a table ([`selkie_txn::TableSchema::note`]).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,6 +25,9 @@ pub(crate) struct TableNote {
     /// That it is a view: a table without rows, which has its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) view: Option<ViewNote>,
+    /// Who owns it, and who may do what with it.
+    #[serde(default, skip_serializing_if = "Rights::is_default")]
+    pub(crate) rights: Rights,
 }
 
 /// A view.

@@ -3,6 +3,7 @@
 use selkie_txn::{KeyOrder, Table};
 
 use super::note::{Identity, ViewNote};
+use crate::roles::{Kind, Rights};
 use crate::types::SqlType;
 
 /// A table in the state that a transaction sees.
@@ -23,6 +24,7 @@ pub(crate) struct TableDef {
     pub(crate) primary_key_name: Option<String>,
     /// That it is a view, whose columns these are. It has no key.
     pub(crate) view: Option<ViewNote>,
+    pub(crate) rights: Rights,
 }
 
 /// A column of a table.
@@ -55,6 +57,11 @@ impl TableDef {
     /// The position of a column.
     pub(crate) fn column(&self, name: &str) -> Option<usize> {
         self.columns.iter().position(|column| column.name == name)
+    }
+
+    /// Whether it is a table or a view.
+    pub(crate) fn kind(&self) -> Kind {
+        if self.view.is_some() { Kind::View } else { Kind::Table }
     }
 
     /// Whether its primary key is one that its user has not given it.

@@ -30,6 +30,7 @@ pub(super) fn has_tables(statement: &Statement) -> bool {
             Statement::Savepoint { .. }
                 | Statement::ReleaseSavepoint { .. }
                 | Statement::Set(_)
+                | Statement::Reset(_)
                 | Statement::ShowVariable { .. }
                 | Statement::Vacuum(_)
                 | Statement::Analyze(_)
@@ -95,7 +96,22 @@ impl Session {
             }
             Statement::Savepoint { name } => self.savepoint(fold(name)).await?,
             Statement::ReleaseSavepoint { name } => self.release(&fold(name)).await?,
+            Statement::Set(ast::Set::SetRole { context_modifier, role_name }) => {
+                let is_local = matches!(context_modifier, Some(ast::ContextModifier::Local));
+                self.set_role(role_name.as_ref().map(fold), is_local).await?;
+                "SET"
+            }
             Statement::Set(set) => self.set(set)?,
+            Statement::Reset(reset) => {
+                let is_role = |name: &ast::ObjectName| name.to_string().eq_ignore_ascii_case("role");
+                match &reset.reset {
+                    ast::Reset::ConfigurationParameter(name) if is_role(name) => {
+                        self.set_role(None, false).await?;
+                    }
+                    _ => return Err(SqlError::unsupported(statement)),
+                }
+                "RESET"
+            }
             Statement::ShowVariable { variable } => {
                 let name: Vec<String> = variable.iter().map(fold).collect();
                 let value = self.shown(&name.join(" "))?;

@@ -7,6 +7,7 @@ mod define;
 mod explain;
 mod parsed;
 mod prepared;
+mod role;
 mod run;
 mod settings;
 mod tables;
@@ -23,6 +24,7 @@ use crate::catalogue::TableDef;
 use crate::client::{Client, Collected, Outcome};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::{SequenceMemory, from_txn};
+use crate::roles::{RoleLogIn, Standing};
 use crate::types::{Datum, FormatSettings, SqlType};
 
 pub use cancel::CancelHandle;
@@ -94,13 +96,15 @@ pub struct Session {
     transaction_start: i64,
     clock: Clock,
     user: Arc<str>,
+    standing: Standing,
     plans: Arc<PlanCache>,
     sequences: Arc<SequenceMemory>,
     cancel: CancelHandle,
 }
 
 impl Session {
-    /// A session of a user in a database whose tables may change. `clock` tells it the time.
+    /// A session of a user in a database whose tables may change. `clock` tells it the time. No
+    /// role is asked for: it may do everything.
     ///
     /// # Errors
     /// If it is a database of another protocol than [`selkie_txn::Protocol::Snapshot`].
@@ -119,10 +123,20 @@ impl Session {
             transaction_start: 0,
             clock,
             user: user.into(),
+            standing: Standing::Trusted,
             plans: Arc::default(),
             sequences: Arc::default(),
             cancel: CancelHandle::default(),
         })
+    }
+
+    /// A session of a role, which has proven to be that ([`RoleLogIn::check`]).
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); 28P01 if there is no such role.
+    pub fn of_role(database: &Database, role: &RoleLogIn, clock: Clock) -> SqlResult<Self> {
+        let standing = role.standing()?;
+        Ok(Self { standing, ..Self::new(database, role.user(), clock)? })
     }
 
     /// The session, with parsed statements and plans that it shares with others of its database.

@@ -14,6 +14,7 @@ use crate::copy::CopyFormat;
 use crate::error::SqlResult;
 use crate::parse::parse;
 use crate::plan::Plan;
+use crate::roles::RolesCache;
 use crate::types::{FormatSettings, SqlType};
 
 /// Most texts of a generation.
@@ -90,6 +91,8 @@ impl ParsedStatement {
 #[derive(Default)]
 pub struct PlanCache {
     texts: Mutex<Texts>,
+    /// The roles that were read last.
+    pub(super) roles: RolesCache,
 }
 
 type Generation = HashMap<Arc<str>, Arc<[Arc<ParsedStatement>]>, RandomState>;
@@ -109,7 +112,9 @@ impl PlanCache {
         }
         // Without the lock: a long text takes time.
         let parsed = ParsedStatement::all(sql)?;
-        if sql.len() <= LONGEST_TEXT {
+        // One with a password is not kept.
+        let is_secret = parsed.iter().any(|own| super::define::is_about_roles(&own.statement));
+        if sql.len() <= LONGEST_TEXT && !is_secret {
             self.texts.lock().add(sql.into(), Arc::clone(&parsed));
         }
         Ok(parsed)

@@ -8,7 +8,7 @@ use selkie_txn::{Database, NewIndex, SchemaError, Txn, TxnError};
 use sqlparser::ast::Statement;
 
 use super::cancel::CancelHandle;
-use super::parsed::{ParsedStatement, Planned, Verb};
+use super::parsed::{ParsedStatement, PlanCache, Planned, Verb};
 use super::{Clock, Ran, Session, Settings, Work};
 use crate::bind::{Binder, Bound, BoundCopy, is_name};
 use crate::catalogue::TableDef;
@@ -21,6 +21,7 @@ use crate::exec::{
 use crate::explain::Counted;
 use crate::functions::CallContext;
 use crate::plan::{Plan, optimize};
+use crate::roles::{Authority, Standing};
 use crate::system::{SessionFacts, SystemSnapshot};
 use crate::types::object_names::Names;
 use crate::types::{FormatSettings, SqlType};
@@ -36,6 +37,10 @@ pub(super) struct Run {
     pub(super) settings: Arc<Settings>,
     pub(super) env: Env,
     pub(super) database: Database,
+    /// The role that it runs as, once that is known.
+    authority: Option<Arc<Authority>>,
+    standing: Standing,
+    plans: Arc<PlanCache>,
     sequences: Arc<SequenceMemory>,
     cancel: CancelHandle,
     is_alone: bool,
@@ -111,6 +116,9 @@ impl Session {
             settings: Arc::clone(&self.settings),
             env: self.txn.database().engine().env().clone(),
             database: self.txn.database().clone(),
+            authority: None,
+            standing: self.standing,
+            plans: Arc::clone(&self.plans),
             sequences: Arc::clone(&self.sequences),
             cancel: self.cancel.clone(),
             is_alone,
@@ -124,6 +132,20 @@ impl Session {
 }
 
 impl Run {
+    /// The role that the statement runs as.
+    pub(super) fn authority(&self) -> SqlResult<&Authority> {
+        self.authority.as_deref().ok_or_else(|| SqlError::internal("a statement of no role"))
+    }
+
+    /// The same with the role that it runs as, in the state that the transaction sees.
+    async fn with_authority(&self, txn: &mut Txn<'_>) -> Result<SqlResult<Self>, TxnError> {
+        let loaded = crate::roles::load(txn, &self.plans.roles).await?;
+        let set = self.settings.role.as_ref().map(|own| own.oid);
+        let authority =
+            loaded.and_then(|roles| Authority::new(roles, self.standing, &self.user, set));
+        Ok(authority.map(|own| Self { authority: Some(Arc::new(own)), ..self.clone() }))
+    }
+
     async fn go(&self, txn: &mut Txn<'_>) -> Result<SqlResult<Ran>, TxnError> {
         txn.begin_statement()?;
         // An error of the transaction is one within: the inner result is that of SQL.
@@ -136,7 +158,10 @@ impl Run {
         let Work { parsed, parameters, types, columns } = &self.work;
         if super::define::is_definition(&parsed.statement) {
             self.client.begin(&Arc::default(), &self.settings.format);
-            return Ok(super::define::define(self, txn).await);
+            return Ok(match self.with_authority(txn).await? {
+                Ok(run) => super::define::define(&run, txn).await,
+                Err(error) => Err(error),
+            });
         }
         match super::explain::explained(&parsed.statement) {
             Ok(None) => {}
@@ -237,7 +262,8 @@ impl Run {
             transaction_start: self.transaction_start,
             statement_start: start,
             now: start,
-            user: &self.user,
+            user: self.settings.role.as_ref().map_or(&self.user, |own| &own.name),
+            session_user: &self.user,
             database: "selkie",
             search_path: &settings.search_path,
             random,

@@ -22,6 +22,15 @@ pub(crate) struct Settings {
     pub(crate) application_name: String,
     /// Which messages a client wants; it gets none that it could do without.
     pub(crate) client_min_messages: String,
+    /// The role that SET ROLE has said.
+    pub(crate) role: Option<SetRole>,
+}
+
+/// A role that a session has become.
+#[derive(Clone, Debug)]
+pub(crate) struct SetRole {
+    pub(crate) oid: u32,
+    pub(crate) name: Arc<str>,
 }
 
 impl Default for Settings {
@@ -36,6 +45,7 @@ impl Default for Settings {
             search_path: vec![crate::bind::PUBLIC.to_owned()],
             application_name: String::new(),
             client_min_messages: "notice".to_owned(),
+            role: None,
         }
     }
 }

@@ -9,6 +9,7 @@ use super::relation::{PG_CATALOG, relations};
 use super::{cluster, keys, oids, operators, tables, types};
 use crate::catalogue::{IndexDef, TableDef, load};
 use crate::error::{SqlError, SqlResult, SqlState};
+use crate::roles::KEY_PREFIX;
 use crate::types::Datum;
 use crate::types::object_names::ObjectNames;
 
@@ -61,6 +62,9 @@ impl SystemSnapshot {
     ) -> Result<SqlResult<Self>, TxnError> {
         let mut tables = Vec::new();
         for (name, table) in txn.tables().await? {
+            if name.starts_with(KEY_PREFIX) {
+                continue;
+            }
             let def = match load(txn, &name).await? {
                 None => continue,
                 Some(Ok(def)) => def,

@@ -82,6 +82,7 @@ async fn run_with(
         statement_start: 0,
         now: 0,
         user: "ada",
+        session_user: "ada",
         database: "test",
         search_path: &[],
         random: &|| 0.5,
@@ -238,6 +239,7 @@ impl TableSpec {
             checks: Vec::new(),
             primary_key_name: None,
             view: None,
+            rights: crate::roles::Rights::default(),
         })
     }
 }

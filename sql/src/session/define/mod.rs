@@ -7,8 +7,11 @@
 mod alter;
 mod alter_column;
 mod drop;
+mod grant;
 mod index;
+mod owner;
 mod rebuild;
+mod role;
 mod sequence;
 mod view;
 
@@ -38,12 +41,36 @@ pub(super) fn is_definition(statement: &Statement) -> bool {
             | Statement::CreateSequence { .. }
             | Statement::CreateView(_)
             | Statement::AlterIndex { .. }
+    ) || is_about_roles(statement)
+}
+
+/// Whether a statement changes roles, or what they may do.
+pub(super) fn is_about_roles(statement: &Statement) -> bool {
+    matches!(
+        statement,
+        Statement::CreateRole(_)
+            | Statement::AlterRole { .. }
+            | Statement::Grant(_)
+            | Statement::Revoke(_)
+            | Statement::GrantRole(_)
+            | Statement::RevokeRole(_)
     )
 }
 
 /// Does a statement that changes tables.
 pub(super) async fn define(run: &Run, txn: &mut Txn<'_>) -> SqlResult<Ran> {
     let statement = &run.work.parsed.statement;
+    owner::check(run, txn, statement).await?;
+    let ran = define_allowed(run, txn, statement).await?;
+    owner::keep(run, txn, statement).await?;
+    Ok(ran)
+}
+
+async fn define_allowed(
+    run: &Run,
+    txn: &mut Txn<'_>,
+    statement: &Statement,
+) -> SqlResult<Ran> {
     let tag = match statement {
         Statement::CreateTable(create) if create.query.is_some() => {
             return create_as(run, txn, create).await.map(Ran::Done);
@@ -53,6 +80,7 @@ pub(super) async fn define(run: &Run, txn: &mut Txn<'_>) -> SqlResult<Ran> {
                 bound(run, txn, |binder| bind_create_table(binder, create)).await?;
             let is_there = create.if_not_exists && find(txn, &schema.name).await?.is_some();
             if !is_there {
+                owner::mark(run, &mut schema)?;
                 if sequence::is_sequence(txn, &schema.name).await? {
                     return Err(already_exists(&schema.name));
                 }
@@ -64,6 +92,9 @@ pub(super) async fn define(run: &Run, txn: &mut Txn<'_>) -> SqlResult<Ran> {
         Statement::AlterTable(alter) => {
             Alteration::run(run, txn, alter).await?;
             "ALTER TABLE"
+        }
+        Statement::Drop { object_type: ObjectType::Role | ObjectType::User, .. } => {
+            role::drop_roles(run, txn, statement).await?
         }
         Statement::Drop { .. } => drop_all(txn, statement).await?,
         Statement::Truncate(truncate) => {
@@ -77,13 +108,16 @@ pub(super) async fn define(run: &Run, txn: &mut Txn<'_>) -> SqlResult<Ran> {
         }
         Statement::CreateSequence { temporary, if_not_exists, name, sequence_options } => {
             refuse(*temporary, "a temporary sequence")?;
-            sequence::create_sequence(txn, name, sequence_options, *if_not_exists).await?;
+            if sequence::create_sequence(txn, name, sequence_options, *if_not_exists).await? {
+                owner::own_sequence(run, txn, name).await?;
+            }
             "CREATE SEQUENCE"
         }
         Statement::AlterIndex { name, operation } => {
             index::rename_index(txn, name, operation).await?;
             "ALTER INDEX"
         }
+        other if is_about_roles(other) => role::run(run, txn, other).await?,
         other => return Err(SqlError::unsupported(other)),
     };
     Ok(Ran::Done(tag.to_owned()))
@@ -131,7 +165,8 @@ async fn drop_all(txn: &mut Txn<'_>, statement: &Statement) -> SqlResult<&'stati
 async fn create_as(run: &Run, txn: &mut Txn<'_>, create: &CreateTable) -> SqlResult<String> {
     let tag = "CREATE TABLE AS".to_owned();
     let Some(query) = &create.query else { return Ok(tag) };
-    let (schema, _) = bound(run, txn, |binder| bind_create_table(binder, create)).await?;
+    let (mut schema, _) = bound(run, txn, |binder| bind_create_table(binder, create)).await?;
+    owner::mark(run, &mut schema)?;
     let key = schema.name.clone();
     if create.if_not_exists && find(txn, &key).await?.is_some() {
         return Ok(tag);

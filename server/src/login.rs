@@ -6,7 +6,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use pgwire::messages::PgWireBackendMessage;
 use pgwire::messages::startup::Authentication;
-use selkie_sql::{Clock, LogIn, RoleLogIn, Session, SqlError, SqlResult, SqlState, log_in};
+use selkie_sql::{
+    Clock, LogIn, ProvenRole, RoleLogIn, Session, SqlError, SqlResult, SqlState, log_in,
+};
 use selkie_txn::Database;
 
 use crate::frames::{FrameError, Frames};
@@ -48,7 +50,7 @@ pub(crate) async fn let_in(
         LogIn::Role(role) => role,
     };
     match prove(&role, newcomer, frames, output).await {
-        Ok(()) => Session::of_role(database, &role, clock).map_err(FrameError::Broken),
+        Ok(role) => Session::of_role(database, &role, clock).map_err(FrameError::Broken),
         Err(FrameError::Broken(error)) => {
             // In a task of its own, as each connection is: nobody else waits.
             tokio::time::sleep(PAUSE).await;
@@ -64,23 +66,26 @@ async fn prove(
     newcomer: &Newcomer<'_>,
     frames: &mut Frames,
     output: &Output,
-) -> Result<(), FrameError> {
+) -> Result<ProvenRole, FrameError> {
     let offered = [newcomer.certificate.map(|_| PLUS), Some(PLAIN)];
     let offered = offered.into_iter().flatten().map(str::to_owned).collect();
     send(output, Authentication::SASL(offered)).await?;
     let first = frames.password().await?;
     let (mechanism, data) = initial_response(first).map_err(FrameError::Broken)?;
     let own_nonce = nonce().map_err(FrameError::Broken)?;
-    let begun = Exchange::begin(role, &mechanism, &data, newcomer.certificate, &own_nonce);
+    let begun =
+        Exchange::begin(role.verifier(), &mechanism, &data, newcomer.certificate, &own_nonce);
     let exchange = begun.map_err(FrameError::Broken)?;
     let answer = Bytes::copy_from_slice(exchange.server_first().as_bytes());
     send(output, Authentication::SASLContinue(answer)).await?;
     let last = frames.password().await?;
-    let answer = exchange.finish(&last).map_err(FrameError::Broken)?;
+    let proof = exchange.finish(&last).map_err(FrameError::Broken)?;
+    let proven = role.check(proof.auth_message.as_bytes(), &proof.proof);
+    let proven = proven.map_err(FrameError::Broken)?;
     // It goes out with what follows.
-    let answer = Authentication::SASLFinal(Bytes::from(answer));
+    let answer = Authentication::SASLFinal(Bytes::from(exchange.server_final(&proof)));
     output.send(&PgWireBackendMessage::Authentication(answer));
-    Ok(())
+    Ok(proven)
 }
 
 async fn send(output: &Output, message: Authentication) -> Result<(), FrameError> {

@@ -14,7 +14,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use ring::rand::{SecureRandom, SystemRandom};
-use selkie_sql::{RoleLogIn, SqlError, SqlResult, SqlState};
+use selkie_sql::{SqlError, SqlResult, SqlState, Verifier};
 
 use crate::frontend::violation;
 
@@ -30,13 +30,21 @@ const NONCE_BYTES: usize = 18;
 
 /// An exchange whose first message has come.
 #[derive(Debug)]
-pub(crate) struct Exchange<'r> {
-    role: &'r RoleLogIn,
+pub(crate) struct Exchange<'v> {
+    verifier: &'v Verifier,
     /// What the client has to say of the channel.
     binding: Vec<u8>,
     client_first_bare: String,
     server_first: String,
     nonce: String,
+}
+
+/// What a client has said to prove that it knows the password. Whether it does is for the role to
+/// say.
+#[derive(Debug)]
+pub(crate) struct Proof {
+    pub(crate) auth_message: String,
+    pub(crate) proof: Vec<u8>,
 }
 
 /// Our part of a nonce.
@@ -47,11 +55,11 @@ pub(crate) fn nonce() -> SqlResult<String> {
     Ok(BASE64.encode(bytes))
 }
 
-impl<'r> Exchange<'r> {
+impl<'v> Exchange<'v> {
     /// Reads the first message of a client that has chosen a mechanism. `certificate` is the hash
     /// of ours, if channel binding was offered.
     pub(crate) fn begin(
-        role: &'r RoleLogIn,
+        verifier: &'v Verifier,
         mechanism: &str,
         message: &[u8],
         certificate: Option<&[u8]>,
@@ -88,10 +96,9 @@ impl<'r> Exchange<'r> {
             return Err(malformed());
         }
         let nonce = format!("{nonce}{own_nonce}");
-        let verifier = role.verifier();
         let (salt, iterations) = (BASE64.encode(verifier.salt()), verifier.iterations());
         let server_first = format!("r={nonce},s={salt},i={iterations}");
-        Ok(Self { role, binding, client_first_bare: bare.to_owned(), server_first, nonce })
+        Ok(Self { verifier, binding, client_first_bare: bare.to_owned(), server_first, nonce })
     }
 
     /// Our first message.
@@ -99,8 +106,8 @@ impl<'r> Exchange<'r> {
         &self.server_first
     }
 
-    /// Reads the last message of the client. Our last one, if its proof is good.
-    pub(crate) fn finish(&self, message: &[u8]) -> SqlResult<String> {
+    /// Reads the last message of the client.
+    pub(crate) fn finish(&self, message: &[u8]) -> SqlResult<Proof> {
         let message = std::str::from_utf8(message).map_err(|_| malformed())?;
         let (without_proof, proof) = message.rsplit_once(",p=").ok_or_else(malformed)?;
         let mut fields = without_proof.split(',');
@@ -120,12 +127,119 @@ impl<'r> Exchange<'r> {
         let proof = BASE64.decode(proof).map_err(|_| malformed())?;
         let (first, server) = (&self.client_first_bare, &self.server_first);
         let auth_message = format!("{first},{server},{without_proof}");
-        self.role.check(auth_message.as_bytes(), &proof)?;
-        let signature = self.role.verifier().server_signature(auth_message.as_bytes());
-        Ok(format!("v={}", BASE64.encode(signature)))
+        Ok(Proof { auth_message, proof })
+    }
+
+    /// Our last message, to a client whose proof is good.
+    pub(crate) fn server_final(&self, proof: &Proof) -> String {
+        let signature = self.verifier.server_signature(proof.auth_message.as_bytes());
+        format!("v={}", BASE64.encode(signature))
     }
 }
 
 fn malformed() -> SqlError {
     violation("malformed SCRAM message")
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "test code")]
+mod tests {
+    use super::*;
+
+    /// Of the password and the salt of the example of RFC 7677.
+    fn verifier() -> Verifier {
+        let text = "SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==$\
+            WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=:wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU=";
+        Verifier::parse(text).unwrap()
+    }
+
+    const OURS: &str = "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0";
+
+    #[test]
+    fn the_example_of_the_standard_goes_through() {
+        let verifier = verifier();
+        let first = b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO";
+        let exchange = Exchange::begin(&verifier, PLAIN, first, None, OURS).unwrap();
+        assert_eq!(
+            exchange.server_first(),
+            "r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
+        );
+        let last = b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,\
+            p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=";
+        let proof = exchange.finish(last).unwrap();
+        assert!(verifier.accepts(proof.auth_message.as_bytes(), &proof.proof));
+        let last = exchange.server_final(&proof);
+        assert_eq!(last, "v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=");
+    }
+
+    #[test]
+    fn who_takes_the_offer_of_channel_binding_out_is_found_out() {
+        let verifier = verifier();
+        let begin = |mechanism, first: &[u8], certificate: Option<&[u8]>| {
+            let begun = Exchange::begin(&verifier, mechanism, first, certificate, OURS);
+            begun.err().map(|error| error.state())
+        };
+        let hash = Some(&b"hash"[..]);
+        assert_eq!(begin(PLAIN, b"n,,n=,r=a", hash), None);
+        assert_eq!(begin(PLAIN, b"y,,n=,r=a", None), None);
+        assert_eq!(begin(PLAIN, b"y,,n=,r=a", hash), Some(SqlState::INVALID_AUTHORIZATION));
+        assert_eq!(begin(PLUS, b"p=tls-server-end-point,,n=,r=a", hash), None);
+        let wrong = Some(SqlState::PROTOCOL_VIOLATION);
+        assert_eq!(begin(PLUS, b"p=tls-server-end-point,,n=,r=a", None), wrong);
+        assert_eq!(begin(PLUS, b"p=tls-unique,,n=,r=a", hash), wrong);
+        assert_eq!(begin(PLUS, b"n,,n=,r=a", hash), wrong);
+        assert_eq!(begin(PLUS, b"y,,n=,r=a", hash), wrong);
+        assert_eq!(begin(PLAIN, b"p=tls-server-end-point,,n=,r=a", hash), wrong);
+    }
+
+    #[test]
+    fn the_certificate_that_the_client_has_seen_has_to_be_ours() {
+        let verifier = verifier();
+        let first = b"p=tls-server-end-point,,n=,r=a";
+        let exchange = Exchange::begin(&verifier, PLUS, first, Some(b"ours"), "b").unwrap();
+        let finish = |seen: &str, nonce: &str| {
+            let header = BASE64.encode(format!("p=tls-server-end-point,,{seen}"));
+            let last = format!("c={header},r={nonce},p={}", BASE64.encode([0; 32]));
+            exchange.finish(last.as_bytes()).err().map(|error| error.state())
+        };
+        assert_eq!(finish("ours", "ab"), None);
+        assert_eq!(finish("theirs", "ab"), Some(SqlState::INVALID_AUTHORIZATION));
+        assert_eq!(finish("", "ab"), Some(SqlState::INVALID_AUTHORIZATION));
+        assert_eq!(finish("ours", "a"), Some(SqlState::PROTOCOL_VIOLATION));
+        assert_eq!(finish("ours", "abc"), Some(SqlState::PROTOCOL_VIOLATION));
+    }
+
+    #[test]
+    fn no_message_makes_it_panic() {
+        let verifier = verifier();
+        let parts = [
+            "",
+            "n",
+            "y",
+            "p=",
+            "p=tls-server-end-point",
+            ",",
+            "n=",
+            "r=",
+            "a",
+            "c=",
+            "=",
+            "m=x",
+            "\u{e4}",
+        ];
+        let exchange = Exchange::begin(&verifier, PLAIN, b"n,,n=,r=a", None, "b").unwrap();
+        for first in parts {
+            for second in parts {
+                for third in parts {
+                    let text = format!("{first},{second},{third},p=");
+                    for mechanism in [PLAIN, PLUS] {
+                        let bytes = text.as_bytes();
+                        drop(Exchange::begin(&verifier, mechanism, bytes, Some(b"x"), "b"));
+                        drop(Exchange::begin(&verifier, mechanism, bytes, None, "b"));
+                    }
+                    assert!(exchange.finish(text.as_bytes()).is_err(), "{text}");
+                }
+            }
+        }
+    }
 }

@@ -291,7 +291,8 @@ impl Shared {
         if arrival.is_secured || is_taken {
             return Ok(());
         }
-        let message = "the server takes secured connections only: use sslmode=require or verify-full";
+        let message =
+            "the server takes secured connections only: use sslmode=require or verify-full";
         let error = SqlError::new(SqlState::INVALID_AUTHORIZATION, message);
         Err(FrameError::Broken(error))
     }

@@ -66,7 +66,8 @@ impl Tls {
         let binding = end_point(own);
         let secret = PrivateKeyDer::from_pem_file(key);
         let secret = secret.map_err(|error| failed(key, error.to_string()))?;
-        let pair = |error| TlsError::Pair { certificate: certificate.into(), key: key.into(), error };
+        let pair =
+            |error| TlsError::Pair { certificate: certificate.into(), key: key.into(), error };
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&version::TLS13])
@@ -93,8 +94,11 @@ fn end_point(certificate: &CertificateDer<'_>) -> Option<Arc<[u8]>> {
     let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
     let algorithm = match &*parsed.signature_algorithm.algorithm.to_id_string() {
         // RSA and ECDSA, with MD5, SHA-1 and SHA-256.
-        "1.2.840.113549.1.1.4" | "1.2.840.113549.1.1.5" | "1.2.840.113549.1.1.11"
-        | "1.2.840.10045.4.1" | "1.2.840.10045.4.3.2" => &ring::digest::SHA256,
+        "1.2.840.113549.1.1.4"
+        | "1.2.840.113549.1.1.5"
+        | "1.2.840.113549.1.1.11"
+        | "1.2.840.10045.4.1"
+        | "1.2.840.10045.4.3.2" => &ring::digest::SHA256,
         "1.2.840.113549.1.1.12" | "1.2.840.10045.4.3.3" => &ring::digest::SHA384,
         "1.2.840.113549.1.1.13" | "1.2.840.10045.4.3.4" => &ring::digest::SHA512,
         _ => return None,

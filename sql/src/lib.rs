@@ -41,6 +41,6 @@ pub mod types;
 pub use bind::OutputColumn;
 pub use client::{Client, Outcome};
 pub use error::{SqlError, SqlResult, SqlState};
-pub use roles::{LogIn, RoleLogIn, Verifier, have_password, log_in};
+pub use roles::{LogIn, ProvenRole, RoleLogIn, Verifier, have_password, log_in};
 pub use session::{CancelHandle, Clock, PlanCache, Prepared, Session, TransactionState};
 pub use types::{Array, Datum, Scalar, SqlType};

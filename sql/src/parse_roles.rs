@@ -24,7 +24,12 @@ pub(crate) fn parse_role(parser: &mut Parser<'_>) -> Result<Option<Statement>, P
     // Changes of settings and names are left to the parser, and refused later.
     let is_option = !matches!(
         keyword(&parser.peek_nth_token(3)),
-        Keyword::RENAME | Keyword::SET | Keyword::RESET | Keyword::IN | Keyword::ADD | Keyword::DROP
+        Keyword::RENAME
+            | Keyword::SET
+            | Keyword::RESET
+            | Keyword::IN
+            | Keyword::ADD
+            | Keyword::DROP
     );
     if first == Keyword::ALTER && !is_option {
         parser.next_token();

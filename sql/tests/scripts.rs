@@ -2,6 +2,9 @@
 //! gives for them. Where it gives an error, they say the SQLSTATE.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test code")]
 
+#[path = "scripts/roles.rs"]
+mod sessions_of_roles;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -131,6 +134,7 @@ scripts![
     alter,
     sequences,
     views,
+    roles,
     system,
 ];
 

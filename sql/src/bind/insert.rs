@@ -14,6 +14,7 @@ use super::{Binder, Bound, fold, name_parts, refuse};
 use crate::catalogue::{Identity, TableDef};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::plan::{Branch, ConflictAction, Expr, Insert, Plan, Typed};
+use crate::roles::Privileges;
 use crate::types::Datum;
 
 impl Binder<'_> {
@@ -82,6 +83,19 @@ impl Binder<'_> {
             Some(OnInsert::OnConflict(on)) => Some(self.on_conflict(&table, &called, on)?),
             Some(_) => return Err(SqlError::unsupported("ON DUPLICATE KEY")),
         };
+        let mut needed = Privileges::INSERT;
+        if let Some(OnInsert::OnConflict(on)) = on {
+            if matches!(on.action, OnConflictAction::DoUpdate(_)) {
+                needed = needed.with(Privileges::UPDATE);
+            }
+            if on.conflict_target.is_some() {
+                needed = needed.with(Privileges::SELECT);
+            }
+        }
+        if returning.is_some() {
+            needed = needed.with(Privileges::SELECT);
+        }
+        self.need(&table, needed);
         let scope = table_scope(&table, &called)?;
         let (returning, columns) = self.returning(returning.as_deref(), &scope)?;
         let insert = Insert { table, source, checks, on_conflict, returning };

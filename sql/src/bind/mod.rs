@@ -33,6 +33,7 @@ use sqlparser::ast::{ObjectName, ObjectNamePart};
 use crate::catalogue::TableDef;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::plan::Plan;
+use crate::roles::{Needed, Privileges};
 use crate::types::{FormatSettings, SqlType};
 
 pub(crate) use alter::{
@@ -88,6 +89,16 @@ pub(crate) struct Binder<'b> {
     reached: usize,
     /// Whether the statement needs the definitions of all tables when it runs.
     pub(crate) uses_catalogue: bool,
+    /// The privileges that the statement needs.
+    pub(crate) needed: Vec<Needed>,
+    /// The owner of the view whose query is bound.
+    acting: Option<u32>,
+    /// How many columns the table has that is changed, while its columns are looked for.
+    watched: Option<usize>,
+    /// Whether one of them was named.
+    names_watched: bool,
+    /// Whether values of sequences are taken that nobody has to be allowed.
+    is_identity: bool,
 }
 
 /// Most parameters of a statement, as the protocol counts them.
@@ -110,6 +121,11 @@ impl<'b> Binder<'b> {
             shared: 0,
             reached: usize::MAX,
             uses_catalogue: false,
+            needed: Vec::new(),
+            acting: None,
+            watched: None,
+            names_watched: false,
+            is_identity: false,
         }
     }
 
@@ -127,6 +143,17 @@ impl<'b> Binder<'b> {
             let message = format!("relation \"{key}\" does not exist");
             self.place(SqlError::new(SqlState::UNDEFINED_TABLE, message), name)
         })
+    }
+
+    /// Notes that the statement needs privileges of a table or view.
+    fn need(&mut self, table: &TableDef, privileges: Privileges) {
+        self.needed.push(Needed {
+            kind: table.kind(),
+            name: table.name.clone(),
+            rights: table.rights.clone(),
+            privileges,
+            by: self.acting,
+        });
     }
 
     /// The error with the place of a part of the statement.

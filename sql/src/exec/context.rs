@@ -16,6 +16,7 @@ use crate::error::SqlResult;
 use crate::explain::Counted;
 use crate::functions::CallContext;
 use crate::plan::Expr;
+use crate::roles::Authority;
 use crate::types::Datum;
 
 /// The values of a row.
@@ -33,6 +34,8 @@ pub(crate) struct ExecContext<'x, 'db> {
     pub(crate) client: Option<&'x dyn Client>,
     /// Values of sequences that the session has had.
     pub(crate) sequences: &'x SequenceMemory,
+    /// The role that the statement runs as; `None` if it may do everything.
+    pub(crate) authority: Option<&'x Authority>,
     pub(crate) limits: MemoryLimits,
     /// Whether the statement is alone in its transaction.
     pub(crate) is_alone: bool,

@@ -22,6 +22,7 @@ mod moments;
 mod number_text;
 mod parts;
 mod patterns;
+mod privileges;
 mod reserved;
 mod resolve;
 mod rows;

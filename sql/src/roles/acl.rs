@@ -32,6 +32,9 @@ impl Privileges {
     pub(crate) const USAGE: Self = Self(1 << 7);
     pub(crate) const CREATE: Self = Self(1 << 8);
 
+    /// Those that columns have.
+    pub(crate) const OF_COLUMNS: Self = Self(0b10_0111);
+
     /// The privilege of a name.
     pub(crate) fn named(name: &str) -> Option<Self> {
         let at = NAMES.iter().position(|(_, own)| own.eq_ignore_ascii_case(name))?;
@@ -97,9 +100,7 @@ impl Kind {
     pub(crate) const fn all(self) -> Privileges {
         match self {
             Self::Table | Self::View => Privileges(0b0_0111_1111),
-            Self::Sequence => {
-                Privileges::SELECT.with(Privileges::UPDATE).with(Privileges::USAGE)
-            }
+            Self::Sequence => Privileges::SELECT.with(Privileges::UPDATE).with(Privileges::USAGE),
             Self::Schema => Privileges::USAGE.with(Privileges::CREATE),
         }
     }

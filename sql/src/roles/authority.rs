@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::acl::{Kind, Privileges, Rights};
+use super::acl::{EVERYONE, Kind, Privileges, Rights};
 use super::document::{BOOTSTRAP, Roles};
 use crate::error::{SqlError, SqlResult, SqlState};
 
@@ -17,7 +17,7 @@ pub(crate) enum Standing {
 }
 
 /// What a statement may do: the role that it runs as, in the state that its transaction sees.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Authority {
     /// `None` if none was ever made: nothing is forbidden then.
     roles: Option<Arc<Roles>>,
@@ -62,6 +62,12 @@ impl Authority {
         let is_superuser = is_trusted || known.is_superuser(oid);
         let inherited = known.inherited(oid);
         Ok(Self { roles, oid, session, is_superuser, inherited })
+    }
+
+    /// What everyone may do.
+    pub(crate) fn of_everyone(roles: Option<Arc<Roles>>) -> Self {
+        let (oid, is_superuser) = (EVERYONE, roles.is_none());
+        Self { roles, oid, session: oid, is_superuser, inherited: BTreeSet::new() }
     }
 
     /// The number of the role.

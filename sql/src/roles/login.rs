@@ -25,6 +25,32 @@ pub struct RoleLogIn {
     /// `None` if no proof is good.
     oid: Option<u32>,
     may_log_in: bool,
+    is_superuser: bool,
+}
+
+/// A role that a client has proven to be, and may be.
+#[derive(Debug)]
+pub struct ProvenRole {
+    user: String,
+    oid: u32,
+    is_superuser: bool,
+}
+
+impl ProvenRole {
+    /// The name of the role.
+    #[must_use]
+    pub fn user(&self) -> &str {
+        &self.user
+    }
+
+    pub(crate) fn is_superuser(&self) -> bool {
+        self.is_superuser
+    }
+
+    /// As what its session runs.
+    pub(crate) fn standing(&self) -> Standing {
+        Standing::Role(self.oid)
+    }
 }
 
 impl RoleLogIn {
@@ -34,12 +60,6 @@ impl RoleLogIn {
         &self.verifier
     }
 
-    /// The name of the role.
-    #[must_use]
-    pub fn user(&self) -> &str {
-        &self.user
-    }
-
     /// That the proof is wrong, or that there is no such role.
     #[must_use]
     pub fn refused(&self) -> SqlError {
@@ -47,26 +67,19 @@ impl RoleLogIn {
         SqlError::new(SqlState::INVALID_PASSWORD, message)
     }
 
-    /// Whether a proof is good.
+    /// The role, if a proof is good.
     ///
     /// # Errors
     /// 28P01 if it is not; 28000 if the role may not log in.
-    pub fn check(&self, auth_message: &[u8], proof: &[u8]) -> SqlResult<()> {
+    pub fn check(&self, auth_message: &[u8], proof: &[u8]) -> SqlResult<ProvenRole> {
         // Both, so that it takes as long.
         let is_good = self.verifier.accepts(auth_message, proof);
-        if !is_good || self.oid.is_none() {
-            return Err(self.refused());
-        }
+        let Some(oid) = self.oid.filter(|_| is_good) else { return Err(self.refused()) };
         if !self.may_log_in {
             let message = format!("role \"{}\" is not permitted to log in", self.user);
             return Err(SqlError::new(SqlState::INVALID_AUTHORIZATION, message));
         }
-        Ok(())
-    }
-
-    /// As what the session of one who was let in runs.
-    pub(crate) fn standing(&self) -> SqlResult<Standing> {
-        self.oid.filter(|_| self.may_log_in).map(Standing::Role).ok_or_else(|| self.refused())
+        Ok(ProvenRole { user: self.user.clone(), oid, is_superuser: self.is_superuser })
     }
 
     fn of(roles: &Roles, user: &str, now: i64) -> Self {
@@ -79,6 +92,7 @@ impl RoleLogIn {
             verifier: verifier.unwrap_or_else(|| roles.mock_verifier(user)),
             oid,
             may_log_in: role.is_some_and(|role| role.login),
+            is_superuser: role.is_some_and(|role| role.superuser),
         }
     }
 }

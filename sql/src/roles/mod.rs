@@ -12,6 +12,7 @@
 //! | `document.rs` | roles and their memberships |
 //! | `verifier.rs` | what is kept of a password |
 //! | `authority.rs` | what the role of a session may do |
+//! | `needed.rs` | what a statement needs to be allowed |
 //! | `store.rs` | reading and changing the document |
 //! | `login.rs` | who is let in |
 
@@ -19,13 +20,15 @@ mod acl;
 mod authority;
 mod document;
 mod login;
+mod needed;
 mod store;
 mod verifier;
 
 pub(crate) use acl::{EVERYONE, Kind, Mention, Privileges, Rights};
 pub(crate) use authority::{Authority, Standing, denied, no_privilege};
 pub(crate) use document::{BOOTSTRAP, BOOTSTRAP_NAME, Role, Roles, no_role};
-pub use login::{LogIn, RoleLogIn, have_password, log_in};
+pub use login::{LogIn, ProvenRole, RoleLogIn, have_password, log_in};
+pub(crate) use needed::Needed;
 pub(crate) use store::{KEY_PREFIX, RolesCache, change, load, load_fresh, maybe_changed};
 pub use verifier::Verifier;
 pub(crate) use verifier::is_md5;

@@ -59,7 +59,8 @@ impl Verifier {
     }
 
     /// Of a text that is a verifier; `None` for any other.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
         let rest = text.strip_prefix(PREFIX)?;
         let (first, keys) = rest.split_once('$')?;
         let (iterations, salt) = first.split_once(':')?;

@@ -103,7 +103,8 @@ impl Session {
             }
             Statement::Set(set) => self.set(set)?,
             Statement::Reset(reset) => {
-                let is_role = |name: &ast::ObjectName| name.to_string().eq_ignore_ascii_case("role");
+                let is_role =
+                    |name: &ast::ObjectName| name.to_string().eq_ignore_ascii_case("role");
                 match &reset.reset {
                     ast::Reset::ConfigurationParameter(name) if is_role(name) => {
                         self.set_role(None, false).await?;

@@ -24,7 +24,7 @@ use crate::catalogue::TableDef;
 use crate::client::{Client, Collected, Outcome};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::{SequenceMemory, from_txn};
-use crate::roles::{RoleLogIn, Standing};
+use crate::roles::{ProvenRole, Standing};
 use crate::types::{Datum, FormatSettings, SqlType};
 
 pub use cancel::CancelHandle;
@@ -130,13 +130,15 @@ impl Session {
         })
     }
 
-    /// A session of a role, which has proven to be that ([`RoleLogIn::check`]).
+    /// A session of a role, which may do what that may ([`log_in`](crate::log_in)).
     ///
     /// # Errors
-    /// As [`new`](Self::new); 28P01 if there is no such role.
-    pub fn of_role(database: &Database, role: &RoleLogIn, clock: Clock) -> SqlResult<Self> {
-        let standing = role.standing()?;
-        Ok(Self { standing, ..Self::new(database, role.user(), clock)? })
+    /// As [`new`](Self::new).
+    pub fn of_role(database: &Database, role: &ProvenRole, clock: Clock) -> SqlResult<Self> {
+        let standing = role.standing();
+        let settings = Settings { is_superuser: role.is_superuser(), ..Settings::default() };
+        let settings = Arc::new(settings);
+        Ok(Self { standing, settings, ..Self::new(database, role.user(), clock)? })
     }
 
     /// The session, with parsed statements and plans that it shares with others of its database.

@@ -14,7 +14,7 @@ use crate::copy::CopyFormat;
 use crate::error::SqlResult;
 use crate::parse::parse;
 use crate::plan::Plan;
-use crate::roles::RolesCache;
+use crate::roles::{Needed, RolesCache};
 use crate::types::{FormatSettings, SqlType};
 
 /// Most texts of a generation.
@@ -46,6 +46,8 @@ pub(super) struct Planned {
     pub(super) verb: Verb,
     /// Whether it needs the definitions of all tables when it runs.
     pub(super) uses_catalogue: bool,
+    /// What who runs it has to be allowed: the plan is for all roles.
+    pub(super) needed: Vec<Needed>,
 }
 
 /// What a statement does, as its tag says it.

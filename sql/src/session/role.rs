@@ -38,7 +38,8 @@ impl Session {
         if !may {
             return Err(denied(format!("permission denied to set role \"{name}\"")));
         }
-        Ok(SetRole { oid: wanted, name: name.into() })
+        let is_superuser = roles.is_superuser(wanted);
+        Ok(SetRole { oid: wanted, name: name.into(), is_superuser })
     }
 
     /// The roles in the state that the transaction sees, or that is now.

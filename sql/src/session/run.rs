@@ -21,7 +21,7 @@ use crate::exec::{
 use crate::explain::Counted;
 use crate::functions::CallContext;
 use crate::plan::{Plan, optimize};
-use crate::roles::{Authority, Standing};
+use crate::roles::{Authority, Needed, Standing};
 use crate::system::{SessionFacts, SystemSnapshot};
 use crate::types::object_names::Names;
 use crate::types::{FormatSettings, SqlType};
@@ -184,14 +184,39 @@ impl Run {
             let message = "cached plan must not change result type";
             return Ok(Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)));
         }
+        let run = match self.allowed(txn, &planned).await? {
+            Ok(run) => run,
+            Err(error) => return Ok(Err(error)),
+        };
+        let run = run.as_ref().unwrap_or(self);
         if planned.uses_catalogue {
-            let run = match self.with_catalogue(txn).await? {
+            let run = match run.with_catalogue(txn).await? {
                 Ok(run) => run,
                 Err(error) => return Ok(Err(error)),
             };
             return Ok(run.execute(txn, &planned).await.map(Ran::Done));
         }
-        Ok(self.execute(txn, &planned).await.map(Ran::Done))
+        Ok(run.execute(txn, &planned).await.map(Ran::Done))
+    }
+
+    /// The same with the role that it runs as, which may run the plan. `None` if it is one that may
+    /// run all.
+    pub(super) async fn allowed(
+        &self,
+        txn: &mut Txn<'_>,
+        planned: &Planned,
+    ) -> Result<SqlResult<Option<Self>>, TxnError> {
+        let may_all = self.standing == Standing::Trusted && self.settings.role.is_none();
+        if may_all && planned.needed.iter().all(Needed::is_trivial) {
+            return Ok(Ok(None));
+        }
+        Ok(self.with_authority(txn).await?.and_then(|run| {
+            let authority = run.authority()?;
+            for own in &planned.needed {
+                own.check(authority)?;
+            }
+            Ok(Some(run))
+        }))
     }
 
     /// The same with the definitions of all tables, in the state that the transaction sees.
@@ -199,13 +224,24 @@ impl Run {
         &self,
         txn: &mut Txn<'_>,
     ) -> Result<SqlResult<Self>, TxnError> {
+        let run = match self.authority {
+            Some(_) => self.clone(),
+            None => match self.with_authority(txn).await? {
+                Ok(run) => run,
+                Err(error) => return Ok(Err(error)),
+            },
+        };
+        let authority = match run.authority() {
+            Ok(authority) => authority.clone(),
+            Err(error) => return Ok(Err(error)),
+        };
         let session = SessionFacts {
             user: Arc::clone(&self.user),
             database: "selkie",
             search_path: self.settings.search_path.clone(),
             settings: self.settings.all(),
         };
-        let loaded = SystemSnapshot::load(txn, session).await?;
+        let loaded = SystemSnapshot::load(txn, session, authority).await?;
         Ok(loaded.map(|snapshot| {
             let mut settings = (*self.settings).clone();
             settings.format.names = Names::new(Arc::new(snapshot));
@@ -275,6 +311,7 @@ impl Run {
             client: Some(&*self.client),
             is_alone: self.is_alone,
             sequences: &self.sequences,
+            authority: self.authority.as_deref(),
             limits: MemoryLimits::default(),
             outer: Vec::new(),
             shared: SharedRows::default(),
@@ -398,6 +435,7 @@ pub(super) async fn plan_anew(
             plan: optimize(plan),
             verb,
             uses_catalogue: binder.uses_catalogue || shows_names,
+            needed: binder.needed,
         }
     }))
 }

@@ -13,6 +13,7 @@
 //! | `oids.rs` | numbers of objects |
 //! | `snapshot.rs` | definitions of all tables |
 //! | `tables.rs`, `keys.rs`, `types.rs`, `cluster.rs`, `operators.rs` | rows |
+//! | `privileges.rs` | roles, their memberships, and who may do what |
 //! | `views.rs` | relations that are queries of others |
 //! | `definitions.rs`, `deparse.rs` | statements and expressions as PostgreSQL prints them |
 //!
@@ -24,6 +25,7 @@ mod deparse;
 mod keys;
 mod oids;
 mod operators;
+mod privileges;
 mod record;
 mod relation;
 mod snapshot;

@@ -90,6 +90,7 @@ async fn run_with(
     let sequences = SequenceMemory::default();
     let mut context = ExecContext {
         sequences: &sequences,
+        authority: None,
         txn,
         call,
         parameters,

@@ -168,7 +168,10 @@ pub(super) async fn rename_in(
 }
 
 /// The table that has an index of this name, or a primary key, and its name there.
-pub(super) async fn table_of(txn: &mut Txn<'_>, name: &ObjectName) -> SqlResult<Option<(TableDef, String)>> {
+pub(super) async fn table_of(
+    txn: &mut Txn<'_>,
+    name: &ObjectName,
+) -> SqlResult<Option<(TableDef, String)>> {
     let key = table_key(name)?;
     let (schema, index) =
         key.rsplit_once('.').map_or((None, &*key), |(own, name)| (Some(own), name));

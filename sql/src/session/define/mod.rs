@@ -66,11 +66,7 @@ pub(super) async fn define(run: &Run, txn: &mut Txn<'_>) -> SqlResult<Ran> {
     Ok(ran)
 }
 
-async fn define_allowed(
-    run: &Run,
-    txn: &mut Txn<'_>,
-    statement: &Statement,
-) -> SqlResult<Ran> {
+async fn define_allowed(run: &Run, txn: &mut Txn<'_>, statement: &Statement) -> SqlResult<Ran> {
     let tag = match statement {
         Statement::CreateTable(create) if create.query.is_some() => {
             return create_as(run, txn, create).await.map(Ran::Done);
@@ -183,9 +179,14 @@ async fn create_as(run: &Run, txn: &mut Txn<'_>, create: &CreateTable) -> SqlRes
     let targets: Vec<usize> = shown.map(|(at, _)| at).collect();
     let plan = bound(run, txn, |binder| {
         let source = binder.statement(query)?;
-        binder.insert_rows(table, &targets, source)
+        let plan = binder.insert_rows(table, &targets, source)?;
+        Ok((plan, std::mem::take(&mut binder.needed)))
     });
-    let plan = optimize(plan.await?);
+    let (plan, needed) = plan.await?;
+    for own in needed {
+        own.check(run.authority()?)?;
+    }
+    let plan = optimize(plan);
     Ok(format!("SELECT {}", run.perform(txn, &plan).await?))
 }
 

@@ -126,14 +126,18 @@ async fn own_sequences(txn: &mut Txn<'_>, keys: Vec<String>, owner: u32) -> SqlR
         return Ok(());
     }
     let of_txn = |error| from_txn(error, None);
-    let has_all = |roles: &crate::roles::Roles| {
-        keys.iter().all(|key| roles.sequences.contains_key(key))
-    };
-    maybe_changed(txn, of_txn, |roles| !has_all(roles), |roles| {
-        for key in keys.clone() {
-            roles.sequences.entry(key).or_insert_with(|| Rights::of(owner));
-        }
-    })
+    let has_all =
+        |roles: &crate::roles::Roles| keys.iter().all(|key| roles.sequences.contains_key(key));
+    maybe_changed(
+        txn,
+        of_txn,
+        |roles| !has_all(roles),
+        |roles| {
+            for key in keys.clone() {
+                roles.sequences.entry(key).or_insert_with(|| Rights::of(owner));
+            }
+        },
+    )
     .await
 }
 
@@ -149,8 +153,13 @@ async fn forget(txn: &mut Txn<'_>, keys: Vec<String>) -> SqlResult<()> {
         return Ok(());
     }
     let of_txn = |error| from_txn(error, None);
-    maybe_changed(txn, of_txn, |_| true, |roles| {
-        roles.sequences.retain(|key, _| !gone.contains(key));
-    })
+    maybe_changed(
+        txn,
+        of_txn,
+        |_| true,
+        |roles| {
+            roles.sequences.retain(|key, _| !gone.contains(key));
+        },
+    )
     .await
 }

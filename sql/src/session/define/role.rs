@@ -304,9 +304,8 @@ pub(super) async fn drop_roles(
             return Err(denied("must be superuser to drop superusers"));
         }
         if role.oid == BOOTSTRAP {
-            let message = format!(
-                "cannot drop role {name} because it is required by the database system"
-            );
+            let message =
+                format!("cannot drop role {name} because it is required by the database system");
             return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, message));
         }
         check_free(txn, roles, &name, role.oid).await?;

@@ -5,7 +5,7 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
 
 use crate::harness::{Pool, Process, Setup, refused, succeeds, text};
@@ -133,6 +133,7 @@ impl Certificates {
             |name: &str, text: String| std::fs::write(place.path().join(name), text).unwrap();
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.distinguished_name.push(DnType::CommonName, "authority");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         write("ca.pem", params.self_signed(&key).unwrap().pem());
         let issuer = Issuer::new(params, key);

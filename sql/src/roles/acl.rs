@@ -29,6 +29,7 @@ impl Privileges {
     pub(crate) const UPDATE: Self = Self(1 << 2);
     pub(crate) const DELETE: Self = Self(1 << 3);
     pub(crate) const TRUNCATE: Self = Self(1 << 4);
+    pub(crate) const REFERENCES: Self = Self(1 << 5);
     pub(crate) const USAGE: Self = Self(1 << 7);
     pub(crate) const CREATE: Self = Self(1 << 8);
 

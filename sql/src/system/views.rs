@@ -9,7 +9,12 @@ pub(crate) fn view(full_name: &str) -> Option<&'static str> {
 }
 
 const VIEWS: [(&str, &str); 24] = [
-    ("pg_catalog.pg_roles", "select *, '********' as rolpassword from pg_catalog.pg_authid"),
+    (
+        "pg_catalog.pg_roles",
+        "select oid, rolname, rolsuper, rolinherit, rolcreaterole, rolcreatedb, rolcanlogin, \
+         rolreplication, rolconnlimit, '********' as rolpassword, rolvaliduntil, rolbypassrls \
+         from pg_catalog.pg_authid",
+    ),
     (
         "pg_catalog.pg_user",
         "select rolname as usename, oid as usesysid, rolcreatedb as usecreatedb, \

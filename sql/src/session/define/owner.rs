@@ -1,7 +1,9 @@
 //! Who may change which table, and who owns what is created.
 
 use selkie_txn::{TableSchema, Txn};
-use sqlparser::ast::{ObjectName, ObjectType, Statement};
+use sqlparser::ast::{
+    AlterTableOperation, ColumnOption, ObjectName, ObjectType, Statement, TableConstraint,
+};
 
 use super::super::run::Run;
 use super::{find, index, sequence};
@@ -18,8 +20,16 @@ pub(super) async fn check(run: &Run, txn: &mut Txn<'_>, statement: &Statement) -
         return Ok(());
     }
     match statement {
-        Statement::CreateTable(_) | Statement::CreateSequence { .. } => {
-            run.authority()?.require_create()
+        Statement::CreateSequence { .. } => run.authority()?.require_create(),
+        Statement::CreateTable(create) => {
+            run.authority()?.require_create()?;
+            let options = create.columns.iter().flat_map(|column| &column.options);
+            let columns = options.filter_map(|own| match &own.option {
+                ColumnOption::ForeignKey(key) => Some(&key.foreign_table),
+                _ => None,
+            });
+            let named = columns.chain(create.constraints.iter().filter_map(referenced)).collect();
+            require_references(run, txn, named).await
         }
         Statement::CreateView(create) => {
             run.authority()?.require_create()?;
@@ -28,7 +38,21 @@ pub(super) async fn check(run: &Run, txn: &mut Txn<'_>, statement: &Statement) -
             }
             Ok(())
         }
-        Statement::AlterTable(alter) => require_owner(run, txn, &alter.name).await,
+        Statement::AlterTable(alter) => {
+            require_owner(run, txn, &alter.name).await?;
+            let named = alter.operations.iter().filter_map(|own| match own {
+                AlterTableOperation::AddConstraint { constraint, .. } => referenced(constraint),
+                AlterTableOperation::AddColumn { column_def, .. } => {
+                    column_def.options.iter().find_map(|own| match &own.option {
+                        ColumnOption::ForeignKey(key) => Some(&key.foreign_table),
+                        _ => None,
+                    })
+                }
+                _ => None,
+            });
+            let named = named.collect();
+            require_references(run, txn, named).await
+        }
         Statement::CreateIndex(create) => require_owner(run, txn, &create.table_name).await,
         Statement::AlterIndex { name, .. } => require_owner_of_index(run, txn, name).await,
         Statement::Truncate(truncate) => {
@@ -59,6 +83,29 @@ pub(super) async fn check(run: &Run, txn: &mut Txn<'_>, statement: &Statement) -
         }
         _ => Ok(()),
     }
+}
+
+/// The table that a FOREIGN KEY refers to.
+fn referenced(constraint: &TableConstraint) -> Option<&ObjectName> {
+    match constraint {
+        TableConstraint::ForeignKey(key) => Some(&key.foreign_table),
+        _ => None,
+    }
+}
+
+/// Refuses foreign keys to tables of which a role may not know which rows there are.
+async fn require_references(
+    run: &Run,
+    txn: &mut Txn<'_>,
+    tables: Vec<&ObjectName>,
+) -> SqlResult<()> {
+    for name in tables {
+        if let Some(table) = find(txn, &table_key(name)?).await? {
+            let wanted = Privileges::REFERENCES;
+            run.authority()?.require(wanted, table.kind(), &table.name, &table.rights)?;
+        }
+    }
+    Ok(())
 }
 
 async fn require_owner(run: &Run, txn: &mut Txn<'_>, name: &ObjectName) -> SqlResult<()> {

@@ -135,12 +135,15 @@ fn once(
     Ok(())
 }
 
+/// An option that is on by one word and off by another.
+type Flag = (Keyword, Keyword, fn(bool) -> RoleOption);
+
 /// The option that comes next.
 fn option(
     parser: &mut Parser<'_>,
     said: &mut Vec<Keyword>,
 ) -> Result<Option<RoleOption>, ParserError> {
-    const FLAGS: [(Keyword, Keyword, fn(bool) -> RoleOption); 7] = [
+    const FLAGS: [Flag; 7] = [
         (Keyword::LOGIN, Keyword::NOLOGIN, RoleOption::Login),
         (Keyword::INHERIT, Keyword::NOINHERIT, RoleOption::Inherit),
         (Keyword::BYPASSRLS, Keyword::NOBYPASSRLS, RoleOption::BypassRLS),

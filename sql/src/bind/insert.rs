@@ -17,6 +17,20 @@ use crate::plan::{Branch, ConflictAction, Expr, Insert, Plan, Typed};
 use crate::roles::Privileges;
 use crate::types::Datum;
 
+/// The privileges of its table that an INSERT needs.
+fn needed(on: Option<&OnInsert>, returns: bool) -> Privileges {
+    let mut needed = Privileges::INSERT;
+    if let Some(OnInsert::OnConflict(on)) = on {
+        if matches!(on.action, OnConflictAction::DoUpdate(_)) {
+            needed = needed.with(Privileges::UPDATE);
+        }
+        if on.conflict_target.is_some() {
+            needed = needed.with(Privileges::SELECT);
+        }
+    }
+    if returns { needed.with(Privileges::SELECT) } else { needed }
+}
+
 impl Binder<'_> {
     pub(crate) fn insert(&mut self, insert: &ast::Insert) -> SqlResult<Bound> {
         let ast::Insert {
@@ -83,19 +97,7 @@ impl Binder<'_> {
             Some(OnInsert::OnConflict(on)) => Some(self.on_conflict(&table, &called, on)?),
             Some(_) => return Err(SqlError::unsupported("ON DUPLICATE KEY")),
         };
-        let mut needed = Privileges::INSERT;
-        if let Some(OnInsert::OnConflict(on)) = on {
-            if matches!(on.action, OnConflictAction::DoUpdate(_)) {
-                needed = needed.with(Privileges::UPDATE);
-            }
-            if on.conflict_target.is_some() {
-                needed = needed.with(Privileges::SELECT);
-            }
-        }
-        if returning.is_some() {
-            needed = needed.with(Privileges::SELECT);
-        }
-        self.need(&table, needed);
+        self.need(&table, needed(on.as_ref(), returning.is_some()));
         let scope = table_scope(&table, &called)?;
         let (returning, columns) = self.returning(returning.as_deref(), &scope)?;
         let insert = Insert { table, source, checks, on_conflict, returning };

@@ -97,22 +97,10 @@ impl Session {
             Statement::Savepoint { name } => self.savepoint(fold(name)).await?,
             Statement::ReleaseSavepoint { name } => self.release(&fold(name)).await?,
             Statement::Set(ast::Set::SetRole { context_modifier, role_name }) => {
-                let is_local = matches!(context_modifier, Some(ast::ContextModifier::Local));
-                self.set_role(role_name.as_ref().map(fold), is_local).await?;
-                "SET"
+                self.set_role_to(context_modifier.as_ref(), role_name.as_ref()).await?
             }
             Statement::Set(set) => self.set(set)?,
-            Statement::Reset(reset) => {
-                let is_role =
-                    |name: &ast::ObjectName| name.to_string().eq_ignore_ascii_case("role");
-                match &reset.reset {
-                    ast::Reset::ConfigurationParameter(name) if is_role(name) => {
-                        self.set_role(None, false).await?;
-                    }
-                    _ => return Err(SqlError::unsupported(statement)),
-                }
-                "RESET"
-            }
+            Statement::Reset(reset) => self.reset(&reset.reset).await?,
             Statement::ShowVariable { variable } => {
                 let name: Vec<String> = variable.iter().map(fold).collect();
                 let value = self.shown(&name.join(" "))?;
@@ -125,6 +113,28 @@ impl Session {
             _ => return Ok(None),
         };
         Ok(Some(tag.to_owned()))
+    }
+
+    async fn set_role_to(
+        &mut self,
+        scope: Option<&ast::ContextModifier>,
+        name: Option<&ast::Ident>,
+    ) -> SqlResult<&'static str> {
+        let is_local = matches!(scope, Some(ast::ContextModifier::Local));
+        self.set_role(name.map(fold), is_local).await?;
+        Ok("SET")
+    }
+
+    async fn reset(&mut self, what: &ast::Reset) -> SqlResult<&'static str> {
+        match what {
+            ast::Reset::ConfigurationParameter(name)
+                if name.to_string().eq_ignore_ascii_case("role") =>
+            {
+                self.set_role(None, false).await?;
+                Ok("RESET")
+            }
+            _ => Err(SqlError::unsupported("RESET of anything but ROLE")),
+        }
     }
 
     fn modes(&self, modes: &[TransactionMode]) -> SqlResult<(Isolation, bool)> {

@@ -133,7 +133,7 @@ impl Certificates {
             |name: &str, text: String| std::fs::write(place.path().join(name), text).unwrap();
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.distinguished_name.push(DnType::CommonName, "authority");
+        params.distinguished_name.push(DnType::CommonName, format!("authority of {names:?}"));
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         write("ca.pem", params.self_signed(&key).unwrap().pem());
         let issuer = Issuer::new(params, key);
@@ -241,7 +241,7 @@ fn a_server_listens_beyond_loopback_only_with_passwords_and_tls() {
     let options = own.options();
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let missing = own.path("nothing");
-    server(&pool.url, &["--tls-cert", &missing, "--tls-key", &options[3]], "nothing");
+    server(&pool.url, &["--tls-cert", &missing, "--tls-key", options[3]], "nothing");
     let other = Certificates::new(&["127.0.0.1"]);
     let mixed = ["--tls-cert", &own.path("server.pem"), "--tls-key", &other.path("server.key")];
     server(&pool.url, &mixed, "server.key");

@@ -82,20 +82,21 @@ impl Frames {
         }
     }
 
-    /// The next packet of the beginning of a connection, which says its length only.
-    pub(crate) async fn first(&mut self, longest: usize) -> Result<Bytes, FrameError> {
+    /// The next message, which has to be the answer of a client that is asked for a password. Others
+    /// are not waited for: they may be long.
+    pub(crate) async fn password(&mut self) -> Result<Bytes, FrameError> {
         loop {
-            if let Some(mut length) = self.bytes.get(..4) {
-                let length = usize::try_from(length.get_i32()).ok();
-                let length =
-                    length.filter(|length| (8..=longest).contains(length)).ok_or_else(|| {
-                        FrameError::Broken(violation("invalid length of startup packet"))
-                    })?;
-                if self.bytes.len() >= length {
-                    let mut packet = self.bytes.split_to(length);
-                    packet.advance(4);
-                    return Ok(packet.freeze());
+            match self.header()? {
+                Some((b'p', _)) => {
+                    if let Some((_, body)) = self.buffered()? {
+                        return Ok(body);
+                    }
                 }
+                Some((kind, _)) => {
+                    let message = format!("expected SASL response, got message type {kind}");
+                    return Err(FrameError::Broken(violation(message)));
+                }
+                None => {}
             }
             self.read().await?;
         }

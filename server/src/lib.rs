@@ -5,7 +5,8 @@
 //! |---|---|
 //! | `frontend.rs`, `frames.rs` | what clients send, and its bounds |
 //! | `output.rs` | what is sent to a client, many messages in one write |
-//! | `startup.rs` | the beginning of a connection |
+//! | `transport.rs`, `tls.rs`, `startup.rs` | the beginning of a connection |
+//! | `login.rs`, `scram.rs` | who is let in |
 //! | `connection.rs`, `extended.rs` | a client's messages, one after the other |
 //! | `columns.rs`, `result_rows.rs`, `error_response.rs` | rows, their columns, and errors |
 //! | `registry.rs`, `server.rs` | all connections |
@@ -17,10 +18,15 @@ mod error_response;
 mod extended;
 mod frames;
 mod frontend;
+mod login;
 mod output;
 mod registry;
 mod result_rows;
+mod scram;
 mod server;
 mod startup;
+mod tls;
+mod transport;
 
-pub use server::{Server, ServerConfig, ServerError};
+pub use server::{Clear, Server, ServerConfig, ServerError};
+pub use tls::{Tls, TlsError};

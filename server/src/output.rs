@@ -1,6 +1,7 @@
 //! What is sent to a client: gathered, and written when the server would wait or when it is much.
 
 use std::io;
+use std::time::Duration;
 
 use bytes::{BufMut, BytesMut};
 use parking_lot::Mutex;
@@ -14,6 +15,9 @@ pub(crate) type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 
 /// As much is written without waiting for more.
 const MUCH: usize = 64 << 10;
+
+/// How long a client may take to take in the last bytes.
+const LAST: Duration = Duration::from_secs(1);
 
 /// Messages to a client that were not written yet, and where they go.
 pub(crate) struct Output {
@@ -101,6 +105,14 @@ impl Output {
         };
         writer.write_all(&bytes).await?;
         writer.flush().await
+    }
+
+    /// Tells the client that nothing follows. It has not long to take that in.
+    pub(crate) async fn end(&self) {
+        let end = async { self.writer.lock().await.shutdown().await };
+        if let Ok(Err(error)) = tokio::time::timeout(LAST, end).await {
+            tracing::debug!(%error, "a client is gone");
+        }
     }
 }
 

@@ -5,19 +5,23 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use selkie_sql::{Clock, PlanCache, Session, SqlError, SqlState};
+use selkie_sql::{Clock, PlanCache, SqlError, SqlState, have_password};
 use selkie_txn::Database;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::Instant;
 
 use crate::connection::{Connection, ended, ending};
 use crate::error_response::{Severity, error_response};
 use crate::frames::{FrameError, Frames};
+use crate::login::{Newcomer, let_in};
 use crate::output::Output;
 use crate::registry::Registry;
-use crate::startup::{STARTUP_TIMEOUT, Wanted, wanted};
+use crate::startup::{STARTUP_TIMEOUT, Startup, Wanted, wanted};
+use crate::tls::Tls;
+use crate::transport::Transport;
 
 /// How long statements may go on when the server ends.
 const GRACE: Duration = Duration::from_secs(5);
@@ -25,26 +29,58 @@ const GRACE: Duration = Duration::from_secs(5);
 /// The pause after no connection could be accepted: the system may have no descriptors left.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// Most clients at a time that have not been let in.
+const NEWCOMERS: usize = 256;
+
 /// How a server serves.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// Where clients connect: a loopback address, as there are no roles. Port 0 is any free one.
+    /// Where clients connect. Port 0 is any free one. Elsewhere than on loopback there has to be a
+    /// role with a password.
     pub listen: SocketAddr,
+    /// What secures connections.
+    pub tls: Option<Tls>,
+    /// How connections in the clear are taken.
+    pub clear: Clear,
     /// Most clients at a time.
     pub max_connections: usize,
     /// What tells the time.
     pub clock: Clock,
 }
 
+/// Whether connections in the clear are taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Clear {
+    /// From this machine; elsewhere the server listens only if it has a certificate, and then
+    /// clients there have to use TLS.
+    #[default]
+    Local,
+    /// From everywhere.
+    Everywhere,
+    /// From nowhere: all clients have to use TLS.
+    Nowhere,
+}
+
 /// Why a server cannot begin.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerError {
-    /// Others than those of this machine could connect.
+    /// Others than those of this machine could connect, and nothing would be asked of them.
     #[error(
-        "--listen {0}: without roles there are no passwords, so only loopback addresses are allowed (127.0.0.1, ::1)"
+        "--listen {0}: no role can log in with a password, so only loopback addresses are allowed (127.0.0.1, ::1); make a superuser first: selkie sql --pool URL -c \"create role admin superuser login password '...'\""
     )]
-    NotLoopback(SocketAddr),
+    NoPassword(SocketAddr),
+    /// Others than those of this machine could connect, and all that they say could be read.
+    #[error(
+        "--listen {0}: beyond loopback a certificate is needed (--tls-cert FILE --tls-key FILE); --allow-cleartext does without, and statements and rows can be read on the way"
+    )]
+    NoTls(SocketAddr),
+    /// No client could connect.
+    #[error("--require-tls takes a certificate: --tls-cert FILE --tls-key FILE")]
+    TlsWithoutCertificate,
+    /// The roles of the database cannot be read.
+    #[error("the roles of the database: {0}")]
+    Roles(SqlError),
     /// The system gives no threads.
     #[error("the threads of the server: {0}")]
     Threads(io::Error),
@@ -73,6 +109,10 @@ struct Shared {
     plans: Arc<PlanCache>,
     registry: Arc<Registry>,
     clock: Clock,
+    tls: Option<Tls>,
+    clear: Clear,
+    /// Places of clients that have not been let in.
+    newcomers: Arc<Semaphore>,
     ends: watch::Receiver<bool>,
 }
 
@@ -81,10 +121,18 @@ impl Server {
     ///
     /// # Errors
     /// [`ServerError`].
-    pub fn start(database: &Database, config: &ServerConfig) -> Result<Self, ServerError> {
+    pub async fn start(database: &Database, config: &ServerConfig) -> Result<Self, ServerError> {
         let addr = config.listen;
+        if config.tls.is_none() && config.clear == Clear::Nowhere {
+            return Err(ServerError::TlsWithoutCertificate);
+        }
         if !addr.ip().is_loopback() {
-            return Err(ServerError::NotLoopback(addr));
+            if !have_password(database).await.map_err(ServerError::Roles)? {
+                return Err(ServerError::NoPassword(addr));
+            }
+            if config.tls.is_none() && config.clear != Clear::Everywhere {
+                return Err(ServerError::NoTls(addr));
+            }
         }
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .thread_name("selkie-server")
@@ -106,6 +154,9 @@ impl Server {
             plans: Arc::default(),
             registry: Arc::new(Registry::new(config.max_connections)),
             clock: config.clock,
+            tls: config.tls.clone(),
+            clear: config.clear,
+            newcomers: Arc::new(Semaphore::new(NEWCOMERS)),
             ends,
         };
         let serving = runtime.spawn(Arc::new(shared).serve(listener));
@@ -170,10 +221,34 @@ impl Shared {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, %from, "a connection without TCP_NODELAY");
         }
-        let (reader, writer) = stream.into_split();
-        let output = Arc::new(Output::new(Box::new(writer)));
-        let frames = Frames::new(Box::new(reader));
-        match self.session(frames, &output).await {
+        let Ok(place) = Arc::clone(&self.newcomers).try_acquire_owned() else {
+            tracing::warn!(%from, "a client is turned away: too many have not been let in");
+            return;
+        };
+        let mut connection = Some(Transport::Clear(stream));
+        // The time that a client has until it is let in.
+        let deadline = Instant::now() + STARTUP_TIMEOUT;
+        let wanted = self.in_time(deadline, wanted(&mut connection, self.tls.as_ref())).await;
+        let Some(transport) = connection else {
+            tracing::debug!(%from, "a connection could not be secured");
+            return;
+        };
+        let is_secured = transport.is_secured();
+        let (reader, writer) = transport.split();
+        let output = Arc::new(Output::new(writer));
+        let frames = Frames::new(reader);
+        let done = match wanted {
+            Ok(Wanted::Cancel { number, secret }) => {
+                self.registry.cancel(number, secret);
+                Ok(())
+            }
+            Ok(Wanted::Session(startup)) => {
+                let arrival = Arrival { startup, from, is_secured, deadline, place };
+                self.session(arrival, frames, &output).await
+            }
+            Err(error) => Err(error),
+        };
+        match done {
             Ok(()) => {}
             Err(FrameError::Gone(error)) => {
                 tracing::debug!(%error, %from, "a client is gone");
@@ -185,31 +260,61 @@ impl Shared {
                 }
             }
         }
+        output.end().await;
     }
 
-    async fn session(&self, mut frames: Frames, output: &Arc<Output>) -> Result<(), FrameError> {
-        let (mut ends, wanted) = (self.ends.clone(), wanted(&mut frames, output));
-        let wanted = async {
-            tokio::select! {
-                wanted = wanted => wanted,
-                () = ended(&mut ends) => Err(FrameError::Broken(ending())),
-            }
-        };
-        let startup = match tokio::time::timeout(STARTUP_TIMEOUT, wanted).await {
-            Ok(Ok(Wanted::Session(startup))) => startup,
-            Ok(Ok(Wanted::Cancel { number, secret })) => {
-                self.registry.cancel(number, secret);
-                return Ok(());
-            }
-            Ok(Err(error)) => return Err(error),
-            Err(_) => {
+    /// Does a step of the beginning of a connection, unless it takes too long or the server ends.
+    async fn in_time<T>(
+        &self,
+        deadline: Instant,
+        step: impl Future<Output = Result<T, FrameError>>,
+    ) -> Result<T, FrameError> {
+        let mut ends = self.ends.clone();
+        tokio::select! {
+            done = step => done,
+            () = ended(&mut ends) => Err(FrameError::Broken(ending())),
+            () = tokio::time::sleep_until(deadline) => {
                 let message = "the client took too long to begin";
                 let error = SqlError::new(SqlState::PROTOCOL_VIOLATION, message);
-                return Err(FrameError::Broken(error));
+                Err(FrameError::Broken(error))
             }
+        }
+    }
+
+    /// Refuses a client that has to use TLS, and does not.
+    fn check_secured(&self, arrival: &Arrival) -> Result<(), FrameError> {
+        let is_taken = match self.clear {
+            Clear::Everywhere => true,
+            Clear::Local => is_local(arrival.from),
+            Clear::Nowhere => false,
         };
-        let session = Session::new(&self.database, startup.user.as_str(), self.clock);
-        let mut session = session.map_err(FrameError::Broken)?.with_plans(&self.plans);
+        if arrival.is_secured || is_taken {
+            return Ok(());
+        }
+        let message =
+            "the server takes secured connections only: use sslmode=require or verify-full";
+        let error = SqlError::new(SqlState::INVALID_AUTHORIZATION, message);
+        Err(FrameError::Broken(error))
+    }
+
+    async fn session(
+        &self,
+        arrival: Arrival,
+        mut frames: Frames,
+        output: &Arc<Output>,
+    ) -> Result<(), FrameError> {
+        self.check_secured(&arrival)?;
+        let Arrival { startup, from, is_secured, deadline, place } = arrival;
+        let binding = self.tls.as_ref().and_then(Tls::binding);
+        let newcomer = Newcomer {
+            user: &startup.user,
+            is_local: is_local(from),
+            certificate: binding.filter(|_| is_secured),
+        };
+        let session = let_in(&self.database, self.clock, &newcomer, &mut frames, output);
+        let session = self.in_time(deadline, session).await?;
+        drop(place);
+        let mut session = session.with_plans(&self.plans);
         let place =
             startup.begin(&mut session, &self.registry, output).map_err(FrameError::Broken)?;
         let mut connection =
@@ -218,4 +323,20 @@ impl Shared {
         drop(place);
         Ok(served?)
     }
+}
+
+/// A client that has said what it wants.
+struct Arrival {
+    startup: Startup,
+    from: SocketAddr,
+    is_secured: bool,
+    /// When it has to be let in.
+    deadline: Instant,
+    /// Its place among those that were not.
+    place: OwnedSemaphorePermit,
+}
+
+/// Whether a client is on this machine.
+fn is_local(from: SocketAddr) -> bool {
+    from.ip().to_canonical().is_loopback()
 }

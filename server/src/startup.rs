@@ -1,21 +1,21 @@
 //! The beginning of a connection: what the client asks for before it may send statements.
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use pgwire::messages::PgWireBackendMessage;
-use pgwire::messages::response::{GssEncResponse, SslResponse};
 use pgwire::messages::startup::{
     Authentication, BackendKeyData, NegotiateProtocolVersion, ParameterStatus, SecretKey,
 };
 use selkie_sql::{Session, SqlError, SqlResult, SqlState};
 
-use crate::frames::{FrameError, Frames};
+use crate::frames::FrameError;
 use crate::frontend::{Fields, violation};
 use crate::output::Output;
 use crate::registry::{Place, Registry};
+use crate::tls::Tls;
+use crate::transport::Transport;
 
 /// How long a client may take to say what it wants.
 pub(crate) const STARTUP_TIMEOUT: Duration = Duration::from_secs(60);
@@ -50,18 +50,28 @@ pub(crate) struct Startup {
     unknown_options: Option<Vec<String>>,
 }
 
-/// Reads what a client wants.
-pub(crate) async fn wanted(frames: &mut Frames, output: &Output) -> Result<Wanted, FrameError> {
+/// Reads what a client wants, from a connection that is secured if the client asks for it and can
+/// be.
+pub(crate) async fn wanted(
+    connection: &mut Option<Transport>,
+    tls: Option<&Tls>,
+) -> Result<Wanted, FrameError> {
     for _ in 0..MOST_REQUESTS {
-        let mut packet = frames.first(LONGEST_PACKET).await?;
+        let Some(transport) = connection else { break };
+        let mut packet = transport.packet(LONGEST_PACKET).await?;
         // It has four bytes at least.
         let code = packet.get_i32();
         match code {
-            TLS => refuse(output, &PgWireBackendMessage::SslResponse(SslResponse::Refuse)).await?,
-            GSS => {
-                let no = PgWireBackendMessage::GssEncResponse(GssEncResponse::Refuse);
-                refuse(output, &no).await?;
-            }
+            TLS => match tls.filter(|_| !transport.is_secured()) {
+                None => transport.answer(b'N').await?,
+                Some(tls) => {
+                    transport.answer(b'S').await?;
+                    if let Some(clear) = connection.take() {
+                        *connection = Some(clear.secured(tls).await?);
+                    }
+                }
+            },
+            GSS => transport.answer(b'N').await?,
             CANCEL => {
                 let mut fields = Fields(packet);
                 let (number, secret) = (fields.i32().map_err(FrameError::Broken)?, fields.i32());
@@ -83,11 +93,6 @@ pub(crate) async fn wanted(frames: &mut Frames, output: &Output) -> Result<Wante
         }
     }
     Err(FrameError::Broken(violation("too many requests for a secure connection")))
-}
-
-async fn refuse(output: &Output, message: &PgWireBackendMessage) -> io::Result<()> {
-    output.send(message);
-    output.write().await
 }
 
 impl Startup {

@@ -45,6 +45,7 @@ states! {
     GENERATED_ALWAYS = "428C9", "A column gets its values from its sequence only.";
     GROUPING_ERROR = "42803", "A column is neither grouped nor aggregated.";
     INDETERMINATE_TYPE = "42P18", "The type of a parameter cannot be told.";
+    INSUFFICIENT_PRIVILEGE = "42501", "The role may not do that.";
     INTERNAL_ERROR = "XX000", "What should not happen.";
     INVALID_ARGUMENT_FOR_NTH_VALUE = "22016", "The row that nth_value is to take is not positive.";
     INVALID_ARGUMENT_FOR_NTILE = "22014", "The number of buckets of ntile is not positive.";
@@ -56,11 +57,13 @@ states! {
     INVALID_DATETIME = "22007", "A text is no date or time.";
     INVALID_ESCAPE = "22025", "An escape in a pattern is not valid.";
     INVALID_FOREIGN_KEY = "42830", "A FOREIGN KEY refers to what is no key.";
+    INVALID_GRANT = "0LP01", "That cannot be granted.";
     INVALID_LIMIT = "2201W", "A LIMIT is negative.";
     INVALID_NAME = "42602", "A text is no name.";
     INVALID_OBJECT_DEFINITION = "42P17", "A view would be made of itself.";
     INVALID_OFFSET = "2201X", "An OFFSET is negative.";
     INVALID_PARAMETER = "22023", "A value is not one of those that are allowed.";
+    INVALID_PASSWORD = "28P01", "The password is wrong.";
     INVALID_REGEX = "2201B", "A regular expression is not valid.";
     INVALID_SAVEPOINT = "3B001", "There is no such savepoint.";
     INVALID_SCHEMA_NAME = "3F000", "There is no such schema.";
@@ -81,6 +84,7 @@ states! {
     PROTOCOL_VIOLATION = "08P01", "A message is not as the protocol wants it.";
     QUERY_CANCELED = "57014", "The statement was cancelled, or took too long.";
     READ_ONLY_TRANSACTION = "25006", "A transaction that only reads cannot change anything.";
+    RESERVED_NAME = "42939", "A name is kept for the system.";
     SEQUENCE_EXHAUSTED = "2200H", "A sequence has no more values.";
     SERIALIZATION_FAILURE = "40001", "Others changed what was read: the transaction has to be run again.";
     STATEMENT_TOO_COMPLEX = "54001", "A statement is nested too deeply.";

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `types/` | [`SqlType`]s and [`Datum`]s: formats, casts, order |
 //! | `functions/` | functions, operators and aggregates |
+//! | `roles/` | roles, their memberships and privileges, and who is let in |
 //! | `catalogue/` | what SQL knows of tables beside their stored schema |
 //! | `system/` | the relations of `pg_catalog` and `information_schema` |
 //! | `plan/` | plans, and how they are made cheaper |
@@ -31,8 +32,10 @@ mod parse;
 mod parse_comment;
 mod parse_constraints;
 mod parse_copy;
+mod parse_roles;
 mod parse_vacuum;
 mod plan;
+mod roles;
 mod session;
 mod system;
 pub mod types;
@@ -40,5 +43,6 @@ pub mod types;
 pub use bind::OutputColumn;
 pub use client::{Client, Outcome};
 pub use error::{SqlError, SqlResult, SqlState};
+pub use roles::{LogIn, ProvenRole, RoleLogIn, Verifier, have_password, log_in};
 pub use session::{CancelHandle, Clock, PlanCache, Prepared, Session, TransactionState};
 pub use types::{Array, Datum, Scalar, SqlType};

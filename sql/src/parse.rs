@@ -10,6 +10,7 @@ use crate::error::{SqlError, SqlResult, SqlState};
 use crate::parse_comment::parse_comment;
 use crate::parse_constraints::{is_set_constraints, parse_set_constraints};
 use crate::parse_copy::parse_copy;
+use crate::parse_roles::parse_role;
 use crate::parse_vacuum::{parse_analyze, parse_vacuum};
 
 /// Longest text of statements, in bytes.
@@ -52,7 +53,12 @@ fn statements(parser: &mut Parser<'_>) -> Result<Vec<Statement>, ParserError> {
         }
         if is_set_constraints(parser) {
             statements.push(parse_set_constraints(parser)?);
-            continue_at_end(parser)?;
+            end_of_statement(parser)?;
+            continue;
+        }
+        if let Some(role) = parse_role(parser)? {
+            statements.push(role);
+            end_of_statement(parser)?;
             continue;
         }
         let ours = [Keyword::COPY, Keyword::VACUUM, Keyword::COMMENT, Keyword::ANALYZE];
@@ -63,12 +69,12 @@ fn statements(parser: &mut Parser<'_>) -> Result<Vec<Statement>, ParserError> {
             Some(_) => parse_analyze(parser)?,
             None => parser.parse_statement()?,
         });
-        continue_at_end(parser)?;
+        end_of_statement(parser)?;
     }
 }
 
 /// A statement ends here, or it is an error.
-fn continue_at_end(parser: &Parser<'_>) -> Result<(), ParserError> {
+fn end_of_statement(parser: &Parser<'_>) -> Result<(), ParserError> {
     match parser.peek_token_ref().token {
         Token::SemiColon | Token::EOF => Ok(()),
         _ => parser.expected_ref("end of statement", parser.peek_token_ref()),

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test code")]
 
 mod references;
+#[path = "scripts/roles.rs"]
+mod sessions_of_roles;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -148,6 +150,7 @@ scripts![
     alter,
     sequences,
     views,
+    roles,
     system,
     foreign_keys,
     comments,

@@ -1,13 +1,14 @@
 //! `selkie server`.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
 use selkie::engine::EngineError;
 use selkie::{Database, OpenError};
-use selkie_server::{Server, ServerConfig, ServerError};
+use selkie_server::{Clear, Server, ServerConfig, ServerError, Tls, TlsError};
 
 use super::sql_database::{PoolArguments, clock};
 use crate::support::exit;
@@ -19,7 +20,8 @@ use crate::support::signals::{Interrupt, Interrupted};
 pub(crate) struct Arguments {
     #[command(flatten)]
     pool: PoolArguments,
-    /// Where clients connect: an address of this machine's loopback; port 0 is any free one
+    /// Where clients connect; port 0 is any free one. Beyond this machine's loopback it takes a role
+    /// with a password, and a certificate
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:5432")]
     listen: SocketAddr,
     /// Most clients at a time
@@ -30,6 +32,18 @@ pub(crate) struct Arguments {
         value_parser = clap::value_parser!(u16).range(1..=10_000)
     )]
     max_connections: u16,
+    /// Certificate that clients are shown, and those between it and its authority behind it, in PEM
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// Key of that certificate, in PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Take no client without TLS, not even on loopback
+    #[arg(long, requires = "tls_cert", conflicts_with = "allow_cleartext")]
+    require_tls: bool,
+    /// Take clients without TLS beyond loopback: statements and rows can be read on the way
+    #[arg(long)]
+    allow_cleartext: bool,
 }
 
 /// Why the command ended.
@@ -41,6 +55,8 @@ enum ServerCommandError {
     Close(#[from] EngineError),
     #[error(transparent)]
     Server(#[from] ServerError),
+    #[error(transparent)]
+    Tls(#[from] TlsError),
 }
 
 /// How often a signal is looked for.
@@ -78,12 +94,23 @@ async fn serve(
     interrupt: &Interrupt,
     database: &Database,
 ) -> Result<Interrupted, ServerCommandError> {
+    let tls = match (&arguments.tls_cert, &arguments.tls_key) {
+        (Some(certificate), Some(key)) => Some(Tls::load(certificate, key)?),
+        _ => None,
+    };
+    let clear = match (arguments.require_tls, arguments.allow_cleartext) {
+        (true, _) => Clear::Nowhere,
+        (false, true) => Clear::Everywhere,
+        (false, false) => Clear::Local,
+    };
     let config = ServerConfig {
         listen: arguments.listen,
+        tls,
+        clear,
         max_connections: usize::from(arguments.max_connections),
         clock,
     };
-    let server = Server::start(database, &config)?;
+    let server = Server::start(database, &config).await?;
     eprintln!("serving {} at {}", arguments.pool.pool, server.addr());
     let interrupted = loop {
         if let Some(interrupted) = interrupt.signal() {

@@ -26,6 +26,7 @@ mod observation;
 mod psql;
 mod readme;
 mod reports;
+mod roles;
 mod scenarios;
 mod server;
 mod shared_pool;

@@ -8,6 +8,7 @@ use super::{Binder, Bound, fold, name_parts, refuse};
 use crate::copy::{CopyFormat, CopyKind};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::plan::{Expr, Plan};
+use crate::roles::Privileges;
 use crate::types::SqlType;
 
 /// A COPY with its data.
@@ -57,6 +58,7 @@ impl Binder<'_> {
         options: &[CopyOption],
     ) -> SqlResult<BoundCopy> {
         let table = self.table(name)?;
+        self.need(&table, Privileges::SELECT);
         let columns: Vec<ObjectName> = columns.iter().map(|own| own.clone().into()).collect();
         let targets = self.insert_columns(&table, &columns)?;
         let (mut exprs, mut names, mut given) = (Vec::new(), Vec::new(), Vec::new());
@@ -79,6 +81,7 @@ impl Binder<'_> {
         options: &[CopyOption],
     ) -> SqlResult<BoundCopy> {
         let table = self.table(name)?;
+        self.need(&table, Privileges::INSERT);
         let columns: Vec<ObjectName> = columns.iter().map(|own| own.clone().into()).collect();
         let targets = self.insert_columns(&table, &columns)?;
         let given = targets.iter().filter_map(|at| table.columns.get(*at));

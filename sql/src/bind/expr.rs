@@ -125,7 +125,9 @@ impl Binder<'_> {
             Ok(found) => found,
             Err(error) => return Err(ungrouped(table, name, stage).unwrap_or(error)),
         };
-        self.reached = self.reached.min(stage.scope.depth.saturating_sub(found.level));
+        let depth = stage.scope.depth.saturating_sub(found.level);
+        self.reached = self.reached.min(depth);
+        self.names_watched |= depth == 0 && self.watched.is_some_and(|width| found.at < width);
         Ok(found.typed())
     }
 

@@ -15,6 +15,7 @@ use crate::catalogue::TableDef;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::functions::resolve_rows;
 use crate::plan::{Access, Expr, Join, JoinKind, Plan, Scan, Typed};
+use crate::roles::Privileges;
 use crate::types::SqlType;
 use crate::types::cast::CastContext;
 
@@ -177,6 +178,7 @@ impl Binder<'_> {
             return Ok(Part { plan: system.plan, scope, is_lateral: false });
         }
         let table = self.relation_named(name)?;
+        self.need(table, Privileges::SELECT);
         if let Some(view) = &table.view {
             let Bound { plan, mut columns } = self.view(table, view)?;
             rename(&mut columns, &names, &called)?;

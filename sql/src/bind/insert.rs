@@ -14,7 +14,22 @@ use super::{Binder, Bound, fold, name_parts, refuse};
 use crate::catalogue::{Identity, TableDef};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::plan::{Branch, ConflictAction, Expr, Insert, Plan, Typed};
+use crate::roles::Privileges;
 use crate::types::Datum;
+
+/// The privileges of its table that an INSERT needs.
+fn needed(on: Option<&OnInsert>, returns: bool) -> Privileges {
+    let mut needed = Privileges::INSERT;
+    if let Some(OnInsert::OnConflict(on)) = on {
+        if matches!(on.action, OnConflictAction::DoUpdate(_)) {
+            needed = needed.with(Privileges::UPDATE);
+        }
+        if on.conflict_target.is_some() {
+            needed = needed.with(Privileges::SELECT);
+        }
+    }
+    if returns { needed.with(Privileges::SELECT) } else { needed }
+}
 
 impl Binder<'_> {
     pub(crate) fn insert(&mut self, insert: &ast::Insert) -> SqlResult<Bound> {
@@ -82,6 +97,7 @@ impl Binder<'_> {
             Some(OnInsert::OnConflict(on)) => Some(self.on_conflict(&table, &called, on)?),
             Some(_) => return Err(SqlError::unsupported("ON DUPLICATE KEY")),
         };
+        self.need(&table, needed(on.as_ref(), returning.is_some()));
         let scope = table_scope(&table, &called)?;
         let (returning, columns) = self.returning(returning.as_deref(), &scope)?;
         let insert = Insert { table, source, checks, on_conflict, returning };

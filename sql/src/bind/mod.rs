@@ -35,6 +35,7 @@ use sqlparser::ast::{ObjectName, ObjectNamePart};
 use crate::catalogue::TableDef;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::plan::Plan;
+use crate::roles::{Needed, Privileges};
 use crate::types::{FormatSettings, SqlType};
 
 pub(crate) use alter::{
@@ -92,6 +93,16 @@ pub(crate) struct Binder<'b> {
     reached: usize,
     /// Whether the statement needs the definitions of all tables when it runs.
     pub(crate) uses_catalogue: bool,
+    /// The privileges that the statement needs.
+    pub(crate) needed: Vec<Needed>,
+    /// The owner of the view whose query is bound.
+    acting: Option<u32>,
+    /// How many columns the table has that is changed, while its columns are looked for.
+    watched: Option<usize>,
+    /// Whether one of them was named.
+    names_watched: bool,
+    /// Whether values of sequences are taken that nobody has to be allowed.
+    is_identity: bool,
 }
 
 /// Most parameters of a statement, as the protocol counts them.
@@ -114,6 +125,11 @@ impl<'b> Binder<'b> {
             shared: 0,
             reached: usize::MAX,
             uses_catalogue: false,
+            needed: Vec::new(),
+            acting: None,
+            watched: None,
+            names_watched: false,
+            is_identity: false,
         }
     }
 
@@ -131,6 +147,17 @@ impl<'b> Binder<'b> {
             let message = format!("relation \"{key}\" does not exist");
             self.place(SqlError::new(SqlState::UNDEFINED_TABLE, message), name)
         })
+    }
+
+    /// Notes that the statement needs privileges of a table or view.
+    fn need(&mut self, table: &TableDef, privileges: Privileges) {
+        self.needed.push(Needed {
+            kind: table.kind(),
+            name: table.name.clone(),
+            rights: table.rights.clone(),
+            privileges,
+            by: self.acting,
+        });
     }
 
     /// The error with the place of a part of the statement.
@@ -161,12 +188,22 @@ fn is_schema(name: &str) -> bool {
 
 /// What a table is called in the catalogue: its schema is said if it is not `public`.
 pub(crate) fn table_key(name: &ObjectName) -> SqlResult<String> {
-    match &*name_parts(name)? {
-        [name] => Ok(name.clone()),
-        [schema, name] if schema == PUBLIC => Ok(name.clone()),
-        [schema, name] => Ok(format!("{schema}.{name}")),
-        _ => Err(SqlError::unsupported("a name of more than two parts")),
+    let key = match &*name_parts(name)? {
+        [name] => name.clone(),
+        [schema, name] if schema == PUBLIC => name.clone(),
+        [schema, name] => format!("{schema}.{name}"),
+        _ => return Err(SqlError::unsupported("a name of more than two parts")),
+    };
+    refuse_reserved(&key)?;
+    Ok(key)
+}
+
+/// Refuses the names of tables that only the system may use.
+pub(crate) fn refuse_reserved(key: &str) -> SqlResult<()> {
+    if key.starts_with(crate::roles::KEY_PREFIX) {
+        return Err(crate::roles::denied(format!("permission denied for table {key}")));
     }
+    Ok(())
 }
 
 /// Refuses what is not supported.

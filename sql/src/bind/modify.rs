@@ -15,6 +15,7 @@ use super::{Binder, Bound, fold, name_parts, refuse};
 use crate::catalogue::{Identity, TableDef};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::plan::{Assignments, Expr, LockRows, Locking, Modify, Plan, Typed};
+use crate::roles::Privileges;
 use crate::types::SqlType;
 use crate::types::cast::{CastContext, can_cast};
 
@@ -81,9 +82,12 @@ impl Binder<'_> {
         let before = std::mem::take(applies);
         let mut stage =
             Stage { width, applies: before, ..Stage::new(&scope, "DEFAULT expressions") };
-        let bound = self.expr(&ast, &mut stage)?;
+        // Who may insert rows may have the values of an identity column.
+        self.is_identity = column.identity.is_some();
+        let bound = self.expr(&ast, &mut stage);
+        self.is_identity = false;
         *applies = stage.applies;
-        self.assigned(table, at, bound)
+        self.assigned(table, at, bound?)
     }
 
     /// The CHECK constraints of a table, over its rows.
@@ -169,6 +173,7 @@ impl Binder<'_> {
             }
         };
         let Target { table, mut plan, scope } = self.target(table, others)?;
+        self.watch(&table);
         let width = scope.width;
         let mut stage = Stage::new(&scope, "WHERE");
         plan = self.filtered(plan, selection.as_ref(), &mut stage)?;
@@ -176,6 +181,7 @@ impl Binder<'_> {
         let mut stage = Stage { width: width + applied(&plan), ..Stage::new(&scope, "UPDATE") };
         let assignments = Some(self.assignments(&table, assignments, &mut stage)?);
         plan = with_applies(plan, stage.applies);
+        self.need_to_change(&table, Privileges::UPDATE, returning.is_some());
         let checks = self.checks(&table)?;
         self.modify((table, plan, assignments), checks, returning.as_deref(), &scope)
     }
@@ -204,9 +210,24 @@ impl Binder<'_> {
             return Err(SqlError::unsupported("DELETE from several tables"));
         };
         let Target { table, plan, scope } = self.target(table, using.as_deref().unwrap_or(&[]))?;
+        self.watch(&table);
         let mut stage = Stage::new(&scope, "WHERE");
         let plan = locked(self.filtered(plan, selection.as_ref(), &mut stage)?, &table);
+        self.need_to_change(&table, Privileges::DELETE, returning.is_some());
         self.modify((table, plan, None), Vec::new(), returning.as_deref(), &scope)
+    }
+
+    /// Looks from now on whether a column of the table is named that is changed.
+    fn watch(&mut self, table: &TableDef) {
+        (self.watched, self.names_watched) = (Some(table.columns.len()), false);
+    }
+
+    /// Notes what changing a table needs. Its columns may be read only by who may read the table.
+    fn need_to_change(&mut self, table: &TableDef, change: Privileges, returns: bool) {
+        let reads = std::mem::take(&mut self.names_watched) || returns;
+        self.watched = None;
+        let select = if reads { Privileges::SELECT } else { Privileges::NONE };
+        self.need(table, change.with(select));
     }
 
     fn modify(
@@ -235,7 +256,12 @@ impl Binder<'_> {
         let from: Vec<TableWithJoins> =
             std::iter::once(table.clone()).chain(others.iter().cloned()).collect();
         let mut lockable: Vec<LockableTable> = Vec::new();
+        let first = self.needed.len();
         let (mut plan, scope) = self.from(&from, None, &mut lockable)?;
+        // That the table itself is read is said later.
+        if self.needed.get(first).is_some_and(|needed| needed.name == own.name) {
+            self.needed.remove(first);
+        }
         mark_for_update(&mut plan);
         Ok(Target { table: own, plan, scope })
     }

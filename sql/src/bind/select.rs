@@ -14,6 +14,7 @@ use super::stage::{Grouping, Stage, settle, with_applies};
 use super::{Binder, Bound, OutputColumn, fold, name_parts, refuse};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::plan::{Expr, LockRows, Locking, Plan, SortKey, Typed};
+use crate::roles::Privileges;
 
 /// The parts of a SELECT that are looked at.
 struct Parts<'q> {
@@ -131,6 +132,9 @@ impl Binder<'_> {
             let is_plain = stage.is_plain() && output.distinct.is_none();
             refuse(!is_plain, "locks of rows of groups, windows or distinct rows")?;
             let locks = locking(tail.locks, &lockable, scope.tables.len())?;
+            for own in &locks {
+                self.need(&own.table, Privileges::UPDATE);
+            }
             let has_subquery = width > scope.width || !stage.applies.is_empty();
             let is_strict = scope.tables.len() > 1 || has_subquery;
             output.locks = Some((locks, passed, is_strict));

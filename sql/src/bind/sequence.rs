@@ -211,7 +211,8 @@ impl Binder<'_> {
             )?;
             arguments.push(own);
         }
-        let call = SequenceCall { function, arguments, when: None };
+        let is_identity = self.is_identity;
+        let call = SequenceCall { function, arguments, when: None, is_identity };
         let expr = stage.apply(Plan::Sequence(Box::new(call)), ApplyKind::Scalar, true);
         Ok(Typed::new(expr, INT8))
     }

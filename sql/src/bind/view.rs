@@ -66,8 +66,12 @@ impl<'b> Binder<'b> {
         // It sees nothing of the statement around it.
         let sql = std::mem::replace(&mut self.sql, &view.query);
         let queries = std::mem::take(&mut self.queries);
+        // It reads what its owner may read.
+        let acting = self.acting.replace(table.rights.owner);
+        let watched = self.watched.take();
         let bound = self.query(&query, None);
         (self.sql, self.queries) = (sql, queries);
+        (self.acting, self.watched) = (acting, watched);
         let Bound { plan, columns } = bound?;
         let (mut exprs, mut from) = (Vec::new(), 0);
         for (own, column) in view.columns.iter().zip(&table.columns) {

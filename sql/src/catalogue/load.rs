@@ -6,6 +6,7 @@ use super::comments::Comments;
 use super::note::{TableNote, ViewNote};
 use super::table_def::{ColumnDef, IndexDef, TableDef};
 use crate::error::SqlResult;
+use crate::roles::{KEY_PREFIX, Rights};
 use crate::types::{Scalar, SqlType};
 
 /// The table of a name in the catalogue, in the state that a transaction sees; `None` if there is
@@ -28,7 +29,10 @@ pub(crate) async fn load_all(
     txn: &mut Txn<'_>,
 ) -> Result<Vec<(String, SqlResult<TableDef>)>, TxnError> {
     let mut all = Vec::new();
-    for (_, table) in txn.tables().await? {
+    for (name, table) in txn.tables().await? {
+        if name.starts_with(KEY_PREFIX) {
+            continue;
+        }
         let schema = txn.schema(table).await?;
         all.push((schema.name.clone(), definition(table, &schema)));
     }
@@ -61,7 +65,7 @@ fn definition(table: Table, schema: &TableSchema) -> SqlResult<TableDef> {
         is_constraint: note.unique.contains(&index.name),
     });
     if let Some(view) = note.view {
-        let mut view = view_definition(table, name, view);
+        let mut view = view_definition(table, name, view, note.rights);
         (view.key, view.comments) = (schema.name.clone(), note.comments);
         return Ok(view);
     }
@@ -79,10 +83,11 @@ fn definition(table: Table, schema: &TableSchema) -> SqlResult<TableDef> {
         referenced_by: note.referenced_by,
         comments: note.comments,
         view: None,
+        rights: note.rights,
     })
 }
 
-fn view_definition(table: Table, name: &str, view: ViewNote) -> TableDef {
+fn view_definition(table: Table, name: &str, view: ViewNote, rights: Rights) -> TableDef {
     let columns = view.columns.iter().map(|own| {
         let known = SqlType::from_oid(own.oid).unwrap_or(SqlType::TEXT);
         ColumnDef {
@@ -109,6 +114,7 @@ fn view_definition(table: Table, name: &str, view: ViewNote) -> TableDef {
         referenced_by: Vec::new(),
         comments: Comments::default(),
         view: Some(view),
+        rights,
     }
 }
 

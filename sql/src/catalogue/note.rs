@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::comments::Comments;
 use super::foreign_key::{ForeignKey, Reference};
 use crate::error::{SqlError, SqlResult};
+use crate::roles::Rights;
 
 /// The note of a table ([`selkie_txn::TableSchema::note`]).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,6 +35,9 @@ pub(crate) struct TableNote {
     pub(crate) referenced_by: Vec<Reference>,
     #[serde(default, skip_serializing_if = "Comments::is_empty")]
     pub(crate) comments: Comments,
+    /// Who owns it, and who may do what with it.
+    #[serde(default, skip_serializing_if = "Rights::is_default")]
+    pub(crate) rights: Rights,
 }
 
 /// A view.

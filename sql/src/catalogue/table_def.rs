@@ -5,6 +5,7 @@ use selkie_txn::{KeyOrder, Table};
 use super::comments::Comments;
 use super::foreign_key::{ForeignKey, Reference};
 use super::note::{Identity, ViewNote};
+use crate::roles::{Kind, Rights};
 use crate::types::SqlType;
 
 /// A table in the state that a transaction sees.
@@ -31,6 +32,7 @@ pub(crate) struct TableDef {
     pub(crate) comments: Comments,
     /// That it is a view, whose columns these are. It has no key.
     pub(crate) view: Option<ViewNote>,
+    pub(crate) rights: Rights,
 }
 
 /// A column of a table.
@@ -86,6 +88,11 @@ impl TableDef {
     /// Whether constraints refer to it, or it has some that refer to others.
     pub(crate) fn has_references(&self) -> bool {
         !self.foreign_keys.is_empty() || !self.referenced_by.is_empty()
+    }
+
+    /// Whether it is a table or a view.
+    pub(crate) fn kind(&self) -> Kind {
+        if self.view.is_some() { Kind::View } else { Kind::Table }
     }
 
     /// Whether its primary key is one that its user has not given it.

@@ -18,6 +18,7 @@ use crate::error::SqlResult;
 use crate::explain::Counted;
 use crate::functions::CallContext;
 use crate::plan::Expr;
+use crate::roles::Authority;
 use crate::types::Datum;
 
 /// The values of a row.
@@ -41,6 +42,8 @@ pub(crate) struct ExecContext<'x, 'db> {
     pub(crate) references: PendingReferences,
     /// What they look at when the transaction commits.
     pub(crate) deferred: &'x Mutex<DeferredReferences>,
+    /// The role that the statement runs as; `None` if it may do everything.
+    pub(crate) authority: Option<&'x Authority>,
     pub(crate) limits: MemoryLimits,
     /// Whether the statement is alone in its transaction.
     pub(crate) is_alone: bool,

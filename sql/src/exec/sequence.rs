@@ -11,6 +11,7 @@ use super::context::{ExecContext, Operator, Row};
 use super::txn_error::from_txn;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::plan::{SequenceCall, SequenceFunction};
+use crate::roles::{Kind, Privileges, no_privilege};
 use crate::types::Datum;
 
 /// Values of sequences that a session has had. A rollback does not change it.
@@ -67,6 +68,9 @@ async fn value_of(call: &SequenceCall, context: &mut ExecContext<'_, '_>) -> Sql
         return Err(SqlError::internal("the name of a sequence is no text"));
     };
     let key = sequence_key(name)?;
+    if !call.is_identity {
+        check(call.function, &key, context).await?;
+    }
     let value = match call.function {
         SequenceFunction::Next => next(&key, context).await?,
         SequenceFunction::Current => {
@@ -77,6 +81,27 @@ async fn value_of(call: &SequenceCall, context: &mut ExecContext<'_, '_>) -> Sql
         SequenceFunction::Last | SequenceFunction::Set => set(&key, &arguments, context).await?,
     };
     Ok(Datum::I64(value))
+}
+
+/// Refuses a call whose role has no privilege of the sequence for it.
+async fn check(
+    function: SequenceFunction,
+    key: &str,
+    context: &mut ExecContext<'_, '_>,
+) -> SqlResult<()> {
+    let Some(authority) = context.authority else { return Ok(()) };
+    let Some(roles) = authority.roles() else { return Ok(()) };
+    // One that is not there is named as such.
+    context.txn.sequence(key).await.map_err(|error| sequence_error(error, key))?;
+    let held = authority.held(Kind::Sequence, &roles.sequence(key));
+    let wanted = match function {
+        SequenceFunction::Next => Privileges::USAGE.with(Privileges::UPDATE),
+        SequenceFunction::Current | SequenceFunction::Last => {
+            Privileges::USAGE.with(Privileges::SELECT)
+        }
+        SequenceFunction::Set => Privileges::UPDATE,
+    };
+    if held.and(wanted).is_empty() { Err(no_privilege(Kind::Sequence, key)) } else { Ok(()) }
 }
 
 async fn next(key: &str, context: &mut ExecContext<'_, '_>) -> SqlResult<i64> {

@@ -11,7 +11,7 @@ use crate::types::object_names::ObjectNames;
 use crate::types::{Datum, SqlType};
 
 /// The names of functions that need the definitions of tables.
-const NEED_NAMES: [&str; 13] = [
+const NEED_NAMES: [&str; 12] = [
     "col_description",
     "current_setting",
     "obj_description",
@@ -23,14 +23,13 @@ const NEED_NAMES: [&str; 13] = [
     "pg_table_is_visible",
     "to_regclass",
     "pg_get_serial_sequence",
-    "has_table_privilege",
     "row_security_active",
 ];
 
 /// Whether a call of this function needs the definitions of tables.
 #[must_use]
 pub fn needs_names(function: &str) -> bool {
-    NEED_NAMES.contains(&function)
+    NEED_NAMES.contains(&function) || super::privileges::is_one(function)
 }
 
 /// PostgreSQL's numbers of encodings that are named here.
@@ -41,7 +40,6 @@ type Call = fn(&[Datum], &CallContext<'_>) -> SqlResult<Datum>;
 pub(super) fn register_functions(table: &mut Table<Body>) {
     visibility(table);
     definitions(table);
-    privileges(table);
     sizes(table);
     comments(table);
     for (name, signature) in [
@@ -196,12 +194,9 @@ fn definitions(table: &mut Table<Body>) {
     table.add("pg_get_expr", "stable text oid -> text", expression);
     table.add("pg_get_expr", "stable text oid bool -> text", expression);
     table.add("pg_get_userbyid", "stable oid -> name", |values, context| {
-        let name = match oid(values, 0) {
-            10 => "postgres".to_owned(),
-            16_383 => context.user.to_owned(),
-            other => format!("unknown (OID={other})"),
-        };
-        Ok(Datum::text(name))
+        let oid = oid(values, 0);
+        let name = names(context).and_then(|names| names.user_name(oid));
+        Ok(Datum::text(name.unwrap_or_else(|| format!("unknown (OID={oid})"))))
     });
     table.add("pg_relation_is_publishable", "stable regclass -> bool", |_, _| {
         Ok(Datum::Bool(false))
@@ -212,43 +207,6 @@ fn definitions(table: &mut Table<Body>) {
         "pg_get_function_identity_arguments",
     ] {
         table.add(name, "stable oid -> text", |_, _| Ok(Datum::Null));
-    }
-}
-
-/// There are no privileges: everybody may do everything.
-fn privileges(table: &mut Table<Body>) {
-    for name in [
-        "has_table_privilege",
-        "has_schema_privilege",
-        "has_database_privilege",
-        "has_sequence_privilege",
-        "has_function_privilege",
-        "has_type_privilege",
-        "has_language_privilege",
-        "has_tablespace_privilege",
-        "has_any_column_privilege",
-        "has_foreign_data_wrapper_privilege",
-        "has_server_privilege",
-        "pg_has_role",
-    ] {
-        for signature in [
-            "stable oid text -> bool",
-            "stable text text -> bool",
-            "stable name oid text -> bool",
-            "stable name text text -> bool",
-            "stable oid oid text -> bool",
-        ] {
-            table.add(name, signature, |_, _| Ok(Datum::Bool(true)));
-        }
-    }
-    for signature in [
-        "stable oid int2 text -> bool",
-        "stable oid text text -> bool",
-        "stable text text text -> bool",
-        "stable name oid int2 text -> bool",
-        "stable name text text text -> bool",
-    ] {
-        table.add("has_column_privilege", signature, |_, _| Ok(Datum::Bool(true)));
     }
 }
 

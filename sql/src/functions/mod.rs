@@ -22,6 +22,7 @@ mod moments;
 mod number_text;
 mod parts;
 mod patterns;
+mod privileges;
 mod reserved;
 mod resolve;
 mod rows;
@@ -58,8 +59,10 @@ pub struct CallContext<'a> {
     pub statement_start: i64,
     /// What time it is.
     pub now: i64,
-    /// The user.
+    /// The role that the session is at present.
     pub user: &'a str,
+    /// As whom it began.
+    pub session_user: &'a str,
     /// The database.
     pub database: &'a str,
     /// The schemas in which names are looked up.

@@ -12,9 +12,10 @@ pub(super) fn register_functions(table: &mut Table<Body>) {
     for name in ["current_database", "current_catalog"] {
         table.add(name, "stable -> name", |_, context| Ok(Datum::text(context.database)));
     }
-    for name in ["current_user", "session_user", "user", "current_role"] {
+    for name in ["current_user", "user", "current_role"] {
         table.add(name, "stable -> name", |_, context| Ok(Datum::text(context.user)));
     }
+    table.add("session_user", "stable -> name", |_, context| Ok(Datum::text(context.session_user)));
     table.add("current_schema", "stable -> name", |_, context| {
         Ok(context.search_path.first().map_or(Datum::Null, |name| Datum::text(name.as_str())))
     });

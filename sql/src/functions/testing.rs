@@ -32,6 +32,7 @@ fn with_context<R>(f: impl FnOnce(&CallContext<'_>) -> R) -> R {
         statement_start: 1_000_000,
         now: 2_000_000,
         user: "alice",
+        session_user: "alice",
         database: "db",
         search_path: &["public".to_owned()],
         random: &|| 0.5,

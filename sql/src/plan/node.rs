@@ -76,6 +76,8 @@ pub(crate) struct SequenceCall {
     pub(crate) arguments: Vec<Expr>,
     /// Without it being true nothing is done, and the value is NULL.
     pub(crate) when: Option<Expr>,
+    /// Whether it gives an identity column its value: no privilege is asked for then.
+    pub(crate) is_identity: bool,
 }
 
 /// A function of sequences.

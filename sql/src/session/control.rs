@@ -30,6 +30,7 @@ pub(super) fn has_tables(statement: &Statement) -> bool {
             Statement::Savepoint { .. }
                 | Statement::ReleaseSavepoint { .. }
                 | Statement::Set(_)
+                | Statement::Reset(_)
                 | Statement::ShowVariable { .. }
                 | Statement::Vacuum(_)
                 | Statement::Analyze(_)
@@ -94,7 +95,11 @@ impl Session {
             Statement::Set(ast::Set::SingleAssignment { hivevar: true, values, .. }) => {
                 self.set_constraints(values).await?
             }
+            Statement::Set(ast::Set::SetRole { context_modifier, role_name }) => {
+                self.set_role_to(context_modifier.as_ref(), role_name.as_ref()).await?
+            }
             Statement::Set(set) => self.set(set)?,
+            Statement::Reset(reset) => self.reset(&reset.reset).await?,
             Statement::ShowVariable { variable } => {
                 let name: Vec<String> = variable.iter().map(fold).collect();
                 let value = self.shown(&name.join(" "))?;
@@ -107,6 +112,28 @@ impl Session {
             other => return Err(SqlError::unsupported(other)),
         };
         Ok(tag.to_owned())
+    }
+
+    async fn set_role_to(
+        &mut self,
+        scope: Option<&ast::ContextModifier>,
+        name: Option<&ast::Ident>,
+    ) -> SqlResult<&'static str> {
+        let is_local = matches!(scope, Some(ast::ContextModifier::Local));
+        self.set_role(name.map(fold), is_local).await?;
+        Ok("SET")
+    }
+
+    async fn reset(&mut self, what: &ast::Reset) -> SqlResult<&'static str> {
+        match what {
+            ast::Reset::ConfigurationParameter(name)
+                if name.to_string().eq_ignore_ascii_case("role") =>
+            {
+                self.set_role(None, false).await?;
+                Ok("RESET")
+            }
+            _ => Err(SqlError::unsupported("RESET of anything but ROLE")),
+        }
     }
 
     fn modes(&self, modes: &[TransactionMode]) -> SqlResult<(Isolation, bool)> {

@@ -79,6 +79,10 @@ impl Run {
             Ok(planned) => planned,
             Err(error) => return Ok(Err(error)),
         };
+        let run = match self.allowed(txn, &planned).await? {
+            Ok(run) => run,
+            Err(error) => return Ok(Err(error)),
+        };
         if !analyze {
             return Ok(self.show(lines(&planned.plan, &[])).await);
         }
@@ -89,12 +93,13 @@ impl Run {
         let planned = Planned { plan, ..planned };
         let before = self.env.now();
         let stats = self.database.engine().stats();
+        let run = run.unwrap_or_else(|| self.clone());
         let run = match planned.uses_catalogue {
-            true => match self.with_catalogue(txn).await? {
+            true => match run.with_catalogue(txn).await? {
                 Ok(run) => run,
                 Err(error) => return Ok(Err(error)),
             },
-            false => self.clone(),
+            false => run,
         };
         let counted = match run.measure(txn, &planned).await {
             Ok(counted) => counted,

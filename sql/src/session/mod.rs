@@ -8,6 +8,7 @@ mod define;
 mod explain;
 mod parsed;
 mod prepared;
+mod role;
 mod run;
 mod settings;
 mod tables;
@@ -25,6 +26,7 @@ use crate::catalogue::TableDef;
 use crate::client::{Client, Collected, Outcome};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::{DeferredMark, DeferredReferences, SequenceMemory, from_txn};
+use crate::roles::{ProvenRole, Standing};
 use crate::types::{Datum, FormatSettings, SqlType};
 
 pub use cancel::CancelHandle;
@@ -98,13 +100,15 @@ pub struct Session {
     transaction_start: i64,
     clock: Clock,
     user: Arc<str>,
+    standing: Standing,
     plans: Arc<PlanCache>,
     sequences: Arc<SequenceMemory>,
     cancel: CancelHandle,
 }
 
 impl Session {
-    /// A session of a user in a database whose tables may change. `clock` tells it the time.
+    /// A session of a user in a database whose tables may change. `clock` tells it the time. No
+    /// role is asked for: it may do everything.
     ///
     /// # Errors
     /// If it is a database of another protocol than [`selkie_txn::Protocol::Snapshot`].
@@ -124,10 +128,22 @@ impl Session {
             transaction_start: 0,
             clock,
             user: user.into(),
+            standing: Standing::Trusted,
             plans: Arc::default(),
             sequences: Arc::default(),
             cancel: CancelHandle::default(),
         })
+    }
+
+    /// A session of a role, which may do what that may ([`log_in`](crate::log_in)).
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn of_role(database: &Database, role: &ProvenRole, clock: Clock) -> SqlResult<Self> {
+        let standing = role.standing();
+        let settings = Settings { is_superuser: role.is_superuser(), ..Settings::default() };
+        let settings = Arc::new(settings);
+        Ok(Self { standing, settings, ..Self::new(database, role.user(), clock)? })
     }
 
     /// The session, with parsed statements and plans that it shares with others of its database.
@@ -289,8 +305,10 @@ impl Session {
     }
 
     async fn commit(&mut self) -> SqlResult<()> {
-        if let Err(error) = self.settle_deferred().await {
-            self.end_failed().await?;
+        if self.deferred.lock().has_waiting()
+            && let Err(error) = Box::pin(self.settle_deferred()).await
+        {
+            Box::pin(self.end_failed()).await?;
             return Err(error);
         }
         self.over();

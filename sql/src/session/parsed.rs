@@ -15,6 +15,7 @@ use crate::error::SqlResult;
 use crate::exec::RelationCache;
 use crate::parse::parse;
 use crate::plan::Plan;
+use crate::roles::{Needed, RolesCache};
 use crate::types::{FormatSettings, SqlType};
 
 /// Most texts of a generation.
@@ -46,6 +47,8 @@ pub(super) struct Planned {
     pub(super) verb: Verb,
     /// Whether it needs the definitions of all tables when it runs.
     pub(super) uses_catalogue: bool,
+    /// What who runs it has to be allowed: the plan is for all roles.
+    pub(super) needed: Vec<Needed>,
 }
 
 /// What a statement does, as its tag says it.
@@ -93,6 +96,8 @@ pub struct PlanCache {
     texts: Mutex<Texts>,
     /// Tables that constraints name.
     relations: Arc<RelationCache>,
+    /// The roles that were read last.
+    pub(super) roles: RolesCache,
 }
 
 type Generation = HashMap<Arc<str>, Arc<[Arc<ParsedStatement>]>, RandomState>;
@@ -116,7 +121,9 @@ impl PlanCache {
         }
         // Without the lock: a long text takes time.
         let parsed = ParsedStatement::all(sql)?;
-        if sql.len() <= LONGEST_TEXT {
+        // One with a password is not kept.
+        let is_secret = parsed.iter().any(|own| super::define::is_about_roles(&own.statement));
+        if sql.len() <= LONGEST_TEXT && !is_secret {
             self.texts.lock().add(sql.into(), Arc::clone(&parsed));
         }
         Ok(parsed)

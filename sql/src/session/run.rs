@@ -10,7 +10,7 @@ use selkie_txn::{Database, NewIndex, SchemaError, Txn, TxnError};
 use sqlparser::ast::Statement;
 
 use super::cancel::CancelHandle;
-use super::parsed::{ParsedStatement, Planned, Verb};
+use super::parsed::{ParsedStatement, PlanCache, Planned, Verb};
 use super::{Clock, Ran, Session, Settings, Work};
 use crate::bind::{Binder, Bound, BoundCopy, is_name};
 use crate::catalogue::TableDef;
@@ -24,6 +24,7 @@ use crate::exec::{
 use crate::explain::Counted;
 use crate::functions::CallContext;
 use crate::plan::{Plan, optimize};
+use crate::roles::{Authority, Needed, Standing};
 use crate::system::{SessionFacts, SystemSnapshot};
 use crate::types::object_names::Names;
 use crate::types::{FormatSettings, SqlType};
@@ -39,6 +40,10 @@ pub(super) struct Run {
     pub(super) settings: Arc<Settings>,
     pub(super) env: Env,
     pub(super) database: Database,
+    /// The role that it runs as, once that is known.
+    authority: Option<Arc<Authority>>,
+    standing: Standing,
+    plans: Arc<PlanCache>,
     sequences: Arc<SequenceMemory>,
     relations: Arc<RelationCache>,
     pub(super) deferred: Arc<Mutex<DeferredReferences>>,
@@ -123,6 +128,9 @@ impl Session {
             settings: Arc::clone(&self.settings),
             env: self.txn.database().engine().env().clone(),
             database: self.txn.database().clone(),
+            authority: None,
+            standing: self.standing,
+            plans: Arc::clone(&self.plans),
             sequences: Arc::clone(&self.sequences),
             relations: Arc::clone(self.plans.relations()),
             deferred: Arc::clone(&self.deferred),
@@ -136,6 +144,20 @@ impl Session {
 }
 
 impl Run {
+    /// The role that the statement runs as.
+    pub(super) fn authority(&self) -> SqlResult<&Authority> {
+        self.authority.as_deref().ok_or_else(|| SqlError::internal("a statement of no role"))
+    }
+
+    /// The same with the role that it runs as, in the state that the transaction sees.
+    async fn with_authority(&self, txn: &mut Txn<'_>) -> Result<SqlResult<Self>, TxnError> {
+        let loaded = crate::roles::load(txn, &self.plans.roles).await?;
+        let set = self.settings.role.as_ref().map(|own| own.oid);
+        let authority =
+            loaded.and_then(|roles| Authority::new(roles, self.standing, &self.user, set));
+        Ok(authority.map(|own| Self { authority: Some(Arc::new(own)), ..self.clone() }))
+    }
+
     async fn go(&self, txn: &mut Txn<'_>) -> Result<SqlResult<Ran>, TxnError> {
         txn.begin_statement()?;
         let ran = self.cancel.guard(pin!(self.in_statement(txn))).await;
@@ -153,7 +175,10 @@ impl Run {
                 return Ok(Err(SqlError::new(SqlState::OBJECT_IN_USE, message)));
             }
             self.client.begin(&Arc::default(), &self.settings.format);
-            return Ok(Box::pin(super::define::define(self, txn)).await);
+            return Ok(match Box::pin(self.with_authority(txn)).await? {
+                Ok(run) => Box::pin(super::define::define(&run, txn)).await,
+                Err(error) => Err(error),
+            });
         }
         match super::explain::explained(&parsed.statement) {
             Ok(None) => {}
@@ -176,10 +201,35 @@ impl Run {
             let message = "cached plan must not change result type";
             return Ok(Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)));
         }
+        let run = match self.allowed(txn, &planned).await? {
+            Ok(run) => run,
+            Err(error) => return Ok(Err(error)),
+        };
+        let run = run.as_ref().unwrap_or(self);
         if planned.uses_catalogue {
-            return Box::pin(self.execute_with_catalogue(txn, &planned)).await;
+            return Box::pin(run.execute_with_catalogue(txn, &planned)).await;
         }
-        Ok(self.execute(txn, &planned).await.map(Ran::Done))
+        Ok(run.execute(txn, &planned).await.map(Ran::Done))
+    }
+
+    /// The same with the role that it runs as, which may run the plan. `None` if it is one that may
+    /// run all.
+    pub(super) async fn allowed(
+        &self,
+        txn: &mut Txn<'_>,
+        planned: &Planned,
+    ) -> Result<SqlResult<Option<Self>>, TxnError> {
+        let may_all = self.standing == Standing::Trusted && self.settings.role.is_none();
+        if may_all && planned.needed.iter().all(Needed::is_trivial) {
+            return Ok(Ok(None));
+        }
+        Ok(Box::pin(self.with_authority(txn)).await?.and_then(|run| {
+            let authority = run.authority()?;
+            for own in &planned.needed {
+                own.check(authority)?;
+            }
+            Ok(Some(run))
+        }))
     }
 
     async fn execute_with_catalogue(
@@ -198,13 +248,24 @@ impl Run {
         &self,
         txn: &mut Txn<'_>,
     ) -> Result<SqlResult<Self>, TxnError> {
+        let run = match self.authority {
+            Some(_) => self.clone(),
+            None => match self.with_authority(txn).await? {
+                Ok(run) => run,
+                Err(error) => return Ok(Err(error)),
+            },
+        };
+        let authority = match run.authority() {
+            Ok(authority) => authority.clone(),
+            Err(error) => return Ok(Err(error)),
+        };
         let session = SessionFacts {
             user: Arc::clone(&self.user),
             database: "selkie",
             search_path: self.settings.search_path.clone(),
             settings: self.settings.all(),
         };
-        let loaded = SystemSnapshot::load(txn, session).await?;
+        let loaded = SystemSnapshot::load(txn, session, authority).await?;
         Ok(loaded.map(|snapshot| {
             let mut settings = (*self.settings).clone();
             settings.format.names = Names::new(Arc::new(snapshot));
@@ -262,7 +323,8 @@ impl Run {
             transaction_start: self.transaction_start,
             statement_start: start,
             now: start,
-            user: &self.user,
+            user: self.settings.role.as_ref().map_or(&self.user, |own| &own.name),
+            session_user: &self.user,
             database: "selkie",
             search_path: &settings.search_path,
             random,
@@ -277,6 +339,7 @@ impl Run {
             relations: &self.relations,
             references: PendingReferences::default(),
             deferred: &self.deferred,
+            authority: self.authority.as_deref(),
             limits: MemoryLimits::default(),
             outer: Vec::new(),
             shared: SharedRows::default(),
@@ -422,6 +485,7 @@ pub(super) async fn plan_anew(
             plan: optimize(plan),
             verb,
             uses_catalogue: binder.uses_catalogue || shows_names,
+            needed: binder.needed,
         }
     }))
 }

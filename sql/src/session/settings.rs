@@ -22,6 +22,18 @@ pub(crate) struct Settings {
     pub(crate) application_name: String,
     /// Which messages a client wants; it gets none that it could do without.
     pub(crate) client_min_messages: String,
+    /// The role that SET ROLE has said.
+    pub(crate) role: Option<SetRole>,
+    /// Whether the session began as a superuser.
+    pub(crate) is_superuser: bool,
+}
+
+/// A role that a session has become.
+#[derive(Clone, Debug)]
+pub(crate) struct SetRole {
+    pub(crate) oid: u32,
+    pub(crate) name: Arc<str>,
+    pub(crate) is_superuser: bool,
 }
 
 impl Default for Settings {
@@ -36,6 +48,8 @@ impl Default for Settings {
             search_path: vec![crate::bind::PUBLIC.to_owned()],
             application_name: String::new(),
             client_min_messages: "notice".to_owned(),
+            role: None,
+            is_superuser: true,
         }
     }
 }
@@ -139,7 +153,7 @@ impl Session {
 }
 
 /// All parameters, as `pg_settings` has them.
-const ALL: [&str; 22] = [
+const ALL: [&str; 23] = [
     "application_name",
     "bytea_output",
     "client_encoding",
@@ -155,6 +169,7 @@ const ALL: [&str; 22] = [
     "is_superuser",
     "lock_timeout",
     "max_identifier_length",
+    "password_encryption",
     "search_path",
     "server_encoding",
     "server_version",
@@ -215,6 +230,9 @@ impl Settings {
                     return Err(invalid(levels));
                 }
                 self.client_min_messages = folded;
+            }
+            "password_encryption" => {
+                crate::bind::refuse(folded != "scram-sha-256", "a password hashed otherwise")?;
             }
             "standard_conforming_strings" => {
                 let is_on = switch(&folded).ok_or_else(|| invalid("on"))?;
@@ -342,7 +360,13 @@ impl Settings {
             "server_version" => "15.0".to_owned(),
             "server_version_num" => "150000".to_owned(),
             "max_identifier_length" => "63".to_owned(),
-            "standard_conforming_strings" | "integer_datetimes" | "is_superuser" => "on".to_owned(),
+            // psql asks for it before it sends a password.
+            "password_encryption" => "scram-sha-256".to_owned(),
+            "is_superuser" => {
+                let is_one = self.role.as_ref().map_or(self.is_superuser, |own| own.is_superuser);
+                if is_one { "on" } else { "off" }.to_owned()
+            }
+            "standard_conforming_strings" | "integer_datetimes" => "on".to_owned(),
             "in_hot_standby" => "off".to_owned(),
             _ => return Err(unknown(name)),
         })

@@ -1,4 +1,4 @@
-//! Rows of what belongs to no schema: databases, roles, settings.
+//! Rows of what belongs to no schema: databases, settings.
 
 use super::oids;
 use super::record::Record;
@@ -10,14 +10,11 @@ type Rows = Vec<Vec<Datum>>;
 
 /// PostgreSQL's number of the encoding UTF8.
 const UTF8: i32 = 6;
-/// The role of the session, if it is not the first superuser.
-const ROLE: u32 = 16_383;
 
 /// The rows of a relation, if it is of this file.
 pub(super) fn rows(system: &SystemSnapshot, relation: &'static Relation) -> Option<Rows> {
     Some(match relation.full_name {
         "pg_catalog.pg_database" => vec![database(system, relation)],
-        "pg_catalog.pg_authid" => roles(system, relation),
         "pg_catalog.pg_tablespace" => tablespaces(relation),
         "pg_catalog.pg_settings" => settings(system, relation),
         _ => return None,
@@ -41,39 +38,6 @@ fn database(system: &SystemSnapshot, relation: &'static Relation) -> Vec<Datum> 
         .set("datctype", "C.UTF-8")
         .row()
 }
-
-/// Who owns everything, and who has begun the session: there are no privileges, so each may do
-/// what a superuser may.
-fn roles(system: &SystemSnapshot, relation: &'static Relation) -> Rows {
-    let record = |(oid, name): (u32, &str)| {
-        Record::new(relation)
-            .set("oid", oid)
-            .set("rolname", name)
-            .set("rolsuper", true)
-            .set("rolinherit", true)
-            .set("rolcreaterole", true)
-            .set("rolcreatedb", true)
-            .set("rolcanlogin", true)
-            .set("rolreplication", true)
-            .set("rolbypassrls", true)
-            .set("rolconnlimit", -1)
-            .row()
-    };
-    all_roles(system).into_iter().map(record).collect()
-}
-
-/// Who there is, with their numbers.
-pub(super) fn all_roles(system: &SystemSnapshot) -> Vec<(u32, &str)> {
-    let user = &*system.session.user;
-    let mut all = vec![(oids::OWNER, OWNER_NAME)];
-    if user != OWNER_NAME {
-        all.push((ROLE, user));
-    }
-    all
-}
-
-/// What the first superuser is called.
-const OWNER_NAME: &str = "postgres";
 
 fn tablespaces(relation: &'static Relation) -> Rows {
     let all = [(oids::TABLESPACE, "pg_default"), (oids::GLOBAL_TABLESPACE, "pg_global")];

@@ -14,6 +14,7 @@
 //! | `snapshot.rs` | definitions of all tables |
 //! | `tables.rs`, `keys.rs`, `references.rs` | rows of tables and constraints |
 //! | `comments.rs`, `types.rs`, `cluster.rs`, `operators.rs` | other rows |
+//! | `privileges.rs` | roles, their memberships, and who may do what |
 //! | `views.rs` | relations that are queries of others |
 //! | `definitions.rs`, `deparse.rs` | statements and expressions as PostgreSQL prints them |
 //!
@@ -26,6 +27,7 @@ mod deparse;
 mod keys;
 mod oids;
 mod operators;
+mod privileges;
 mod record;
 mod references;
 mod relation;

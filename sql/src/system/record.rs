@@ -11,6 +11,8 @@ pub(super) enum Cell {
     Bool(bool),
     Whole(i64),
     Text(Arc<str>),
+    /// Microseconds since 2000-01-01.
+    Moment(i64),
     List(Vec<Cell>),
     /// A list whose elements are counted from 0.
     Vector(Vec<Cell>),
@@ -75,6 +77,7 @@ impl Cell {
             Self::Null => Datum::Null,
             Self::Bool(value) => Datum::Bool(value),
             Self::Text(value) => Datum::Text(value),
+            Self::Moment(moment) => Datum::Timestamp(moment),
             Self::Whole(value) => whole(value, ty.scalar),
             Self::List(cells) => array(cells, ty, 1),
             Self::Vector(cells) => array(cells, ty, 0),

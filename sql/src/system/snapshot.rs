@@ -6,9 +6,10 @@ use selkie_txn::{KeyOrder, Txn, TxnError};
 
 use super::definitions::{check_definition, index_statement, key_definition, quoted};
 use super::relation::{PG_CATALOG, relations};
-use super::{cluster, comments, keys, oids, operators, references, tables, types};
+use super::{cluster, comments, keys, oids, operators, privileges, references, tables, types};
 use crate::catalogue::{IndexDef, TableDef, load};
 use crate::error::{SqlError, SqlResult, SqlState};
+use crate::roles::{Authority, KEY_PREFIX};
 use crate::types::Datum;
 use crate::types::object_names::ObjectNames;
 
@@ -27,7 +28,11 @@ pub(crate) struct SessionFacts {
 #[derive(Debug)]
 pub(crate) struct SystemSnapshot {
     pub(super) session: SessionFacts,
+    /// The role of the statement.
+    pub(super) authority: Authority,
     pub(super) tables: Vec<SystemTable>,
+    /// Names of sequences in the catalogue.
+    pub(super) sequences: Vec<String>,
 }
 
 /// A table with the numbers of what belongs to it.
@@ -58,9 +63,13 @@ impl SystemSnapshot {
     pub(crate) async fn load(
         txn: &mut Txn<'_>,
         session: SessionFacts,
+        authority: Authority,
     ) -> Result<SqlResult<Self>, TxnError> {
         let mut tables = Vec::new();
         for (name, table) in txn.tables().await? {
+            if name.starts_with(KEY_PREFIX) {
+                continue;
+            }
             let def = match load(txn, &name).await? {
                 None => continue,
                 Some(Ok(def)) => def,
@@ -75,7 +84,12 @@ impl SystemSnapshot {
             let schema = name.split_once('.').map_or("public", |(schema, _)| schema).to_owned();
             tables.push(SystemTable { schema, oid, def, index_oids });
         }
-        Ok(Ok(Self { session, tables }))
+        let sequences = match authority.roles() {
+            Some(_) => privileges::sequences(txn).await?,
+            // Who may do what with them is not asked.
+            None => Vec::new(),
+        };
+        Ok(Ok(Self { session, authority, tables, sequences }))
     }
 
     /// All keys of tables of users.
@@ -214,14 +228,27 @@ impl ObjectNames for SystemSnapshot {
     }
 
     fn role_name(&self, oid: u32) -> Option<String> {
-        let found = cluster::all_roles(self).into_iter().find(|own| own.0 == oid);
-        found.map(|(_, name)| quoted(name))
+        self.user(oid).map(|name| quoted(&name))
     }
 
     fn role_oid(&self, name: &str) -> Option<u32> {
         let [name] = &*parts(name) else { return None };
-        let found = cluster::all_roles(self).into_iter().find(|own| own.1 == name);
+        let found = privileges::all_roles(self).into_iter().find(|own| own.1 == name);
         found.map(|(oid, _)| oid)
+    }
+
+    fn user_name(&self, oid: u32) -> Option<String> {
+        self.user(oid)
+    }
+
+    fn has_privilege(
+        &self,
+        function: &str,
+        role: Option<&Datum>,
+        object: &Datum,
+        wanted: &str,
+    ) -> SqlResult<Option<bool>> {
+        self.privilege(function, role, object, wanted)
     }
 
     fn is_visible(&self, oid: u32) -> Option<bool> {
@@ -274,6 +301,7 @@ impl ObjectNames for SystemSnapshot {
             .or_else(|| comments::rows(self, found))
             .or_else(|| types::rows(self, found))
             .or_else(|| cluster::rows(self, found))
+            .or_else(|| privileges::rows(self, found))
             .or_else(|| operators::rows(found));
         Ok(all.unwrap_or_default())
     }

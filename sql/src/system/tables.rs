@@ -2,7 +2,8 @@
 
 use super::deparse::default_expression;
 use super::oids;
-use super::record::Record;
+use super::privileges::{acl, public_acl};
+use super::record::{Cell, Record};
 use super::relation::{Relation, relations};
 use super::snapshot::{SystemSnapshot, SystemTable};
 use super::types::{collation, storage};
@@ -38,6 +39,8 @@ fn classes(system: &SystemSnapshot, relation: &'static Relation) -> Rows {
             .set("relam", if is_view { 0 } else { oids::HEAP })
             .set("relreplident", if is_view { "n" } else { "d" })
             .set("relnatts", shown)
+            .set("relowner", table.def.rights.owner)
+            .set("relacl", acl(system, &table.def.rights))
             .set("relchecks", table.def.checks.len())
             .set("relhasindex", table.keys().next().is_some())
             .set("relhastriggers", table.def.has_references());
@@ -46,6 +49,7 @@ fn classes(system: &SystemSnapshot, relation: &'static Relation) -> Rows {
     for key in system.keys() {
         let schema = oids::schema(&key.table.schema);
         let record = class(relation, key.oid, &key.name, schema, "i")
+            .set("relowner", key.table.def.rights.owner)
             .set("relam", oids::BTREE)
             .set("relreplident", "n")
             .set("relnatts", key.columns.len());
@@ -145,6 +149,7 @@ fn namespaces(system: &SystemSnapshot, relation: &'static Relation) -> Rows {
             .set("oid", oids::schema(name))
             .set("nspname", name)
             .set("nspowner", owner)
+            .set("nspacl", if name == "public" { public_acl(system) } else { Cell::Null })
     };
     system.all_schemas().into_iter().map(|name| record(name).row()).collect()
 }

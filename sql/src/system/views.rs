@@ -9,7 +9,12 @@ pub(crate) fn view(full_name: &str) -> Option<&'static str> {
 }
 
 const VIEWS: [(&str, &str); 24] = [
-    ("pg_catalog.pg_roles", "select *, '********' as rolpassword from pg_catalog.pg_authid"),
+    (
+        "pg_catalog.pg_roles",
+        "select oid, rolname, rolsuper, rolinherit, rolcreaterole, rolcreatedb, rolcanlogin, \
+         rolreplication, rolconnlimit, '********' as rolpassword, rolvaliduntil, rolbypassrls \
+         from pg_catalog.pg_authid",
+    ),
     (
         "pg_catalog.pg_user",
         "select rolname as usename, oid as usesysid, rolcreatedb as usecreatedb, \
@@ -196,12 +201,17 @@ const VIEWS: [(&str, &str); 24] = [
          'NO' as is_trigger_insertable_into from pg_catalog.pg_class c \
          join pg_catalog.pg_namespace n on n.oid = c.relnamespace where c.relkind = 'v'",
     ),
-    ("information_schema.enabled_roles", "select rolname as role_name from pg_catalog.pg_authid"),
+    (
+        "information_schema.enabled_roles",
+        "select rolname as role_name from pg_catalog.pg_authid \
+         where pg_catalog.pg_has_role(oid, 'USAGE')",
+    ),
     (
         "information_schema.applicable_roles",
         "select pg_catalog.pg_get_userbyid(m.member) as grantee, r.rolname as role_name, \
          case when m.admin_option then 'YES' else 'NO' end as is_grantable \
-         from pg_catalog.pg_auth_members m join pg_catalog.pg_authid r on r.oid = m.roleid",
+         from pg_catalog.pg_auth_members m join pg_catalog.pg_authid r on r.oid = m.roleid \
+         where pg_catalog.pg_has_role(m.member, 'USAGE')",
     ),
     (
         "information_schema.character_sets",

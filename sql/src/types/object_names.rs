@@ -24,6 +24,20 @@ pub trait ObjectNames: Send + Sync {
     fn role_name(&self, oid: u32) -> Option<String>;
     /// The number of a role.
     fn role_oid(&self, name: &str) -> Option<u32>;
+    /// The name of a role, without quotes.
+    fn user_name(&self, oid: u32) -> Option<String>;
+    /// What `has_table_privilege` and its like say of a role, without one that of the statement, and
+    /// of an object, each by a name or a number. `None` if there is no such object.
+    ///
+    /// # Errors
+    /// There is nothing of a name, or no such privilege.
+    fn has_privilege(
+        &self,
+        function: &str,
+        role: Option<&Datum>,
+        object: &Datum,
+        wanted: &str,
+    ) -> SqlResult<Option<bool>>;
     /// Whether a table, index or view is found without its schema; `None` if there is none.
     fn is_visible(&self, oid: u32) -> Option<bool>;
     /// The query of a view, with a semicolon.

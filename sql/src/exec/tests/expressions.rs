@@ -26,6 +26,7 @@ fn value(expr: &Expr) -> SqlResult<Datum> {
         statement_start: 0,
         now: 0,
         user: "ada",
+        session_user: "ada",
         database: "test",
         search_path: &[],
         random: &|| 0.5,

@@ -82,6 +82,7 @@ async fn run_with(
         statement_start: 0,
         now: 0,
         user: "ada",
+        session_user: "ada",
         database: "test",
         search_path: &[],
         random: &|| 0.5,
@@ -92,6 +93,7 @@ async fn run_with(
         relations: &crate::exec::RelationCache::default(),
         references: crate::exec::PendingReferences::default(),
         deferred: &Default::default(),
+        authority: None,
         txn,
         call,
         parameters,
@@ -245,6 +247,7 @@ impl TableSpec {
             referenced_by: Vec::new(),
             comments: Default::default(),
             view: None,
+            rights: crate::roles::Rights::default(),
         })
     }
 }

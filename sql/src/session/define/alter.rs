@@ -15,7 +15,7 @@ use super::{
 };
 use crate::bind::{
     Added, bind_added_constraint, bind_default, check_name, fold, is_constraint, name_parts,
-    refuse, scan_of, table_key,
+    refuse, refuse_reserved, scan_of, table_key,
 };
 use crate::catalogue::{ColumnDef, TableDef};
 use crate::error::{SqlError, SqlResult, SqlState};
@@ -180,6 +180,7 @@ impl<'a, 'db> Alteration<'a, 'db> {
 
     async fn rename_table(&mut self, name: &str) -> SqlResult<()> {
         check_name(name)?;
+        refuse_reserved(name)?;
         let key = match self.key.rsplit_once('.') {
             Some((schema, _)) => format!("{schema}.{name}"),
             None => name.to_owned(),

@@ -65,7 +65,8 @@ impl Alteration<'_, '_> {
         let mut form = NewForm::of(schema, note);
         let argument = Expr::Const(Datum::text(written(&name)));
         let (function, arguments) = (SequenceFunction::Next, vec![argument]);
-        let call = SequenceCall { function, arguments, when: None };
+        let is_identity = true;
+        let call = SequenceCall { function, arguments, when: None, is_identity };
         form.applied = Some(Plan::Sequence(Box::new(call)));
         let from = SqlType::INT8;
         let (to, context) = (new.ty, CastContext::Assignment);

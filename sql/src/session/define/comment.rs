@@ -3,6 +3,7 @@
 use selkie_txn::Txn;
 use sqlparser::ast::{CommentObject, ObjectName};
 
+use super::super::run::Run;
 use super::{change_note, found, index, view};
 use crate::bind::{is_constraint, name_parts, table_key};
 use crate::catalogue::{TableDef, set_comment};
@@ -11,6 +12,7 @@ use crate::error::{SqlError, SqlResult, SqlState};
 /// Sets a comment, or takes it away. On a constraint if `is_constraint` says so, whose name is the
 /// last part.
 pub(super) async fn comment_on(
+    run: &Run,
     txn: &mut Txn<'_>,
     kind: CommentObject,
     is_constraint: bool,
@@ -19,7 +21,7 @@ pub(super) async fn comment_on(
 ) -> SqlResult<()> {
     match kind {
         CommentObject::Table if is_constraint => {
-            let (table, constraint) = member(txn, name).await?;
+            let (table, constraint) = member(run, txn, name).await?;
             on_constraint(txn, &table, &constraint, text).await
         }
         CommentObject::Table | CommentObject::View => {
@@ -28,6 +30,7 @@ pub(super) async fn comment_on(
             if table.view.is_some() != is_view {
                 return Err(view::not_a(&table, if is_view { "view" } else { "table" }));
             }
+            check_owner(run, &table)?;
             let text = text.filter(|text| !text.is_empty());
             change_note(txn, &table, |note| note.comments.table = text).await
         }
@@ -36,7 +39,7 @@ pub(super) async fn comment_on(
                 let message = "column name must be qualified";
                 return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
             }
-            let (table, column) = member(txn, name).await?;
+            let (table, column) = member(run, txn, name).await?;
             if !table.columns.iter().any(|own| own.name == column && !own.is_hidden) {
                 let message =
                     format!("column \"{column}\" of relation \"{}\" does not exist", table.name);
@@ -53,6 +56,7 @@ pub(super) async fn comment_on(
                 let message = format!("\"{}\" is not an index", table.name);
                 return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
             };
+            check_owner(run, &table)?;
             change_note(txn, &table, |note| {
                 set_comment(&mut note.comments.indexes, &index, text);
             })
@@ -76,9 +80,16 @@ async fn on_constraint(
 }
 
 /// The table that a name begins with, and what it ends with.
-async fn member(txn: &mut Txn<'_>, name: &ObjectName) -> SqlResult<(TableDef, String)> {
+async fn member(run: &Run, txn: &mut Txn<'_>, name: &ObjectName) -> SqlResult<(TableDef, String)> {
     let mut table = name.clone();
     let last = table.0.pop().into_iter().collect();
     let last = name_parts(&ObjectName(last))?.pop().unwrap_or_default();
-    Ok((found(txn, &table_key(&table)?).await?, last))
+    let table = found(txn, &table_key(&table)?).await?;
+    check_owner(run, &table)?;
+    Ok((table, last))
+}
+
+/// Who does not own a table says nothing about it.
+fn check_owner(run: &Run, table: &TableDef) -> SqlResult<()> {
+    run.authority()?.require_owner(table.kind(), &table.name, &table.rights)
 }

@@ -5,10 +5,12 @@ use std::collections::BTreeSet;
 use selkie_txn::Txn;
 use sqlparser::ast::{self, ObjectName};
 
+use super::super::run::Run;
 use super::{find, found, references, sequence, view};
 use crate::bind::{refuse, table_key};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::from_txn;
+use crate::roles::Privileges;
 
 pub(super) async fn drop_tables(
     txn: &mut Txn<'_>,
@@ -38,7 +40,11 @@ pub(super) async fn drop_tables(
     Ok(())
 }
 
-pub(super) async fn truncate(txn: &mut Txn<'_>, truncate: &ast::Truncate) -> SqlResult<()> {
+pub(super) async fn truncate(
+    run: &Run,
+    txn: &mut Txn<'_>,
+    truncate: &ast::Truncate,
+) -> SqlResult<()> {
     let ast::Truncate {
         table_names,
         partitions,
@@ -61,6 +67,9 @@ pub(super) async fn truncate(txn: &mut Txn<'_>, truncate: &ast::Truncate) -> Sql
     }
     let cascade = matches!(cascade, Some(ast::CascadeOption::Cascade));
     for table in references::with_children(txn, tables, cascade).await? {
+        // Also those that CASCADE adds.
+        let (kind, wanted) = (table.kind(), Privileges::TRUNCATE);
+        run.authority()?.require(wanted, kind, &table.name, &table.rights)?;
         let emptied = txn.truncate(table.table).await;
         emptied.map_err(|error| from_txn(error, Some(&table)))?;
         if restarts {

@@ -8,9 +8,12 @@ mod alter;
 mod alter_column;
 mod comment;
 mod drop;
+mod grant;
 mod index;
+mod owner;
 mod rebuild;
 mod references;
+mod role;
 mod sequence;
 mod view;
 
@@ -41,6 +44,19 @@ pub(super) fn is_definition(statement: &Statement) -> bool {
             | Statement::CreateView(_)
             | Statement::AlterIndex { .. }
             | Statement::Comment { .. }
+    ) || is_about_roles(statement)
+}
+
+/// Whether a statement changes roles, or what they may do.
+pub(super) fn is_about_roles(statement: &Statement) -> bool {
+    matches!(
+        statement,
+        Statement::CreateRole(_)
+            | Statement::AlterRole { .. }
+            | Statement::Grant(_)
+            | Statement::Revoke(_)
+            | Statement::GrantRole(_)
+            | Statement::RevokeRole(_)
     )
 }
 
@@ -53,6 +69,13 @@ pub(super) fn changes_names(statement: &Statement) -> bool {
 /// Does a statement that changes tables.
 pub(super) async fn define(run: &Run, txn: &mut Txn<'_>) -> SqlResult<Ran> {
     let statement = &run.work.parsed.statement;
+    owner::check(run, txn, statement).await?;
+    let ran = define_allowed(run, txn, statement).await?;
+    owner::keep(run, txn, statement).await?;
+    Ok(ran)
+}
+
+async fn define_allowed(run: &Run, txn: &mut Txn<'_>, statement: &Statement) -> SqlResult<Ran> {
     let tag = match statement {
         Statement::CreateTable(create) if create.query.is_some() => {
             return create_as(run, txn, create).await.map(Ran::Done);
@@ -62,6 +85,7 @@ pub(super) async fn define(run: &Run, txn: &mut Txn<'_>) -> SqlResult<Ran> {
                 bound(run, txn, |binder| bind_create_table(binder, create)).await?;
             let is_there = create.if_not_exists && find(txn, &schema.name).await?.is_some();
             if !is_there {
+                owner::mark(run, &mut schema)?;
                 if sequence::is_sequence(txn, &schema.name).await? {
                     return Err(already_exists(&schema.name));
                 }
@@ -74,9 +98,12 @@ pub(super) async fn define(run: &Run, txn: &mut Txn<'_>) -> SqlResult<Ran> {
             Alteration::run(run, txn, alter).await?;
             "ALTER TABLE"
         }
+        Statement::Drop { object_type: ObjectType::Role | ObjectType::User, .. } => {
+            role::drop_roles(run, txn, statement).await?
+        }
         Statement::Drop { .. } => drop_all(txn, statement).await?,
         Statement::Truncate(truncate) => {
-            drop::truncate(txn, truncate).await?;
+            drop::truncate(run, txn, truncate).await?;
             "TRUNCATE TABLE"
         }
         Statement::CreateIndex(create) => return index::create_index(run, txn, create).await,
@@ -86,7 +113,9 @@ pub(super) async fn define(run: &Run, txn: &mut Txn<'_>) -> SqlResult<Ran> {
         }
         Statement::CreateSequence { temporary, if_not_exists, name, sequence_options } => {
             refuse(*temporary, "a temporary sequence")?;
-            sequence::create_sequence(txn, name, sequence_options, *if_not_exists).await?;
+            if sequence::create_sequence(txn, name, sequence_options, *if_not_exists).await? {
+                owner::own_sequence(run, txn, name).await?;
+            }
             "CREATE SEQUENCE"
         }
         Statement::AlterIndex { name, operation } => {
@@ -95,9 +124,10 @@ pub(super) async fn define(run: &Run, txn: &mut Txn<'_>) -> SqlResult<Ran> {
         }
         Statement::Comment { object_type, object_name, comment, if_exists } => {
             let (kind, text) = (*object_type, comment.clone());
-            comment::comment_on(txn, kind, *if_exists, object_name, text).await?;
+            comment::comment_on(run, txn, kind, *if_exists, object_name, text).await?;
             "COMMENT"
         }
+        other if is_about_roles(other) => role::run(run, txn, other).await?,
         other => return Err(SqlError::unsupported(other)),
     };
     Ok(Ran::Done(tag.to_owned()))
@@ -145,7 +175,8 @@ async fn drop_all(txn: &mut Txn<'_>, statement: &Statement) -> SqlResult<&'stati
 async fn create_as(run: &Run, txn: &mut Txn<'_>, create: &CreateTable) -> SqlResult<String> {
     let tag = "CREATE TABLE AS".to_owned();
     let Some(query) = &create.query else { return Ok(tag) };
-    let (schema, _) = bound(run, txn, |binder| bind_create_table(binder, create)).await?;
+    let (mut schema, _) = bound(run, txn, |binder| bind_create_table(binder, create)).await?;
+    owner::mark(run, &mut schema)?;
     let key = schema.name.clone();
     if create.if_not_exists && find(txn, &key).await?.is_some() {
         return Ok(tag);
@@ -162,9 +193,14 @@ async fn create_as(run: &Run, txn: &mut Txn<'_>, create: &CreateTable) -> SqlRes
     let targets: Vec<usize> = shown.map(|(at, _)| at).collect();
     let plan = bound(run, txn, |binder| {
         let source = binder.statement(query)?;
-        binder.insert_rows(table, &targets, source)
+        let plan = binder.insert_rows(table, &targets, source)?;
+        Ok((plan, std::mem::take(&mut binder.needed)))
     });
-    let plan = optimize(plan.await?);
+    let (plan, needed) = plan.await?;
+    for own in needed {
+        own.check(run.authority()?)?;
+    }
+    let plan = optimize(plan);
     Ok(format!("SELECT {}", run.perform(txn, &plan).await?))
 }
 

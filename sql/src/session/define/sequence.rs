@@ -10,19 +10,20 @@ use crate::catalogue::{TableDef, TableNote, load_all};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::{from_txn, sequence_key};
 
+/// Creates a sequence. Whether it was not there before.
 pub(super) async fn create_sequence(
     txn: &mut Txn<'_>,
     name: &ObjectName,
     options: &[SequenceOptions],
     if_not_exists: bool,
-) -> SqlResult<()> {
+) -> SqlResult<bool> {
     let key = table_key(name)?;
     check_name(key.rsplit('.').next().unwrap_or(&key))?;
     let schema = sequence_schema(&key, None, options)?;
     if is_taken(txn, &key).await? {
-        return if if_not_exists { Ok(()) } else { Err(already_exists(&key)) };
+        return if if_not_exists { Ok(false) } else { Err(already_exists(&key)) };
     }
-    create(txn, schema).await
+    create(txn, schema).await.map(|()| true)
 }
 
 async fn create(txn: &mut Txn<'_>, schema: SequenceSchema) -> SqlResult<()> {

@@ -7,7 +7,7 @@ use sqlparser::ast::{self, ObjectName};
 
 use super::super::run::Run;
 use super::super::tables::load_with_used;
-use super::{already_exists, change_note, create_table, find, sequence};
+use super::{already_exists, change_note, create_table, find, owner, sequence};
 use crate::bind::{Binder, HIDDEN_KEY, bind_view, check_name, refuse, relations_of, table_key};
 use crate::catalogue::{TableDef, TableNote, ViewNote, load_all};
 use crate::error::{SqlError, SqlResult, SqlState};
@@ -53,10 +53,11 @@ pub(super) async fn create_view(
     match find(txn, &key).await? {
         None => {
             let note = TableNote { view: Some(view), ..TableNote::default() };
-            let schema = TableSchema::new(key)
+            let mut schema = TableSchema::new(key)
                 .column(HIDDEN_KEY, ColumnType::Bool)
                 .primary_key([0])
                 .note(note.to_stored()?);
+            owner::mark(run, &mut schema)?;
             create_table(txn, schema).await
         }
         Some(_) if !create.or_replace => Err(already_exists(&key)),

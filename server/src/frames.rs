@@ -82,8 +82,8 @@ impl Frames {
         }
     }
 
-    /// The next message, which has to be the answer of a client that is asked for a password. Others
-    /// are not waited for: they may be long.
+    /// The next message, which has to be the answer of a client that is asked for a password.
+    /// Others are not waited for: they may be long.
     pub(crate) async fn password(&mut self) -> Result<Bytes, FrameError> {
         loop {
             match self.header()? {

@@ -20,8 +20,8 @@ use crate::support::signals::{Interrupt, Interrupted};
 pub(crate) struct Arguments {
     #[command(flatten)]
     pool: PoolArguments,
-    /// Where clients connect; port 0 is any free one. Beyond this machine's loopback it takes a role
-    /// with a password, and a certificate
+    /// Where clients connect; port 0 is any free one. Beyond this machine's loopback it takes a
+    /// role with a password, and a certificate
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:5432")]
     listen: SocketAddr,
     /// Most clients at a time

@@ -26,8 +26,8 @@ pub trait ObjectNames: Send + Sync {
     fn role_oid(&self, name: &str) -> Option<u32>;
     /// The name of a role, without quotes.
     fn user_name(&self, oid: u32) -> Option<String>;
-    /// What `has_table_privilege` and its like say of a role, without one that of the statement, and
-    /// of an object, each by a name or a number. `None` if there is no such object.
+    /// What `has_table_privilege` and its like say of a role, that of the statement if none is
+    /// given, and of an object, each by a name or a number. `None` if there is no such object.
     ///
     /// # Errors
     /// There is nothing of a name, or no such privilege.

@@ -7,7 +7,8 @@ use sqlparser::ast::{self, AnalyzeFormatKind, Statement, UtilityOption};
 
 use super::Ran;
 use super::parsed::{Planned, Verb};
-use super::run::{Run, plan_anew};
+use super::planning::plan_anew;
+use super::run::Run;
 use crate::bind::{OutputColumn, fold, refuse};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::explain::{lines, measured};

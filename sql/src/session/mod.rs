@@ -7,6 +7,7 @@ mod control;
 mod define;
 mod explain;
 mod parsed;
+mod planning;
 mod prepared;
 mod role;
 mod run;

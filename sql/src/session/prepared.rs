@@ -122,7 +122,8 @@ impl Session {
         let planned = self.txn.run(move |txn| {
             Box::pin(async move {
                 txn.begin_statement()?;
-                let planned = super::run::plan_of(txn, &parsed, &types, &settings.format).await;
+                let planned =
+                    super::planning::plan_of(txn, &parsed, &types, &settings.format).await;
                 txn.end_statement();
                 planned
             })

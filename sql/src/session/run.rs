@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use selkie_fabric::env::Env;
-use selkie_txn::{Database, NewIndex, SchemaError, Txn, TxnError};
-use sqlparser::ast::Statement;
+use selkie_txn::{Database, NewIndex, Txn, TxnError};
 
 use super::cancel::CancelHandle;
-use super::parsed::{ParsedStatement, PlanCache, Planned, Verb};
+use super::parsed::{PlanCache, Planned, Verb};
+use super::planning::plan_of;
 use super::{Clock, Ran, Session, Settings, Work};
-use crate::bind::{Binder, Bound, BoundCopy, is_name};
 use crate::catalogue::TableDef;
 use crate::client::Client;
 use crate::copy::{CopyFormat, CopyKind, CopyWriter};
@@ -23,11 +22,10 @@ use crate::exec::{
 };
 use crate::explain::Counted;
 use crate::functions::CallContext;
-use crate::plan::{Plan, optimize};
+use crate::plan::Plan;
 use crate::roles::{Authority, Needed, Standing};
 use crate::system::{SessionFacts, SystemSnapshot};
 use crate::types::object_names::Names;
-use crate::types::{FormatSettings, SqlType};
 
 /// How often a statement alone is run when others make it fail.
 const ATTEMPTS: u32 = 20;
@@ -433,91 +431,6 @@ impl Run {
         }
         Ok(given)
     }
-}
-
-/// The plan of a statement, in the state of its tables that the transaction sees: the one that was
-/// made last if it is right for that, else a new one.
-pub(super) async fn plan_of(
-    txn: &mut Txn<'_>,
-    parsed: &ParsedStatement,
-    types: &Arc<[Option<SqlType>]>,
-    format: &FormatSettings,
-) -> Result<SqlResult<Arc<Planned>>, TxnError> {
-    if let Some(planned) = parsed.planned(types, format)
-        && is_right(txn, &planned).await?
-    {
-        return Ok(Ok(planned));
-    }
-    let planned = plan_anew(txn, &parsed.statement, &parsed.sql, types, format);
-    let planned = Box::pin(planned).await?;
-    Ok(planned.map(|planned| {
-        let planned = Arc::new(planned);
-        parsed.keep(&planned);
-        planned
-    }))
-}
-
-/// A new plan of a statement.
-pub(super) async fn plan_anew(
-    txn: &mut Txn<'_>,
-    statement: &Statement,
-    sql: &str,
-    types: &Arc<[Option<SqlType>]>,
-    format: &FormatSettings,
-) -> Result<SqlResult<Planned>, TxnError> {
-    let tables = match super::tables::load_tables(txn, statement).await? {
-        Ok(tables) => tables,
-        Err(error) => return Ok(Err(error)),
-    };
-    let mut used = Vec::with_capacity(tables.len());
-    for table in tables.values() {
-        used.push((table.table, txn.definition_id(table.table).await?));
-    }
-    let mut binder = Binder::new(sql, &tables, format, types);
-    Ok(bind(&mut binder, statement).map(|(verb, Bound { plan, columns })| {
-        let shows_names = columns.iter().any(|own| is_name(own.ty));
-        Planned {
-            types: Arc::clone(types),
-            format: format.clone(),
-            tables: used,
-            parameters: binder.parameters,
-            columns: columns.into(),
-            plan: optimize(plan),
-            verb,
-            uses_catalogue: binder.uses_catalogue || shows_names,
-            needed: binder.needed,
-        }
-    }))
-}
-
-/// Whether the tables of a plan are what they were when it was made.
-async fn is_right(txn: &mut Txn<'_>, planned: &Planned) -> Result<bool, TxnError> {
-    for (table, definition) in &planned.tables {
-        match txn.definition_id(*table).await {
-            Ok(found) if found == *definition => {}
-            Ok(_) | Err(TxnError::Schema(SchemaError::NoSuchTable { .. })) => return Ok(false),
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(true)
-}
-
-fn bind(binder: &mut Binder<'_>, statement: &Statement) -> SqlResult<(Verb, Bound)> {
-    Ok(match statement {
-        Statement::Query(query) => (Verb::Select, binder.statement(query)?),
-        Statement::Insert(insert) => (Verb::Insert, binder.insert(insert)?),
-        Statement::Update(update) => (Verb::Update, binder.update(update)?),
-        Statement::Delete(delete) => (Verb::Delete, binder.delete(delete)?),
-        copy @ Statement::Copy { .. } => {
-            let BoundCopy { bound, out } = binder.copy(copy)?;
-            (out.map_or(Verb::CopyIn, Verb::CopyOut), bound)
-        }
-        other => {
-            let text = other.to_string();
-            let words: Vec<&str> = text.split_whitespace().take(2).collect();
-            return Err(SqlError::unsupported(words.join(" ").to_uppercase()));
-        }
-    })
 }
 
 /// A number from 0 to below 1.

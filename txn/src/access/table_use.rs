@@ -36,7 +36,6 @@ use crate::error::TxnError;
 use crate::protocol::leaf_latch::LatchMode;
 use crate::protocol::row_reads::{ColumnsRead, Digest, LeafVersion, Read};
 use crate::protocol::view::View;
-use crate::transaction::database_state::DatabaseState;
 use crate::transaction::txn::Txn;
 use crate::transaction::workspace::TableInUse;
 
@@ -47,24 +46,6 @@ struct TableRow {
     digest: Digest,
     /// Where it was read, unless this transaction has written it.
     seen: Option<VersionSeen>,
-}
-
-/// The index whose tree has this number, of a table that a transaction has used.
-pub(crate) fn index_in_use<'db>(
-    db: &'db DatabaseState,
-    used: &[TableInUse],
-    tree: usize,
-) -> Result<&'db IndexInfo, TxnError> {
-    let table = Table::of_tree(tree);
-    let directory = &db.directory;
-    if let Some(info) = directory.fixed(table) {
-        return info.index_of_tree(tree).ok_or_else(|| no_such_table(table));
-    }
-    let changing = directory.changing().ok_or_else(|| no_such_table(table))?;
-    let used = used.iter().rev().filter(|used| used.table == table);
-    let mut infos = used.map(|used| &changing.at(used.position).info);
-    let found = infos.find_map(|info| info.index_of_tree(tree));
-    found.ok_or_else(|| no_such_table(table))
 }
 
 impl<'db> Txn<'db> {
@@ -131,7 +112,8 @@ impl<'db> Txn<'db> {
 
     /// The index whose tree has this number, of a table that the transaction has used.
     pub(crate) fn index_of_tree(&self, tree: usize) -> Result<&'db IndexInfo, TxnError> {
-        index_in_use(self.db, &self.work.tables, tree)
+        let found = self.db.index_in_use(&self.work.tables, tree);
+        found.ok_or_else(|| no_such_table(Table::of_tree(tree)))
     }
 
     /// From now on each operation looks up the definitions of its tables: it sees another state

@@ -9,9 +9,8 @@
 //! Where changes are deferred, a walk waits for leaves, so it latches none meanwhile, not even
 //! shared: a request of another node that came while the leaf was being changed waits until it is
 //! free here, so two walks in opposite directions could wait for each other. Such a walk looks for
-//! the leaf that has the key at which the last one ended, and continues from that key, as the leaf
-//! may begin before it by then. Only a next leaf that is cached is latched before the last one is
-//! released.
+//! the leaf that has the key at which the last one ended, and goes on from that key. Only a next
+//! leaf that is cached is latched before the last one is released.
 //!
 //! A walk is an index, a range, and a [`WalkState`], which can be set aside between two operations
 //! of its transaction.

@@ -7,6 +7,8 @@ use selkie_btree::{Stamp, StampRule};
 use selkie_engine::{Engine, EngineError, Snapshot};
 
 use crate::catalogue::directory::TableDirectory;
+use crate::catalogue::handles::Table;
+use crate::catalogue::table_info::IndexInfo;
 use crate::locks::lock_table::LockTable;
 use crate::locks::turns::Turns;
 use crate::protocol::clock::Clock;
@@ -16,7 +18,7 @@ use crate::stats::StatsShards;
 use crate::transaction::dropped_trees::DroppedTrees;
 use crate::transaction::leaf_budget::LeafBudget;
 use crate::transaction::maintenance::{MaintenanceBacklog, TreeSite};
-use crate::transaction::workspace::WorkspacePool;
+use crate::transaction::workspace::{TableInUse, WorkspacePool};
 
 /// Most pages fetched ahead by one walk, unless set.
 pub(crate) const READ_AHEAD: usize = 16;
@@ -130,5 +132,17 @@ impl DatabaseState {
     pub(crate) fn unique_number(&self) -> u64 {
         // Relaxed: only that no number is given twice.
         self.next_number.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The index whose tree has this number, of a table that a transaction has used.
+    pub(crate) fn index_in_use(&self, used: &[TableInUse], tree: usize) -> Option<&IndexInfo> {
+        let table = Table::of_tree(tree);
+        if let Some(info) = self.directory.fixed(table) {
+            return info.index_of_tree(tree);
+        }
+        let changing = self.directory.changing()?;
+        let used = used.iter().rev().filter(|used| used.table == table);
+        let mut infos = used.map(|used| &changing.at(used.position).info);
+        infos.find_map(|info| info.index_of_tree(tree))
     }
 }

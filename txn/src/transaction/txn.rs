@@ -44,7 +44,6 @@ use selkie_engine::GAddr;
 use selkie_engine::log::Lsn;
 use selkie_fabric::env::yield_now;
 
-use crate::access::table_use::index_in_use;
 use crate::error::{AbortCause, TxnError};
 use crate::locks::held_turns::HeldTurns;
 use crate::locks::row_locks::RowLocks;
@@ -258,9 +257,8 @@ impl<'db> Txn<'db> {
     /// Queues what the trees need once the leaves of this transaction are released.
     pub(super) fn queue_maintenance(&mut self) {
         let db = self.db;
-        self.work.queue_maintenance(|used, tree| {
-            index_in_use(db, used, tree).ok().map(|index| index.known)
-        });
+        self.work
+            .queue_maintenance(|used, tree| db.index_in_use(used, tree).map(|index| index.known));
     }
 
     /// How many changes there were: a mark to roll back to.

@@ -150,6 +150,9 @@ scripts![
     views,
     system,
     foreign_keys,
+    foreign_keys_cascades,
+    foreign_keys_changes,
+    foreign_keys_catalogue,
     comments,
 ];
 

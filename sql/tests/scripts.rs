@@ -153,6 +153,9 @@ scripts![
     roles,
     system,
     foreign_keys,
+    foreign_keys_cascades,
+    foreign_keys_changes,
+    foreign_keys_catalogue,
     comments,
 ];
 

@@ -278,6 +278,19 @@ fn cause(silent_for: Duration, lease: Duration) -> String {
 }
 
 impl EngineError {
+    /// Whether the node serves nothing more: it is out of its pool, or has failed.
+    pub fn ends_node(&self) -> bool {
+        matches!(
+            self,
+            EngineError::Closed
+                | EngineError::Expelled { .. }
+                | EngineError::PoolDestroyed
+                | EngineError::Protocol { .. }
+                | EngineError::TaskPanicked { .. }
+                | EngineError::Unreachable { .. }
+        )
+    }
+
     /// Whether the same operation may succeed later without anything being repaired.
     pub fn is_retryable(&self) -> bool {
         match self {

@@ -108,6 +108,9 @@ impl Connection {
             Err(error) => Err(error),
         };
         if let Err(error) = done {
+            if error.state() == SqlState::CRASH_SHUTDOWN {
+                return Err(FrameError::Broken(error));
+            }
             self.output.send(&error_response(Severity::Error, &error));
             self.skips = !is_query;
         }

@@ -29,6 +29,7 @@ states! {
     CONFIGURATION_LIMIT = "53400", "A statement needs more temporary files than it may have.";
     CONNECTION_EXCEPTION = "08000", "The connection is of no use any more.";
     CONNECTION_FAILURE = "08006", "A client is gone.";
+    CRASH_SHUTDOWN = "57P02", "The server serves nothing more.";
     DATATYPE_MISMATCH = "42804", "An expression is not of the type that is needed.";
     DATETIME_OVERFLOW = "22008", "A date or time is out of range.";
     DEADLOCK_DETECTED = "40P01", "Transactions waited for each other in a circle.";

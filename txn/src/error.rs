@@ -387,6 +387,16 @@ impl TxnError {
         self.abort_cause().is_some_and(AbortCause::is_retryable)
     }
 
+    /// Whether the node serves nothing more ([`EngineError::ends_node`]): another node of the pool
+    /// may run the transaction.
+    #[must_use]
+    pub fn ends_node(&self) -> bool {
+        match self {
+            Self::Engine(error) | Self::Tree(TreeError::Engine(error)) => error.ends_node(),
+            _ => false,
+        }
+    }
+
     /// Whether a page could not be allocated because freed ones are still in use.
     pub(crate) fn is_freed_in_use(&self) -> bool {
         matches!(

@@ -52,7 +52,7 @@ enum ServerCommandError {
     #[error(transparent)]
     Open(#[from] OpenError),
     #[error(transparent)]
-    Close(#[from] EngineError),
+    Engine(#[from] EngineError),
     #[error(transparent)]
     Server(#[from] ServerError),
     #[error(transparent)]
@@ -112,12 +112,16 @@ async fn serve(
     };
     let server = Server::start(database, &config).await?;
     eprintln!("serving {} at {}", arguments.pool.pool, server.addr());
-    let interrupted = loop {
+    let ended = loop {
         if let Some(interrupted) = interrupt.signal() {
-            break interrupted;
+            break Ok(interrupted);
+        }
+        // Its clients find another server.
+        if let Err(error) = database.engine().check_alive() {
+            break Err(error.into());
         }
         database.pool().env().sleep(LOOK_EVERY).await;
     };
     server.end().await;
-    Ok(interrupted)
+    ended
 }

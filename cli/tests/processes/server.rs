@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Config, Error, NoTls, SimpleQueryMessage};
 
-use crate::harness::{Pool, Process, Setup, run, text};
+use crate::harness::{Pool, Process, Setup, run, text, until};
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -199,6 +199,80 @@ fn two_servers_on_one_pool_show_one_database() {
         let there = connect(second.1).await;
         assert_eq!(rows(&there, "select n from t").await, [[Some("100".to_owned())]]);
     });
+}
+
+/// Inserts rows one after the other, and says which the server has acknowledged; until it is gone
+/// or all are there.
+async fn insert_rows(addr: SocketAddr, ids: std::ops::Range<i32>) -> Vec<i32> {
+    let client = connect(addr).await;
+    let insert = client.prepare("insert into t values ($1)").await.unwrap();
+    let mut acknowledged = Vec::new();
+    for id in ids {
+        if client.execute(&insert, &[&id]).await.is_err() && client.is_closed() {
+            break;
+        }
+        acknowledged.push(id);
+    }
+    acknowledged
+}
+
+#[test]
+fn no_row_of_a_server_is_lost_that_is_killed_and_the_other_goes_on() {
+    let pool = Pool::start(&Setup { test: "server-killed", ..Setup::default() });
+    let ((mut victim, doomed), (_survivor, other)) = (start(&pool.url), start(&pool.url));
+    block_on(async {
+        let here = connect(other).await;
+        here.batch_execute("create table t (a int primary key)").await.unwrap();
+        let of_victim = tokio::spawn(insert_rows(doomed, 0..1_000_000));
+        let of_survivor = tokio::spawn(insert_rows(other, 1_000_000..1_002_000));
+        let count = "select count(*) from t where a < 1000000";
+        while rows(&here, count).await[0][0].as_ref().unwrap().parse::<i32>().unwrap() < 300 {}
+        victim.kill();
+        let killed = of_victim.await.unwrap();
+        assert!(killed.len() >= 300, "{}", killed.len());
+        assert_eq!(of_survivor.await.unwrap().len(), 2_000);
+        let there = rows(&here, "select a from t order by a").await;
+        let there: Vec<i32> =
+            there.iter().map(|row| row[0].as_ref().unwrap().parse().unwrap()).collect();
+        let lost: Vec<_> = killed.iter().filter(|id| there.binary_search(id).is_err()).collect();
+        assert!(lost.is_empty(), "{lost:?} of {} rows", killed.len());
+        // What was under way may have been committed, but no more than that.
+        assert!(there.len() <= killed.len() + 2_001, "{} rows", there.len());
+    });
+}
+
+#[test]
+fn a_server_whose_node_was_declared_dead_ends() {
+    let pool = Pool::start(&Setup { test: "server-out", ..Setup::default() });
+    let ((mut server, addr), (_survivor, other)) = (start(&pool.url), start(&pool.url));
+    block_on(async {
+        let (client, connection) = config(addr).connect(NoTls).await.unwrap();
+        let connection = tokio::spawn(connection);
+        client.batch_execute("create table t (a int primary key)").await.unwrap();
+        client.batch_execute("insert into t values (1)").await.unwrap();
+        server.signal(Signal::STOP);
+        until("the stopped server is out of the pool", || {
+            (pool.compute_nodes().len() == 1).then_some(())
+        });
+        let there = connect(other).await;
+        there.batch_execute("insert into t values (2)").await.unwrap();
+        server.signal(Signal::CONT);
+        // Nothing of it is from before: it is told, or cut off.
+        let stale = client.simple_query("select count(*) from t").await;
+        assert!(stale.is_err(), "{stale:?}");
+        let told = connection.await.unwrap();
+        let is_told = |error: &Error| {
+            error.code().is_none_or(|code| ["57P01", "57P02"].contains(&code.code()))
+        };
+        assert!(told.as_ref().err().is_none_or(is_told), "{told:?}");
+        assert_eq!(rows(&there, "select count(*) from t").await, [[Some("2".to_owned())]]);
+    });
+    let (code, said) = server.ends();
+    // It may have been ended, if it was stopped in the middle of a verb.
+    if code.is_some() {
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.contains("declared dead") || said.contains("is dead"), "{said}");
+    }
 }
 
 #[test]

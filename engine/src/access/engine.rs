@@ -252,6 +252,15 @@ impl Engine {
         (frame.addr() == addr).then_some(guard)
     }
 
+    /// Whether the node still serves. No waiting, and no look at the pool: a node that was declared
+    /// dead learns that within a lease.
+    ///
+    /// # Errors
+    /// Why it serves nothing more: those for which [`EngineError::ends_node`].
+    pub fn check_alive(&self) -> Result<(), EngineError> {
+        self.0.lifecycle.check_alive()
+    }
+
     /// Has other nodes wait no longer for a page that was to be
     /// [held](crate::SharedGuard::hold_for), if it is here.
     pub fn end_hold(&self, addr: GAddr) {

@@ -64,6 +64,12 @@ pub(crate) fn from_txn(error: TxnError, table: Option<&TableDef>) -> SqlError {
         ),
         TxnError::Schema(error) => return from_schema(error),
         TxnError::Sequence(own) if !error.is_retryable() => return from_sequence(own),
+        _ if error.ends_node() => {
+            let message = "terminating connection as the node of its server serves nothing more";
+            let hint = "Another server of the pool has the same database.";
+            let error = SqlError::new(SqlState::CRASH_SHUTDOWN, message).detail(error.to_string());
+            return error.hint(hint);
+        }
         _ if error.is_retryable() => {
             (SqlState::SERIALIZATION_FAILURE, "could not serialize access due to concurrent update")
         }

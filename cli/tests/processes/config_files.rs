@@ -161,7 +161,14 @@ fn every_option_of_every_command_is_a_key_and_takes_what_the_option_takes() {
                 ("pool.forgive", "pages") => "name = \"a\"\n",
                 ("pool.forgive", _) => "name = \"a\"\npages = true\n",
                 ("pool.create", "trust-network") => "fabric = \"tcp\"\n",
-                ("micro" | "smallbank" | "tatp", "insecure") => "metrics = \"127.0.0.1:0\"\n",
+                ("server", "tls-cert") => "tls-key = \"Cargo.toml\"\n",
+                ("server", "tls-key") => "tls-cert = \"Cargo.toml\"\n",
+                ("server", "require-tls") => {
+                    "tls-cert = \"Cargo.toml\"\ntls-key = \"Cargo.toml\"\n"
+                }
+                ("micro" | "smallbank" | "tatp" | "server", "insecure") => {
+                    "metrics = \"127.0.0.1:0\"\n"
+                }
                 ("tpcc" | "smallbank" | "tatp", "log-dir") => "durability = \"disk\"\n",
                 ("tpcc" | "smallbank" | "tatp", "log-mb") => "durability = \"memory\"\n",
                 ("recover", "into") => "log-dir = \"logs\"\n",

@@ -9,10 +9,9 @@ use selkie_txn::Txn;
 use sqlparser::ast::{self, AlterTableOperation as Action, RenameTableNameKind};
 
 use super::super::run::Run;
+use super::lookup::{already_exists, bound, change_note, find, found, schema_of};
 use super::rebuild::{HIDDEN_DEFAULT, NewForm, record_rows, require_not_null};
-use super::{
-    already_exists, bound, change_note, find, found, index, rebuild, references, schema_of, view,
-};
+use super::{index, rebuild, references, view};
 use crate::bind::{
     Added, bind_added_constraint, bind_default, check_name, fold, is_constraint, name_parts,
     refuse, refuse_reserved, scan_of, table_key,

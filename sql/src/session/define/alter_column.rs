@@ -4,9 +4,10 @@ use selkie_txn::{Column, DefaultValue, SchemaError, TxnError};
 use sqlparser::ast::{self, AlterColumnOperation};
 
 use super::alter::Alteration;
+use super::lookup::{bound, change_note, found, schema_of};
+use super::rebuild;
 use super::rebuild::{NewForm, has_nulls, require_not_null};
 use super::sequence::{create_for_column, drop_of_columns, written};
-use super::{bound, change_note, found, rebuild, schema_of};
 use crate::bind::{
     Added, NewSequence, bind_added_column, bind_default, check_name, default_expr, each_name, fold,
 };

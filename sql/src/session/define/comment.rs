@@ -4,7 +4,8 @@ use selkie_txn::Txn;
 use sqlparser::ast::{CommentObject, ObjectName};
 
 use super::super::run::Run;
-use super::{change_note, found, index, view};
+use super::lookup::{change_note, found};
+use super::{index, view};
 use crate::bind::{is_constraint, name_parts, table_key};
 use crate::catalogue::{TableDef, set_comment};
 use crate::error::{SqlError, SqlResult, SqlState};

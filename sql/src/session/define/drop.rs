@@ -6,7 +6,8 @@ use selkie_txn::Txn;
 use sqlparser::ast::{self, ObjectName};
 
 use super::super::run::Run;
-use super::{find, found, references, sequence, view};
+use super::lookup::{find, found};
+use super::{references, sequence, view};
 use crate::bind::{refuse, table_key};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::from_txn;

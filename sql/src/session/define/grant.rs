@@ -7,7 +7,8 @@ use sqlparser::ast::{
 };
 
 use super::super::run::Run;
-use super::{change_note, find, role, sequence};
+use super::lookup::{change_note, find};
+use super::{role, sequence};
 use crate::bind::{PUBLIC, name_parts, refuse, table_key};
 use crate::catalogue::{TableDef, load_all};
 use crate::error::{SqlError, SqlResult, SqlState};

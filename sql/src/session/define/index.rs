@@ -7,7 +7,8 @@ use sqlparser::ast::{self, AlterIndexOperation, ObjectName};
 
 use super::super::Ran;
 use super::super::run::Run;
-use super::{already_exists, bound, change_note, found, references};
+use super::lookup::{already_exists, bound, change_note, found};
+use super::references;
 use crate::bind::{Binder, check_name, free_name, index_column, name_parts, refuse, table_key};
 use crate::catalogue::{TableDef, load_all};
 use crate::error::{SqlError, SqlResult, SqlState};

@@ -6,7 +6,8 @@ use sqlparser::ast::{
 };
 
 use super::super::run::Run;
-use super::{find, index, sequence};
+use super::lookup::find;
+use super::{index, sequence};
 use crate::bind::table_key;
 use crate::catalogue::TableNote;
 use crate::error::SqlResult;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use selkie_txn::{Column, KeyOrder, SchemaError, TableSchema, Txn, TxnError};
 
 use super::super::run::Run;
-use super::found;
+use super::lookup::found;
 use crate::bind::{HIDDEN_KEY, scan_of};
 use crate::catalogue::{ColumnNote, TableDef, TableNote};
 use crate::error::{SqlError, SqlResult, SqlState};
@@ -106,7 +106,7 @@ pub(super) async fn rebuild(
     let NewForm { mut schema, note, values, applied } = form;
     key.clone_into(&mut schema.name);
     schema.note = note.to_stored()?;
-    super::create_table(txn, schema).await?;
+    super::lookup::create_table(txn, schema).await?;
     let mut table = found(txn, key).await?;
     // The rows have passed the constraints, and stay what they are.
     table.foreign_keys.clear();

@@ -7,8 +7,8 @@ use selkie_txn::Txn;
 
 use super::super::run::Run;
 use super::alter::Alteration;
+use super::lookup::{change_note, find, found};
 use super::rebuild::record_rows;
-use super::{change_note, find, found};
 use crate::catalogue::{ForeignKey, Reference, TableDef};
 use crate::error::{SqlError, SqlResult, SqlState};
 

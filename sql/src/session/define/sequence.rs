@@ -4,7 +4,7 @@ use selkie_txn::{SequenceError, SequenceSchema, TableSchema, Txn, TxnError};
 use sqlparser::ast::{Expr as Ast, Function, FunctionArg, FunctionArgExpr, FunctionArguments};
 use sqlparser::ast::{ObjectName, SequenceOptions, Value, visit_expressions};
 
-use super::{already_exists, find};
+use super::lookup::{already_exists, find};
 use crate::bind::{NewSequence, check_name, default_expr, sequence_schema, table_key};
 use crate::catalogue::{TableDef, TableNote, load_all};
 use crate::error::{SqlError, SqlResult, SqlState};
@@ -176,7 +176,7 @@ async fn release(txn: &mut Txn<'_>, table: &TableDef, key: &str, cascade: bool) 
         let hint = "Use DROP ... CASCADE to drop the dependent objects too.";
         return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, message).detail(detail).hint(hint));
     }
-    super::change_note(txn, table, |note| {
+    super::lookup::change_note(txn, table, |note| {
         for (name, own) in &mut note.columns {
             if users.contains(name) {
                 (own.default, own.sequence) = (None, None);

@@ -7,7 +7,8 @@ use sqlparser::ast::{self, ObjectName};
 
 use super::super::run::Run;
 use super::super::tables::load_with_used;
-use super::{already_exists, change_note, create_table, find, owner, sequence};
+use super::lookup::{already_exists, change_note, create_table, find};
+use super::{owner, sequence};
 use crate::bind::{Binder, HIDDEN_KEY, bind_view, check_name, refuse, relations_of, table_key};
 use crate::catalogue::{TableDef, TableNote, ViewNote, load_all};
 use crate::error::{SqlError, SqlResult, SqlState};

@@ -108,11 +108,11 @@ impl Command {
             Command::Restore(arguments) => restore::check(arguments),
             Command::Top(arguments) => top::check(arguments),
             Command::Micro(arguments) => micro::check(arguments),
+            Command::Server(arguments) => server::check(arguments),
             Command::Memnode(arguments) => memnode::check(arguments),
             Command::Cert(arguments) => cert::check(arguments),
             Command::Sim(arguments) => sim::check(arguments),
             Command::Figures(_)
-            | Command::Server(_)
             | Command::Sql(_)
             | Command::Scenario(_)
             | Command::Config(_)

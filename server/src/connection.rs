@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Instant;
 
 use pgwire::messages::PgWireBackendMessage;
 use pgwire::messages::response::{EmptyQueryResponse, ReadyForQuery, TransactionStatus};
@@ -15,6 +16,7 @@ use crate::frontend::{FrontendMessage, decode, violation};
 use crate::output::Output;
 use crate::result_rows::ResultRows;
 use crate::startup::send_parameters;
+use crate::stats::ServerStats;
 
 /// A client that has been let in.
 pub(crate) struct Connection {
@@ -28,6 +30,7 @@ pub(crate) struct Connection {
     reported: u64,
     /// Whether the server ends.
     ends: watch::Receiver<bool>,
+    stats: Arc<ServerStats>,
 }
 
 /// What follows from a message.
@@ -42,6 +45,7 @@ impl Connection {
         frames: Frames,
         output: Arc<Output>,
         ends: watch::Receiver<bool>,
+        stats: Arc<ServerStats>,
     ) -> Self {
         let reported = session.parameter_changes();
         let frames = Arc::new(tokio::sync::Mutex::new(frames));
@@ -53,6 +57,7 @@ impl Connection {
             skips: false,
             reported,
             ends,
+            stats,
         }
     }
 
@@ -66,6 +71,7 @@ impl Connection {
                 Err(FrameError::Gone(error)) => return Err(error),
                 Err(FrameError::Broken(error)) => error,
             };
+            self.stats.error(&ended);
             self.output.send(&error_response(Severity::Fatal, &ended));
             return self.output.write().await;
         }
@@ -102,15 +108,20 @@ impl Connection {
             Ok(message) => Ok(message),
         };
         let is_query = kind == b'Q';
+        let begun = matches!(kind, b'Q' | b'E').then(Instant::now);
         let done = match message {
             Ok(FrontendMessage::Query(sql)) => self.query(&sql).await,
             Ok(message) => self.extended(message, is_last).await,
             Err(error) => Err(error),
         };
+        if let Some(begun) = begun {
+            self.stats.statement(begun.elapsed());
+        }
         if let Err(error) = done {
             if error.state() == SqlState::CRASH_SHUTDOWN {
                 return Err(FrameError::Broken(error));
             }
+            self.stats.error(&error);
             self.output.send(&error_response(Severity::Error, &error));
             self.skips = !is_query;
         }
@@ -125,7 +136,8 @@ impl Connection {
     /// Runs the statements of a text.
     async fn query(&mut self, sql: &str) -> SqlResult<()> {
         self.extended.forget_unnamed();
-        let sink: Arc<dyn Client> = Arc::new(ResultRows::described(&self.output, &self.frames));
+        let sink: Arc<dyn Client> =
+            Arc::new(ResultRows::described(&self.output, &self.frames, self.extended.statements()));
         let has_any = self.session.execute_into(sql, &sink).await?;
         if !has_any {
             let empty = PgWireBackendMessage::EmptyQueryResponse(EmptyQueryResponse::new());
@@ -167,6 +179,7 @@ impl Connection {
     async fn sync(&mut self) {
         self.skips = false;
         if let Err(error) = self.session.end_block().await {
+            self.stats.error(&error);
             self.output.send(&error_response(Severity::Error, &error));
         }
         self.extended.end_portals(self.session.state());

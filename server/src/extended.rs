@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use pgwire::messages::PgWireBackendMessage;
 use pgwire::messages::extendedquery::{
     BindComplete, CloseComplete, ParseComplete, PortalSuspended,
@@ -26,10 +27,13 @@ use crate::result_rows::{ResultRows, RowEncoder, complete};
 /// Most statements, and most portals, of a connection.
 const MOST_NAMED: usize = 10_000;
 
+/// The statements that a client has prepared, by their names: DEALLOCATE forgets some.
+pub(crate) type SharedStatements = Arc<Mutex<HashMap<String, Prepared>>>;
+
 /// The statements that a client has prepared, and those that it has bound.
 #[derive(Default)]
 pub(crate) struct Extended {
-    statements: HashMap<String, Prepared>,
+    statements: SharedStatements,
     portals: HashMap<String, Portal>,
 }
 
@@ -59,11 +63,11 @@ impl Extended {
         sql: &str,
         types: &[u32],
     ) -> SqlResult<PgWireBackendMessage> {
-        if !name.is_empty() && self.statements.contains_key(&name) {
+        if !name.is_empty() && self.statements.lock().contains_key(&name) {
             let message = format!("prepared statement \"{name}\" already exists");
             return Err(SqlError::new(SqlState::DUPLICATE_PREPARED, message));
         }
-        check_count(self.statements.len(), "prepared statements")?;
+        check_count(self.statements.lock().len(), "prepared statements")?;
         let known = types.iter().map(|oid| match oid {
             0 => Ok(None),
             // A client that says so does not know.
@@ -75,7 +79,7 @@ impl Extended {
         });
         let known: Vec<_> = known.collect::<SqlResult<_>>()?;
         let prepared = session.prepare(sql, &known).await?;
-        self.statements.insert(name, prepared);
+        self.statements.lock().insert(name, prepared);
         Ok(PgWireBackendMessage::ParseComplete(ParseComplete::new()))
     }
 
@@ -90,7 +94,7 @@ impl Extended {
             return Err(SqlError::new(SqlState::DUPLICATE_CURSOR, message));
         }
         check_count(self.portals.len(), "portals")?;
-        let prepared = self.statement(&statement)?.clone();
+        let prepared = self.statement(&statement)?;
         let (given, wanted) = (parameters.len(), prepared.parameters().len());
         if given != wanted {
             return Err(violation(format!(
@@ -131,7 +135,7 @@ impl Extended {
 
     pub(crate) fn close(&mut self, target: &Target) -> PgWireBackendMessage {
         match target {
-            Target::Statement(name) => drop(self.statements.remove(name)),
+            Target::Statement(name) => drop(self.statements.lock().remove(name)),
             Target::Portal(name) => drop(self.portals.remove(name)),
         }
         PgWireBackendMessage::CloseComplete(CloseComplete::new())
@@ -153,8 +157,12 @@ impl Extended {
         if portal.rest.is_none() {
             let parameters = std::mem::take(&mut portal.parameters);
             if most == 0 || portal.statement.is_copy() {
-                let sink: Arc<dyn Client> =
-                    Arc::new(ResultRows::of(output, frames, portal.formats.clone()));
+                let sink: Arc<dyn Client> = Arc::new(ResultRows::of(
+                    output,
+                    frames,
+                    &self.statements,
+                    portal.formats.clone(),
+                ));
                 // It has no rows for a second time.
                 portal.rest = Some(Rest::of(None, session.format()));
                 return session.run_prepared_into(&portal.statement, parameters, &sink).await;
@@ -175,19 +183,27 @@ impl Extended {
 
     /// Forgets the statement and the portal without a name, as a text of statements does.
     pub(crate) fn forget_unnamed(&mut self) {
-        self.statements.remove("");
+        self.statements.lock().remove("");
         self.portals.remove("");
     }
 
-    fn statement(&self, name: &str) -> SqlResult<&Prepared> {
-        self.statements.get(name).ok_or_else(|| {
-            let message = match name {
-                "" => "unnamed prepared statement does not exist".to_owned(),
-                name => format!("prepared statement \"{name}\" does not exist"),
-            };
-            SqlError::new(SqlState::INVALID_STATEMENT_NAME, message)
-        })
+    /// Those that are prepared.
+    pub(crate) fn statements(&self) -> &SharedStatements {
+        &self.statements
     }
+
+    fn statement(&self, name: &str) -> SqlResult<Prepared> {
+        self.statements.lock().get(name).cloned().ok_or_else(|| no_statement(name))
+    }
+}
+
+/// That no statement has such a name.
+pub(crate) fn no_statement(name: &str) -> SqlError {
+    let message = match name {
+        "" => "unnamed prepared statement does not exist".to_owned(),
+        name => format!("prepared statement \"{name}\" does not exist"),
+    };
+    SqlError::new(SqlState::INVALID_STATEMENT_NAME, message)
 }
 
 impl Rest {

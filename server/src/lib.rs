@@ -9,7 +9,7 @@
 //! | `login.rs`, `scram.rs` | who is let in |
 //! | `connection.rs`, `extended.rs` | a client's messages, one after the other |
 //! | `columns.rs`, `result_rows.rs`, `error_response.rs` | rows, their columns, and errors |
-//! | `registry.rs`, `server.rs` | all connections |
+//! | `registry.rs`, `server.rs`, `stats.rs` | all connections, and what they have done |
 #![forbid(unsafe_code)]
 
 mod columns;
@@ -25,8 +25,10 @@ mod result_rows;
 mod scram;
 mod server;
 mod startup;
+mod stats;
 mod tls;
 mod transport;
 
 pub use server::{Clear, Server, ServerConfig, ServerError};
+pub use stats::{ServerCounters, ServerCounts};
 pub use tls::{Tls, TlsError};

@@ -5,12 +5,13 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use selkie_sql::CancelHandle;
+use selkie_sql::{CancelHandle, SessionList};
 
 /// The connections that there are, by their numbers.
 pub(crate) struct Registry {
     most: usize,
     connections: Mutex<Connections>,
+    sessions: Arc<SessionList>,
 }
 
 #[derive(Default)]
@@ -36,7 +37,12 @@ pub(crate) struct Place {
 impl Registry {
     /// Of at most so many connections.
     pub(crate) fn new(most: usize) -> Self {
-        Self { most, connections: Mutex::default() }
+        Self { most, connections: Mutex::default(), sessions: Arc::default() }
+    }
+
+    /// What the sessions of all connections do.
+    pub(crate) fn sessions(&self) -> &Arc<SessionList> {
+        &self.sessions
     }
 
     /// Takes a connection in; `None` if there are as many as are allowed.
@@ -51,6 +57,11 @@ impl Registry {
         connections.open.insert(number, Cancellation { secret, handle });
         drop(connections);
         Some(Place { registry: Arc::clone(self), number, secret })
+    }
+
+    /// How many connections there are.
+    pub(crate) fn open(&self) -> usize {
+        self.connections.lock().open.len()
     }
 
     /// Cancels the statement of a connection, if the secret is its own.

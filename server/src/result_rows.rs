@@ -15,6 +15,7 @@ use selkie_sql::types::text_format::to_text;
 use selkie_sql::{Client, Datum, OutputColumn, SqlError, SqlResult, SqlState};
 
 use crate::columns::{format_of, row_description};
+use crate::extended::{SharedStatements, no_statement};
 use crate::frames::{Frames, SharedFrames};
 use crate::frontend::{FrontendMessage, decode, violation};
 use crate::output::{Mark, Output, framed};
@@ -34,6 +35,7 @@ pub(crate) struct ResultRows {
     frames: Arc<tokio::sync::Mutex<Frames>>,
     /// Whether that was asked for.
     has_copied: AtomicBool,
+    statements: SharedStatements,
 }
 
 /// The statement that runs.
@@ -57,15 +59,25 @@ pub(crate) struct RowEncoder {
 
 impl ResultRows {
     /// For statements that come as text: their columns are said, and all values are text.
-    pub(crate) fn described(output: &Arc<Output>, frames: &SharedFrames) -> Self {
-        Self { describes: true, ..Self::of(output, frames, Vec::new()) }
+    pub(crate) fn described(
+        output: &Arc<Output>,
+        frames: &SharedFrames,
+        statements: &SharedStatements,
+    ) -> Self {
+        Self { describes: true, ..Self::of(output, frames, statements, Vec::new()) }
     }
 
     /// For a portal, of which the client knows the columns.
-    pub(crate) fn of(output: &Arc<Output>, frames: &SharedFrames, formats: Vec<i16>) -> Self {
+    pub(crate) fn of(
+        output: &Arc<Output>,
+        frames: &SharedFrames,
+        statements: &SharedStatements,
+        formats: Vec<i16>,
+    ) -> Self {
         let (output, frames) = (Arc::clone(output), Arc::clone(frames));
         let (present, has_copied) = (Mutex::default(), AtomicBool::new(false));
-        Self { output, formats, describes: false, present, frames, has_copied }
+        let statements = Arc::clone(statements);
+        Self { output, formats, describes: false, present, frames, has_copied, statements }
     }
 
     /// The next data of COPY.
@@ -125,6 +137,15 @@ impl Client for ResultRows {
             Ok(()) => self.output.write_if_much(),
             Err(error) => Box::pin(std::future::ready(Err(error))),
         }
+    }
+
+    fn deallocate(&self, name: Option<&str>) -> SqlResult<()> {
+        let mut statements = self.statements.lock();
+        match name {
+            None => statements.clear(),
+            Some(name) => drop(statements.remove(name).ok_or_else(|| no_statement(name))?),
+        }
+        Ok(())
     }
 
     fn is_final(&self) -> bool {

@@ -20,6 +20,7 @@ use crate::login::{Newcomer, let_in};
 use crate::output::Output;
 use crate::registry::Registry;
 use crate::startup::{STARTUP_TIMEOUT, Startup, Wanted, wanted};
+use crate::stats::{ServerCounts, ServerStats};
 use crate::tls::Tls;
 use crate::transport::Transport;
 
@@ -101,6 +102,7 @@ pub struct Server {
     addr: SocketAddr,
     ends: watch::Sender<bool>,
     serving: JoinHandle<()>,
+    counts: ServerCounts,
 }
 
 /// What connections share.
@@ -111,6 +113,7 @@ struct Shared {
     clock: Clock,
     tls: Option<Tls>,
     clear: Clear,
+    stats: Arc<ServerStats>,
     /// Places of clients that have not been let in.
     newcomers: Arc<Semaphore>,
     ends: watch::Receiver<bool>,
@@ -149,10 +152,15 @@ impl Server {
             TcpListener::from_std(listener).map_err(failed)?
         };
         let (sender, ends) = watch::channel(false);
+        let counts = ServerCounts {
+            stats: Arc::default(),
+            registry: Arc::new(Registry::new(config.max_connections)),
+        };
         let shared = Shared {
             database: database.clone(),
             plans: Arc::default(),
-            registry: Arc::new(Registry::new(config.max_connections)),
+            registry: Arc::clone(&counts.registry),
+            stats: Arc::clone(&counts.stats),
             clock: config.clock,
             tls: config.tls.clone(),
             clear: config.clear,
@@ -160,13 +168,19 @@ impl Server {
             ends,
         };
         let serving = runtime.spawn(Arc::new(shared).serve(listener));
-        Ok(Self { runtime: Some(runtime), addr, ends: sender, serving })
+        Ok(Self { runtime: Some(runtime), addr, ends: sender, serving, counts })
     }
 
     /// Where it listens.
     #[must_use]
     pub fn addr(&self) -> SocketAddr {
         self.addr
+    }
+
+    /// Where its counters are read.
+    #[must_use]
+    pub fn counts(&self) -> &ServerCounts {
+        &self.counts
     }
 
     /// Takes no clients any more, and tells those that are idle. Statements may go on for 5
@@ -254,6 +268,7 @@ impl Shared {
                 tracing::debug!(%error, %from, "a client is gone");
             }
             Err(FrameError::Broken(error)) => {
+                self.stats.error(&error);
                 output.send(&error_response(Severity::Fatal, &error));
                 if let Err(error) = output.write().await {
                     tracing::debug!(%error, %from, "a client is gone");
@@ -314,11 +329,12 @@ impl Shared {
         let session = let_in(&self.database, self.clock, &newcomer, &mut frames, output);
         let session = self.in_time(deadline, session).await?;
         drop(place);
-        let mut session = session.with_plans(&self.plans);
-        let place =
-            startup.begin(&mut session, &self.registry, output).map_err(FrameError::Broken)?;
-        let mut connection =
-            Connection::new(session, frames, Arc::clone(output), self.ends.clone());
+        let session = session.with_plans(&self.plans);
+        let begun = startup.begin(session, from, &self.registry, output);
+        let (session, place) = begun.map_err(FrameError::Broken)?;
+        self.stats.client();
+        let (output, stats) = (Arc::clone(output), Arc::clone(&self.stats));
+        let mut connection = Connection::new(session, frames, output, self.ends.clone(), stats);
         let served = connection.serve().await;
         drop(place);
         Ok(served?)

@@ -1,5 +1,6 @@
 //! The beginning of a connection: what the client asks for before it may send statements.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -134,10 +135,11 @@ impl Startup {
     /// Sets up the session and tells the client that it may begin.
     pub(crate) fn begin(
         self,
-        session: &mut Session,
+        mut session: Session,
+        from: SocketAddr,
         registry: &Arc<Registry>,
         output: &Output,
-    ) -> SqlResult<Place> {
+    ) -> SqlResult<(Session, Place)> {
         if let Some(unknown) = self.unknown_options {
             output.send(&PgWireBackendMessage::NegotiateProtocolVersion(
                 NegotiateProtocolVersion::new(0, unknown),
@@ -146,19 +148,21 @@ impl Startup {
         for (name, value) in &self.parameters {
             session.set_parameter(name, value)?;
         }
+        session.keep_parameters();
         let place = registry.enter(session.cancel_handle()).ok_or_else(|| {
             let message = "sorry, too many clients already";
             SqlError::new(SqlState::TOO_MANY_CONNECTIONS, message)
         })?;
+        let session = session.listed(registry.sessions(), place.number, Some(from));
         output.send(&PgWireBackendMessage::Authentication(Authentication::Ok));
-        send_parameters(session, output);
+        send_parameters(&session, output);
         let status = ("session_authorization", self.user);
         output.send(&parameter_status(status.0, status.1));
         output.send(&PgWireBackendMessage::BackendKeyData(BackendKeyData::new(
             place.number,
             SecretKey::I32(place.secret),
         )));
-        Ok(place)
+        Ok((session, place))
     }
 }
 

@@ -37,6 +37,7 @@ mod parse_vacuum;
 mod plan;
 mod roles;
 mod session;
+mod session_list;
 mod system;
 pub mod types;
 
@@ -45,4 +46,5 @@ pub use client::{Client, Outcome};
 pub use error::{SqlError, SqlResult, SqlState};
 pub use roles::{LogIn, ProvenRole, RoleLogIn, Verifier, have_password, log_in};
 pub use session::{CancelHandle, Clock, PlanCache, Prepared, Session, TransactionState};
+pub use session_list::SessionList;
 pub use types::{Array, Datum, Scalar, SqlType};

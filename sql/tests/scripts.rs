@@ -157,6 +157,7 @@ scripts![
     foreign_keys_changes,
     foreign_keys_catalogue,
     comments,
+    sessions,
 ];
 
 /// As deep as the parser lets them be, on the stack of a thread of a test.

@@ -143,6 +143,12 @@ impl Pool {
         Ok(Self(Arc::new(Node { engine, entered, process })))
     }
 
+    /// The compute nodes of this process in the pool, with their counters.
+    #[must_use]
+    pub fn roster(&self) -> &Roster {
+        &self.0.process.roster
+    }
+
     /// Adds one whose counters are in the reports of the node.
     pub(super) fn add_user(&self, user: UserCounts) -> EnteredUser {
         self.0.entered.add_user(user)

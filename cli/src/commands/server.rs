@@ -6,13 +6,15 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use prometheus_client::collector::Collector;
 use selkie::engine::EngineError;
 use selkie::{Database, OpenError};
 use selkie_server::{Clear, Server, ServerConfig, ServerError, Tls, TlsError};
 
 use super::sql_database::{PoolArguments, clock};
-use crate::support::exit;
+use crate::support::server_metrics::OfServer;
 use crate::support::signals::{Interrupt, Interrupted};
+use crate::support::{exit, metrics};
 
 /// Serves PostgreSQL clients from the database of a pool, until a signal ends it. Any number of
 /// servers on one pool show one database. A pool that has no database gets one.
@@ -33,17 +35,22 @@ pub(crate) struct Arguments {
     )]
     max_connections: u16,
     /// Certificate that clients are shown, and those between it and its authority behind it, in PEM
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    #[arg(long, value_name = "FILE")]
     tls_cert: Option<PathBuf>,
     /// Key of that certificate, in PEM
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    #[arg(long, value_name = "FILE")]
     tls_key: Option<PathBuf>,
     /// Take no client without TLS, not even on loopback
-    #[arg(long, requires = "tls_cert", conflicts_with = "allow_cleartext")]
+    #[arg(long, conflicts_with = "allow_cleartext")]
     require_tls: bool,
     /// Take clients without TLS beyond loopback: statements and rows can be read on the way
     #[arg(long)]
     allow_cleartext: bool,
+    #[command(flatten)]
+    metrics: metrics::Options,
+    /// Let other hosts read the metrics
+    #[arg(long)]
+    insecure: bool,
 }
 
 /// Why the command ended.
@@ -62,27 +69,49 @@ enum ServerCommandError {
 /// How often a signal is looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
+/// Refuses options that do not go with each other.
+pub(crate) fn check(arguments: &Arguments) -> Result<(), exit::Refusal> {
+    let Arguments { tls_cert, tls_key, require_tls, .. } = arguments;
+    let goes_with = |key: &str, other: &str| exit::Refusal::new(key, "", other);
+    match (tls_cert, tls_key) {
+        (Some(_), None) => return Err(goes_with("tls-cert", "goes with --tls-key")),
+        (None, Some(_)) => return Err(goes_with("tls-key", "goes with --tls-cert")),
+        (None, None) if *require_tls => {
+            return Err(goes_with("require-tls", "goes with --tls-cert and --tls-key"));
+        }
+        _ => {}
+    }
+    metrics::check_insecure(&arguments.metrics, arguments.insecure)
+}
+
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    if let Err(refusal) = check(arguments) {
+        return exit::refuse(&refusal);
+    }
     let interrupt = match Interrupt::mind() {
         Ok(interrupt) => interrupt,
         Err(error) => return exit::fail(&error),
     };
     match selkie::block_on(connected(arguments, &interrupt)) {
         // That is how a server ends.
-        Ok(interrupted) => {
+        Ok(Ok(interrupted)) => {
             eprintln!("ended: {interrupted}");
             ExitCode::SUCCESS
         }
+        Ok(Err(code)) => code,
         Err(error) => exit::fail(&error),
     }
 }
+
+/// What has ended a server: a signal, or that its metrics cannot be served, which was said.
+type Ended = Result<Interrupted, ExitCode>;
 
 /// Joins the pool, serves until a signal comes, and leaves.
 async fn connected(
     arguments: &Arguments,
     interrupt: &Interrupt,
-) -> Result<Interrupted, ServerCommandError> {
+) -> Result<Ended, ServerCommandError> {
     let database = arguments.pool.open().await?;
     let served = serve(arguments, interrupt, &database).await;
     database.close().await?;
@@ -93,7 +122,7 @@ async fn serve(
     arguments: &Arguments,
     interrupt: &Interrupt,
     database: &Database,
-) -> Result<Interrupted, ServerCommandError> {
+) -> Result<Ended, ServerCommandError> {
     let tls = match (&arguments.tls_cert, &arguments.tls_key) {
         (Some(certificate), Some(key)) => Some(Tls::load(certificate, key)?),
         _ => None,
@@ -112,9 +141,17 @@ async fn serve(
     };
     let server = Server::start(database, &config).await?;
     eprintln!("serving {} at {}", arguments.pool.pool, server.addr());
+    let nodes = metrics::Nodes(metrics::of_roster(database.pool().roster()));
+    let collectors: [Box<dyn Collector>; 2] =
+        [Box::new(nodes), Box::new(OfServer(server.counts().clone()))];
+    let serving = match metrics::serve_collected(&arguments.metrics, arguments.insecure, collectors)
+    {
+        Ok(serving) => serving,
+        Err(code) => return Ok(Err(code)),
+    };
     let ended = loop {
         if let Some(interrupted) = interrupt.signal() {
-            break Ok(interrupted);
+            break Ok(Ok(interrupted));
         }
         // Its clients find another server.
         if let Err(error) = database.engine().check_alive() {
@@ -123,5 +160,6 @@ async fn serve(
         database.pool().env().sleep(LOOK_EVERY).await;
     };
     server.end().await;
+    drop(serving);
     ended
 }

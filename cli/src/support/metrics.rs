@@ -118,8 +118,19 @@ pub(crate) fn serve(
     source: ReportSource,
     waiting: &Waiting,
 ) -> Result<Option<Serving>, ExitCode> {
+    let collectors: [Box<dyn Collector>; 2] =
+        [Box::new(Nodes(source)), Box::new(Waits(waiting.clone()))];
+    serve_collected(options, insecure, collectors)
+}
+
+/// As [`serve`], of what is collected by others.
+pub(crate) fn serve_collected(
+    options: &Options,
+    insecure: bool,
+    collectors: impl IntoIterator<Item = Box<dyn Collector>>,
+) -> Result<Option<Serving>, ExitCode> {
     let Some(address) = &options.metrics else { return Ok(None) };
-    match Serving::start(address, insecure, source, waiting.clone()) {
+    match Serving::start(address, insecure, collectors) {
         Ok((serving, at)) => {
             eprintln!("metrics at http://{at}/metrics");
             Ok(Some(serving))
@@ -136,8 +147,7 @@ impl Serving {
     fn start(
         Address(address): &Address,
         insecure: bool,
-        source: ReportSource,
-        waiting: Waiting,
+        collectors: impl IntoIterator<Item = Box<dyn Collector>>,
     ) -> Result<(Self, SocketAddr), MetricsError> {
         let address = address.clone();
         let failed = |source| MetricsError::Address { address: address.clone(), source };
@@ -162,8 +172,7 @@ impl Serving {
         let wrong = |what: String| MetricsError::Server { address: address.clone(), what };
         let server = Arc::new(server.map_err(|error| wrong(error.to_string()))?);
         let mut registry = Registry::default();
-        registry.register_collector(Box::new(Nodes(source)));
-        registry.register_collector(Box::new(Waits(waiting)));
+        collectors.into_iter().for_each(|own| registry.register_collector(own));
         let over = Arc::new(AtomicBool::new(false));
         let serving = Self { server: Arc::clone(&server), over: Arc::clone(&over) };
         let answer_all = move || {
@@ -229,7 +238,7 @@ struct Family {
 }
 
 /// Reads the nodes when it is asked.
-struct Nodes(ReportSource);
+pub(crate) struct Nodes(pub(crate) ReportSource);
 
 impl fmt::Debug for Nodes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -502,7 +511,9 @@ mod tests {
 
     fn start(address: &str, insecure: bool) -> Result<(Serving, SocketAddr), MetricsError> {
         let waiting = Waiting::default();
-        Serving::start(&address.parse().unwrap(), insecure, Arc::new(Vec::new), waiting)
+        let collectors: [Box<dyn Collector>; 2] =
+            [Box::new(Nodes(Arc::new(Vec::new))), Box::new(Waits(waiting))];
+        Serving::start(&address.parse().unwrap(), insecure, collectors)
     }
 
     #[test]

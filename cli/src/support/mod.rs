@@ -9,6 +9,7 @@ pub(crate) mod log;
 pub(crate) mod metrics;
 pub(crate) mod population;
 pub(crate) mod progress;
+pub(crate) mod server_metrics;
 pub(crate) mod signals;
 pub(crate) mod stdout;
 pub(crate) mod waiting;

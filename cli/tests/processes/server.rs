@@ -15,8 +15,12 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server of a pool, and where it listens.
 fn start(pool: &str) -> (Process, SocketAddr) {
+    start_with(pool, &[])
+}
+
+fn start_with(pool: &str, options: &[&str]) -> (Process, SocketAddr) {
     let arguments = ["server", "--pool", pool, "--listen", "127.0.0.1:0", "--max-connections", "8"];
-    let server = Process::start(&arguments);
+    let server = Process::start(&[&arguments[..], options].concat());
     let line = server.finds("serving ");
     let addr = line.rsplit_once(" at ").unwrap().1.parse().unwrap();
     (server, addr)
@@ -280,6 +284,83 @@ fn a_server_whose_node_was_declared_dead_ends() {
 }
 
 #[test]
+fn a_client_forgets_what_it_has_prepared() {
+    let (_server, addr) = start("embedded:");
+    block_on(async {
+        let client = connect(addr).await;
+        let (one, other) = ("select 1::int", "select 2::int");
+        let (one, other) =
+            (client.prepare(one).await.unwrap(), client.prepare(other).await.unwrap());
+        // The library gives them names, the first of them this.
+        client.batch_execute("deallocate s0").await.unwrap();
+        let gone = client.query(&one, &[]).await.unwrap_err();
+        assert_eq!(state(&gone), "26000");
+        let twice = client.batch_execute("deallocate s0").await.unwrap_err();
+        assert_eq!(state(&twice), "26000");
+        assert_eq!(client.query_one(&other, &[]).await.unwrap().get::<_, i32>(0), 2);
+        client.batch_execute("set application_name to 'x'; set lock_timeout to 5").await.unwrap();
+        client.batch_execute("discard all").await.unwrap();
+        let gone = client.query(&other, &[]).await.unwrap_err();
+        assert_eq!(state(&gone), "26000");
+        assert_eq!(rows(&client, "show lock_timeout").await, [[Some("0".to_owned())]]);
+    });
+}
+
+#[test]
+fn what_clients_do_is_shown_and_counted() {
+    let (server, addr) = start_with("embedded:", &["--metrics", "127.0.0.1:0"]);
+    let line = server.finds("metrics at http://");
+    let metrics = line.split_once("http://").unwrap().1.split_once('/').unwrap().0.to_owned();
+    block_on(async {
+        let (idle, busy, here) = (connect(addr).await, connect(addr).await, connect(addr).await);
+        let number = async |client: &Client| {
+            rows(client, "select pg_backend_pid()").await[0][0].clone().unwrap()
+        };
+        let (of_idle, of_busy) = (number(&idle).await, number(&busy).await);
+        idle.batch_execute("set application_name to 'thinker'; begin").await.unwrap();
+        rows(&idle, "select 'a thought'").await;
+        let long = tokio::spawn(async move {
+            let long = "select count(*) from generate_series(1, 10000000000)";
+            busy.simple_query(long).await.unwrap_err()
+        });
+        let state = |of: &str| {
+            format!(
+                "select state, query, application_name, usename, xact_start is null \
+                 from pg_stat_activity where pid = {of}"
+            )
+        };
+        let shown = rows(&here, &state(&of_idle)).await;
+        let wanted = ["idle in transaction", "select 'a thought'", "thinker", "tester", "f"];
+        assert_eq!(shown, [wanted.map(|text| Some(text.to_owned()))]);
+        let is_active =
+            async || rows(&here, &state(&of_busy)).await[0][0].as_deref() == Some("active");
+        while !is_active().await {}
+        let cancelled = format!("select pg_cancel_backend({of_busy}), pg_cancel_backend(0)");
+        let cancelled = rows(&here, &cancelled).await;
+        assert_eq!(cancelled, [["t", "f"].map(|text| Some(text.to_owned()))]);
+        assert_eq!(self::state(&long.await.unwrap()), "57014");
+        idle.batch_execute("rollback").await.unwrap();
+        assert_eq!(rows(&here, &state(&of_idle)).await[0][0].as_deref(), Some("idle"));
+        drop(idle);
+        let open = "select count(*) from pg_stat_activity";
+        while rows(&here, open).await[0][0].as_deref() != Some("1") {}
+        let mut told = String::new();
+        let mut stream = TcpStream::connect(&metrics).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+        stream.read_to_string(&mut told).unwrap();
+        for wanted in [
+            "selkie_sql_clients_open 1\n",
+            "selkie_sql_clients_total 3\n",
+            "selkie_sql_errors_total{sqlstate=\"57014\"} 1\n",
+            "selkie_sql_statement_time_seconds_total ",
+            "selkie_hits_total{node=\"cn0\"} ",
+        ] {
+            assert!(told.contains(wanted), "{wanted}: {told}");
+        }
+    });
+}
+
+#[test]
 fn a_server_that_ends_tells_its_clients() {
     let (mut server, addr) = start("embedded:");
     // One that has not begun is told, too.
@@ -338,13 +419,23 @@ fn what_a_client_may_not_ask_for_is_refused_with_its_name() {
         config.options("-c statement_timeout=7s").application_name("it");
         let (client, connection) = config.connect(NoTls).await.unwrap();
         tokio::spawn(connection);
-        assert_eq!(rows(&client, "show statement_timeout").await, [[Some("7000ms".to_owned())]]);
+        assert_eq!(rows(&client, "show statement_timeout").await, [[Some("7s".to_owned())]]);
         assert_eq!(rows(&client, "show application_name").await, [[Some("it".to_owned())]]);
     });
     for listen in ["0.0.0.0:0", "nowhere"] {
         let output = run(&["server", "--listen", listen]);
         assert!(!output.status.success());
         assert!(text(&output.stderr).contains("--listen"), "{}", text(&output.stderr));
+    }
+    for (options, named) in [
+        (&["--tls-cert", "a"][..], "goes with --tls-key"),
+        (&["--tls-key", "a"], "goes with --tls-cert"),
+        (&["--require-tls"], "goes with --tls-cert and --tls-key"),
+        (&["--insecure"], "goes with --metrics only"),
+    ] {
+        let output = run(&[&["server"], options].concat());
+        assert_eq!(output.status.code(), Some(2));
+        assert!(text(&output.stderr).contains(named), "{}", text(&output.stderr));
     }
 }
 

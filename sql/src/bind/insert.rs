@@ -90,7 +90,9 @@ impl Binder<'_> {
         let called = table_alias.as_ref().map_or(own, |alias| fold(&alias.alias));
         let targets = self.insert_columns(&table, columns)?;
         let overriding = overriding.as_ref();
-        let source = self.insert_source(&table, &targets, overriding, source.as_deref())?;
+        let named = !columns.is_empty();
+        let source =
+            self.insert_source(&table, (&targets, named), overriding, source.as_deref())?;
         let checks = self.checks(&table)?;
         let on_conflict = match on {
             None => None,
@@ -128,11 +130,12 @@ impl Binder<'_> {
         Ok(targets)
     }
 
-    /// Rows with a value for each column of the table.
+    /// Rows with a value for each column of the table. Fewer are given than there are targets only
+    /// where the statement has not named those.
     fn insert_source(
         &mut self,
         table: &TableDef,
-        targets: &[usize],
+        (targets, named): (&[usize], bool),
         overriding: Option<&InsertOverriding>,
         source: Option<&ast::Query>,
     ) -> SqlResult<Plan> {
@@ -154,9 +157,8 @@ impl Binder<'_> {
             let mut stage = Stage::new(&scope, "VALUES");
             let mut rows = Vec::new();
             for row in &values.rows {
-                // Fewer values than columns are only right where no columns are named.
-                let few = row.content.len() > targets.len() || row.content.is_empty();
-                if few || (row.content.len() < targets.len() && targets.len() < width) {
+                let count = row.content.len();
+                if count > targets.len() || count == 0 || named && count < targets.len() {
                     return Err(too_many(row.content.len()));
                 }
                 let mut full: Vec<Option<Expr>> = vec![None; width];
@@ -188,6 +190,8 @@ impl Binder<'_> {
             return Ok(Plan::Project { input, exprs: exprs.into() });
         }
         let bound = self.query(source, None)?;
+        let count = if named { targets.len() } else { bound.columns.len().min(targets.len()) };
+        let targets = targets.get(..count).unwrap_or(targets);
         let mut given = Vec::new();
         for at in targets {
             given.push(!overrides(table, *at, overriding)?);

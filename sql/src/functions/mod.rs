@@ -46,6 +46,7 @@ pub use resolve::{resolve_function, resolve_operator};
 pub use rows::{ResolvedRows, RowIterator, RowsOf, gives_rows, resolve_rows};
 
 use crate::error::SqlResult;
+use crate::session_list::SessionList;
 use crate::types::{Datum, FormatSettings, SqlType};
 
 /// What a function may know of the session and the statement. Moments are microseconds since
@@ -63,6 +64,12 @@ pub struct CallContext<'a> {
     pub user: &'a str,
     /// As whom it began.
     pub session_user: &'a str,
+    /// Whether that role is a superuser.
+    pub is_superuser: bool,
+    /// The number of the session.
+    pub session_number: i32,
+    /// The sessions of its server.
+    pub sessions: &'a SessionList,
     /// The database.
     pub database: &'a str,
     /// The schemas in which names are looked up.

@@ -2,6 +2,7 @@
 
 use super::arguments::argument;
 use super::signature::{Body, Table};
+use crate::error::{SqlError, SqlState};
 use crate::types::{Datum, SqlType};
 
 /// What `version()` gives: clients take the number of PostgreSQL from it.
@@ -64,5 +65,20 @@ pub(super) fn register_functions(table: &mut Table<Body>) {
         let ty = u32::try_from(*oid).ok().and_then(SqlType::from_oid);
         Ok(Datum::text(ty.map_or("???".to_owned(), |ty| ty.with_modifier(modifier).name())))
     });
+    table.add("pg_backend_pid", "stable -> int4", |_, context| {
+        Ok(Datum::I32(context.session_number))
+    });
+    table.add("pg_cancel_backend", "volatile int4 -> bool", |values, context| {
+        let Datum::I32(number) = argument(values, 0) else { return Ok(Datum::Null) };
+        let Some(found) = context.sessions.find(*number) else { return Ok(Datum::Bool(false)) };
+        if !context.is_superuser && *found.user != *context.user {
+            let message = "must be a member of the role whose query is being canceled";
+            return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message));
+        }
+        (found.cancel)();
+        Ok(Datum::Bool(true))
+    });
+    // Nothing takes such a lock; clients give theirs back when they leave a session to others.
+    table.add("pg_advisory_unlock_all", "volatile -> void", |_, _| Ok(Datum::text("")));
     table.add("pg_client_encoding", "stable -> name", |_, _| Ok(Datum::text("UTF8")));
 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use selkie_txn::Isolation;
 use sqlparser::ast::{
-    self, Expr, Statement, TransactionAccessMode, TransactionIsolationLevel, TransactionMode, Value,
+    self, CloseCursor, DiscardObject, Expr, Statement, TransactionAccessMode,
+    TransactionIsolationLevel, TransactionMode, Value,
 };
 
 use super::{Session, TransactionState};
@@ -30,6 +31,10 @@ pub(super) fn has_tables(statement: &Statement) -> bool {
             Statement::Savepoint { .. }
                 | Statement::ReleaseSavepoint { .. }
                 | Statement::Set(_)
+                | Statement::Close { .. }
+                | Statement::Deallocate { .. }
+                | Statement::Discard { .. }
+                | Statement::UNLISTEN { .. }
                 | Statement::Reset(_)
                 | Statement::ShowVariable { .. }
                 | Statement::Vacuum(_)
@@ -100,6 +105,20 @@ impl Session {
             }
             Statement::Set(set) => self.set(set)?,
             Statement::Reset(reset) => self.reset(&reset.reset).await?,
+            Statement::Deallocate { name, prepare: _ } => {
+                let is_all = name.quote_style.is_none() && name.value.eq_ignore_ascii_case("all");
+                let name = fold(name);
+                client.deallocate((!is_all).then_some(&name))?;
+                if is_all { "DEALLOCATE ALL" } else { "DEALLOCATE" }
+            }
+            Statement::Discard { object_type } => self.discard(object_type, client).await?,
+            Statement::Close { cursor: CloseCursor::All } => "CLOSE CURSOR ALL",
+            Statement::Close { cursor: CloseCursor::Specific { name } } => {
+                let message = format!("cursor \"{}\" does not exist", fold(name));
+                return Err(SqlError::new(SqlState::INVALID_CURSOR, message));
+            }
+            // Nothing can be listened to.
+            Statement::UNLISTEN { .. } => "UNLISTEN",
             Statement::ShowVariable { variable } => {
                 let name: Vec<String> = variable.iter().map(fold).collect();
                 let value = self.shown(&name.join(" "))?;
@@ -132,8 +151,46 @@ impl Session {
                 self.set_role(None, false).await?;
                 Ok("RESET")
             }
-            _ => Err(SqlError::unsupported("RESET of anything but ROLE")),
+            ast::Reset::ConfigurationParameter(name) => {
+                self.reset_parameter(&crate::bind::name_parts(name)?.join("."), false)?;
+                Ok("RESET")
+            }
+            ast::Reset::ALL => {
+                self.reset_all()?;
+                Ok("RESET")
+            }
+            ast::Reset::SessionAuthorization => {
+                Err(SqlError::unsupported("RESET SESSION AUTHORIZATION"))
+            }
         }
+    }
+
+    /// Forgets what earlier statements of the session have left.
+    async fn discard(
+        &mut self,
+        what: &DiscardObject,
+        client: &Arc<dyn Client>,
+    ) -> SqlResult<&'static str> {
+        Ok(match what {
+            DiscardObject::ALL => {
+                if self.state != TransactionState::Idle {
+                    let message = "DISCARD ALL cannot run inside a transaction block";
+                    return Err(SqlError::new(SqlState::ACTIVE_TRANSACTION, message));
+                }
+                client.deallocate(None)?;
+                self.set_role(None, false).await?;
+                self.reset_all()?;
+                self.sequences = Arc::default();
+                "DISCARD ALL"
+            }
+            DiscardObject::SEQUENCES => {
+                self.sequences = Arc::default();
+                "DISCARD SEQUENCES"
+            }
+            // Plans are right for the state that a statement sees; nothing is temporary.
+            DiscardObject::PLANS => "DISCARD PLANS",
+            DiscardObject::TEMP => "DISCARD TEMP",
+        })
     }
 
     fn modes(&self, modes: &[TransactionMode]) -> SqlResult<(Isolation, bool)> {
@@ -207,6 +264,13 @@ impl Session {
                 crate::bind::refuse(*hivevar, "HIVEVAR")?;
                 let is_local = matches!(scope, Some(ast::ContextModifier::Local));
                 let name = crate::bind::name_parts(variable)?.join(".");
+                if let [Expr::Identifier(value)] = &**values
+                    && value.quote_style.is_none()
+                    && value.value.eq_ignore_ascii_case("default")
+                {
+                    self.reset_parameter(&name, is_local)?;
+                    return Ok("SET");
+                }
                 let text: Vec<String> =
                     values.iter().map(setting_text).collect::<SqlResult<_>>()?;
                 self.set_values(&name, &text, is_local)?;

@@ -1,5 +1,6 @@
 //! Sessions: a client's statements, one after the other.
 
+mod activity;
 mod analyze;
 mod cancel;
 mod constraints;
@@ -28,6 +29,7 @@ use crate::client::{Client, Collected, Outcome};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::{DeferredMark, DeferredReferences, SequenceMemory, from_txn};
 use crate::roles::{ProvenRole, Standing};
+use crate::session_list::{Listed, SessionList};
 use crate::types::{Datum, FormatSettings, SqlType};
 
 pub use cancel::CancelHandle;
@@ -83,6 +85,8 @@ pub struct Session {
     txn: selkie_txn::Session,
     state: TransactionState,
     settings: Arc<Settings>,
+    /// As they were when the session began.
+    initial: Arc<Settings>,
     /// As they were when the transaction began.
     before: Option<Arc<Settings>>,
     /// As they are to be when it has committed, if that is something else.
@@ -105,6 +109,7 @@ pub struct Session {
     plans: Arc<PlanCache>,
     sequences: Arc<SequenceMemory>,
     cancel: CancelHandle,
+    listed: Listed,
 }
 
 impl Session {
@@ -115,10 +120,15 @@ impl Session {
     /// If it is a database of another protocol than [`selkie_txn::Protocol::Snapshot`].
     pub fn new(database: &Database, user: impl Into<Arc<str>>, clock: Clock) -> SqlResult<Self> {
         let txn = database.session().map_err(|error| from_txn(error, None))?;
+        let (user, cancel) = (user.into(), CancelHandle::default());
+        let list = Arc::new(SessionList::default());
+        let activity = activity::idle(1, &user, None, clock(), &cancel);
         Ok(Self {
+            listed: Listed::enter(&list, activity),
             txn,
             state: TransactionState::Idle,
             settings: Arc::default(),
+            initial: Arc::default(),
             before: None,
             lasting: None,
             changes: 0,
@@ -128,11 +138,11 @@ impl Session {
             deferred: Arc::default(),
             transaction_start: 0,
             clock,
-            user: user.into(),
+            user,
             standing: Standing::Trusted,
             plans: Arc::default(),
             sequences: Arc::default(),
-            cancel: CancelHandle::default(),
+            cancel,
         })
     }
 
@@ -144,7 +154,8 @@ impl Session {
         let standing = role.standing();
         let settings = Settings { is_superuser: role.is_superuser(), ..Settings::default() };
         let settings = Arc::new(settings);
-        Ok(Self { standing, settings, ..Self::new(database, role.user(), clock)? })
+        let initial = Arc::clone(&settings);
+        Ok(Self { standing, settings, initial, ..Self::new(database, role.user(), clock)? })
     }
 
     /// The session, with parsed statements and plans that it shares with others of its database.
@@ -225,11 +236,13 @@ impl Session {
     /// # Errors
     /// Those of a commit.
     pub async fn end_block(&mut self) -> SqlResult<()> {
-        match (self.is_implicit, self.state) {
+        let ended = match (self.is_implicit, self.state) {
             (true, TransactionState::InTransaction) => self.commit().await,
             (true, TransactionState::Failed) => Box::pin(self.end_failed()).await,
-            _ => Ok(()),
-        }
+            _ => return Ok(()),
+        };
+        self.note_end();
+        ended
     }
 
     /// The statements of a text.
@@ -266,6 +279,7 @@ impl Session {
     async fn statement(&mut self, work: &Work, client: &Arc<dyn Client>) -> SqlResult<()> {
         let statement = &work.parsed.statement;
         self.check_not_failed(statement)?;
+        self.note_statement(&work.parsed.sql);
         let ran = match self.state {
             _ if !control::has_tables(statement) => Box::pin(self.control(statement, client)).await,
             TransactionState::Idle => self.alone(work, client).await,
@@ -274,6 +288,7 @@ impl Session {
         if ran.is_err() && self.state == TransactionState::InTransaction {
             self.state = TransactionState::Failed;
         }
+        self.note_end();
         client.end(&ran?);
         Ok(())
     }

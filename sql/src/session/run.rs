@@ -24,6 +24,7 @@ use crate::explain::Counted;
 use crate::functions::CallContext;
 use crate::plan::Plan;
 use crate::roles::{Authority, Needed, Standing};
+use crate::session_list::SessionList;
 use crate::system::{SessionFacts, SystemSnapshot};
 use crate::types::object_names::Names;
 
@@ -46,6 +47,8 @@ pub(super) struct Run {
     relations: Arc<RelationCache>,
     pub(super) deferred: Arc<Mutex<DeferredReferences>>,
     cancel: CancelHandle,
+    sessions: Arc<SessionList>,
+    session_number: i32,
     is_alone: bool,
     transaction_start: i64,
     clock: Clock,
@@ -133,6 +136,8 @@ impl Session {
             relations: Arc::clone(self.plans.relations()),
             deferred: Arc::clone(&self.deferred),
             cancel: self.cancel.clone(),
+            sessions: Arc::clone(self.listed.list()),
+            session_number: self.listed.number(),
             is_alone,
             transaction_start: self.transaction_start,
             clock: self.clock,
@@ -260,6 +265,7 @@ impl Run {
         let session = SessionFacts {
             user: Arc::clone(&self.user),
             database: "selkie",
+            sessions: Arc::clone(&self.sessions),
             search_path: self.settings.search_path.clone(),
             settings: self.settings.all(),
         };
@@ -323,6 +329,10 @@ impl Run {
             now: start,
             user: self.settings.role.as_ref().map_or(&self.user, |own| &own.name),
             session_user: &self.user,
+            is_superuser: (settings.role.as_ref())
+                .map_or(settings.is_superuser, |own| own.is_superuser),
+            session_number: self.session_number,
+            sessions: &self.sessions,
             database: "selkie",
             search_path: &settings.search_path,
             random,

@@ -80,6 +80,27 @@ impl Session {
         self.set_values(name, &[value.to_owned()], false)
     }
 
+    /// What is set now is what RESET goes back to.
+    pub fn keep_parameters(&mut self) {
+        self.initial = Arc::clone(&self.settings);
+    }
+
+    /// Sets a parameter to what it was when the session began.
+    pub(super) fn reset_parameter(&mut self, name: &str, is_local: bool) -> SqlResult<()> {
+        let value = self.initial.get(name)?;
+        self.set_values(name, &[value], is_local)
+    }
+
+    /// Sets all parameters to what they were when the session began; the role stays.
+    pub(super) fn reset_all(&mut self) -> SqlResult<()> {
+        let initial = Arc::clone(&self.initial);
+        self.change(false, |settings| {
+            let role = settings.role.take();
+            *settings = Settings { role, ..(*initial).clone() };
+            Ok(())
+        })
+    }
+
     /// Sets a parameter to a value, or to a list of them.
     pub(super) fn set_values(
         &mut self,
@@ -316,7 +337,13 @@ impl Settings {
     pub(super) fn get(&self, name: &str) -> SqlResult<String> {
         let time = |limit: Option<Duration>| match limit {
             None => "0".to_owned(),
-            Some(limit) => format!("{}ms", limit.as_millis()),
+            Some(limit) => {
+                let millis = limit.as_millis();
+                let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s")];
+                let unit = units.into_iter().find(|(of, _)| millis.is_multiple_of(*of));
+                let (of, unit) = unit.unwrap_or((1, "ms"));
+                format!("{}{unit}", millis / of)
+            }
         };
         let format = &self.format;
         Ok(match &*name.to_lowercase() {
@@ -392,7 +419,7 @@ fn unknown(name: &str) -> SqlError {
     SqlError::new(SqlState::UNDEFINED_OBJECT, message)
 }
 
-const TIMES: &str = "0 for none, milliseconds, or a number with ms, s, min or h";
+const TIMES: &str = "0 for none, milliseconds, or a number with ms, s, min, h or d";
 
 /// What is on or off.
 fn switch(text: &str) -> Option<bool> {
@@ -414,6 +441,7 @@ fn timeout(text: &str) -> Option<Option<Duration>> {
         "s" => number.checked_mul(1_000)?,
         "min" => number.checked_mul(60_000)?,
         "h" => number.checked_mul(3_600_000)?,
+        "d" => number.checked_mul(86_400_000)?,
         _ => return None,
     };
     Some((millis > 0).then(|| Duration::from_millis(millis)))

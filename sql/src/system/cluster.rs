@@ -1,9 +1,10 @@
 //! Rows of what belongs to no schema: databases, settings.
 
 use super::oids;
-use super::record::Record;
+use super::record::{Cell, Record};
 use super::relation::Relation;
 use super::snapshot::SystemSnapshot;
+use crate::session_list::Activity;
 use crate::types::Datum;
 
 type Rows = Vec<Vec<Datum>>;
@@ -17,6 +18,7 @@ pub(super) fn rows(system: &SystemSnapshot, relation: &'static Relation) -> Opti
         "pg_catalog.pg_database" => vec![database(system, relation)],
         "pg_catalog.pg_tablespace" => tablespaces(relation),
         "pg_catalog.pg_settings" => settings(system, relation),
+        "pg_catalog.pg_stat_activity" => activity(system, relation),
         _ => return None,
     })
 }
@@ -46,6 +48,35 @@ fn tablespaces(relation: &'static Relation) -> Rows {
         record.set("spcowner", oids::OWNER).row()
     };
     all.into_iter().map(record).collect()
+}
+
+/// What sessions of others do is for superusers.
+fn activity(system: &SystemSnapshot, relation: &'static Relation) -> Rows {
+    let record = |own: Activity| {
+        let role = system.authority.roles().and_then(|roles| roles.find(&own.user));
+        let record = Record::new(relation)
+            .set("datid", oids::DATABASE)
+            .set("datname", system.session.database)
+            .set("pid", own.number)
+            .set("usesysid", role.map_or(oids::OWNER, |role| role.oid))
+            .set("usename", &*own.user)
+            .set("application_name", &*own.application);
+        if !system.authority.is_superuser() && own.user != system.session.user {
+            return record.set("query", "<insufficient privilege>").row();
+        }
+        record
+            .set("client_addr", own.client.map(|client| client.ip().to_string()))
+            .set("client_port", own.client.map_or(-1, |client| i32::from(client.port())))
+            .set("backend_start", Cell::Moment(own.session_start))
+            .set("xact_start", own.transaction_start.map(Cell::Moment))
+            .set("query_start", own.statement_start.map(Cell::Moment))
+            .set("state_change", Cell::Moment(own.state_change))
+            .set("state", own.state.name())
+            .set("query", &*own.text)
+            .set("backend_type", "client backend")
+            .row()
+    };
+    system.session.sessions.all().into_iter().map(record).collect()
 }
 
 fn settings(system: &SystemSnapshot, relation: &'static Relation) -> Rows {

@@ -10,6 +10,7 @@ use super::{cluster, comments, keys, oids, operators, privileges, references, ta
 use crate::catalogue::{IndexDef, TableDef, load};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::roles::{Authority, KEY_PREFIX};
+use crate::session_list::SessionList;
 use crate::types::Datum;
 use crate::types::object_names::ObjectNames;
 
@@ -18,6 +19,8 @@ use crate::types::object_names::ObjectNames;
 pub(crate) struct SessionFacts {
     pub(crate) user: Arc<str>,
     pub(crate) database: &'static str,
+    /// Those of its server.
+    pub(crate) sessions: Arc<SessionList>,
     /// The schemas in which names are looked up.
     pub(crate) search_path: Vec<String>,
     /// Parameters, with their values.

@@ -36,6 +36,8 @@ impl<'db> Txn<'db> {
         }
         self.view.narrow_to_one_leaf();
         let found = self.find_kept(info, key).await;
+        // Nothing of it is shown: others need not wait for the leaf.
+        self.work.last_read = None;
         self.close_read(found).await
     }
 
@@ -74,6 +76,7 @@ impl<'db> Txn<'db> {
             Box::pin(self.insist_on_range(info, index, range)).await?;
         }
         let found = self.walk_kept(info, index, range, whole).await;
+        self.work.last_read = None;
         self.close_read(found).await
     }
 

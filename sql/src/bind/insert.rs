@@ -90,9 +90,8 @@ impl Binder<'_> {
         let called = table_alias.as_ref().map_or(own, |alias| fold(&alias.alias));
         let targets = self.insert_columns(&table, columns)?;
         let overriding = overriding.as_ref();
-        let named = !columns.is_empty();
-        let source =
-            self.insert_source(&table, (&targets, named), overriding, source.as_deref())?;
+        let given = (&*targets, !columns.is_empty());
+        let source = self.insert_source(&table, given, overriding, source.as_deref())?;
         let checks = self.checks(&table)?;
         let on_conflict = match on {
             None => None,

@@ -105,17 +105,11 @@ impl Session {
             }
             Statement::Set(set) => self.set(set)?,
             Statement::Reset(reset) => self.reset(&reset.reset).await?,
-            Statement::Deallocate { name, prepare: _ } => {
-                let is_all = name.quote_style.is_none() && name.value.eq_ignore_ascii_case("all");
-                let name = fold(name);
-                client.deallocate((!is_all).then_some(&name))?;
-                if is_all { "DEALLOCATE ALL" } else { "DEALLOCATE" }
-            }
+            Statement::Deallocate { name, prepare: _ } => deallocate(name, client)?,
             Statement::Discard { object_type } => self.discard(object_type, client).await?,
             Statement::Close { cursor: CloseCursor::All } => "CLOSE CURSOR ALL",
             Statement::Close { cursor: CloseCursor::Specific { name } } => {
-                let message = format!("cursor \"{}\" does not exist", fold(name));
-                return Err(SqlError::new(SqlState::INVALID_CURSOR, message));
+                return Err(no_cursor(&fold(name)));
             }
             // Nothing can be listened to.
             Statement::UNLISTEN { .. } => "UNLISTEN",
@@ -308,6 +302,19 @@ impl Session {
         self.shown(&name)?;
         Ok(vec![OutputColumn { name, ty: SqlType::TEXT }])
     }
+}
+
+fn deallocate(name: &ast::Ident, client: &Arc<dyn Client>) -> SqlResult<&'static str> {
+    if name.quote_style.is_none() && name.value.eq_ignore_ascii_case("all") {
+        client.deallocate(None)?;
+        return Ok("DEALLOCATE ALL");
+    }
+    client.deallocate(Some(&fold(name)))?;
+    Ok("DEALLOCATE")
+}
+
+fn no_cursor(name: &str) -> SqlError {
+    SqlError::new(SqlState::INVALID_CURSOR, format!("cursor \"{name}\" does not exist"))
 }
 
 fn isolation_of(level: TransactionIsolationLevel) -> SqlResult<Isolation> {

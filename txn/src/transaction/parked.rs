@@ -81,7 +81,7 @@ impl ParkedTxn {
     }
 
     /// Goes on with it.
-    pub(super) fn resume(mut self, db: &DatabaseState) -> Txn<'_> {
+    pub(super) fn resume(self, db: &DatabaseState) -> Txn<'_> {
         Txn {
             db,
             rules: self.rules,
@@ -103,7 +103,7 @@ impl ParkedTxn {
             yields_at_end: true,
             row_locks: self.row_locks,
             turns: HeldTurns::none(&db.turns, &db.engine),
-            work: self.work.take_unlatched(),
+            work: self.work,
         }
     }
 }

@@ -169,7 +169,7 @@ impl DerefMut for Workspace<'_> {
 
 impl<'db> Workspace<'db> {
     /// Takes all out without the latches: what was read and is deferred stays.
-    pub(super) fn take_unlatched<'other>(&mut self) -> Workspace<'other> {
+    pub(super) fn take_unlatched(&mut self) -> Workspace<'static> {
         self.catalogue_leaf = LeafVersion::NONE;
         let locks = std::mem::take(&mut self.locks).emptied();
         (self.last_read, self.pin) = (None, None);
@@ -244,7 +244,7 @@ impl WorkspacePool {
     /// An empty workspace.
     pub(crate) fn take<'db>(&self, shard: usize) -> Workspace<'db> {
         match self.shard(shard).lock().pop() {
-            Some(mut pooled) => pooled.take_unlatched(),
+            Some(pooled) => pooled,
             None => Workspace {
                 locks: LockSet::default(),
                 last_read: None,

@@ -8,8 +8,8 @@
 //! ```
 //! With channel binding the client says which certificate it has seen, and that is under its proof:
 //! who stands between the two with another certificate is found out. A client that could do that,
-//! and was told that the server cannot (`y`), is refused if the server can: somebody has taken the
-//! offer out.
+//! and was told that the server cannot (`y`), is refused if the server can: the offer was taken out
+//! on the way.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;

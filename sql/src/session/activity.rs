@@ -6,6 +6,9 @@ use std::sync::Arc;
 use super::{CancelHandle, Session, TransactionState};
 use crate::session_list::{Activity, ActivityState, Listed, SessionList};
 
+/// Bytes that are shown of a text, as in PostgreSQL.
+const LONGEST_SHOWN: usize = 1_023;
+
 /// A session that has done nothing yet.
 pub(super) fn idle(
     number: i32,
@@ -49,8 +52,13 @@ impl Session {
     /// A statement of a text begins.
     pub(super) fn note_statement(&self, text: &Arc<str>) {
         let now = (self.clock)();
+        // What is shown is kept until the next statement, however long the session idles.
+        let text = match text.len() <= LONGEST_SHOWN {
+            true => Arc::clone(text),
+            false => text.get(..text.floor_char_boundary(LONGEST_SHOWN)).unwrap_or("").into(),
+        };
         self.listed.change(|own| {
-            own.text = Arc::clone(text);
+            own.text = text;
             (own.state, own.statement_start, own.state_change) =
                 (ActivityState::Active, Some(now), now);
             // One that is alone begins its transaction itself.

@@ -258,9 +258,8 @@ impl Session {
                 crate::bind::refuse(*hivevar, "HIVEVAR")?;
                 let is_local = matches!(scope, Some(ast::ContextModifier::Local));
                 let name = crate::bind::name_parts(variable)?.join(".");
-                if let [Expr::Identifier(value)] = &**values
-                    && value.quote_style.is_none()
-                    && value.value.eq_ignore_ascii_case("default")
+                if let [value] = &**values
+                    && is_default(value)
                 {
                     self.reset_parameter(&name, is_local)?;
                     return Ok("SET");
@@ -268,6 +267,9 @@ impl Session {
                 let text: Vec<String> =
                     values.iter().map(setting_text).collect::<SqlResult<_>>()?;
                 self.set_values(&name, &text, is_local)?;
+            }
+            ast::Set::SetTimeZone { local, value } if is_default(value) => {
+                self.reset_parameter("timezone", *local)?;
             }
             ast::Set::SetTimeZone { local, value } => {
                 self.set_values("timezone", &[setting_text(value)?], *local)?;
@@ -302,6 +304,12 @@ impl Session {
         self.shown(&name)?;
         Ok(vec![OutputColumn { name, ty: SqlType::TEXT }])
     }
+}
+
+/// The word DEFAULT.
+fn is_default(value: &Expr) -> bool {
+    let Expr::Identifier(value) = value else { return false };
+    value.quote_style.is_none() && value.value.eq_ignore_ascii_case("default")
 }
 
 fn deallocate(name: &ast::Ident, client: &Arc<dyn Client>) -> SqlResult<&'static str> {

@@ -262,8 +262,13 @@ mod over_tcp {
 
     use super::*;
 
+    /// No node dies here, however long a busy machine stands still.
+    const PATIENCE: Duration = Duration::from_secs(30);
+
     fn fabric(env: &Env) -> Arc<dyn Fabric> {
-        TcpFabric::new(TcpConfig { admission: Admission::ByCard, ..TcpConfig::new(7) }, env.clone())
+        let admission = Admission::ByCard;
+        let config = TcpConfig { admission, dead_after: PATIENCE, ..TcpConfig::new(7) };
+        TcpFabric::new(config, env.clone())
     }
 
     #[test]
@@ -274,7 +279,8 @@ mod over_tcp {
             let plane: Arc<dyn ControlPlane> = Arc::new(LocalPlane::default());
             let identity = Identity { name: "test", id: 7, fabric: "tcp" };
             let config = pool_config(1, 8 << 20);
-            create(&*plane, identity, &config, Timing::default()).await.unwrap();
+            let timing = Timing { lease: PATIENCE, ..Timing::default() };
+            create(&*plane, identity, &config, timing).await.unwrap();
             let lends = fabric(&env);
             let lent = MemoryServer::join(&lends, Arc::clone(&plane), &env, 1, 8 << 20);
             let lent = lent.await.unwrap();

@@ -30,6 +30,18 @@ enum ChangedRow {
     Deferred(Option<usize>),
 }
 
+/// A row that is to be changed, as it was found.
+struct OpenedRow {
+    position: ChangedRow,
+    /// To its values that are stored apart.
+    pointers: Vec<ValuePointer>,
+    moved: MovedValues,
+    /// The columns whose values were stored apart and have been read.
+    brought_in: u64,
+    /// The row itself, if its change is deferred and there are indexes.
+    before: Option<Vec<u8>>,
+}
+
 impl Txn<'_> {
     /// Inserts a row, made for this table by [`row`](Self::row), or by
     /// [`Database::row`](crate::Database::row) where its columns do not change.
@@ -126,6 +138,23 @@ impl Txn<'_> {
         F: FnOnce(&mut RowMut<'_>) -> Result<R, TxnError> + Send,
         R: Send,
     {
+        let mut opened = self.open_row(info, key, row).await?;
+        let moved = std::mem::take(&mut opened.moved);
+        let mut row_mut = RowMut::with_moved(&info.layout, row, moved);
+        let returned = change(&mut row_mut)?;
+        let changed = row_mut.into_changes();
+        self.close_row(info, key, row, (opened, changed)).await?;
+        Ok(returned)
+    }
+
+    /// Finds a row that is to be changed. Of no type parameter, as [`Txn::close_row`]: the two are
+    /// compiled once, not for each change that a program makes.
+    async fn open_row(
+        &mut self,
+        info: &TableInfo,
+        key: &[u8],
+        row: &mut Vec<u8>,
+    ) -> Result<OpenedRow, TxnError> {
         if self.row_locks.insists {
             Box::pin(self.insist_on_row(info, key)).await?;
         }
@@ -140,9 +169,18 @@ impl Txn<'_> {
         // Index entries are made from the row before and after the change.
         let is_deferred = matches!(position, ChangedRow::Deferred(_));
         let before = (is_deferred && !info.indexes.is_empty()).then(|| row.clone());
-        let mut row_mut = RowMut::with_moved(&info.layout, row, moved);
-        let returned = change(&mut row_mut)?;
-        let (mut changes, moved) = row_mut.into_changes();
+        Ok(OpenedRow { position, pointers, moved, brought_in, before })
+    }
+
+    /// Stores a row that was changed, and removes what it points to no more.
+    async fn close_row(
+        &mut self,
+        info: &TableInfo,
+        key: &[u8],
+        row: &mut Vec<u8>,
+        (opened, (mut changes, moved)): (OpenedRow, (RowChanges, MovedValues)),
+    ) -> Result<(), TxnError> {
+        let OpenedRow { position, pointers, brought_in, before, .. } = opened;
         changes.columns |= brought_in;
         changes.rebuilt |= brought_in != 0;
         let is_stored_anew = changes.columns != 0;
@@ -150,7 +188,7 @@ impl Txn<'_> {
         if is_stored_anew && !pointers.is_empty() {
             Box::pin(self.remove_unused(info, &pointers, Some(row))).await?;
         }
-        Ok(returned)
+        Ok(())
     }
 
     /// Writes a changed row and its index entries. `row` has what was stored then. `before` is the

@@ -21,7 +21,7 @@
 //! | --- | --- |
 //! | B B, latches as steps of their own | 77,385 |
 //! | B B | 15,559 |
-//! | W W W | 7,841,114 |
+//! | W W W, behind an ignored test, to a bound in each run | 7,841,114 |
 //! | W W D, behind an ignored test | 28,092,048 |
 //! | W D D, behind an ignored test | 38,518,168 |
 //! | D D D, behind an ignored test, to a bound in each run | 15,407,258 |

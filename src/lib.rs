@@ -12,6 +12,7 @@
 //! | URL | pool |
 //! | --- | --- |
 //! | `embedded:` | a new pool in the memory of this process; it ends with the process |
+//! | `embedded:DIR` | a pool in the memory of this process, kept in a directory: see below |
 //! | `NAME`, `shm:NAME` | a pool that processes of this host share, made by `selkie pool create` |
 //! | `tcp:HOST:PORT,...` | a pool that hosts share, by the addresses of some of its memory nodes |
 //! | `etcd:HOST:PORT,.../NAME` | the same by its name, with the feature `etcd` |
@@ -43,6 +44,13 @@
 //!
 //! Futures of this crate run on any executor: the threads of the pool do the work that they wait
 //! for.
+//!
+//! # A database in a directory
+//!
+//! `embedded:DIR` is for one process on one machine: what has committed is in a log in that
+//! directory, made durable by `fdatasync`, and the next process that opens it finds all of that,
+//! however the last one ended. It reads the logs then, and writes each page once. Pages are in
+//! memory as in any pool ([`PoolOptions::memory_bytes`]). One process at a time has it open.
 //!
 //! # Dropping without closing
 //!
@@ -130,7 +138,7 @@ mod embed;
 pub mod report;
 pub mod shared;
 
-pub use embed::{Database, Durability, OpenError, Pool, PoolOptions, block_on};
+pub use embed::{DataDirectoryError, Database, Durability, OpenError, Pool, PoolOptions, block_on};
 
 pub use selkie_btree as btree;
 pub use selkie_channels as channels;

@@ -95,7 +95,7 @@ fn wrong_urls_are_refused_by_their_part() {
         }
         other => panic!("{url}: {other:?}"),
     };
-    for url in ["", "http://x", "embedded:x", "etcd:a:1"] {
+    for url in ["", "http://x", "mem:x", "etcd:a:1"] {
         assert!(matches!(refused(url), UrlError::Form { .. }), "{url}");
     }
     assert!(matches!(refused("shm:a/b"), UrlError::Name { name } if name == "a/b"));

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use super::data_directory::DataDirectoryError;
 use crate::engine::EngineError;
 use crate::engine::backup::BackupError;
 use crate::engine::log::LogError;
@@ -47,6 +48,9 @@ pub enum OpenError {
     /// The log cannot be written where it should be.
     #[error(transparent)]
     Log(#[from] LogError),
+    /// The directory of an embedded pool cannot be used.
+    #[error(transparent)]
+    Directory(#[from] DataDirectoryError),
     /// The backup cannot be used.
     #[error(transparent)]
     Backup(#[from] BackupError),
@@ -68,7 +72,8 @@ impl OpenError {
             Self::Database(error) => error.is_retryable(),
             Self::Shared(error) => error.is_retryable(),
             Self::Backup(error) => error.is_retryable(),
-            Self::Log(_) => true,
+            Self::Log(_) | Self::Directory(DataDirectoryError::InUse { .. }) => true,
+            Self::Directory(_) => false,
             Self::Url { .. } | Self::Option { .. } | Self::Threads(_) | Self::Security(_) => false,
         }
     }

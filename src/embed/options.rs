@@ -1,6 +1,6 @@
 //! Options of a compute node that a program opens in a pool.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread;
 
 use super::error::OpenError;
@@ -12,6 +12,8 @@ use crate::shared::{Network, PoolUrl};
 const MIB: u64 = 1 << 20;
 /// Memory for pages of an embedded pool.
 const EMBEDDED_BYTES: u64 = 256 * MIB;
+/// The same of one that is kept in a directory, at least.
+const KEPT_BYTES: u64 = 1024 * MIB;
 /// Compute nodes that an embedded pool has room for.
 const EMBEDDED_NODES: usize = 8;
 /// Bytes of a page of an embedded pool.
@@ -72,8 +74,9 @@ impl PoolOptions {
         Self::default()
     }
 
-    /// Memory of an embedded pool in bytes, 256 MiB by default. A shared pool has what its memory
-    /// nodes lend.
+    /// Memory of an embedded pool in bytes: by default 256 MiB, and 1 GiB if it is kept in a
+    /// directory, or twice as much as its pages take if that is more. A shared pool has what its
+    /// memory nodes lend.
     #[must_use]
     pub fn memory_bytes(mut self, bytes: u64) -> Self {
         self.memory_bytes = Some(bytes);
@@ -111,7 +114,8 @@ impl PoolOptions {
 
     /// What outlives the compute node. By default [`Durability::Memory`] in a shared pool, which is
     /// refused if the pool was made without room for logs; and [`Durability::None`] in an
-    /// `embedded:` pool, which ends with the process in any case.
+    /// `embedded:` pool, which ends with the process in any case. All that has committed in an
+    /// `embedded:DIR` pool is in that directory: there it cannot be chosen.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = Some(durability);
@@ -185,10 +189,17 @@ impl PoolOptions {
         let refused = |option, allowed: &str| {
             Err(OpenError::Option { option, url: url.to_string(), allowed: allowed.to_owned() })
         };
+        let is_embedded = url.is_embedded();
         match url {
-            PoolUrl::Embedded if self.is_networked() => refused("network", "is for pools over TCP"),
-            PoolUrl::Embedded if self.tls.is_some() => refused("tls", "is for pools over TCP"),
-            PoolUrl::Embedded if self.token.is_some() => refused("token", "is for pools over TCP"),
+            _ if is_embedded && self.is_networked() => refused("network", "is for pools over TCP"),
+            _ if is_embedded && self.tls.is_some() => refused("tls", "is for pools over TCP"),
+            _ if is_embedded && self.token.is_some() => refused("token", "is for pools over TCP"),
+            PoolUrl::EmbeddedIn(_) if self.durability.is_some() => {
+                refused("durability", "is not to be given: all that commits is in the directory")
+            }
+            PoolUrl::EmbeddedIn(_) if self.reads_only => {
+                refused("reads_only", "is not for the first node, which puts the pages there")
+            }
             PoolUrl::Shared(_) if self.memory_bytes.is_some() => refused(
                 "memory_bytes",
                 "is for `embedded:`; memory nodes lend that of a shared pool",
@@ -205,17 +216,22 @@ impl PoolOptions {
     }
 
     /// The shape of an embedded pool: one memory node, as redundancy within one process is of no
-    /// use.
-    pub(super) fn embedded_config(&self) -> PoolConfig {
+    /// use. `kept` are the bytes of a page and the end of the last page that are to be put there.
+    pub(super) fn embedded_config(&self, url: &PoolUrl, kept: Option<(usize, u64)>) -> PoolConfig {
         let log_bytes = match self.durability {
             Some(Durability::Memory) => EMBEDDED_LOG_BYTES,
             Some(Durability::None | Durability::Disk(_)) | None => 0,
         };
-        let pages = self.memory_bytes.unwrap_or(EMBEDDED_BYTES);
+        let (gcl_bytes, end) = kept.unwrap_or((EMBEDDED_GCL_BYTES, 0));
+        let default = match url {
+            PoolUrl::EmbeddedIn(_) => KEPT_BYTES.max(end.saturating_mul(2)),
+            PoolUrl::Embedded | PoolUrl::Shared(_) => EMBEDDED_BYTES,
+        };
+        let pages = self.memory_bytes.unwrap_or(default);
         PoolConfig {
             memory_nodes: 1,
             bytes_per_node: pages.saturating_add(log_bytes * EMBEDDED_NODES as u64),
-            gcl_bytes: EMBEDDED_GCL_BYTES,
+            gcl_bytes,
             range_bytes: EMBEDDED_RANGE_BYTES,
             max_compute_nodes: EMBEDDED_NODES,
             coding: Coding::PLAIN,
@@ -223,12 +239,23 @@ impl PoolOptions {
         }
     }
 
-    /// Where the node keeps its log in a pool with so many bytes for the log of each node.
+    /// Where the node keeps its log in a pool with so many bytes for the log of each node, or with
+    /// a directory for logs.
     ///
     /// # Errors
     /// [`OpenError::Option`] if it would be in memory and there is no room: to go on without one
     /// has to be asked for.
-    pub(super) fn log(&self, url: &PoolUrl, log_bytes: u64) -> Result<Option<LogTo>, OpenError> {
+    pub(super) fn log(
+        &self,
+        url: &PoolUrl,
+        log_bytes: u64,
+        directory: Option<&Path>,
+    ) -> Result<Option<LogTo>, OpenError> {
+        if let Some(place) = directory {
+            // A node that only reads has nothing to log.
+            let open = || Ok(LogTo::Store(open_store(place, DISK_LOG_BYTES)?));
+            return (!self.reads_only).then(open).transpose();
+        }
         let is_default = self.durability.is_none();
         Ok(match &self.durability {
             Some(Durability::None) => None,

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::block_on::block_on;
+use super::data_directory::{DataDirectory, Kept};
 use super::error::OpenError;
 use super::options::PoolOptions;
 use super::runtime::Runtime;
 use crate::engine::backup::{Backup, BackupError, BackupReport};
-use crate::engine::log::LogObjects;
+use crate::engine::log::{Labels, LogObjects};
 use crate::engine::{
     ComputeId, Engine, EngineConfig, EngineError, Entered, EnteredUser, Roster, UserCounts,
 };
@@ -60,20 +61,34 @@ struct Process {
     role: Option<Role>,
     /// The memory nodes of an embedded pool, which outlive all that uses them.
     _memory: Option<Arc<EmbeddedPool>>,
+    /// What an embedded pool is kept in.
+    directory: Option<DataDirectory>,
 }
 
 impl Process {
-    /// Opens the pool, and starts no compute node yet.
-    async fn open(url: &str, options: &PoolOptions) -> Result<Arc<Self>, OpenError> {
+    /// Opens the pool, and starts no compute node yet. What was kept of it is to be put there by
+    /// the first one.
+    async fn open(
+        url: &str,
+        options: &PoolOptions,
+    ) -> Result<(Arc<Self>, Option<Kept>), OpenError> {
         let parsed: PoolUrl =
             url.parse().map_err(|source| OpenError::Url { url: url.to_owned(), source })?;
         options.check(&parsed)?;
         let runtime = Runtime::start(options.worker_threads()).map_err(OpenError::Threads)?;
-        let mut role = None;
+        let (mut role, mut kept) = (None, None);
+        let directory = match &parsed {
+            PoolUrl::EmbeddedIn(place) => Some(DataDirectory::open(place)?),
+            PoolUrl::Embedded | PoolUrl::Shared(_) => None,
+        };
+        if let Some(directory) = &directory {
+            kept = directory.read().await?;
+        }
         let (fabric, pool, memory) = match &parsed {
-            PoolUrl::Embedded => {
+            PoolUrl::Embedded | PoolUrl::EmbeddedIn(_) => {
                 let fabric: Arc<dyn Fabric> = MemFabric::new();
-                let memory = EmbeddedPool::start(&fabric, options.embedded_config())?;
+                let shape = kept.as_ref().map(|kept| (kept.line_bytes, kept.end()));
+                let memory = EmbeddedPool::start(&fabric, options.embedded_config(&parsed, shape))?;
                 (fabric, Arc::clone(memory.pool()), Some(memory))
             }
             PoolUrl::Shared(place) => {
@@ -90,8 +105,9 @@ impl Process {
         report::publish(&pool, runtime.env(), &roster);
         let threads = options.worker_threads();
         let (url, _memory) = (parsed, memory);
-        let process = Self { url, fabric, pool, roster, runtime, threads, role, _memory };
-        Ok(Arc::new(process))
+        let process =
+            Self { url, fabric, pool, roster, runtime, threads, role, _memory, directory };
+        Ok((Arc::new(process), kept))
     }
 }
 
@@ -117,7 +133,9 @@ impl Pool {
     }
 
     async fn start(process: Arc<Process>, options: &PoolOptions) -> Result<Self, OpenError> {
-        let Process { fabric, pool, roster, runtime, threads, role, url, .. } = &*process;
+        let Process { fabric, pool, roster, runtime, threads, role, url, directory, .. } =
+            &*process;
+        let logs = directory.as_ref().map(DataDirectory::logs);
         options.check_role(url, *role)?;
         let missed = pool.all_missed_within().unwrap_or_default();
         let default = EngineConfig::default();
@@ -127,7 +145,7 @@ impl Pool {
             request_timeout: REQUEST_TIMEOUT.max(2 * missed),
             reads_only: options.reads_only,
             threads: u32::try_from(*threads).unwrap_or(u32::MAX),
-            log: options.log(url, pool.descriptor().log_bytes)?,
+            log: options.log(url, pool.descriptor().log_bytes, logs.as_deref())?,
             ..default
         };
         let node = match options.node {
@@ -214,7 +232,20 @@ impl PoolOptions {
     /// # Errors
     /// As [`Pool::open`].
     pub async fn open(&self, url: &str) -> Result<Pool, OpenError> {
-        Pool::start(Process::open(url, self).await?, self).await
+        let (process, kept) = Process::open(url, self).await?;
+        if let Some(kept) = &kept {
+            check_room(&process, kept)?;
+            process.pool.count_on(&kept.incarnations).await?;
+        }
+        let pool = Pool::start(process, self).await?;
+        let put = async |pool: &Pool| match kept {
+            Some(Kept { lines, labels, .. }) => {
+                pool.engine().restore(&lines).await?;
+                pool.set_labels(&labels).await
+            }
+            None => Ok(()),
+        };
+        pool.put_there(put).await
     }
 
     /// Opens a pool that no compute node has used yet, and puts a backup into it that
@@ -225,29 +256,55 @@ impl PoolOptions {
     pub async fn restore(&self, url: &str, from: &str) -> Result<Pool, OpenError> {
         let mut backup = Backup::open(&LogObjects::at(from, 0)?).await?;
         backup.retain(|page| !selkie_txn::is_unlinked(page));
-        let process = Process::open(url, self).await?;
+        let (process, _) = Process::open(url, self).await?;
+        process.directory.as_ref().map_or(Ok(()), DataDirectory::check_unused)?;
         backup.check(process.pool.descriptor().gcl_bytes)?;
         process.pool.count_on(backup.incarnations()).await?;
         let pool = Pool::start(process, self).await?;
-        let restored: Result<(), OpenError> = async {
+        let put = async |pool: &Pool| {
             backup.restore(pool.engine()).await?;
-            for (name, label) in backup.labels() {
-                if !pool.pool().set_label(name, None, Some(label)).await? {
-                    return Err(PoolError::Used.into());
-                }
-            }
-            Ok(())
-        }
-        .await;
-        match restored {
-            Ok(()) => Ok(pool),
-            Err(error) => {
-                // Why it failed says more than why the node cannot leave.
-                let _ = pool.close().await;
-                Err(error)
-            }
-        }
+            pool.set_labels(backup.labels()).await
+        };
+        pool.put_there(put).await
     }
+}
+
+impl Pool {
+    /// Puts into a new pool what belongs there, after which a directory that it is kept in is that
+    /// of the pool. The node leaves if that fails.
+    async fn put_there(
+        self,
+        put: impl AsyncFnOnce(&Self) -> Result<(), OpenError>,
+    ) -> Result<Self, OpenError> {
+        let done = put(&self).await.and_then(|()| {
+            Ok(self.0.process.directory.as_ref().map_or(Ok(()), DataDirectory::commit)?)
+        });
+        if let Err(error) = done {
+            // Why it failed says more than why the node cannot leave.
+            let _ = self.close().await;
+            return Err(error);
+        }
+        Ok(self)
+    }
+
+    async fn set_labels(&self, labels: &Labels) -> Result<(), OpenError> {
+        for (name, label) in labels {
+            if !self.pool().set_label(name, None, Some(label)).await? {
+                return Err(PoolError::Used.into());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Refuses a pool that is smaller than the pages that are to be put there.
+fn check_room(process: &Process, kept: &Kept) -> Result<(), OpenError> {
+    let (end, space) = (kept.end(), process.pool.state().address_space());
+    if end <= space {
+        return Ok(());
+    }
+    let allowed = format!("must be at least {end}: the pages in the directory go as far as that");
+    Err(OpenError::Option { option: "memory_bytes", url: process.url.to_string(), allowed })
 }
 
 impl std::fmt::Debug for Pool {

@@ -1,13 +1,14 @@
 //! Names of pools, and the URLs that say where a pool is found.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 /// Most characters of a pool's name.
 const MAX_NAME: usize = 64;
 /// What a URL may be.
-const ALLOWED: &str = "a pool is `embedded:`, `NAME` or `shm:NAME` on this host, `tcp:HOST:PORT,...` by its memory \
-    nodes, or `etcd:HOST:PORT,.../NAME`";
+const ALLOWED: &str = "a pool is `embedded:` or `embedded:DIR`, `NAME` or `shm:NAME` on this host, \
+    `tcp:HOST:PORT,...` by its memory nodes, or `etcd:HOST:PORT,.../NAME`";
 
 /// What is wrong with the URL of a pool, by the part of the URL.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -115,10 +116,20 @@ impl fmt::Display for HostPort {
 /// Which pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PoolUrl {
-    /// `embedded:`, one of the process's own.
+    /// `embedded:`, one of the process's own, which ends with it.
     Embedded,
+    /// `embedded:DIR`, one of the process's own, which is kept in a directory.
+    EmbeddedIn(PathBuf),
     /// One that processes share.
     Shared(Place),
+}
+
+impl PoolUrl {
+    /// Whether the pool is the process's own.
+    #[must_use]
+    pub fn is_embedded(&self) -> bool {
+        matches!(self, Self::Embedded | Self::EmbeddedIn(_))
+    }
 }
 
 /// Where the state of a shared pool is kept.
@@ -156,7 +167,7 @@ impl FromStr for Place {
                 let (list, name) = rest.rsplit_once('/').ok_or_else(|| UrlError::form(url))?;
                 Ok(Self::Etcd { endpoints: hosts(list)?, name: name.parse()? })
             }
-            Some(("embedded", "")) => Err(UrlError::Embedded),
+            Some(("embedded", _)) => Err(UrlError::Embedded),
             Some(_) => Err(UrlError::form(url)),
         }
     }
@@ -166,9 +177,10 @@ impl FromStr for PoolUrl {
     type Err = UrlError;
 
     fn from_str(url: &str) -> Result<Self, UrlError> {
-        match url {
-            "embedded:" => Ok(Self::Embedded),
-            shared => shared.parse().map(Self::Shared),
+        match url.strip_prefix("embedded:") {
+            Some("") => Ok(Self::Embedded),
+            Some(directory) => Ok(Self::EmbeddedIn(directory.into())),
+            None => url.parse().map(Self::Shared),
         }
     }
 }
@@ -192,6 +204,7 @@ impl fmt::Display for PoolUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Embedded => f.write_str("embedded:"),
+            Self::EmbeddedIn(directory) => write!(f, "embedded:{}", directory.display()),
             Self::Shared(place) => place.fmt(f),
         }
     }
@@ -204,6 +217,9 @@ mod tests {
     #[test]
     fn urls_are_read_and_written_alike() {
         assert_eq!("embedded:".parse(), Ok(PoolUrl::Embedded));
+        let kept: PoolUrl = "embedded:/srv/a b".parse().unwrap();
+        assert_eq!(kept, PoolUrl::EmbeddedIn("/srv/a b".into()));
+        assert_eq!(kept.to_string(), "embedded:/srv/a b");
         for good in [
             "a-1_B",
             "shm:a-1_B",
@@ -219,7 +235,7 @@ mod tests {
 
     #[test]
     fn others_are_refused_with_what_is_allowed() {
-        for bad in ["", "embedded:x", "mem:x", "etcd:a:1", "http://x"] {
+        for bad in ["", "mem:x", "etcd:a:1", "http://x"] {
             let error = bad.parse::<PoolUrl>().unwrap_err().to_string();
             assert!(error.starts_with("a pool is `embedded:`"), "{bad}: {error}");
         }
@@ -233,6 +249,7 @@ mod tests {
             assert!(error.contains("is not HOST:PORT"), "{bad}: {error}");
         }
         assert_eq!("embedded:".parse::<Place>(), Err(UrlError::Embedded));
+        assert_eq!("embedded:x".parse::<Place>(), Err(UrlError::Embedded));
         assert!(format!("shm:{}", "x".repeat(65)).parse::<PoolUrl>().is_err());
     }
 }

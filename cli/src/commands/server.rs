@@ -141,6 +141,11 @@ async fn serve(
     };
     let server = Server::start(database, &config).await?;
     eprintln!("serving {} at {}", arguments.pool.pool, server.addr());
+    if arguments.pool.ends_with_process() {
+        eprintln!(
+            "the database ends with this process; --pool embedded:DIR keeps it in a directory"
+        );
+    }
     let nodes = metrics::Nodes(metrics::of_roster(database.pool().roster()));
     let collectors: [Box<dyn Collector>; 2] =
         [Box::new(nodes), Box::new(OfServer(server.counts().clone()))];

@@ -12,28 +12,35 @@ use crate::options::values;
 #[derive(Args)]
 pub(crate) struct PoolArguments {
     /// The pool, as NAME, shm:NAME or tcp:HOST:PORT,...; embedded: is a new one in this process,
-    /// which ends with it
+    /// which ends with it, and embedded:DIR one that is kept in a directory
     #[arg(long, value_name = "URL", default_value = "embedded:")]
     pub(crate) pool: String,
     /// Cache of this node, as 64M
     #[arg(long, value_name = "SIZE", value_parser = values::size, default_value = "64M")]
     cache: u64,
-    /// Memory of an embedded pool, as 512M
-    #[arg(long, value_name = "SIZE", value_parser = values::size, default_value = "512M")]
-    memory: u64,
+    /// Memory of an embedded pool, as 512M [default: 512M; 1G if it is kept in a directory, or
+    /// twice as much as its pages take]
+    #[arg(long, value_name = "SIZE", value_parser = values::size)]
+    memory: Option<u64>,
 }
 
+/// Memory of a pool that ends with the process.
+const MEMORY: u64 = 512 << 20;
+
 impl PoolArguments {
+    /// Whether nothing of the database outlives this process.
+    pub(crate) fn ends_with_process(&self) -> bool {
+        self.pool == "embedded:"
+    }
+
     /// Joins the pool, and opens its database; one that has none gets one.
     ///
     /// # Errors
     /// [`OpenError`].
     pub(crate) async fn open(&self) -> Result<Database, OpenError> {
         let options = PoolOptions::new().cache_bytes(self.cache);
-        let options = match self.pool.as_str() {
-            "embedded:" => options.memory_bytes(self.memory),
-            _ => options,
-        };
+        let memory = self.memory.or_else(|| self.ends_with_process().then_some(MEMORY));
+        let options = memory.map_or(options.clone(), |bytes| options.memory_bytes(bytes));
         let schema = DatabaseSchema::from(Vec::new()).protocol(Protocol::Snapshot);
         options.open_or_create_database(&self.pool, schema).await
     }

@@ -170,7 +170,7 @@ fn check_network(arguments: &Arguments) -> Result<(), exit::Refusal> {
     let insecure = insecure && !arguments.metrics.are_given();
     let needs_tcp = arguments.network.tls().need_tcp();
     let given = listen.is_some() || advertise.is_some() || insecure || needs_tcp;
-    if given && arguments.pool == PoolUrl::Embedded {
+    if given && arguments.pool.is_embedded() {
         let what = SharedPoolError::NoNetwork.to_string();
         return Err(exit::Refusal { key: "listen".to_owned(), what });
     }
@@ -181,7 +181,7 @@ fn check_network(arguments: &Arguments) -> Result<(), exit::Refusal> {
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let progress = match Stderr::mind_signals() {
         // Other drivers of the pool may write to the same terminal.
-        Ok(progress) if arguments.pool != PoolUrl::Embedded => progress.labelled(),
+        Ok(progress) if !arguments.pool.is_embedded() => progress.labelled(),
         Ok(progress) => progress,
         Err(error) => return exit::fail(&error),
     };
@@ -204,7 +204,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         Err(code) => return code,
     };
     match &arguments.pool {
-        PoolUrl::Embedded => match selkie_tpcc::run(&config, &progress) {
+        PoolUrl::Embedded | PoolUrl::EmbeddedIn(_) => match selkie_tpcc::run(&config, &progress) {
             Ok(report) => finish(&report, arguments.json, began.get()),
             Err(error) => fail_driver(&interrupt, &error),
         },
@@ -286,7 +286,12 @@ fn config(arguments: &Arguments) -> Result<Config, TpccError> {
             allowed: format!("must be 1 to {}", Scale::MAX_DIVISOR),
         });
     }
-    let shared = arguments.pool != PoolUrl::Embedded;
+    if let PoolUrl::EmbeddedIn(_) = &arguments.pool {
+        let allowed = "must be embedded: or a shared pool; --durability disk with --log-dir writes a log of either";
+        let (key, value) = ("pool", arguments.pool.to_string());
+        return Err(TpccError::Config { key, value, allowed: allowed.to_owned() });
+    }
+    let shared = !arguments.pool.is_embedded();
     check_pool(arguments, shared)?;
     let default = Config::default();
     let memory_nodes = arguments.memory_nodes.unwrap_or(default.memory_nodes);

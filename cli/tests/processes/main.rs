@@ -10,6 +10,7 @@
 mod arguments;
 mod backup;
 mod config_files;
+mod data_directory;
 mod decisions;
 mod demo;
 mod doctor;

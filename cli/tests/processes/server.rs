@@ -14,11 +14,11 @@ use crate::harness::{Pool, Process, Setup, run, text, until};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server of a pool, and where it listens.
-fn start(pool: &str) -> (Process, SocketAddr) {
+pub(crate) fn start(pool: &str) -> (Process, SocketAddr) {
     start_with(pool, &[])
 }
 
-fn start_with(pool: &str, options: &[&str]) -> (Process, SocketAddr) {
+pub(crate) fn start_with(pool: &str, options: &[&str]) -> (Process, SocketAddr) {
     let arguments = ["server", "--pool", pool, "--listen", "127.0.0.1:0", "--max-connections", "8"];
     let server = Process::start(&[&arguments[..], options].concat());
     let line = server.finds("serving ");
@@ -27,7 +27,7 @@ fn start_with(pool: &str, options: &[&str]) -> (Process, SocketAddr) {
 }
 
 /// Runs what waits for a client's answers.
-fn block_on<T>(future: impl Future<Output = T>) -> T {
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async { tokio::time::timeout(PATIENCE, future).await.unwrap() })
 }
@@ -38,7 +38,7 @@ fn config(addr: SocketAddr) -> Config {
     config
 }
 
-async fn connect(addr: SocketAddr) -> Client {
+pub(crate) async fn connect(addr: SocketAddr) -> Client {
     let (client, connection) = config(addr).connect(NoTls).await.unwrap();
     tokio::spawn(connection);
     client
@@ -49,7 +49,7 @@ fn state(error: &Error) -> &str {
 }
 
 /// The rows that statements give, as text.
-async fn rows(client: &Client, sql: &str) -> Vec<Vec<Option<String>>> {
+pub(crate) async fn rows(client: &Client, sql: &str) -> Vec<Vec<Option<String>>> {
     let messages = client.simple_query(sql).await.unwrap();
     let rows = messages.iter().filter_map(|message| match message {
         SimpleQueryMessage::Row(row) => {
@@ -206,7 +206,7 @@ fn two_servers_on_one_pool_show_one_database() {
 }
 
 /// Inserts rows one after the other until the server is gone, and says which it has acknowledged.
-async fn insert_rows(addr: SocketAddr, ids: std::ops::Range<i32>) -> Vec<i32> {
+pub(crate) async fn insert_rows(addr: SocketAddr, ids: std::ops::Range<i32>) -> Vec<i32> {
     let client = connect(addr).await;
     let insert = client.prepare("insert into t values ($1)").await.unwrap();
     let mut acknowledged = Vec::new();

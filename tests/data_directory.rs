@@ -1,0 +1,220 @@
+//! Embedded pools that are kept in a directory.
+#![expect(clippy::unwrap_used, reason = "a test that meets something else has failed")]
+
+use std::fs;
+use std::path::Path;
+
+use selkie::txn::{ColumnType, Direction, KeyRange, TableSchema, key};
+use selkie::{DataDirectoryError, Database, Durability, OpenError, PoolOptions, block_on};
+
+fn rows() -> Vec<TableSchema> {
+    let row = TableSchema::new("row")
+        .column("id", ColumnType::I32)
+        .column("text", ColumnType::Text(200))
+        .primary_key([0]);
+    vec![row]
+}
+
+fn url(directory: &Path) -> String {
+    format!("embedded:{}", directory.display())
+}
+
+/// A small cache, so that most pages go home.
+fn options() -> PoolOptions {
+    PoolOptions::new().memory_bytes(64 << 20).cache_bytes(2 << 20).threads(1)
+}
+
+async fn open(directory: &Path) -> Result<Database, OpenError> {
+    options().open_or_create_database(&url(directory), rows()).await
+}
+
+fn text(id: i32, version: i32) -> String {
+    format!("{id}-{version}-").repeat(10)
+}
+
+async fn insert(db: &Database, ids: std::ops::Range<i32>) {
+    let table = db.table("row").unwrap();
+    let mut txn = db.begin();
+    for id in ids {
+        let row = db.row(table).unwrap().i32(id).text(&text(id, 0)).finish().unwrap();
+        txn.insert(table, row).await.unwrap();
+    }
+    txn.commit().await.unwrap();
+}
+
+/// The rows, with the number of the change that has made each what it is.
+async fn check(db: &Database, expected: impl Fn(i32) -> Option<i32>) -> usize {
+    let table = db.table("row").unwrap();
+    let (mut txn, mut found) = (db.begin(), Vec::new());
+    let all = txn.scan(table, &KeyRange::all(), Direction::Forward, |row| {
+        found.push((row.i32(0)?, row.text(1)?.to_owned()));
+        Ok(std::ops::ControlFlow::Continue(()))
+    });
+    all.await.unwrap();
+    txn.commit().await.unwrap();
+    for (id, was) in &found {
+        let version = expected(*id).unwrap_or_else(|| panic!("row {id} is there"));
+        assert_eq!(*was, text(*id, version));
+    }
+    found.len()
+}
+
+#[test]
+fn what_has_committed_is_there_again_however_the_last_process_ended() {
+    let place = tempfile::tempdir().unwrap();
+    let directory = place.path().join("deep/data");
+    block_on(async {
+        let db = open(&directory).await.unwrap();
+        for first in (0..4_000).step_by(500) {
+            insert(&db, first..first + 500).await;
+        }
+        db.close().await.unwrap();
+        drop(db);
+
+        // Without a close, as if the process had died; a transaction is open.
+        let db = open(&directory).await.unwrap();
+        assert_eq!(check(&db, |_| Some(0)).await, 4_000);
+        let table = db.table("row").unwrap();
+        for id in (0..4_000).step_by(3) {
+            let mut txn = db.begin();
+            txn.update(table, &key![id], |row| Ok(row.set_text(1, &text(id, 1))?)).await.unwrap();
+            txn.commit().await.unwrap();
+        }
+        let mut open_one = db.begin();
+        open_one.delete(table, &key![1]).await.unwrap();
+        drop((open_one, db));
+
+        for round in 0..3 {
+            let db = open(&directory).await.unwrap();
+            let changed = |id: i32| Some(i32::from(id < 4_000 && id % 3 == 0));
+            assert_eq!(check(&db, changed).await, 4_000 + 100 * round as usize, "{round}");
+            insert(&db, 4_000 + 100 * round..4_100 + 100 * round).await;
+            if round == 1 {
+                db.close().await.unwrap();
+            }
+        }
+        let logs = fs::read_dir(&directory)
+            .unwrap()
+            .filter(|entry| entry.as_ref().unwrap().path().is_dir());
+        assert_eq!(logs.count(), 1, "the logs of earlier openings are gone");
+    });
+}
+
+#[test]
+fn one_process_at_a_time_has_a_directory_open() {
+    let place = tempfile::tempdir().unwrap();
+    block_on(async {
+        let db = open(place.path()).await.unwrap();
+        insert(&db, 0..10).await;
+        let second = open(place.path()).await.map(drop).unwrap_err();
+        assert!(
+            matches!(second, OpenError::Directory(DataDirectoryError::InUse { .. })),
+            "{second}"
+        );
+        assert!(second.is_retryable());
+        // Another node of the same process is another way in; the log of it is there, too.
+        let node = db.pool().join(&PoolOptions::new().cache_bytes(2 << 20)).await.unwrap();
+        let other = node.open_database().await.unwrap();
+        insert(&other, 10..20).await;
+        other.close().await.unwrap();
+        db.close().await.unwrap();
+        drop((node, other, db));
+        let db = open(place.path()).await.unwrap();
+        assert_eq!(check(&db, |_| Some(0)).await, 20);
+    });
+}
+
+#[test]
+fn an_opening_that_did_not_end_changes_nothing() {
+    let place = tempfile::tempdir().unwrap();
+    block_on(async {
+        let db = open(place.path()).await.unwrap();
+        insert(&db, 0..100).await;
+        drop(db);
+        // It had copied a part, and was about to say so.
+        fs::create_dir_all(place.path().join("2/0000000000000001")).unwrap();
+        fs::write(place.path().join("2/0000000000000001/torn"), [1; 100]).unwrap();
+        fs::write(place.path().join("current.new"), "2").unwrap();
+        // Another began, and its pool was too small.
+        let small = options().memory_bytes(1 << 20).open_database(&url(place.path())).await;
+        let error = small.map(drop).unwrap_err().to_string();
+        assert!(error.starts_with("option memory_bytes for pool "), "{error}");
+        assert!(error.contains("must be at least "), "{error}");
+        let db = open(place.path()).await.unwrap();
+        assert_eq!(check(&db, |_| Some(0)).await, 100);
+    });
+}
+
+#[test]
+fn what_is_no_database_or_a_damaged_one_is_refused_and_stays() {
+    let place = tempfile::tempdir().unwrap();
+    let fails = |directory: &Path| block_on(open(directory)).map(drop).unwrap_err().to_string();
+    let foreign = place.path().join("foreign");
+    fs::create_dir(&foreign).unwrap();
+    fs::write(foreign.join("thesis.txt"), "years of work").unwrap();
+    let error = fails(&foreign);
+    assert!(error.contains("`thesis.txt` is of no database"), "{error}");
+    assert_eq!(fs::read_dir(&foreign).unwrap().count(), 1);
+    // A number is a name that others use, too.
+    let years = place.path().join("years");
+    fs::create_dir_all(years.join("2026")).unwrap();
+    let error = fails(&years);
+    assert!(error.contains("`2026` is of no database"), "{error}");
+    assert!(years.join("2026").is_dir());
+    let file = place.path().join("file");
+    fs::write(&file, "").unwrap();
+    let error = fails(&file);
+    assert!(error.starts_with("cannot make "), "{error}");
+
+    let data = place.path().join("data");
+    block_on(async {
+        let db = open(&data).await.unwrap();
+        insert(&db, 0..100).await;
+        db.close().await.unwrap();
+    });
+    let current = data.join("current");
+    assert_eq!(fs::read_to_string(&current).unwrap(), "1\n");
+    for (wrong, said) in
+        [("", "is not the number"), ("x\n", "is not the number"), ("7\n", "are gone")]
+    {
+        fs::write(&current, wrong).unwrap();
+        let error = fails(&data);
+        assert!(error.contains(said), "{wrong:?}: {error}");
+    }
+}
+
+#[test]
+fn options_that_a_directory_decides_are_refused() {
+    let place = tempfile::tempdir().unwrap();
+    let fails = |options: PoolOptions| {
+        block_on(options.open(&url(place.path()))).map(drop).unwrap_err().to_string()
+    };
+    let error = fails(options().durability(Durability::Memory));
+    assert!(error.starts_with("option durability"), "{error}");
+    let error = fails(options().reads_only(true));
+    assert!(error.starts_with("option reads_only"), "{error}");
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0, "nothing was begun");
+}
+
+#[test]
+fn a_backup_is_restored_into_a_directory_without_a_database() {
+    let place = tempfile::tempdir().unwrap();
+    let (data, again) = (place.path().join("data"), place.path().join("again"));
+    let backup = place.path().join("backup");
+    let to = format!("file://{}", backup.display());
+    block_on(async {
+        let db = open(&data).await.unwrap();
+        insert(&db, 0..1_000).await;
+        db.pool().backup(&to).await.unwrap();
+        db.close().await.unwrap();
+        drop(db);
+        let used = options().restore(&url(&data), &to).await.map(drop).unwrap_err();
+        assert!(matches!(used, OpenError::Directory(DataDirectoryError::Used { .. })), "{used}");
+        let pool = options().restore(&url(&again), &to).await.unwrap();
+        drop(pool);
+        for directory in [&data, &again] {
+            let db = open(directory).await.unwrap();
+            assert_eq!(check(&db, |_| Some(0)).await, 1_000);
+        }
+    });
+}

@@ -132,5 +132,5 @@ pub use selkie_engine::Stamp;
 pub use split::{MAX_SPLITS, PendingPost};
 pub use sweep::{SweepRange, Swept};
 pub use tree::Tree;
-pub use unlinked::{give_back_new, is_unlinked};
+pub use unlinked::{give_back_new, is_unlinked, written_at};
 pub use verify::TreeStats;

@@ -1,7 +1,8 @@
 //! Pages to which no page leads: new ones that do not come into a tree, and those that left one.
 
-use selkie_engine::{Engine, EngineError, ExclusiveGuard};
+use selkie_engine::{Engine, EngineError, ExclusiveGuard, Stamp};
 
+use crate::LeafView;
 use crate::page::{self, PageSpec, PageView};
 
 /// Gives a page back that was allocated for a tree and to which no page leads. It is marked first:
@@ -51,4 +52,10 @@ impl Drop for NewPage<'_> {
 #[must_use]
 pub fn is_unlinked(page: &[u8]) -> bool {
     PageView::parse(page).is_ok_and(|view| view.is_dead())
+}
+
+/// The stamp of the last change of a page, zero if it is no leaf or has none.
+#[must_use]
+pub fn written_at(page: &[u8]) -> Stamp {
+    LeafView::new(page).map_or_else(|_| Stamp::default(), |leaf| leaf.stamps().write)
 }

@@ -71,10 +71,7 @@ pub enum DataDirectoryError {
         what: String,
     },
     /// The logs cannot be read.
-    #[error(
-        "{}: {source}; `selkie recover --log-dir {0} --dry-run` says more", place.display(),
-        place.display()
-    )]
+    #[error("{0}: {source}; `selkie recover --log-dir {0} --dry-run` says more", place.display())]
     Logs {
         /// Their directory.
         place: PathBuf,

@@ -240,7 +240,7 @@ impl PoolOptions {
         let pool = Pool::start(process, self).await?;
         let put = async |pool: &Pool| match kept {
             Some(Kept { lines, labels, .. }) => {
-                pool.engine().restore(&lines).await?;
+                pool.engine().restore(&lines, selkie_txn::written_at).await?;
                 pool.set_labels(&labels).await
             }
             None => Ok(()),
@@ -262,7 +262,7 @@ impl PoolOptions {
         process.pool.count_on(backup.incarnations()).await?;
         let pool = Pool::start(process, self).await?;
         let put = async |pool: &Pool| {
-            backup.restore(pool.engine()).await?;
+            backup.restore(pool.engine(), selkie_txn::written_at).await?;
             pool.set_labels(backup.labels()).await
         };
         pool.put_there(put).await

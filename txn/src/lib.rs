@@ -123,7 +123,7 @@ pub use encoding::{
 pub use error::{AbortCause, BulkLoadError, TxnError};
 pub use locks::row_locks::{LockOutcome, LockWait};
 pub use protocol::{Isolation, Protocol, UnknownProtocol};
-pub use selkie_btree::{Direction, is_unlinked};
+pub use selkie_btree::{Direction, is_unlinked, written_at};
 pub use sequences::{MAX_SEQUENCE_BLOCK, SequenceError, SequenceSchema};
 pub use statistics::{AnalyzeOptions, ColumnStatistics, CommonValue, TableStatistics};
 pub use stats::{AbortCounts, TxnStats};

@@ -237,7 +237,7 @@ fn put(
         Ok(pool.count_on(&incarnations).await?)
     };
     let work = async |_: &Env, pool: &Arc<Pool>, engine: &Engine| {
-        engine.restore(&found.lines).await?;
+        engine.restore(&found.lines, selkie::txn::written_at).await?;
         member::set_labels(pool, &found.labels).await
     };
     arguments.member.take_part(interrupt, into, log_place, before, work)

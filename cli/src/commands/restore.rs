@@ -99,7 +99,7 @@ fn restore(arguments: &Arguments) -> Result<Restored, MemberError> {
     };
     let work = async |env: &Env, pool: &Arc<Pool>, engine: &Engine| {
         let started = env.now();
-        backup.restore(engine).await?;
+        backup.restore(engine, selkie::txn::written_at).await?;
         // Only when the pages are there.
         set_labels(pool, backup.labels()).await?;
         Ok((env.now() - started).as_secs_f64())

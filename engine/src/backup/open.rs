@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use super::error::BackupError;
 use super::manifest::Manifest;
-use crate::GAddr;
 use crate::access::engine::Engine;
+use crate::{GAddr, Stamp};
 use selkie_fabric::BoxFuture;
 use selkie_wal::{Labels, LogObjects, LogOwner, Lsn, PSN_BYTES, Pages, Record, merge, read_log};
 
@@ -98,10 +98,14 @@ impl Backup {
     /// # Errors
     /// [`BackupError::LineBytes`] if the pool has lines of another size, else as
     /// [`Engine::restore`].
-    pub fn restore<'a>(&'a self, into: &'a Engine) -> BoxFuture<'a, Result<(), BackupError>> {
+    pub fn restore<'a>(
+        &'a self,
+        into: &'a Engine,
+        written_at: fn(&[u8]) -> Stamp,
+    ) -> BoxFuture<'a, Result<(), BackupError>> {
         Box::pin(async move {
             self.check(into.core().cache.gcl_bytes())?;
-            Ok(into.restore(&self.lines).await?)
+            Ok(into.restore(&self.lines, written_at).await?)
         })
     }
 }

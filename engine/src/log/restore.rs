@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use selkie_fabric::BoxFuture;
 use selkie_pool::layout::EXTENT_GCLS;
-use selkie_wal::{Change, Dirty, psn_of};
+use selkie_wal::{Change, Dirty, PSN_BYTES, psn_of};
 
 use crate::access::engine::Engine;
 use crate::addressing::allocator::FreeLine;
 use crate::addressing::locations::Counter;
 use crate::join::all_of;
-use crate::{EngineError, GAddr};
+use crate::{EngineError, GAddr, Stamp};
 
 /// Pages that are written at the same time.
 const AT_ONCE: usize = 64;
@@ -20,7 +20,9 @@ impl Engine {
     /// which no page is allocated. Lines between them are free afterwards. A few round trips for
     /// each batch of pages. If the node has a log, it records the pages, too. Pages name what nodes
     /// kept by their incarnations: before its first compute node the pool must have gone on
-    /// counting those ([`Pool::count_on`](selkie_pool::Pool::count_on)).
+    /// counting those ([`Pool::count_on`](selkie_pool::Pool::count_on)). So do stamps: `written_at`
+    /// says that of the last change of a page, by its bytes behind the sequence number, and the
+    /// pool's clock goes on behind all of them.
     ///
     /// # Errors
     /// `PoolFull` if the pool has too few addresses, `Config` if lines have another size or the
@@ -28,6 +30,7 @@ impl Engine {
     pub fn restore<'a>(
         &'a self,
         lines: &'a BTreeMap<GAddr, Box<[u8]>>,
+        written_at: fn(&[u8]) -> Stamp,
     ) -> BoxFuture<'a, Result<(), EngineError>> {
         Box::pin(async move {
             let Some((last, _)) = lines.last_key_value() else { return Ok(()) };
@@ -72,6 +75,10 @@ impl Engine {
                     core.allocator.adopt(free.into_iter());
                 }
             }
+            // A snapshot that was taken before would see none of them.
+            let pages = lines.values().filter_map(|line| line.get(PSN_BYTES..));
+            let latest = pages.map(written_at).max().unwrap_or_default();
+            self.raise_clock(latest.get()).await?;
             let lines: Vec<_> = lines.iter().map(|(addr, line)| (*addr, &**line)).collect();
             for some in lines.chunks(AT_ONCE) {
                 // Written home at once, because they would be lost with this node.

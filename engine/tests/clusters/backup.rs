@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use selkie_engine::backup::{Backup, BackupError, BackupReport};
 use selkie_engine::log::{LogFiles, LogObjects, LogStore, LogTo};
-use selkie_engine::{Engine, EngineConfig, EngineError, GAddr, change_together};
+use selkie_engine::{Engine, EngineConfig, EngineError, GAddr, Stamp, change_together};
 use selkie_fabric::env::TaskHandle;
 use selkie_fabric::mem::MemFabric;
 use selkie_fabric::{Fabric, PeerId, RealRuntime};
@@ -199,7 +199,7 @@ fn restored(pairs: &Pairs, backup: &Backup, coding: &str) {
 }
 
 async fn restored_in(engine: &Engine, pairs: &Pairs, backup: &Backup) {
-    backup.restore(engine).await.unwrap();
+    backup.restore(engine, |_| Stamp::default()).await.unwrap();
     for addr in pairs.addrs.iter().filter(|addr| backup.lines().contains_key(addr)) {
         let found = engine.shared(*addr).await.unwrap();
         let (psn, page) = backup.lines()[addr].split_at(8);
@@ -210,7 +210,7 @@ async fn restored_in(engine: &Engine, pairs: &Pairs, backup: &Backup) {
     assert!(page.iter().all(|byte| *byte == 0));
     page.bytes_mut(0..8).fill(1);
     drop(page);
-    let again = backup.restore(engine).await.unwrap_err().to_string();
+    let again = backup.restore(engine, |_| Stamp::default()).await.unwrap_err().to_string();
     assert!(again.contains("extents in use"), "{again}");
     engine.close().await.unwrap();
 }

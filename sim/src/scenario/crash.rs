@@ -214,7 +214,7 @@ pub(super) fn run(
         shape.memory_nodes = usize::from(next.memory_nodes()).max(shape.memory_nodes);
     })?;
     let lines = cluster.run(lines_of(disk, cluster.gcl_bytes()))??;
-    cluster.run(cluster.engine(0)?.restore(&lines))??;
+    cluster.run(cluster.engine(0)?.restore(&lines, selkie_txn::written_at))??;
     let mut bank = bank.reopened(&cluster, ended)?;
     cluster.run(bank.audit(&cluster, case.seed))??;
     cluster.run(bank.check_trees())??;

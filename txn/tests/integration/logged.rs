@@ -227,7 +227,7 @@ fn a_database_that_is_restored_from_logs_works() {
     let lines = pages.into_lines();
 
     cluster.runtime.block_on(async {
-        cluster.engines[0].restore(&lines).await.unwrap();
+        cluster.engines[0].restore(&lines, selkie_txn::written_at).await.unwrap();
         for engine in &cluster.engines {
             let db = Database::open(engine).await.unwrap();
             assert_eq!(db.protocol(), Protocol::Timestamp);
@@ -306,7 +306,7 @@ fn check_restored(lines: &BTreeMap<GAddr, Box<[u8]>>, before: &Dump) {
     let cluster = Cluster::start(1, GCL);
     let engine = &cluster.engines[0];
     cluster.runtime.block_on(async {
-        engine.restore(lines).await.unwrap();
+        engine.restore(lines, selkie_txn::written_at).await.unwrap();
         let db = Database::open(engine).await.unwrap();
         assert_eq!(&dump(&db).await, before);
         let used = db.pages(engine).await.unwrap();

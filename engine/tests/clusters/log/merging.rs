@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use selkie_engine::log::{LogFiles, LogOwner, LogStore, LogTo, Pages, merge};
-use selkie_engine::{Engine, GAddr, change_together};
+use selkie_engine::{Engine, GAddr, Stamp, change_together};
 
 use super::cluster::{logged, owners, value, valves, write};
 use super::valve::{Valve, Valves};
@@ -124,7 +124,7 @@ async fn restored(
     was: &[(u64, Vec<u8>)],
     lines: &BTreeMap<GAddr, Box<[u8]>>,
 ) {
-    engine.restore(lines).await.unwrap();
+    engine.restore(lines, |_| Stamp::default()).await.unwrap();
     for _ in 0..300 {
         let page = engine.allocate().await.unwrap();
         assert!(!lines.contains_key(&page.addr()) && page.iter().all(|byte| *byte == 0));
@@ -133,7 +133,7 @@ async fn restored(
         let found = engine.shared(*addr).await.unwrap();
         assert_eq!((found.psn(), &*found), (*psn, &**page));
     }
-    let again = engine.restore(lines).await.unwrap_err().to_string();
+    let again = engine.restore(lines, |_| Stamp::default()).await.unwrap_err().to_string();
     assert!(again.contains("extents in use"), "{again}");
 }
 

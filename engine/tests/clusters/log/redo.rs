@@ -14,7 +14,7 @@ use selkie_engine::backup::Backup;
 use selkie_engine::log::{
     FIRST_LSN, LogFiles, LogObjects, LogStore, LogTo, MergeError, Pages, ReadError, merge,
 };
-use selkie_engine::{Engine, EngineConfig, GAddr};
+use selkie_engine::{Engine, EngineConfig, GAddr, Stamp};
 use selkie_fabric::{Fabric, PeerId};
 use selkie_pool::ComputeIndex;
 
@@ -346,7 +346,7 @@ fn pages_that_were_put_back_outlive_who_put_them_back() {
                 line[..8].copy_from_slice(&(100 + number).to_le_bytes());
                 lines.insert(GAddr::from_u64(number * GCL as u64), line.into_boxed_slice());
             }
-            one.restore(&lines).await.unwrap();
+            one.restore(&lines, |_| Stamp::default()).await.unwrap();
             let addr = GAddr::from_u64(7 * GCL as u64);
             write(one, addr, 77).await;
             let lsn = one.shared(addr).await.unwrap().lsn();

@@ -187,15 +187,17 @@ impl DataDirectory {
     /// Makes the logs of this opening the current ones: all that was there is in them, and durable.
     pub(super) fn commit(&self) -> Result<(), DataDirectoryError> {
         let next = self.current.map_or(1, |current| current + 1);
+        // The logs are there before they are current, whatever of the two reaches the disk first.
+        sync(&self.place)?;
         let coming = self.place.join(COMING);
         let written = File::create(&coming).and_then(|mut file| {
             file.write_all(format!("{next}\n").as_bytes())?;
             file.sync_all()
         });
         written.map_err(|source| system("write", &coming, source))?;
-        let renamed = fs::rename(&coming, self.place.join(CURRENT));
-        let durable = renamed.and_then(|()| File::open(&self.place)?.sync_all());
-        durable.map_err(|source| system("write", &self.place.join(CURRENT), source))?;
+        let at = self.place.join(CURRENT);
+        fs::rename(&coming, &at).map_err(|source| system("write", &at, source))?;
+        sync(&self.place)?;
         match self.current {
             Some(before) => remove(&self.of(before)),
             None => Ok(()),
@@ -229,6 +231,12 @@ fn make(place: &Path) -> Result<(), DataDirectoryError> {
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.create(place).map_err(|source| system("make", place, source))
+}
+
+/// Makes durable which files and directories a directory has.
+fn sync(place: &Path) -> Result<(), DataDirectoryError> {
+    let synced = File::open(place).and_then(|directory| directory.sync_all());
+    synced.map_err(|source| system("sync", place, source))
 }
 
 fn remove(place: &Path) -> Result<(), DataDirectoryError> {

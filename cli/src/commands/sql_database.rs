@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
+use indicatif::ProgressBar;
 use selkie::txn::{DatabaseSchema, Protocol};
 use selkie::{Database, OpenError, PoolOptions};
 
@@ -42,7 +43,18 @@ impl PoolArguments {
         let memory = self.memory.or_else(|| self.ends_with_process().then_some(MEMORY));
         let options = memory.map_or(options.clone(), |bytes| options.memory_bytes(bytes));
         let schema = DatabaseSchema::from(Vec::new()).protocol(Protocol::Snapshot);
-        options.open_or_create_database(&self.pool, schema).await
+        // All that was kept is read, which may take a while.
+        let kept = self.pool.strip_prefix("embedded:").filter(|directory| !directory.is_empty());
+        let bar = kept.map(|directory| {
+            let bar = ProgressBar::new_spinner().with_message(format!("opening {directory}"));
+            bar.enable_steady_tick(Duration::from_millis(100));
+            bar
+        });
+        let opened = options.open_or_create_database(&self.pool, schema).await;
+        if let Some(bar) = bar {
+            bar.finish_and_clear();
+        }
+        opened
     }
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use selkie::txn::{ColumnType, DatabaseSchema, Direction, KeyRange, Protocol, TableSchema, key};
-use selkie::{DataDirectoryError, Database, Durability, OpenError, PoolOptions, block_on};
+use selkie::{DataDirectoryError, Database, Durability, OpenError, Pool, PoolOptions, block_on};
 
 /// Of the protocol whose commits have stamps of the pool's clock: each pool has a clock of its own.
 fn rows() -> DatabaseSchema {
@@ -68,7 +68,8 @@ async fn check(db: &Database, expected: impl Fn(i32) -> Option<i32>) -> usize {
 #[test]
 fn what_has_committed_is_there_again_however_the_last_process_ended() {
     let place = tempfile::tempdir().unwrap();
-    let directory = place.path().join("deep/data");
+    // No URL of an object store.
+    let directory = place.path().join("deep://data");
     block_on(async {
         let db = open(&directory).await.unwrap();
         for first in (0..4_000).step_by(500) {
@@ -138,17 +139,57 @@ fn an_opening_that_did_not_end_changes_nothing() {
         let db = open(place.path()).await.unwrap();
         insert(&db, 0..60_000).await;
         drop(db);
-        // It had copied a part, and was about to say so.
-        fs::create_dir_all(place.path().join("2/0000000000000001")).unwrap();
-        fs::write(place.path().join("2/0000000000000001/torn"), [1; 100]).unwrap();
+        // It had written logs of its own, and was about to say so.
+        copy(&place.path().join("1"), &place.path().join("2"));
         fs::write(place.path().join("current.new"), "2").unwrap();
         // Another began, and its pool was too small.
         let small = options().memory_bytes(5 << 20).open_database(&url(place.path())).await;
         let error = small.map(drop).unwrap_err().to_string();
         assert!(error.starts_with("option memory_bytes for pool "), "{error}");
         assert!(error.contains("must be at least "), "{error}");
-        let db = open(place.path()).await.unwrap();
-        assert_eq!(check(&db, |_| Some(0)).await, 60_000);
+        for _ in 0..2 {
+            let db = open(place.path()).await.unwrap();
+            assert_eq!(check(&db, |_| Some(0)).await, 60_000);
+        }
+    });
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let (path, name) = entry.map(|entry| (entry.path(), entry.file_name())).unwrap();
+        match path.is_dir() {
+            true => copy(&path, &to.join(name)),
+            false => drop(fs::copy(&path, to.join(name)).unwrap()),
+        }
+    }
+}
+
+#[test]
+fn labels_and_counts_of_nodes_go_on_with_the_next_opening() {
+    let place = tempfile::tempdir().unwrap();
+    let latest = |pool: &Pool| pool.pool().state().incarnations.values().copied().max().unwrap();
+    block_on(async {
+        let pool = options().open(&url(place.path())).await.unwrap();
+        assert!(pool.pool().set_label("use", None, Some("a test")).await.unwrap());
+        pool.close().await.unwrap();
+        drop(pool);
+        let mut before = 0;
+        for joins in [2, 0, 0, 1, 2] {
+            let pool = options().open(&url(place.path())).await.unwrap();
+            assert_eq!(pool.pool().state().labels.get("use").unwrap(), "a test");
+            let mut nodes = vec![pool.clone()];
+            for _ in 0..joins {
+                nodes.push(pool.join(&PoolOptions::new().cache_bytes(2 << 20)).await.unwrap());
+            }
+            // No node has the number of one that was there before, not even of another index.
+            for node in &nodes {
+                let index = node.engine().node().index() as u16;
+                assert!(pool.pool().state().incarnations[&index] > before);
+            }
+            before = latest(&pool);
+            // Without a close.
+        }
     });
 }
 
@@ -181,6 +222,9 @@ fn what_is_no_database_or_a_damaged_one_is_refused_and_stays() {
     });
     let current = data.join("current");
     assert_eq!(fs::read_to_string(&current).unwrap(), "1\n");
+    fs::remove_file(&current).unwrap();
+    let error = fails(&data);
+    assert!(error.contains("is gone, which says which logs are whole"), "{error}");
     for (wrong, said) in
         [("", "is not the number"), ("x\n", "is not the number"), ("7\n", "are gone")]
     {
@@ -188,6 +232,11 @@ fn what_is_no_database_or_a_damaged_one_is_refused_and_stays() {
         let error = fails(&data);
         assert!(error.contains(said), "{wrong:?}: {error}");
     }
+    fs::write(&current, "1\n").unwrap();
+    block_on(async {
+        let db = open(&data).await.unwrap();
+        assert_eq!(check(&db, |_| Some(0)).await, 100);
+    });
 }
 
 #[test]
@@ -201,6 +250,10 @@ fn options_that_a_directory_decides_are_refused() {
     let error = fails(options().reads_only(true));
     assert!(error.starts_with("option reads_only"), "{error}");
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0, "nothing was begun");
+    let pool = block_on(options().open(&url(place.path()))).unwrap();
+    let joined = block_on(pool.join(&PoolOptions::new().durability(Durability::None)));
+    let error = joined.map(drop).unwrap_err().to_string();
+    assert!(error.starts_with("option durability"), "{error}");
 }
 
 #[test]

@@ -1,24 +1,36 @@
 //! The directory that an embedded pool is kept in.
 //!
 //! ```text
-//! DIR/lock      locked by the process that has the pool open
-//! DIR/current   the number of the logs that are whole
+//! DIR/lock      locked by the process that has the pool open, as long as it writes there
+//! DIR/current   the number of the logs that are whole; 0 before there are some
 //! DIR/7/        these logs: all changes of all pages, since the pool was opened
 //! ```
 //! Memory is gone with a process, so each opening makes a pool anew. Its pages are those that the
 //! current logs make; they are recorded in logs with the next number, which are current from when
 //! they are durable. Only then are the others removed. A crash on the way leaves the current logs
-//! as they were, and what was begun beside them is removed by the next opening.
+//! as they were, and what was begun beside them is removed by the next opening, once that has read
+//! the current ones.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 use crate::engine::GAddr;
 use crate::engine::log::{
-    Labels, LogError, LogFiles, LogOwner, LogStore, MergeError, Pages, ReadError, merge,
+    Labels, LogError, LogFiles, LogOwner, LogStore, MergeError, Pages, first_bytes, free_bytes,
+    merge,
 };
+use crate::fabric::Env;
+
+/// Capacity of the log of a compute node.
+const LOG_BYTES: u64 = 4096 << 20;
+/// How long another may take to have its last writes done, and how often that is looked for.
+const LOCK_PATIENCE: Duration = Duration::from_secs(3);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 const LOCK: &str = "lock";
 const CURRENT: &str = "current";
@@ -62,6 +74,16 @@ pub enum DataDirectoryError {
         /// The directory.
         place: PathBuf,
     },
+    /// There is too little room.
+    #[error("{}: has {free} bytes free, and opening the database takes {needed}", place.display())]
+    NoRoom {
+        /// The directory.
+        place: PathBuf,
+        /// Bytes that are needed.
+        needed: u64,
+        /// Bytes that are free.
+        free: u64,
+    },
     /// What is there is not whole.
     #[error("{}: {what}", place.display())]
     Damaged {
@@ -87,9 +109,11 @@ pub enum DataDirectoryError {
 #[derive(Debug)]
 pub(super) struct DataDirectory {
     place: PathBuf,
-    _lock: File,
-    /// Of the logs that are whole.
-    current: Option<u64>,
+    lock: Arc<File>,
+    /// Of the logs that are whole; zero if there are none.
+    current: u64,
+    /// Of the logs of this opening.
+    next: u64,
 }
 
 /// What logs make.
@@ -97,8 +121,9 @@ pub(super) struct Kept {
     pub(super) lines: BTreeMap<GAddr, Box<[u8]>>,
     pub(super) labels: Labels,
     pub(super) line_bytes: usize,
-    /// The last of each compute node.
-    pub(super) incarnations: BTreeMap<u16, u32>,
+    /// The latest of all compute nodes. There are later ones of none: the first node of each
+    /// opening goes on behind it.
+    pub(super) incarnation: u32,
 }
 
 impl Kept {
@@ -109,128 +134,159 @@ impl Kept {
 }
 
 impl DataDirectory {
-    /// Makes the directory if it is not there, and locks it until the value is dropped.
-    pub(super) fn open(place: &Path) -> Result<Self, DataDirectoryError> {
+    /// Makes the directory if it is not there, and locks it. Waits for a moment for another that
+    /// has it open: one that has ended may have writes under way.
+    pub(super) async fn open(place: &Path, env: &Env) -> Result<Self, DataDirectoryError> {
         make(place)?;
-        if let Some(entry) = foreign(place)? {
-            return Err(DataDirectoryError::Foreign { place: place.to_owned(), entry });
+        // Whatever the working directory is later on.
+        let place = fs::canonicalize(place).map_err(|source| system("find", place, source))?;
+        if let Some(entry) = foreign(&place)? {
+            return Err(DataDirectoryError::Foreign { place, entry });
         }
         let at = place.join(LOCK);
         let lock = File::options().create(true).truncate(false).write(true).open(&at);
         let lock = lock.map_err(|source| system("open", &at, source))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(DataDirectoryError::InUse { place: place.to_owned() });
+        let started = env.now();
+        loop {
+            match lock.try_lock() {
+                Ok(()) => break,
+                Err(TryLockError::WouldBlock) if env.now() - started < LOCK_PATIENCE => {
+                    env.sleep(LOOK_EVERY).await;
+                }
+                Err(TryLockError::WouldBlock) => return Err(DataDirectoryError::InUse { place }),
+                Err(TryLockError::Error(source)) => return Err(system("lock", &at, source)),
             }
-            Err(TryLockError::Error(source)) => return Err(system("lock", &at, source)),
         }
-        let current = current(&place.join(CURRENT))?;
-        let directory = Self { place: place.to_owned(), _lock: lock, current };
-        // What an opening has begun that did not end.
-        directory.remove_others()?;
-        Ok(directory)
+        // A rename that is seen need not have reached the disk.
+        sync(&place)?;
+        let current = current(&place)?;
+        let next = current.checked_add(1).ok_or_else(|| damaged(&place, "too large a number"))?;
+        Ok(Self { place, lock: Arc::new(lock), current, next })
     }
 
-    /// Whether a database is kept there.
+    /// Refuses a directory that a database is kept in.
     pub(super) fn check_unused(&self) -> Result<(), DataDirectoryError> {
         match self.current {
-            Some(_) => Err(DataDirectoryError::Used { place: self.place.clone() }),
-            None => Ok(()),
+            0 => Ok(()),
+            _ => Err(DataDirectoryError::Used { place: self.place.clone() }),
         }
     }
 
-    /// Where the logs of this opening are.
-    pub(super) fn logs(&self) -> PathBuf {
-        self.of(self.current.map_or(1, |current| current + 1))
+    /// The logs of this opening.
+    pub(super) fn logs(&self) -> Result<LogFiles, LogError> {
+        let files = LogFiles::new(&self.of(self.next), first_bytes(LOG_BYTES), LOG_BYTES)?;
+        Ok(files.with_lock(Arc::clone(&self.lock)))
     }
 
-    /// What the logs make that are there.
+    /// What the logs make that are there. What an opening has begun that did not end is removed
+    /// then.
     pub(super) async fn read(&self) -> Result<Option<Kept>, DataDirectoryError> {
-        let Some(current) = self.current else { return Ok(None) };
-        let place = self.of(current);
-        let damaged = |what: &str| DataDirectoryError::Damaged {
-            place: place.clone(),
-            what: what.to_owned(),
+        let kept = match self.current {
+            0 => None,
+            current => Some(read(&self.of(current)).await?),
         };
-        if !place.is_dir() {
-            return Err(damaged("the logs of the database are gone"));
+        for name in entries(&self.place)? {
+            if name.parse::<u64>().is_ok_and(|number| number != self.current) {
+                remove(&self.place.join(name))?;
+            }
         }
-        let store = LogFiles::existing(&place);
-        let unread = |source: ReadError| DataDirectoryError::Logs {
-            place: place.clone(),
-            source: source.into(),
-        };
-        let owners: Vec<LogOwner> = store.owners().await.map_err(unread)?;
-        let Some(first) = owners.first() else {
-            return Err(damaged("the logs of the database are gone"));
-        };
-        let is_other =
-            |owner: &&LogOwner| (owner.pool, owner.line_bytes) != (first.pool, first.line_bytes);
-        if owners.iter().any(|owner| is_other(&owner)) {
-            return Err(damaged("there are logs of several pools"));
-        }
-        let line_bytes = first.line_bytes as usize;
-        let mut pages = Pages::new(line_bytes);
-        let merged = merge(&store, &owners, &mut pages, false).await;
-        merged.map_err(|source| DataDirectoryError::Logs { place: place.clone(), source })?;
-        pages.retain(|page| !selkie_txn::is_unlinked(page));
-        let labels = store.labels(first.pool).await.map_err(unread)?;
-        let mut incarnations = BTreeMap::new();
-        for owner in &owners {
-            let last = incarnations.entry(owner.node).or_insert(owner.incarnation);
-            *last = owner.incarnation.max(*last);
-        }
-        Ok(Some(Kept { lines: pages.into_lines(), labels, line_bytes, incarnations }))
+        let pages = kept.as_ref().map_or(0, |kept| kept.lines.len() * kept.line_bytes);
+        self.check_room(pages as u64)?;
+        Ok(kept)
     }
 
-    /// Makes the logs of this opening the current ones: all that was there is in them, and durable.
-    pub(super) fn commit(&self) -> Result<(), DataDirectoryError> {
-        let next = self.current.map_or(1, |current| current + 1);
+    fn check_room(&self, pages: u64) -> Result<(), DataDirectoryError> {
+        let needed = pages.saturating_add(first_bytes(LOG_BYTES));
+        match free_bytes(&self.place)? {
+            Some(free) if free < needed => {
+                Err(DataDirectoryError::NoRoom { place: self.place.clone(), needed, free })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes the logs of this opening the current ones: all that was there is in them, and durable;
+    /// so are the labels of the pool with them.
+    pub(super) async fn commit(&self, pool: u64, labels: Labels) -> Result<(), DataDirectoryError> {
+        self.logs()?.keep_labels(pool, labels).await?;
         // The logs are there before they are current, whatever of the two reaches the disk first.
         sync(&self.place)?;
-        let coming = self.place.join(COMING);
-        let written = File::create(&coming).and_then(|mut file| {
-            file.write_all(format!("{next}\n").as_bytes())?;
-            file.sync_all()
-        });
-        written.map_err(|source| system("write", &coming, source))?;
-        let at = self.place.join(CURRENT);
-        fs::rename(&coming, &at).map_err(|source| system("write", &at, source))?;
-        sync(&self.place)?;
-        match self.current {
-            Some(before) => remove(&self.of(before)),
-            None => Ok(()),
+        set_current(&self.place, self.next)?;
+        if self.current > 0
+            && let Err(error) = remove(&self.of(self.current))
+        {
+            // The next opening tries again.
+            tracing::warn!(%error, "earlier logs of a database stay");
+        }
+        Ok(())
+    }
+
+    /// Removes the logs of this opening, which has failed, unless they are current.
+    pub(super) fn give_up(&self) {
+        if current(&self.place).is_ok_and(|current| current == self.current)
+            && let Err(error) = remove(&self.of(self.next))
+        {
+            // The next opening tries again.
+            tracing::warn!(%error, "logs of an opening that failed stay");
         }
     }
 
     fn of(&self, number: u64) -> PathBuf {
         self.place.join(number.to_string())
     }
+}
 
-    /// Removes all logs but the current ones.
-    fn remove_others(&self) -> Result<(), DataDirectoryError> {
-        for name in entries(&self.place)? {
-            let number = name.parse().ok();
-            if number.is_some() && number != self.current {
-                remove(&self.place.join(name))?;
-            }
-        }
-        Ok(())
+/// What the logs in a directory make.
+async fn read(place: &Path) -> Result<Kept, DataDirectoryError> {
+    if !place.is_dir() {
+        return Err(damaged(place, "the logs of the database are gone"));
     }
+    let store = LogFiles::existing(place);
+    let unread = |source: MergeError| DataDirectoryError::Logs { place: place.to_owned(), source };
+    let owners = store.owners().await.map_err(|error| unread(error.into()))?;
+    let Some(first) = owners.first().copied() else {
+        return Err(damaged(place, "the logs of the database are gone"));
+    };
+    let is_own =
+        |owner: &LogOwner| (owner.pool, owner.line_bytes) == (first.pool, first.line_bytes);
+    if !owners.iter().all(is_own) {
+        return Err(damaged(place, "there are logs of several pools"));
+    }
+    let line_bytes = first.line_bytes as usize;
+    let mut pages = Pages::new(line_bytes);
+    merge(&store, &owners, &mut pages, false).await.map_err(unread)?;
+    pages.retain(|page| !selkie_txn::is_unlinked(page));
+    let labels = store.labels(first.pool).await.map_err(|error| unread(error.into()))?;
+    let incarnation = owners.iter().map(|owner| owner.incarnation).max().unwrap_or_default();
+    Ok(Kept { lines: pages.into_lines(), labels, line_bytes, incarnation })
 }
 
 fn system(what: &'static str, place: &Path, source: io::Error) -> DataDirectoryError {
     DataDirectoryError::System { what, place: place.to_owned(), source }
 }
 
-/// Makes a directory that only its owner can read, unless it is there.
+fn damaged(place: &Path, what: &str) -> DataDirectoryError {
+    DataDirectoryError::Damaged { place: place.to_owned(), what: what.to_owned() }
+}
+
+/// Makes a directory that only its owner can read, unless it is there, and those above it.
 fn make(place: &Path) -> Result<(), DataDirectoryError> {
+    if place.is_dir() {
+        return Ok(());
+    }
+    let above = match place.parent() {
+        Some(above) if above.as_os_str().is_empty() => Path::new("."),
+        Some(above) => above,
+        None => Path::new("/"),
+    };
+    make(above)?;
     let mut builder = fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(place).map_err(|source| system("make", place, source))
+    builder.mode(0o700);
+    match builder.create(place) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && place.is_dir() => {}
+        made => made.map_err(|source| system("make", place, source))?,
+    }
+    sync(above)
 }
 
 /// Makes durable which files and directories a directory has.
@@ -243,19 +299,36 @@ fn remove(place: &Path) -> Result<(), DataDirectoryError> {
     fs::remove_dir_all(place).map_err(|source| system("remove", place, source))
 }
 
-/// The number of the logs that are whole.
-fn current(at: &Path) -> Result<Option<u64>, DataDirectoryError> {
-    match fs::read_to_string(at) {
-        Ok(text) => match text.strip_suffix('\n').and_then(|number| number.parse().ok()) {
-            Some(number) => Ok(Some(number)),
-            None => Err(DataDirectoryError::Damaged {
-                place: at.to_owned(),
-                what: format!("{text:?} is not the number of logs"),
-            }),
-        },
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(system("read", at, source)),
+/// The number of the logs that are whole. Says durably that there are none in a new directory: so
+/// logs are never taken for those of an opening that did not end because the number is gone.
+fn current(place: &Path) -> Result<u64, DataDirectoryError> {
+    let at = place.join(CURRENT);
+    match fs::read_to_string(&at) {
+        Ok(text) => text
+            .strip_suffix('\n')
+            .and_then(|number| number.parse().ok())
+            .ok_or_else(|| damaged(&at, &format!("{text:?} is not the number of logs"))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            if entries(place)?.iter().any(|name| name.parse::<u64>().is_ok()) {
+                return Err(damaged(&at, "is gone, which says which logs are whole"));
+            }
+            set_current(place, 0)?;
+            Ok(0)
+        }
+        Err(source) => Err(system("read", &at, source)),
     }
+}
+
+/// Says durably which logs are whole.
+fn set_current(place: &Path, number: u64) -> Result<(), DataDirectoryError> {
+    let (coming, at) = (place.join(COMING), place.join(CURRENT));
+    let written = File::create(&coming).and_then(|mut file| {
+        file.write_all(format!("{number}\n").as_bytes())?;
+        file.sync_all()
+    });
+    written.map_err(|source| system("write", &coming, source))?;
+    fs::rename(&coming, &at).map_err(|source| system("write", &at, source))?;
+    sync(place)
 }
 
 fn entries(place: &Path) -> Result<Vec<String>, DataDirectoryError> {

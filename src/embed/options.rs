@@ -1,8 +1,10 @@
 //! Options of a compute node that a program opens in a pool.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::thread;
 
+use super::data_directory::DataDirectory;
 use super::error::OpenError;
 use crate::engine::log::{LogTo, open_store};
 use crate::fabric::Role;
@@ -15,7 +17,7 @@ const EMBEDDED_BYTES: u64 = 256 * MIB;
 /// The same of one that is kept in a directory, at least.
 const KEPT_BYTES: u64 = 1024 * MIB;
 /// Compute nodes that an embedded pool has room for.
-const EMBEDDED_NODES: usize = 8;
+pub(super) const EMBEDDED_NODES: usize = 8;
 /// Bytes of a page of an embedded pool.
 const EMBEDDED_GCL_BYTES: usize = 2048;
 /// Bytes of a range of an embedded pool.
@@ -162,6 +164,7 @@ impl PoolOptions {
 
     /// Refuses options of what the nodes of a process share.
     pub(super) fn check_join(&self, url: &PoolUrl) -> Result<(), OpenError> {
+        self.check_durability(url)?;
         let given = [
             ("memory_bytes", self.memory_bytes.is_some()),
             ("threads", self.threads.is_some()),
@@ -194,9 +197,6 @@ impl PoolOptions {
             _ if is_embedded && self.is_networked() => refused("network", "is for pools over TCP"),
             _ if is_embedded && self.tls.is_some() => refused("tls", "is for pools over TCP"),
             _ if is_embedded && self.token.is_some() => refused("token", "is for pools over TCP"),
-            PoolUrl::EmbeddedIn(_) if self.durability.is_some() => {
-                refused("durability", "is not to be given: all that commits is in the directory")
-            }
             PoolUrl::EmbeddedIn(_) if self.reads_only => {
                 refused("reads_only", "is not for the first node, which puts the pages there")
             }
@@ -205,6 +205,17 @@ impl PoolOptions {
                 "is for `embedded:`; memory nodes lend that of a shared pool",
             ),
             _ if self.threads == Some(0) => refused("threads", "must be at least 1"),
+            _ => self.check_durability(url),
+        }
+    }
+
+    fn check_durability(&self, url: &PoolUrl) -> Result<(), OpenError> {
+        match url {
+            PoolUrl::EmbeddedIn(_) if self.durability.is_some() => Err(OpenError::Option {
+                option: "durability",
+                url: url.to_string(),
+                allowed: "is not to be given: all that commits is in the directory".to_owned(),
+            }),
             _ => Ok(()),
         }
     }
@@ -249,12 +260,12 @@ impl PoolOptions {
         &self,
         url: &PoolUrl,
         log_bytes: u64,
-        directory: Option<&Path>,
+        directory: Option<&DataDirectory>,
     ) -> Result<Option<LogTo>, OpenError> {
-        if let Some(place) = directory {
+        if let Some(directory) = directory {
             // A node that only reads has nothing to log.
-            let open = || Ok(LogTo::Store(open_store(place, DISK_LOG_BYTES)?));
-            return (!self.reads_only).then(open).transpose();
+            let logs = || Ok(LogTo::Store(Arc::new(directory.logs()?)));
+            return (!self.reads_only).then(logs).transpose();
         }
         let is_default = self.durability.is_none();
         Ok(match &self.durability {

@@ -1,12 +1,13 @@
 //! A pool that is open, with one compute node of this process in it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::block_on::block_on;
 use super::data_directory::{DataDirectory, Kept};
 use super::error::OpenError;
-use super::options::PoolOptions;
+use super::options::{EMBEDDED_NODES, PoolOptions};
 use super::runtime::Runtime;
 use crate::engine::backup::{Backup, BackupError, BackupReport};
 use crate::engine::log::{Labels, LogObjects};
@@ -67,10 +68,11 @@ struct Process {
 
 impl Process {
     /// Opens the pool, and starts no compute node yet. What was kept of it is to be put there by
-    /// the first one.
+    /// the first one; of a pool that has to be new there must be nothing.
     async fn open(
         url: &str,
         options: &PoolOptions,
+        is_new: bool,
     ) -> Result<(Arc<Self>, Option<Kept>), OpenError> {
         let parsed: PoolUrl =
             url.parse().map_err(|source| OpenError::Url { url: url.to_owned(), source })?;
@@ -78,10 +80,13 @@ impl Process {
         let runtime = Runtime::start(options.worker_threads()).map_err(OpenError::Threads)?;
         let (mut role, mut kept) = (None, None);
         let directory = match &parsed {
-            PoolUrl::EmbeddedIn(place) => Some(DataDirectory::open(place)?),
+            PoolUrl::EmbeddedIn(place) => Some(DataDirectory::open(place, runtime.env()).await?),
             PoolUrl::Embedded | PoolUrl::Shared(_) => None,
         };
         if let Some(directory) = &directory {
+            if is_new {
+                directory.check_unused()?;
+            }
             kept = directory.read().await?;
         }
         let (fabric, pool, memory) = match &parsed {
@@ -135,7 +140,6 @@ impl Pool {
     async fn start(process: Arc<Process>, options: &PoolOptions) -> Result<Self, OpenError> {
         let Process { fabric, pool, roster, runtime, threads, role, url, directory, .. } =
             &*process;
-        let logs = directory.as_ref().map(DataDirectory::logs);
         options.check_role(url, *role)?;
         let missed = pool.all_missed_within().unwrap_or_default();
         let default = EngineConfig::default();
@@ -145,7 +149,7 @@ impl Pool {
             request_timeout: REQUEST_TIMEOUT.max(2 * missed),
             reads_only: options.reads_only,
             threads: u32::try_from(*threads).unwrap_or(u32::MAX),
-            log: options.log(url, pool.descriptor().log_bytes, logs.as_deref())?,
+            log: options.log(url, pool.descriptor().log_bytes, directory.as_ref())?,
             ..default
         };
         let node = match options.node {
@@ -232,10 +236,10 @@ impl PoolOptions {
     /// # Errors
     /// As [`Pool::open`].
     pub async fn open(&self, url: &str) -> Result<Pool, OpenError> {
-        let (process, kept) = Process::open(url, self).await?;
+        let (process, kept) = Process::open(url, self, false).await?;
         if let Some(kept) = &kept {
             check_room(&process, kept)?;
-            process.pool.count_on(&kept.incarnations).await?;
+            process.pool.count_on(&of_all_nodes(kept.incarnation)).await?;
         }
         let pool = Pool::start(process, self).await?;
         let put = async |pool: &Pool| match kept {
@@ -256,10 +260,13 @@ impl PoolOptions {
     pub async fn restore(&self, url: &str, from: &str) -> Result<Pool, OpenError> {
         let mut backup = Backup::open(&LogObjects::at(from, 0)?).await?;
         backup.retain(|page| !selkie_txn::is_unlinked(page));
-        let (process, _) = Process::open(url, self).await?;
-        process.directory.as_ref().map_or(Ok(()), DataDirectory::check_unused)?;
+        let (process, _) = Process::open(url, self, true).await?;
         backup.check(process.pool.descriptor().gcl_bytes)?;
-        process.pool.count_on(backup.incarnations()).await?;
+        let latest = backup.incarnations().values().max().copied().unwrap_or_default();
+        match &process.directory {
+            Some(_) => process.pool.count_on(&of_all_nodes(latest)).await?,
+            None => process.pool.count_on(backup.incarnations()).await?,
+        }
         let pool = Pool::start(process, self).await?;
         let put = async |pool: &Pool| {
             backup.restore(pool.engine(), selkie_txn::written_at).await?;
@@ -276,12 +283,21 @@ impl Pool {
         self,
         put: impl AsyncFnOnce(&Self) -> Result<(), OpenError>,
     ) -> Result<Self, OpenError> {
-        let done = put(&self).await.and_then(|()| {
-            Ok(self.0.process.directory.as_ref().map_or(Ok(()), DataDirectory::commit)?)
-        });
-        if let Err(error) = done {
+        let directory = self.0.process.directory.as_ref();
+        let done = async {
+            put(&self).await?;
+            let state = self.pool().state();
+            match directory {
+                Some(directory) => Ok(directory.commit(state.id, state.labels.clone()).await?),
+                None => Ok(()),
+            }
+        };
+        if let Err(error) = done.await {
             // Why it failed says more than why the node cannot leave.
             let _ = self.close().await;
+            if let Some(directory) = directory {
+                directory.give_up();
+            }
             return Err(error);
         }
         Ok(self)
@@ -295,6 +311,12 @@ impl Pool {
         }
         Ok(())
     }
+}
+
+/// As many earlier nodes of each index of an embedded pool. Logs of a directory tell of those that
+/// had one since it was opened.
+fn of_all_nodes(incarnation: u32) -> BTreeMap<u16, u32> {
+    (0..EMBEDDED_NODES as u16).map(|node| (node, incarnation)).collect()
 }
 
 /// Refuses a pool that is smaller than the pages that are to be put there.

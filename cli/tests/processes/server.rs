@@ -18,7 +18,7 @@ pub(crate) fn start(pool: &str) -> (Process, SocketAddr) {
     start_with(pool, &[])
 }
 
-pub(crate) fn start_with(pool: &str, options: &[&str]) -> (Process, SocketAddr) {
+fn start_with(pool: &str, options: &[&str]) -> (Process, SocketAddr) {
     let arguments = ["server", "--pool", pool, "--listen", "127.0.0.1:0", "--max-connections", "8"];
     let server = Process::start(&[&arguments[..], options].concat());
     let line = server.finds("serving ");

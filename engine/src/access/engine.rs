@@ -442,8 +442,8 @@ impl Engine {
     /// Advances the pool's logical clock by so many steps, and returns its value before. A pool has
     /// one clock, zero at first, which orders events across nodes: a value returned later, at any
     /// node, is greater, and no other caller was given the steps in between. The clock outlives
-    /// memory nodes as counters do, but not the pool, also where pages are
-    /// [restored](Engine::restore). One round trip; in a coded pool one more for each parity split.
+    /// memory nodes as counters do, but not the pool; where pages are [restored](Engine::restore)
+    /// it goes on behind them. One round trip; in a coded pool one more for each parity split.
     ///
     /// # Errors
     /// `ReadsOnly`, `Timeout`, `Fabric`.

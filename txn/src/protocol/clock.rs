@@ -16,8 +16,8 @@
 //! Their stamps are used by no transaction. A sender that is not polled leaves the others waiting;
 //! each of them fetches a stamp for itself when the batch is overdue.
 //!
-//! *A clock that is behind.* Pages that are rebuilt from logs in a new pool have stamps, and its
-//! clock begins at zero. A transaction that observes a stamp beyond its own is too late and runs
+//! *A clock that is behind.* Pages that are rebuilt from logs in a new pool have stamps. Its clock
+//! begins behind those of changes, but not of reads. A transaction that observes a stamp beyond its own is too late and runs
 //! again; the observed stamp is remembered here. A clock that was asked after that must be at least
 //! at the stamp, as the stamp was fetched before; else the clock is behind, and is moved there.
 //! Until then, transactions have earlier stamps than some that ended in the old pool. That does no

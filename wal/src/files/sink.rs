@@ -43,11 +43,12 @@ pub(super) struct FileSink {
 
 impl FileSink {
     /// Begins the log of `owner` in a directory that has none: makes its first file, and starts the
-    /// thread that writes.
+    /// thread that writes. That keeps the file `lock` open.
     pub(super) fn begin(
         directory: PathBuf,
         owner: LogOwner,
         (file_bytes, capacity): (u64, u64),
+        lock: Option<Arc<File>>,
     ) -> Result<Self, LogError> {
         let (requests, queue) = mpsc::channel();
         let mut writer = Writer { directory: directory.clone(), owner, file_bytes, open: None };
@@ -58,6 +59,7 @@ impl FileSink {
             while let Ok(request) = queue.recv() {
                 writer.run(request);
             }
+            drop(lock);
         };
         let spawned = thread::Builder::new().name("log".to_owned()).spawn(run);
         spawned
@@ -194,12 +196,21 @@ impl Writer {
         }
         let files = files_in(&self.directory)?;
         let mut first = files.first().map_or(FIRST_LSN, |(start, _)| *start);
+        let mut has_archived = false;
         for ((start, path), (next, _)) in files.iter().zip(files.iter().skip(1)) {
             if *next > below {
                 break;
             }
             self.archive(path, next - start)?;
             first = *next;
+            has_archived = true;
+        }
+        if has_archived {
+            // Where no memory outlives the process the archive is the only copy.
+            for moved in [self.directory.join(ARCHIVE), self.directory.clone()] {
+                let synced = File::open(&moved).and_then(|directory| directory.sync_all());
+                synced.map_err(|error| LogError::new("make durable", moved, error))?;
+            }
         }
         Ok(first)
     }

@@ -37,6 +37,8 @@ pub struct LogFiles {
     is_made: bool,
     /// Pieces of a log include those in its archive.
     reads_archives: bool,
+    /// Of the directory, as long as logs are written there.
+    lock: Option<Arc<File>>,
 }
 
 impl LogFiles {
@@ -67,14 +69,23 @@ impl LogFiles {
         let attempt = root.join(format!(".attempt-{}-{thread:?}", std::process::id()));
         File::create(&attempt).map_err(|error| failed("write in", error))?;
         fs::remove_file(&attempt).map_err(|error| failed("write in", error))?;
-        Ok(Self { root: root.into(), file_bytes, capacity, is_made, reads_archives: false })
+        let (root, reads_archives) = (root.into(), false);
+        Ok(Self { root, file_bytes, capacity, is_made, reads_archives, lock: None })
+    }
+
+    /// The same, which keeps the file open until the last of its logs is written no more: for one
+    /// that is locked.
+    #[must_use]
+    pub fn with_lock(self, lock: Arc<File>) -> Self {
+        Self { lock: Some(lock), ..self }
     }
 
     /// Existing logs with their archives, for reading.
     #[must_use]
     pub fn existing(root: &Path) -> Self {
         let file_bytes = *FILE_BYTES.start();
-        Self { root: root.into(), file_bytes, capacity: 0, is_made: false, reads_archives: true }
+        let (root, reads_archives) = (root.into(), true);
+        Self { root, file_bytes, capacity: 0, is_made: false, reads_archives, lock: None }
     }
 
     fn pool_directory(&self, pool: u64) -> PathBuf {
@@ -98,7 +109,8 @@ impl LogFiles {
             let synced = File::open(made).and_then(|directory| directory.sync_all());
             synced.map_err(|error| LogError::new("make durable", made, error))?;
         }
-        let began = FileSink::begin(directory.clone(), owner, (self.file_bytes, self.capacity));
+        let sizes = (self.file_bytes, self.capacity);
+        let began = FileSink::begin(directory.clone(), owner, sizes, self.lock.clone());
         if began.is_err() {
             // Directories that are of no use; those that have something in them stay.
             let own = [Some(&*directory), directory.parent()];

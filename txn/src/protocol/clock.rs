@@ -17,11 +17,12 @@
 //! each of them fetches a stamp for itself when the batch is overdue.
 //!
 //! *A clock that is behind.* Pages that are rebuilt from logs in a new pool have stamps. Its clock
-//! begins behind those of changes, but not of reads. A transaction that observes a stamp beyond its own is too late and runs
-//! again; the observed stamp is remembered here. A clock that was asked after that must be at least
-//! at the stamp, as the stamp was fetched before; else the clock is behind, and is moved there.
-//! Until then, transactions have earlier stamps than some that ended in the old pool. That does no
-//! harm: they fail where those have left their stamps, and elsewhere no order is visible.
+//! begins behind those of changes, but not of reads. A transaction that observes a stamp beyond its
+//! own is too late and runs again; the observed stamp is remembered here. A clock that was asked
+//! after that must be at least at the stamp, as the stamp was fetched before; else the clock is
+//! behind, and is moved there. Until then, transactions have earlier stamps than some that ended in
+//! the old pool. That does no harm: they fail where those have left their stamps, and elsewhere no
+//! order is visible.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;

@@ -137,5 +137,5 @@ fn comments_are_no_wider_than_the_code() {
 #[test]
 fn the_readme_is_short() {
     let lines = read(&Path::new(ROOT).join("README.md")).lines().count();
-    assert!(lines <= 120, "README.md has {lines} lines; the manual is in docs/guide");
+    assert!(lines <= 130, "README.md has {lines} lines; the manual is in docs/guide");
 }

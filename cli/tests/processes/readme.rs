@@ -17,9 +17,14 @@ pub(crate) fn page(name: &str) -> String {
 
 /// The commands of the README's shared pool, without those that build.
 fn commands() -> String {
+    block("selkie pool create")
+}
+
+/// The commands of the README's block that has one of them, without those that build.
+fn block(one: &str) -> String {
     let readme = page("README.md");
     let blocks = readme.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap());
-    let block = blocks.into_iter().find(|block| block.contains("selkie pool create")).unwrap();
+    let block = blocks.into_iter().find(|block| block.contains(one)).unwrap();
     let lines = block.lines().filter(|line| !line.starts_with("cargo "));
     lines.map(|line| format!("{line}\n")).collect()
 }
@@ -93,4 +98,22 @@ fn the_first_shared_pool_survives_the_death_of_a_driver_with_every_commit() {
     assert_eq!(report["config"]["durability"], "memory", "{report}");
     assert_eq!(status["lost_pages"], Value::Array(Vec::new()), "{status}");
     assert_eq!(status["dead_compute_nodes"], Value::Array(Vec::new()), "{status}");
+}
+
+#[test]
+fn the_sql_server_of_the_readme_keeps_what_a_client_has_made() {
+    let place = tempfile::tempdir().unwrap();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let commands = block("selkie server").replace("5432", &port.to_string());
+    // A person types slower than a server starts.
+    let ready =
+        format!("until (: < /dev/tcp/127.0.0.1/{port}) 2> /dev/null; do sleep 0.05; done\npsql");
+    let commands = with(commands, "psql", &ready);
+    let said = runs(
+        &commands,
+        &[],
+        (Path::new(env!("CARGO_BIN_EXE_selkie")).parent().unwrap(), place.path()),
+    );
+    assert!(said.contains("CREATE TABLE"), "{said}");
+    assert!(said.contains("kept") && said.contains("INSERT 0 1"), "{said}");
 }

@@ -61,7 +61,7 @@ impl Session {
                 crate::bind::refuse(is_odd, "this form of BEGIN")?;
                 if self.is_implicit {
                     // What was done since then is part of it.
-                    crate::bind::refuse(!modes.is_empty(), "BEGIN with modes behind a statement")?;
+                    self.set_modes(modes).await?;
                     self.is_implicit = false;
                     return Ok("BEGIN".to_owned());
                 }
@@ -69,7 +69,8 @@ impl Session {
                     let message = "there is already a transaction in progress";
                     return Err(SqlError::new(SqlState::ACTIVE_TRANSACTION, message));
                 }
-                let (isolation, read_only) = self.modes(modes)?;
+                let default = (self.settings.isolation, self.settings.read_only);
+                let (isolation, read_only) = with_modes(default, modes)?;
                 self.begin(isolation, read_only)?;
                 "BEGIN"
             }
@@ -102,6 +103,12 @@ impl Session {
             }
             Statement::Set(ast::Set::SetRole { context_modifier, role_name }) => {
                 self.set_role_to(context_modifier.as_ref(), role_name.as_ref()).await?
+            }
+            Statement::Set(ast::Set::SetTransaction { modes, snapshot, session: false }) => {
+                crate::bind::refuse(snapshot.is_some(), "SET TRANSACTION SNAPSHOT")?;
+                self.in_transaction("SET TRANSACTION")?;
+                self.set_modes(modes).await?;
+                "SET"
             }
             Statement::Set(set) => self.set(set)?,
             Statement::Reset(reset) => self.reset(&reset.reset).await?,
@@ -187,17 +194,28 @@ impl Session {
         })
     }
 
-    fn modes(&self, modes: &[TransactionMode]) -> SqlResult<(Isolation, bool)> {
-        let (mut isolation, mut read_only) = (self.settings.isolation, self.settings.read_only);
-        for mode in modes {
-            match mode {
-                TransactionMode::AccessMode(mode) => {
-                    read_only = *mode == TransactionAccessMode::ReadOnly;
-                }
-                TransactionMode::IsolationLevel(level) => isolation = isolation_of(*level)?,
-            }
+    /// Gives the transaction that has begun other modes. No statement may have run in it, but for
+    /// modes that it has already.
+    async fn set_modes(&mut self, modes: &[TransactionMode]) -> SqlResult<()> {
+        let (isolation, read_only) = with_modes(self.modes_now, modes)?;
+        if (isolation, read_only) == self.modes_now {
+            return Ok(());
         }
-        Ok((isolation, read_only))
+        if self.has_run || !self.savepoints.is_empty() {
+            let message = match (isolation != self.modes_now.0, read_only) {
+                (true, _) => "SET TRANSACTION ISOLATION LEVEL must be called before any query",
+                (false, true) => "transaction read-only mode must be set before any query",
+                (false, false) => "transaction read-write mode must be set before any query",
+            };
+            return Err(SqlError::new(SqlState::ACTIVE_TRANSACTION, message));
+        }
+        // It has done nothing: another takes its place, with what was set in it.
+        let (began, before) = (self.transaction_start, self.before.take());
+        let ended = self.txn.rollback().await;
+        ended.map_err(|error| from_txn(error, None))?;
+        self.begin(isolation, read_only)?;
+        (self.transaction_start, self.before) = (began, before);
+        Ok(())
     }
 
     fn in_transaction(&self, what: &str) -> SqlResult<()> {
@@ -275,9 +293,10 @@ impl Session {
                 self.set_values("timezone", &[setting_text(value)?], *local)?;
             }
             ast::Set::SetTransaction { modes, snapshot, session } => {
-                crate::bind::refuse(snapshot.is_some(), "SET TRANSACTION SNAPSHOT")?;
-                crate::bind::refuse(!session, "SET TRANSACTION behind BEGIN")?;
-                let (isolation, read_only) = self.modes(modes)?;
+                let is_odd = snapshot.is_some() || !session;
+                crate::bind::refuse(is_odd, "this form of SET SESSION CHARACTERISTICS")?;
+                let default = (self.settings.isolation, self.settings.read_only);
+                let (isolation, read_only) = with_modes(default, modes)?;
                 self.change(false, |settings| {
                     (settings.isolation, settings.read_only) = (isolation, read_only);
                     Ok(())
@@ -323,6 +342,22 @@ fn deallocate(name: &ast::Ident, client: &Arc<dyn Client>) -> SqlResult<&'static
 
 fn no_cursor(name: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_CURSOR, format!("cursor \"{name}\" does not exist"))
+}
+
+/// Isolation, and whether a transaction only reads: as they were, but for those that are given.
+fn with_modes(
+    (mut isolation, mut read_only): (Isolation, bool),
+    modes: &[TransactionMode],
+) -> SqlResult<(Isolation, bool)> {
+    for mode in modes {
+        match mode {
+            TransactionMode::AccessMode(mode) => {
+                read_only = *mode == TransactionAccessMode::ReadOnly;
+            }
+            TransactionMode::IsolationLevel(level) => isolation = isolation_of(*level)?,
+        }
+    }
+    Ok((isolation, read_only))
 }
 
 fn isolation_of(level: TransactionIsolationLevel) -> SqlResult<Isolation> {

@@ -97,6 +97,8 @@ pub struct Session {
     modes_now: (Isolation, bool),
     /// Whether the transaction is one of several statements without BEGIN.
     is_implicit: bool,
+    /// Whether a statement has run in the transaction: it keeps its isolation then.
+    has_run: bool,
     /// Names of savepoints, the innermost last.
     savepoints: Vec<(String, Savepoint, DeferredMark)>,
     /// What constraints have put off to the commit.
@@ -134,6 +136,7 @@ impl Session {
             changes: 0,
             modes_now: (Isolation::ReadCommitted, false),
             is_implicit: false,
+            has_run: false,
             savepoints: Vec::new(),
             deferred: Arc::default(),
             transaction_start: 0,
@@ -283,7 +286,10 @@ impl Session {
         let ran = match self.state {
             _ if !control::has_tables(statement) => Box::pin(self.control(statement, client)).await,
             TransactionState::Idle => self.alone(work, client).await,
-            _ => self.within(work, client).await,
+            _ => {
+                self.has_run = true;
+                self.within(work, client).await
+            }
         };
         if ran.is_err() && self.state == TransactionState::InTransaction {
             self.state = TransactionState::Failed;
@@ -316,6 +322,7 @@ impl Session {
         self.transaction_start = (self.clock)();
         self.before = Some(Arc::clone(&self.settings));
         self.modes_now = (isolation, read_only);
+        self.has_run = false;
         self.state = TransactionState::InTransaction;
         Ok(())
     }

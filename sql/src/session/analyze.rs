@@ -34,7 +34,8 @@ impl Session {
             None => database.tables().collect(),
         };
         for table in tables {
-            match database.analyze(table, AnalyzeOptions::default()).await {
+            let analyzed = database.analyze(table, AnalyzeOptions::default());
+            match self.unless_ended(analyzed).await? {
                 // One that was dropped meanwhile.
                 Err(TxnError::Schema(SchemaError::NoSuchTable { .. })) if table_name.is_none() => {}
                 found => drop(found.map_err(|error| from_txn(error, None))?),

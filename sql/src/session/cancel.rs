@@ -1,12 +1,13 @@
 //! Ending a statement from outside.
 
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use parking_lot::Mutex;
 
+use super::Session;
 use crate::error::{SqlError, SqlResult, SqlState};
 
 /// Ends what a session runs, from another task or thread. It may be kept beside the session.
@@ -57,6 +58,40 @@ impl CancelHandle {
                 state.waker = Some(cx.waker().clone());
             }
             Poll::Pending
+        })
+        .await
+    }
+}
+
+impl Session {
+    /// Ready when the statement is cancelled, or has taken as long as it may from now on: with the
+    /// reason. For work that is no part of the session's transaction.
+    pub(super) fn ended(&self) -> impl Future<Output = SqlError> + Send + use<> {
+        let (cancel, env) = (self.cancel.clone(), self.txn.database().engine().env().clone());
+        let bound = self.settings.statement_timeout;
+        async move {
+            let late = async {
+                match bound {
+                    Some(bound) => env.sleep(bound).await,
+                    None => std::future::pending().await,
+                }
+            };
+            match cancel.guard(pin!(late)).await {
+                Ok(()) => {
+                    let message = "canceling statement due to statement timeout";
+                    SqlError::new(SqlState::QUERY_CANCELED, message)
+                }
+                Err(cancelled) => cancelled,
+            }
+        }
+    }
+
+    /// What a future gives, unless the statement [has ended](Self::ended) before.
+    pub(super) async fn unless_ended<T>(&self, future: impl Future<Output = T>) -> SqlResult<T> {
+        let (mut future, mut ended) = (pin!(future), pin!(self.ended()));
+        poll_fn(|cx| match future.as_mut().poll(cx) {
+            Poll::Ready(value) => Poll::Ready(Ok(value)),
+            Poll::Pending => ended.as_mut().poll(cx).map(Err),
         })
         .await
     }

@@ -90,9 +90,13 @@ impl Session {
 
     async fn build_index(&self, table: &TableDef, index: NewIndex) -> SqlResult<String> {
         let database = self.txn.database().clone();
-        let built = database.create_index(table.table, index).await;
-        built.map_err(|error| from_txn(error, Some(table)))?;
-        Ok("CREATE INDEX".to_owned())
+        let (ended, mut why) = (self.ended(), None);
+        let until = Box::pin(async { why = Some(ended.await) });
+        let built = database.create_index_until(table.table, index, until).await;
+        match built.map_err(|error| from_txn(error, Some(table)))? {
+            Some(_) => Ok("CREATE INDEX".to_owned()),
+            None => Err(why.unwrap_or_else(|| SqlError::internal("an index was given up"))),
+        }
     }
 
     /// Runs a statement in the transaction.

@@ -11,7 +11,10 @@
 //! the index takes removals only, as there would be if a transaction could commit under the last
 //! definition but one.
 
+use std::future::poll_fn;
 use std::ops::ControlFlow;
+use std::pin::pin;
+use std::task::Poll;
 
 use selkie_btree::Direction;
 use selkie_fabric::BoxFuture;
@@ -56,14 +59,47 @@ impl Database {
         new: NewIndex,
     ) -> BoxFuture<'_, Result<Index, TxnError>> {
         Box::pin(async move {
-            let begun = || async {
-                let mut txn = self.begin();
-                let index = txn.begin_index(table, &new).await?;
-                txn.commit().await.map(|()| index)
-            };
-            let index = self.again(begun).await?;
+            let index = self.add_index(table, &new).await?;
             self.finish_index(table, index).await
         })
+    }
+
+    /// As [`create_index`](Self::create_index), but that it ends with `None` when `ended` is ready
+    /// before all rows are entered. The index is dropped then.
+    ///
+    /// # Errors
+    /// Those of [`create_index`](Self::create_index).
+    pub fn create_index_until<'a>(
+        &'a self,
+        table: Table,
+        new: NewIndex,
+        mut ended: BoxFuture<'a, ()>,
+    ) -> BoxFuture<'a, Result<Option<Index>, TxnError>> {
+        Box::pin(async move {
+            let index = self.add_index(table, &new).await?;
+            let entered = {
+                let mut entering = pin!(self.enter_rows(table, index));
+                poll_fn(|cx| match entering.as_mut().poll(cx) {
+                    Poll::Ready(entered) => Poll::Ready(Some(entered)),
+                    Poll::Pending => ended.as_mut().poll(cx).map(|()| None),
+                })
+                .await
+            };
+            match entered {
+                Some(entered) => self.complete(table, index, entered).await.map(Some),
+                None => self.drop_begun(table, index).await.map(|()| None),
+            }
+        })
+    }
+
+    /// Adds an index that is not complete to the definition of a table.
+    async fn add_index(&self, table: Table, new: &NewIndex) -> Result<Index, TxnError> {
+        let begun = || async {
+            let mut txn = self.begin();
+            let index = txn.begin_index(table, new).await?;
+            txn.commit().await.map(|()| index)
+        };
+        self.again(begun).await
     }
 
     /// Goes on with an index of that name whose [builder](Self::create_index) has ended before it
@@ -89,14 +125,30 @@ impl Database {
 
     /// Enters all rows in an index that was begun, and makes it complete. Drops it if it cannot be.
     async fn finish_index(&self, table: Table, index: Index) -> Result<Index, TxnError> {
-        if let Err(error) = self.enter_rows(table, index).await {
+        let entered = self.enter_rows(table, index).await;
+        self.complete(table, index, entered).await
+    }
+
+    /// Drops an index that is not complete.
+    async fn drop_begun(&self, table: Table, index: Index) -> Result<(), TxnError> {
+        let dropped = || async {
+            let mut txn = self.begin();
+            txn.drop_incomplete(table, index).await?;
+            txn.commit().await
+        };
+        self.again(dropped).await
+    }
+
+    /// Makes an index complete if all rows could be entered, and drops it if they cannot be.
+    async fn complete(
+        &self,
+        table: Table,
+        index: Index,
+        entered: Result<(), TxnError>,
+    ) -> Result<Index, TxnError> {
+        if let Err(error) = entered {
             if error.abort_cause().is_none() {
-                let dropped = || async {
-                    let mut txn = self.begin();
-                    txn.drop_incomplete(table, index).await?;
-                    txn.commit().await
-                };
-                self.again(dropped).await?;
+                self.drop_begun(table, index).await?;
             }
             return Err(error);
         }

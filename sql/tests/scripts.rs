@@ -337,6 +337,50 @@ fn transactions_that_change_one_row_wait_for_each_other_and_none_fails() {
     });
 }
 
+/// Also those of a row that is not there yet.
+#[test]
+fn transactions_that_insert_or_change_one_row_wait_for_each_other_and_none_fails() {
+    with_database(async |database| {
+        let mut first = Session::new(database, "tester", || 0).unwrap();
+        let table = "create table c (id int primary key, name text unique, n int)";
+        first.execute(table).await.unwrap();
+        first.execute("insert into c values (1, 'a', 0)").await.unwrap();
+        let env = database.engine().env().clone();
+        let work = |worker: i32| {
+            let database = database.clone();
+            env.spawn("changer", async move {
+                let mut session = Session::new(&database, "tester", || 0).unwrap();
+                for round in 0..25 {
+                    let own = 1_000 * worker + round;
+                    for sql in [
+                        "begin",
+                        "insert into c values (2, 'b', 1) on conflict (id) do update set n = c.n + 1",
+                        &format!(
+                            "insert into c values ({own}, 'a', 0) on conflict (name) do update set n = c.n + 1"
+                        ),
+                        &format!(
+                            "insert into c values ({}, 'r{round}', 0) on conflict (id) do nothing",
+                            -1 - round
+                        ),
+                        "commit",
+                    ] {
+                        session.execute(sql).await.unwrap();
+                    }
+                }
+            })
+        };
+        let workers: Vec<_> = (1..5).map(work).collect();
+        for worker in workers {
+            worker.join().await.unwrap();
+        }
+        let found = first.execute("select id, n from c where id > 0 order by id").await.unwrap();
+        let rows = format!("{:?}", found[0].rows);
+        assert_eq!(rows, "[[I32(1), I32(100)], [I32(2), I32(100)]]");
+        let found = first.execute("select count(*) from c where id < 0").await.unwrap();
+        assert_eq!(format!("{:?}", found[0].rows), "[[I64(25)]]");
+    });
+}
+
 /// Every script is run.
 #[test]
 fn no_script_is_left_out() {

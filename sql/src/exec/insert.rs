@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use selkie_fabric::BoxFuture;
-use selkie_txn::{KeyBuf, KeyRange, RowBuilder, TxnError};
+use selkie_txn::{KeyBuf, KeyRange, LockOutcome, LockWait, RowBuilder, TxnError};
 
 use super::build::build;
 use super::context::{BoxOperator, ExecContext, Operator, Row, take_batch};
@@ -119,7 +119,7 @@ impl InsertRows {
     ) -> SqlResult<()> {
         let table = Arc::clone(&self.table);
         check_row(&table, &self.checks, &row, None, context)?;
-        if let Some(old) = self.find_conflict(&row, context).await? {
+        if let Some(old) = self.settle_conflict(&row, context).await? {
             return self.update(old, row, returned, context).await;
         }
         match insert_row(builder, &table, &row, context.txn).await? {
@@ -146,6 +146,42 @@ impl InsertRows {
         let Some(action) = &self.on_conflict else { return false };
         action.update.is_none()
             && (action.target.is_none() || action.target == index_of_duplicate(&self.table, index))
+    }
+
+    /// The row that this one conflicts with. In a transaction of several statements it is locked if
+    /// it is to be changed; and if there is none, the primary key that is to be inserted is: others
+    /// that insert or change it wait, instead of failing at their commit.
+    async fn settle_conflict(
+        &self,
+        row: &[Datum],
+        context: &mut ExecContext<'_, '_>,
+    ) -> SqlResult<Option<Row>> {
+        let mut found = self.find_conflict(row, context).await?;
+        let Some(action) = self.on_conflict.as_ref().filter(|_| !context.is_alone) else {
+            return Ok(found);
+        };
+        let Some(target) = action.target else { return Ok(found) };
+        let table = &*self.table;
+        let mut locked: Option<KeyBuf> = None;
+        loop {
+            let key = match &found {
+                Some(_) if action.update.is_none() => return Ok(found),
+                Some(old) => primary_key(context.txn, table, old)?,
+                None if target.is_none() => primary_key(context.txn, table, row)?,
+                // Of another index there is nothing to lock.
+                None => return Ok(None),
+            };
+            // While this one waited, another may have come to be in the way.
+            let Some(key) = key.filter(|key| locked.as_ref() != Some(key)) else {
+                return Ok(found);
+            };
+            let held = context.txn.lock_row(table.table, &key, LockWait::Wait).await;
+            let LockOutcome::Held = held.map_err(|error| from_txn(error, Some(table)))? else {
+                return Err(SqlError::internal("a lock that was waited for is not held"));
+            };
+            locked = Some(key);
+            found = self.find_conflict(row, context).await?;
+        }
     }
 
     /// The row that has the key of this one in the index that ON CONFLICT names. Without a name

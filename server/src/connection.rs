@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use pgwire::messages::PgWireBackendMessage;
 use pgwire::messages::response::{EmptyQueryResponse, ReadyForQuery, TransactionStatus};
-use selkie_sql::{Client, Session, SqlError, SqlResult, SqlState, TransactionState};
+use selkie_sql::{CancelHandle, Client, Session, SqlError, SqlResult, SqlState, TransactionState};
 use tokio::sync::watch;
 
 use crate::error_response::{Severity, error_response};
@@ -21,6 +21,8 @@ use crate::stats::ServerStats;
 /// A client that has been let in.
 pub(crate) struct Connection {
     session: Session,
+    /// Of the session.
+    cancel: CancelHandle,
     frames: SharedFrames,
     output: Arc<Output>,
     extended: Extended,
@@ -50,6 +52,7 @@ impl Connection {
         let reported = session.parameter_changes();
         let frames = Arc::new(tokio::sync::Mutex::new(frames));
         Self {
+            cancel: session.cancel_handle(),
             session,
             frames,
             output,
@@ -88,12 +91,14 @@ impl Connection {
             tokio::select! {
                 read = frames.read() => read?,
                 () = ended(&mut self.ends) => return Err(FrameError::Broken(ending())),
+                () = self.cancel.terminated() => return Err(FrameError::Broken(ending())),
             }
         };
         // Whether it is alone in its transaction.
         let is_last = frames.next_kind() == Some(b'S');
         drop(frames);
-        if *self.ends.borrow() && self.session.state() == TransactionState::Idle {
+        let is_over = *self.ends.borrow() && self.session.state() == TransactionState::Idle;
+        if is_over || self.cancel.is_terminated() {
             return Err(FrameError::Broken(ending()));
         }
         let message = match decode(kind, body) {
@@ -118,7 +123,7 @@ impl Connection {
             self.stats.statement(begun.elapsed());
         }
         if let Err(error) = done {
-            if error.state() == SqlState::CRASH_SHUTDOWN {
+            if [SqlState::CRASH_SHUTDOWN, SqlState::ADMIN_SHUTDOWN].contains(&error.state()) {
                 return Err(FrameError::Broken(error));
             }
             self.stats.error(&error);
@@ -214,6 +219,5 @@ pub(crate) async fn ended(ends: &mut watch::Receiver<bool>) {
 
 /// That the server ends.
 pub(crate) fn ending() -> SqlError {
-    let message = "terminating connection due to administrator command";
-    SqlError::new(SqlState::ADMIN_SHUTDOWN, message)
+    SqlError::terminated()
 }

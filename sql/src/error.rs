@@ -154,6 +154,13 @@ impl SqlError {
         Self::new(SqlState::FEATURE_NOT_SUPPORTED, format!("{what} is not supported"))
     }
 
+    /// That an administrator ends the session, or the server.
+    #[must_use]
+    pub fn terminated() -> Self {
+        let message = "terminating connection due to administrator command";
+        Self::new(SqlState::ADMIN_SHUTDOWN, message)
+    }
+
     /// What should not happen.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(SqlState::INTERNAL_ERROR, message)

@@ -38,6 +38,8 @@ pub(crate) struct Activity {
     pub(crate) text: Arc<str>,
     /// Ends what it runs.
     pub(crate) cancel: Arc<dyn Fn() + Send + Sync>,
+    /// Ends the session.
+    pub(crate) terminate: Arc<dyn Fn() + Send + Sync>,
 }
 
 /// The place of a session in a list, as long as it is kept.

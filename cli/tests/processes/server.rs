@@ -341,6 +341,28 @@ fn what_clients_do_is_shown_and_counted() {
         assert_eq!(self::state(&long.await.unwrap()), "57014");
         idle.batch_execute("rollback").await.unwrap();
         assert_eq!(rows(&here, &state(&of_idle)).await[0][0].as_deref(), Some("idle"));
+        // One that idles is told, and one that runs something; its transaction is no more.
+        let (last, sleeper) = (connect(addr).await, connect(addr).await);
+        last.batch_execute("create table t (a int); begin; insert into t values (1)")
+            .await
+            .unwrap();
+        let numbers = [number(&last).await, number(&sleeper).await];
+        let long = tokio::spawn(async move {
+            let long = "select count(*) from generate_series(1, 10000000000)";
+            sleeper.simple_query(long).await.unwrap_err()
+        });
+        let is_active =
+            async || rows(&here, &state(&numbers[1])).await[0][0].as_deref() == Some("active");
+        while !is_active().await {}
+        for of in &numbers {
+            let ended = rows(&here, &format!("select pg_terminate_backend({of})")).await;
+            assert_eq!(ended, [[Some("t".to_owned())]]);
+        }
+        assert_eq!(self::state(&long.await.unwrap()), "57P01");
+        while !last.is_closed() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(rows(&here, "select count(*) from t").await, [[Some("0".to_owned())]]);
         drop(idle);
         let open = "select count(*) from pg_stat_activity";
         while rows(&here, open).await[0][0].as_deref() != Some("1") {}
@@ -350,7 +372,7 @@ fn what_clients_do_is_shown_and_counted() {
         stream.read_to_string(&mut told).unwrap();
         for wanted in [
             "selkie_sql_clients_open 1\n",
-            "selkie_sql_clients_total 3\n",
+            "selkie_sql_clients_total 5\n",
             "selkie_sql_errors_total{sqlstate=\"57014\"} 1\n",
             "selkie_sql_statement_time_seconds_total ",
             "selkie_hits_total{node=\"cn0\"} ",

@@ -1,8 +1,10 @@
 //! Functions that tell of the session and the system.
 
+use super::CallContext;
 use super::arguments::argument;
 use super::signature::{Body, Table};
-use crate::error::{SqlError, SqlState};
+use crate::error::{SqlError, SqlResult, SqlState};
+use crate::session_list::Activity;
 use crate::types::{Datum, SqlType};
 
 /// What `version()` gives: clients take the number of PostgreSQL from it.
@@ -69,16 +71,29 @@ pub(super) fn register_functions(table: &mut Table<Body>) {
         Ok(Datum::I32(context.session_number))
     });
     table.add("pg_cancel_backend", "volatile int4 -> bool", |values, context| {
-        let Datum::I32(number) = argument(values, 0) else { return Ok(Datum::Null) };
-        let Some(found) = context.sessions.find(*number) else { return Ok(Datum::Bool(false)) };
-        if !context.is_superuser && *found.user != *context.user {
-            let message = "must be a member of the role whose query is being canceled";
-            return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message));
-        }
-        (found.cancel)();
-        Ok(Datum::Bool(true))
+        end_one_of(values, context, "query is being canceled", |found| (found.cancel)())
+    });
+    table.add("pg_terminate_backend", "volatile int4 -> bool", |values, context| {
+        end_one_of(values, context, "process is being terminated", |found| (found.terminate)())
     });
     // Nothing takes such a lock; clients give theirs back when they leave a session to others.
     table.add("pg_advisory_unlock_all", "volatile -> void", |_, _| Ok(Datum::text("")));
     table.add("pg_client_encoding", "stable -> name", |_, _| Ok(Datum::text("UTF8")));
+}
+
+/// Ends what the session of a number does, or the session. Whether there is one.
+fn end_one_of(
+    values: &[Datum],
+    context: &CallContext,
+    what: &str,
+    end: impl FnOnce(&Activity),
+) -> SqlResult<Datum> {
+    let Datum::I32(number) = argument(values, 0) else { return Ok(Datum::Null) };
+    let Some(found) = context.sessions.find(*number) else { return Ok(Datum::Bool(false)) };
+    if !context.is_superuser && *found.user != *context.user {
+        let message = format!("must be a member of the role whose {what}");
+        return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message));
+    }
+    end(&found);
+    Ok(Datum::Bool(true))
 }

@@ -17,7 +17,7 @@ pub(super) fn idle(
     now: i64,
     cancel: &CancelHandle,
 ) -> Activity {
-    let cancel = cancel.clone();
+    let (cancel, terminate) = (cancel.clone(), cancel.clone());
     Activity {
         number,
         user: Arc::clone(user),
@@ -30,6 +30,7 @@ pub(super) fn idle(
         state: ActivityState::Idle,
         text: Arc::from(""),
         cancel: Arc::new(move || cancel.cancel()),
+        terminate: Arc::new(move || terminate.terminate()),
     }
 }
 

@@ -10,7 +10,8 @@ use parking_lot::Mutex;
 use super::Session;
 use crate::error::{SqlError, SqlResult, SqlState};
 
-/// Ends what a session runs, from another task or thread. It may be kept beside the session.
+/// Ends what a session runs, or the session, from another task or thread. It may be kept beside the
+/// session.
 #[derive(Clone, Default)]
 pub struct CancelHandle {
     state: Arc<Mutex<CancelState>>,
@@ -22,6 +23,17 @@ struct CancelState {
     runs: bool,
     cancelled: bool,
     waker: Option<Waker>,
+    /// The session is to end.
+    terminated: bool,
+    /// Of what waits for that.
+    idle: Option<Waker>,
+}
+
+impl CancelState {
+    /// No statement runs, or another begins.
+    fn reset(&mut self, runs: bool) {
+        (self.runs, self.cancelled, self.waker) = (runs, runs && self.terminated, None);
+    }
 }
 
 impl CancelHandle {
@@ -37,12 +49,41 @@ impl CancelHandle {
         }
     }
 
+    /// Ends the statement that runs, as [`cancel`](Self::cancel), but with 57P01, and asks the
+    /// owner of the session to end that ([`terminated`](Self::terminated)).
+    pub fn terminate(&self) {
+        let mut state = self.state.lock();
+        (state.terminated, state.cancelled) = (true, state.runs);
+        let wakers = [state.waker.take(), state.idle.take()];
+        drop(state);
+        wakers.into_iter().flatten().for_each(Waker::wake);
+    }
+
+    /// Whether the session is to end.
+    #[must_use]
+    pub fn is_terminated(&self) -> bool {
+        self.state.lock().terminated
+    }
+
+    /// Returns when the session is to end. One task may wait for that. Cancel safe.
+    pub async fn terminated(&self) {
+        poll_fn(|cx| {
+            let mut state = self.state.lock();
+            if state.terminated {
+                return Poll::Ready(());
+            }
+            state.idle = Some(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
     /// What a future gives, or 57014 if it is cancelled before.
     pub(super) async fn guard<T>(
         &self,
         mut future: Pin<&mut impl Future<Output = T>>,
     ) -> SqlResult<T> {
-        *self.state.lock() = CancelState { runs: true, ..CancelState::default() };
+        self.state.lock().reset(true);
         // Also if the future is dropped.
         let _over = RunsNoMore(self);
         poll_fn(|cx| {
@@ -50,6 +91,9 @@ impl CancelHandle {
                 return Poll::Ready(Ok(value));
             }
             let mut state = self.state.lock();
+            if state.cancelled && state.terminated {
+                return Poll::Ready(Err(SqlError::terminated()));
+            }
             if state.cancelled {
                 let message = "canceling statement due to user request";
                 return Poll::Ready(Err(SqlError::new(SqlState::QUERY_CANCELED, message)));
@@ -101,6 +145,6 @@ struct RunsNoMore<'c>(&'c CancelHandle);
 
 impl Drop for RunsNoMore<'_> {
     fn drop(&mut self) {
-        *self.0.state.lock() = CancelState::default();
+        self.0.state.lock().reset(false);
     }
 }

@@ -30,10 +30,12 @@ states! {
     CONNECTION_EXCEPTION = "08000", "The connection is of no use any more.";
     CONNECTION_FAILURE = "08006", "A client is gone.";
     CRASH_SHUTDOWN = "57P02", "The server serves nothing more.";
+    DATA_CORRUPTED = "XX001", "A page is lost or damaged.";
     DATATYPE_MISMATCH = "42804", "An expression is not of the type that is needed.";
     DATETIME_OVERFLOW = "22008", "A date or time is out of range.";
     DEADLOCK_DETECTED = "40P01", "Transactions waited for each other in a circle.";
     DEPENDENT_OBJECTS = "2BP01", "Others depend on what is to be dropped.";
+    DISK_FULL = "53100", "The pool has no room.";
     DIVISION_BY_ZERO = "22012", "Division by zero.";
     DUPLICATE_ALIAS = "42712", "A name of a table is used twice in FROM.";
     DUPLICATE_COLUMN = "42701", "A column is named twice.";

@@ -387,14 +387,20 @@ impl TxnError {
         self.abort_cause().is_some_and(AbortCause::is_retryable)
     }
 
+    /// The error of the engine that this one is, if it is one.
+    #[must_use]
+    pub fn engine_error(&self) -> Option<&EngineError> {
+        match self {
+            Self::Engine(error) | Self::Tree(TreeError::Engine(error)) => Some(error),
+            _ => None,
+        }
+    }
+
     /// Whether the node serves nothing more ([`EngineError::ends_node`]): another node of the pool
     /// may run the transaction.
     #[must_use]
     pub fn ends_node(&self) -> bool {
-        match self {
-            Self::Engine(error) | Self::Tree(TreeError::Engine(error)) => error.ends_node(),
-            _ => false,
-        }
+        self.engine_error().is_some_and(EngineError::ends_node)
     }
 
     /// Whether a page could not be allocated because freed ones are still in use.

@@ -72,3 +72,31 @@ fn what_cannot_be_read_is_named() {
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains(&name));
 }
+
+#[test]
+fn a_pool_that_is_full_says_so_and_goes_on() {
+    let large = "insert into t select i, repeat('x', 1000) from generate_series(1, 40000) i";
+    let output = run(&[
+        "sql",
+        "--memory",
+        "16M",
+        "--cache",
+        "8M",
+        "--keep-going",
+        "--format",
+        "csv",
+        "-c",
+        "create table t (a int primary key, b text)",
+        "-c",
+        large,
+        "-c",
+        "insert into t values (1, 'small')",
+        "-c",
+        "select count(*) from t",
+    ]);
+    let (said, error) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("ERROR:  53100: the pool is full"), "{error}");
+    assert_eq!(error.matches("ERROR").count(), 1, "{error}");
+    assert!(said.ends_with("count\n1\n"), "{said}");
+}

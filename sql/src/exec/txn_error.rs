@@ -1,5 +1,6 @@
 //! Errors of transactions as errors of SQL.
 
+use selkie_engine::EngineError;
 use selkie_txn::{RowError, SchemaError, SequenceError, TxnError};
 
 use crate::catalogue::TableDef;
@@ -10,6 +11,9 @@ const PRIMARY: &str = "primary key";
 
 /// The SQL error for one of a transaction. `table` is that of the operation, if it had one.
 pub(crate) fn from_txn(error: TxnError, table: Option<&TableDef>) -> SqlError {
+    if let Some(short) = error.engine_error().and_then(of_resources) {
+        return short.detail(error.to_string());
+    }
     let (state, message) = match &error {
         TxnError::Duplicate { table: name, index } => {
             return duplicate(constraint_name(table, name, index));
@@ -80,6 +84,38 @@ pub(crate) fn from_txn(error: TxnError, table: Option<&TableDef>) -> SqlError {
         _ => return SqlError::internal(error.to_string()),
     };
     SqlError::new(state, message).detail(error.to_string())
+}
+
+/// The error of an engine that lacks something which no other attempt would find.
+fn of_resources(error: &EngineError) -> Option<SqlError> {
+    let (state, message, hint) = match error {
+        EngineError::PoolFull { .. } => {
+            (SqlState::DISK_FULL, "the pool is full", "Give it more memory, or delete rows.")
+        }
+        EngineError::OverflowFull { .. } | EngineError::CacheFull { .. } => (
+            SqlState::OUT_OF_MEMORY,
+            "the cache of the node is full",
+            "Make transactions smaller, or give the node a larger cache.",
+        ),
+        EngineError::ChangeTooLarge { .. } => (
+            SqlState::PROGRAM_LIMIT_EXCEEDED,
+            "the transaction changes more than the log takes",
+            "Make transactions smaller, or give the node a larger log.",
+        ),
+        EngineError::Log(_) | EngineError::LogFull | EngineError::LogTimeout { .. } => (
+            SqlState::IO_ERROR,
+            "the log cannot be written",
+            "Look whether there is room where the server keeps its log.",
+        ),
+        EngineError::PageLost { .. }
+        | EngineError::PageDamaged { .. }
+        | EngineError::TooManyLost { .. } => {
+            let message = "a page of the table is lost or damaged";
+            return Some(SqlError::new(SqlState::DATA_CORRUPTED, message));
+        }
+        _ => return None,
+    };
+    Some(SqlError::new(state, message).hint(hint))
 }
 
 /// A row or a key has no room on a page.

@@ -124,6 +124,7 @@ pub use error::{AbortCause, BulkLoadError, TxnError};
 pub use locks::row_locks::{LockOutcome, LockWait};
 pub use protocol::{Isolation, Protocol, UnknownProtocol};
 pub use selkie_btree::{Direction, is_unlinked, written_at};
+pub use selkie_engine::EngineError;
 pub use sequences::{MAX_SEQUENCE_BLOCK, SequenceError, SequenceSchema};
 pub use statistics::{AnalyzeOptions, ColumnStatistics, CommonValue, TableStatistics};
 pub use stats::{AbortCounts, TxnStats};

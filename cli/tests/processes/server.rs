@@ -291,11 +291,14 @@ fn a_client_forgets_what_it_has_prepared() {
         let (one, other) = ("select 1::int", "select 2::int");
         let (one, other) =
             (client.prepare(one).await.unwrap(), client.prepare(other).await.unwrap());
-        // The library gives them names, the first of them this.
-        client.batch_execute("deallocate s0").await.unwrap();
+        // The library gives them names, one after the other over all clients of this process.
+        let mut number = 0;
+        while client.batch_execute(&format!("deallocate s{number}")).await.is_err() {
+            number += 1;
+        }
         let gone = client.query(&one, &[]).await.unwrap_err();
         assert_eq!(state(&gone), "26000");
-        let twice = client.batch_execute("deallocate s0").await.unwrap_err();
+        let twice = client.batch_execute(&format!("deallocate s{number}")).await.unwrap_err();
         assert_eq!(state(&twice), "26000");
         assert_eq!(client.query_one(&other, &[]).await.unwrap().get::<_, i32>(0), 2);
         client.batch_execute("set application_name to 'x'; set lock_timeout to 5").await.unwrap();
@@ -341,28 +344,6 @@ fn what_clients_do_is_shown_and_counted() {
         assert_eq!(self::state(&long.await.unwrap()), "57014");
         idle.batch_execute("rollback").await.unwrap();
         assert_eq!(rows(&here, &state(&of_idle)).await[0][0].as_deref(), Some("idle"));
-        // One that idles is told, and one that runs something; its transaction is no more.
-        let (last, sleeper) = (connect(addr).await, connect(addr).await);
-        last.batch_execute("create table t (a int); begin; insert into t values (1)")
-            .await
-            .unwrap();
-        let numbers = [number(&last).await, number(&sleeper).await];
-        let long = tokio::spawn(async move {
-            let long = "select count(*) from generate_series(1, 10000000000)";
-            sleeper.simple_query(long).await.unwrap_err()
-        });
-        let is_active =
-            async || rows(&here, &state(&numbers[1])).await[0][0].as_deref() == Some("active");
-        while !is_active().await {}
-        for of in &numbers {
-            let ended = rows(&here, &format!("select pg_terminate_backend({of})")).await;
-            assert_eq!(ended, [[Some("t".to_owned())]]);
-        }
-        assert_eq!(self::state(&long.await.unwrap()), "57P01");
-        while !last.is_closed() {
-            tokio::task::yield_now().await;
-        }
-        assert_eq!(rows(&here, "select count(*) from t").await, [[Some("0".to_owned())]]);
         drop(idle);
         let open = "select count(*) from pg_stat_activity";
         while rows(&here, open).await[0][0].as_deref() != Some("1") {}
@@ -372,13 +353,43 @@ fn what_clients_do_is_shown_and_counted() {
         stream.read_to_string(&mut told).unwrap();
         for wanted in [
             "selkie_sql_clients_open 1\n",
-            "selkie_sql_clients_total 5\n",
+            "selkie_sql_clients_total 3\n",
             "selkie_sql_errors_total{sqlstate=\"57014\"} 1\n",
             "selkie_sql_statement_time_seconds_total ",
             "selkie_hits_total{node=\"cn0\"} ",
         ] {
             assert!(told.contains(wanted), "{wanted}: {told}");
         }
+    });
+}
+
+/// One that idles in a transaction, and one that runs something.
+#[test]
+fn clients_are_ended_by_another() {
+    let (_server, addr) = start("embedded:");
+    block_on(async {
+        let (idle, busy, here) = (connect(addr).await, connect(addr).await, connect(addr).await);
+        let of = "select pg_backend_pid()";
+        let [of_idle, of_busy] =
+            [rows(&idle, of).await, rows(&busy, of).await].map(|rows| rows[0][0].clone().unwrap());
+        idle.batch_execute("create table t (a int)").await.unwrap();
+        idle.batch_execute("begin; insert into t values (1)").await.unwrap();
+        let long = tokio::spawn(async move {
+            let long = "select count(*) from generate_series(1, 10000000000)";
+            busy.simple_query(long).await.unwrap_err()
+        });
+        let is_active =
+            format!("select state = 'active' from pg_stat_activity where pid = {of_busy}");
+        while rows(&here, &is_active).await[0][0].as_deref() != Some("t") {}
+        for of in [&of_idle, &of_busy] {
+            let ended = rows(&here, &format!("select pg_terminate_backend({of})")).await;
+            assert_eq!(ended, [[Some("t".to_owned())]]);
+        }
+        assert_eq!(state(&long.await.unwrap()), "57P01");
+        while !idle.is_closed() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(rows(&here, "select count(*) from t").await, [[Some("0".to_owned())]]);
     });
 }
 

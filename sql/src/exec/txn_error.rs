@@ -1,7 +1,6 @@
 //! Errors of transactions as errors of SQL.
 
-use selkie_engine::EngineError;
-use selkie_txn::{RowError, SchemaError, SequenceError, TxnError};
+use selkie_txn::{EngineError, RowError, SchemaError, SequenceError, TxnError};
 
 use crate::catalogue::TableDef;
 use crate::error::{SqlError, SqlState};
@@ -68,12 +67,6 @@ pub(crate) fn from_txn(error: TxnError, table: Option<&TableDef>) -> SqlError {
         ),
         TxnError::Schema(error) => return from_schema(error),
         TxnError::Sequence(own) if !error.is_retryable() => return from_sequence(own),
-        _ if error.ends_node() => {
-            let message = "terminating connection as the node of its server serves nothing more";
-            let hint = "Another server of the pool has the same database.";
-            let error = SqlError::new(SqlState::CRASH_SHUTDOWN, message).detail(error.to_string());
-            return error.hint(hint);
-        }
         _ if error.is_retryable() => {
             (SqlState::SERIALIZATION_FAILURE, "could not serialize access due to concurrent update")
         }
@@ -86,8 +79,13 @@ pub(crate) fn from_txn(error: TxnError, table: Option<&TableDef>) -> SqlError {
     SqlError::new(state, message).detail(error.to_string())
 }
 
-/// The error of an engine that lacks something which no other attempt would find.
+/// The error of an engine that is over, or lacks something which no other attempt would find.
 fn of_resources(error: &EngineError) -> Option<SqlError> {
+    if error.ends_node() {
+        let message = "terminating connection as the node of its server serves nothing more";
+        let hint = "Another server of the pool has the same database.";
+        return Some(SqlError::new(SqlState::CRASH_SHUTDOWN, message).hint(hint));
+    }
     let (state, message, hint) = match error {
         EngineError::PoolFull { .. } => {
             (SqlState::DISK_FULL, "the pool is full", "Give it more memory, or delete rows.")

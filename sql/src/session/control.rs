@@ -59,20 +59,7 @@ impl Session {
             Statement::StartTransaction { modes, statements, exception, modifier, .. } => {
                 let is_odd = !statements.is_empty() || exception.is_some() || modifier.is_some();
                 crate::bind::refuse(is_odd, "this form of BEGIN")?;
-                if self.is_implicit {
-                    // What was done since then is part of it.
-                    self.set_modes(modes).await?;
-                    self.is_implicit = false;
-                    return Ok("BEGIN".to_owned());
-                }
-                if self.state != TransactionState::Idle {
-                    let message = "there is already a transaction in progress";
-                    return Err(SqlError::new(SqlState::ACTIVE_TRANSACTION, message));
-                }
-                let default = (self.settings.isolation, self.settings.read_only);
-                let (isolation, read_only) = with_modes(default, modes)?;
-                self.begin(isolation, read_only)?;
-                "BEGIN"
+                self.start(modes).await?
             }
             Statement::Commit { chain, end: _, modifier } => {
                 crate::bind::refuse(*chain || modifier.is_some(), "this form of COMMIT")?;
@@ -132,6 +119,22 @@ impl Session {
             other => return Err(SqlError::unsupported(other)),
         };
         Ok(tag.to_owned())
+    }
+
+    async fn start(&mut self, modes: &[TransactionMode]) -> SqlResult<&'static str> {
+        if self.is_implicit {
+            // What was done since then is part of it.
+            self.set_modes(modes).await?;
+            self.is_implicit = false;
+        } else if self.state == TransactionState::Idle {
+            let default = (self.settings.isolation, self.settings.read_only);
+            let (isolation, read_only) = with_modes(default, modes)?;
+            self.begin(isolation, read_only)?;
+        } else {
+            let message = "there is already a transaction in progress";
+            return Err(SqlError::new(SqlState::ACTIVE_TRANSACTION, message));
+        }
+        Ok("BEGIN")
     }
 
     async fn set_role_to(

@@ -351,20 +351,16 @@ fn transactions_that_insert_or_change_one_row_wait_for_each_other_and_none_fails
             env.spawn("changer", async move {
                 let mut session = Session::new(&database, "tester", || 0).unwrap();
                 for round in 0..25 {
+                    // One by its primary key, one by another.
                     let own = 1_000 * worker + round;
-                    for sql in [
-                        "begin",
-                        "insert into c values (2, 'b', 1) on conflict (id) do update set n = c.n + 1",
-                        &format!(
-                            "insert into c values ({own}, 'a', 0) on conflict (name) do update set n = c.n + 1"
-                        ),
-                        &format!(
-                            "insert into c values ({}, 'r{round}', 0) on conflict (id) do nothing",
-                            -1 - round
-                        ),
-                        "commit",
+                    for row in [
+                        "2, 'b', 1) on conflict (id)",
+                        &format!("{own}, 'a', 1) on conflict (name)"),
                     ] {
-                        session.execute(sql).await.unwrap();
+                        session.execute("begin").await.unwrap();
+                        let sql = format!("insert into c values ({row} do update set n = c.n + 1");
+                        session.execute(&sql).await.unwrap();
+                        session.execute("commit").await.unwrap();
                     }
                 }
             })
@@ -373,11 +369,9 @@ fn transactions_that_insert_or_change_one_row_wait_for_each_other_and_none_fails
         for worker in workers {
             worker.join().await.unwrap();
         }
-        let found = first.execute("select id, n from c where id > 0 order by id").await.unwrap();
+        let found = first.execute("select id, n from c order by id").await.unwrap();
         let rows = format!("{:?}", found[0].rows);
         assert_eq!(rows, "[[I32(1), I32(100)], [I32(2), I32(100)]]");
-        let found = first.execute("select count(*) from c where id < 0").await.unwrap();
-        assert_eq!(format!("{:?}", found[0].rows), "[[I64(25)]]");
     });
 }
 

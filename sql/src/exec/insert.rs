@@ -149,46 +149,43 @@ impl InsertRows {
     }
 
     /// The row that this one conflicts with. In a transaction of several statements it is locked if
-    /// it is to be changed; and if there is none, the primary key that is to be inserted is: others
-    /// that insert or change it wait, instead of failing at their commit.
+    /// it is to be changed; so is the primary key that is to be inserted if there is none: others
+    /// that insert or change it wait, instead of failing at their commit. What is read before the
+    /// lock is held need not stay as it is, so it is not read to be changed.
     async fn settle_conflict(
         &self,
         row: &[Datum],
         context: &mut ExecContext<'_, '_>,
     ) -> SqlResult<Option<Row>> {
-        let mut found = self.find_conflict(row, context).await?;
-        let Some(action) = self.on_conflict.as_ref().filter(|_| !context.is_alone) else {
-            return Ok(found);
-        };
-        let Some(target) = action.target else { return Ok(found) };
-        let table = &*self.table;
-        let mut locked: Option<KeyBuf> = None;
-        loop {
-            let key = match &found {
-                Some(_) if action.update.is_none() => return Ok(found),
-                Some(old) => primary_key(context.txn, table, old)?,
-                None if target.is_none() => primary_key(context.txn, table, row)?,
-                // Of another index there is nothing to lock.
-                None => return Ok(None),
+        let update = self.on_conflict.as_ref().filter(|action| action.update.is_some());
+        if let Some(target) = update.and_then(|action| action.target)
+            && !context.is_alone
+        {
+            let table = &*self.table;
+            let key = match target {
+                None => primary_key(context.txn, table, row)?,
+                // Of another index there is nothing to lock if there is no row.
+                Some(_) => match self.find_conflict(row, false, context).await? {
+                    Some(old) => primary_key(context.txn, table, &old)?,
+                    None => None,
+                },
             };
-            // While this one waited, another may have come to be in the way.
-            let Some(key) = key.filter(|key| locked.as_ref() != Some(key)) else {
-                return Ok(found);
-            };
-            let held = context.txn.lock_row(table.table, &key, LockWait::Wait).await;
-            let LockOutcome::Held = held.map_err(|error| from_txn(error, Some(table)))? else {
-                return Err(SqlError::internal("a lock that was waited for is not held"));
-            };
-            locked = Some(key);
-            found = self.find_conflict(row, context).await?;
+            if let Some(key) = key {
+                let held = context.txn.lock_row(table.table, &key, LockWait::Wait).await;
+                let LockOutcome::Held = held.map_err(|error| from_txn(error, Some(table)))? else {
+                    return Err(SqlError::internal("a lock that was waited for is not held"));
+                };
+            }
         }
+        self.find_conflict(row, true, context).await
     }
 
     /// The row that has the key of this one in the index that ON CONFLICT names. Without a name
-    /// the insertion finds it.
+    /// the insertion finds it. `is_to_change` reads its newest state, which has to stay.
     async fn find_conflict(
         &self,
         row: &[Datum],
+        is_to_change: bool,
         context: &mut ExecContext<'_, '_>,
     ) -> SqlResult<Option<Row>> {
         let Some(target) = self.on_conflict.as_ref().and_then(|action| action.target) else {
@@ -209,7 +206,11 @@ impl InsertRows {
             let Some(key) = key_in(context.txn, index.into(), table, columns, row)? else {
                 return Ok(None);
             };
-            let found = context.txn.first_for_update(index, &KeyRange::prefix(&key)).await;
+            let range = KeyRange::prefix(&key);
+            let found = match is_to_change {
+                true => context.txn.first_for_update(index, &range).await,
+                false => context.txn.first(index, &range).await,
+            };
             found.map_err(failed)?
         } else {
             let Some(key) = primary_key(context.txn, table, row)? else { return Ok(None) };

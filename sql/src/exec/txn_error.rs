@@ -79,7 +79,8 @@ pub(crate) fn from_txn(error: TxnError, table: Option<&TableDef>) -> SqlError {
     SqlError::new(state, message).detail(error.to_string())
 }
 
-/// The error of an engine that is over, or lacks something which no other attempt would find.
+/// The error of an engine that is over, or lacks something which no other attempt would find. A
+/// cache that is full, or a log without room, is full because of others, which end.
 fn of_resources(error: &EngineError) -> Option<SqlError> {
     if error.ends_node() {
         let message = "terminating connection as the node of its server serves nothing more";
@@ -90,17 +91,12 @@ fn of_resources(error: &EngineError) -> Option<SqlError> {
         EngineError::PoolFull { .. } => {
             (SqlState::DISK_FULL, "the pool is full", "Give it more memory, or delete rows.")
         }
-        EngineError::OverflowFull { .. } | EngineError::CacheFull { .. } => (
-            SqlState::OUT_OF_MEMORY,
-            "the cache of the node is full",
-            "Make transactions smaller, or give the node a larger cache.",
-        ),
         EngineError::ChangeTooLarge { .. } => (
             SqlState::PROGRAM_LIMIT_EXCEEDED,
             "the transaction changes more than the log takes",
             "Make transactions smaller, or give the node a larger log.",
         ),
-        EngineError::Log(_) | EngineError::LogFull | EngineError::LogTimeout { .. } => (
+        EngineError::Log(_) | EngineError::LogTimeout { .. } => (
             SqlState::IO_ERROR,
             "the log cannot be written",
             "Look whether there is room where the server keeps its log.",
@@ -276,5 +272,20 @@ mod tests {
         let shown = from_txn(duplicate("primary key"), None);
         let wanted = "duplicate key value violates unique constraint \"t_pkey\"";
         assert_eq!(shown.message(), wanted);
+    }
+
+    /// What others have filled is empty again when they have ended.
+    #[test]
+    fn what_is_full_for_a_while_is_tried_again() {
+        let state = |error: EngineError| {
+            let error = from_txn(TxnError::Engine(error), None);
+            (error.state().code(), error.is_retryable())
+        };
+        assert_eq!(state(EngineError::LogFull), ("40001", true));
+        assert_eq!(state(EngineError::CacheFull { frames: 9 }), ("40001", true));
+        assert_eq!(state(EngineError::PoolFull { used: 9, capacity: 9 }), ("53100", false));
+        assert_eq!(state(EngineError::ChangeTooLarge { need: 9, limit: 8 }), ("54000", false));
+        let waited = std::time::Duration::from_secs(30);
+        assert_eq!(state(EngineError::LogTimeout { waited }), ("58030", false));
     }
 }

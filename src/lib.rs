@@ -49,8 +49,8 @@
 //!
 //! `embedded:DIR` is for one process on one machine: what has committed is in a log in that
 //! directory, made durable by `fdatasync`, and the next process that opens it finds all of that,
-//! however the last one ended. It reads the logs then, and writes each page once. Pages are in
-//! memory as in any pool ([`PoolOptions::memory_bytes`]). One process at a time has it open.
+//! however the last one ended. It reads the logs then, and writes all pages to new ones. Pages are
+//! in memory as in any pool ([`PoolOptions::memory_bytes`]). One process at a time has it open.
 //!
 //! # Dropping without closing
 //!

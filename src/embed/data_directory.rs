@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::options::DISK_LOG_BYTES;
 use crate::engine::GAddr;
 use crate::engine::log::{
     Labels, LogError, LogFiles, LogOwner, LogStore, MergeError, Pages, first_bytes, free_bytes,
@@ -26,8 +27,6 @@ use crate::engine::log::{
 };
 use crate::fabric::Env;
 
-/// Capacity of the log of a compute node.
-const LOG_BYTES: u64 = 4096 << 20;
 /// How long another may take to have its last writes done, and how often that is looked for.
 const LOCK_PATIENCE: Duration = Duration::from_secs(3);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -174,7 +173,8 @@ impl DataDirectory {
 
     /// The logs of this opening.
     pub(super) fn logs(&self) -> Result<LogFiles, LogError> {
-        let files = LogFiles::new(&self.of(self.next), first_bytes(LOG_BYTES), LOG_BYTES)?;
+        let files =
+            LogFiles::new(&self.of(self.next), first_bytes(DISK_LOG_BYTES), DISK_LOG_BYTES)?;
         Ok(files.with_lock(Arc::clone(&self.lock)))
     }
 
@@ -196,7 +196,7 @@ impl DataDirectory {
     }
 
     fn check_room(&self, pages: u64) -> Result<(), DataDirectoryError> {
-        let needed = pages.saturating_add(first_bytes(LOG_BYTES));
+        let needed = pages.saturating_add(first_bytes(DISK_LOG_BYTES));
         match free_bytes(&self.place)? {
             Some(free) if free < needed => {
                 Err(DataDirectoryError::NoRoom { place: self.place.clone(), needed, free })

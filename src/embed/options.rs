@@ -25,7 +25,7 @@ const EMBEDDED_RANGE_BYTES: u64 = 4 * MIB;
 /// Log of each compute node in the memory of an embedded pool.
 const EMBEDDED_LOG_BYTES: u64 = 16 * MIB;
 /// Capacity of the log of a compute node on disk.
-const DISK_LOG_BYTES: u64 = 4096 * MIB;
+pub(super) const DISK_LOG_BYTES: u64 = 4096 * MIB;
 
 /// What outlives the compute node of a committed transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]

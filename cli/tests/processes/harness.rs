@@ -275,7 +275,7 @@ pub(crate) struct Setup<'a> {
 
 impl Default for Setup<'_> {
     fn default() -> Self {
-        Self { test: "", over: Over::Shm, memory_nodes: 3, memory: "300M", create: &[], lend: &[] }
+        Self { test: "", over: Over::Shm, memory_nodes: 3, memory: "150M", create: &[], lend: &[] }
     }
 }
 

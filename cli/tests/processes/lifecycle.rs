@@ -137,11 +137,11 @@ fn a_load_ends_by_a_signal_while_memory_stands_still() {
 #[test]
 fn a_driver_that_leaves_with_many_changed_pages_says_that_they_go_home() {
     let create = ["--gcl", "1024", "--coding", "plain", "--log-size", "0"];
-    let wide = Setup { memory_nodes: 2, memory: "600M", create: &create, ..Setup::default() };
+    let wide = Setup { memory_nodes: 2, memory: "300M", create: &create, ..Setup::default() };
     let pool = Pool::start(&Setup { test: "many", over: Over::Tcp, ..wide });
-    // A fifth of it is some 200,000 pages.
-    let load = ["--warehouses", "10", "--threads", "2", "--load-only", "--durability", "none"];
-    let arguments = [&["tpcc", "--pool", &pool.url, "--cache-mb", "800"], &load[..]].concat();
+    // A fifth of it is some 100,000 pages.
+    let load = ["--warehouses", "5", "--threads", "2", "--load-only", "--durability", "none"];
+    let arguments = [&["tpcc", "--pool", &pool.url, "--cache-mb", "400"], &load[..]].concat();
     let mut driver = Process::start(&arguments);
     driver.finds("load: 20 %");
     let asked = std::time::Instant::now();

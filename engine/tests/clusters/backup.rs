@@ -85,6 +85,8 @@ struct Pairs {
     /// What was acknowledged of each pair.
     known: Vec<AtomicU64>,
     changes: AtomicU64,
+    /// How many may follow until a backup goes on.
+    budget: AtomicU64,
     stop: AtomicBool,
 }
 
@@ -96,7 +98,8 @@ impl Pairs {
         }
         let known = (0..PAIRS).map(|_| AtomicU64::new(0)).collect();
         let (changes, stop) = (AtomicU64::new(0), AtomicBool::new(false));
-        let pairs = Arc::new(Self { addrs, known, changes, stop });
+        let budget = AtomicU64::new(u64::MAX);
+        let pairs = Arc::new(Self { addrs, known, changes, budget, stop });
         // The others have changed nothing yet.
         for pair in 0..PAIRS * 3 / 4 {
             pairs.change(&site.engines[0], pair).await.unwrap();
@@ -132,11 +135,14 @@ impl Pairs {
         env.clone().spawn("changes", async move {
             let mut round = seed;
             while !own.stop.load(Ordering::SeqCst) {
-                // Some of them much more often.
-                round += 7;
-                let pair = if round.is_multiple_of(3) { round % PAIRS } else { round % 10 };
-                if own.change(&engine, pair).await.is_err() {
-                    return;
+                let left = |budget: u64| budget.checked_sub(1);
+                if own.budget.fetch_update(Ordering::SeqCst, Ordering::SeqCst, left).is_ok() {
+                    // Some of them much more often.
+                    round += 7;
+                    let pair = if round.is_multiple_of(3) { round % PAIRS } else { round % 10 };
+                    if own.change(&engine, pair).await.is_err() {
+                        return;
+                    }
                 }
                 env.sleep(Duration::from_micros(200)).await;
             }
@@ -154,6 +160,21 @@ impl Pairs {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
+    }
+
+    /// Lets a backup go on when `holds` is false; and the others change few pages between two of its
+    /// steps, so that it reads each log in memory before that goes round, however busy the machine is.
+    fn hold_back(self: &Arc<Self>, holds: &Arc<AtomicBool>) -> Progress {
+        let (own, holds) = (Arc::clone(self), Arc::clone(holds));
+        Box::new(move |done, total| {
+            let started = Instant::now();
+            slowly(done, total);
+            while holds.load(Ordering::SeqCst) {
+                assert!(started.elapsed() < Duration::from_secs(60), "nothing lets it go on");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            own.budget.store(60, Ordering::SeqCst);
+        })
     }
 
     fn known(&self) -> Vec<u64> {
@@ -181,6 +202,9 @@ fn places(place: &Path) -> Vec<(&'static str, LogTo)> {
         ("objects", LogTo::Store(Arc::new(objects))),
     ]
 }
+
+/// What a backup says of how far it is.
+type Progress = Box<dyn Fn(u64, u64) + Send + Sync>;
 
 /// Takes its time, so that much happens meanwhile.
 fn slowly(done: u64, total: u64) {
@@ -274,12 +298,16 @@ struct Making {
 
 impl Making {
     fn begin(engine: &Engine, to: &LogObjects) -> Self {
+        Self::begin_with(engine, to, Box::new(slowly))
+    }
+
+    fn begin_with(engine: &Engine, to: &LogObjects, progress: Progress) -> Self {
         let (engine, to) = (engine.clone(), to.clone());
         let result = Arc::new(Mutex::new(None));
         let made = Arc::clone(&result);
         let env = engine.env().clone();
         let task = env.spawn("backup", async move {
-            let report = engine.backup(&to, &slowly).await;
+            let report = engine.backup(&to, &progress).await;
             *made.lock() = Some(report);
         });
         Self { task, result }
@@ -296,8 +324,7 @@ impl Making {
 fn nodes_come_and_go_while_a_backup_is_made() {
     let place = tempfile::tempdir().unwrap();
     for (what, log) in places(place.path()) {
-        // Longer, as the reader is kept waiting.
-        let site = Site::with_ring(3, Some(log), "2+1", 3 * RING / 2);
+        let site = Site::with_ring(3, Some(log), "2+1", RING);
         let env = site.runtime.env();
         site.runtime.block_on(async {
             let pairs = Pairs::make(&site).await;
@@ -308,7 +335,9 @@ fn nodes_come_and_go_while_a_backup_is_made() {
             env.sleep(Duration::from_millis(50)).await;
             let known = pairs.known();
             let to = at(place.path(), &format!("to-{what}"));
-            let backup = Making::begin(&maker, &to);
+            let holds = Arc::new(AtomicBool::new(true));
+            pairs.budget.store(60, Ordering::SeqCst);
+            let backup = Making::begin_with(&maker, &to, pairs.hold_back(&holds));
             env.sleep(Duration::from_millis(60)).await;
             let comes = site.start(4).await;
             let changes = pairs.keep_changing(&comes, 3);
@@ -316,8 +345,8 @@ fn nodes_come_and_go_while_a_backup_is_made() {
             site.engines[1].close().await.unwrap();
             site.fabric.kill(PeerId::compute(2));
             site.pool.declare_dead(ComputeIndex::new(2)).await.unwrap();
-            let early = backup.result.lock().take();
-            assert!(early.is_none(), "{what}: it was over before all that: {early:?}");
+            assert!(backup.result.lock().is_none(), "{what}: it was over before all that");
+            holds.store(false, Ordering::SeqCst);
             let report = backup.ends().await.map_err(|error| format!("{what}: {error}")).unwrap();
             assert_eq!(report.logs, 4, "{report:?}");
             pairs.stop.store(true, Ordering::SeqCst);

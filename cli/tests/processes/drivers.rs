@@ -6,7 +6,7 @@ use crate::harness::{Over, Pool, Process, Setup, until};
 
 /// A pool of a test with so many memory nodes.
 pub(crate) fn setup(over: Over, test: &str, memory_nodes: usize) -> Setup<'_> {
-    Setup { test, over, memory_nodes, memory: "200M", ..Setup::default() }
+    Setup { test, over, memory_nodes, memory: "240M", ..Setup::default() }
 }
 
 /// A driver that commits transactions until it is told to end, and the index of its node.

@@ -20,7 +20,7 @@ fn a_memory_node_leaves_while_a_driver_works_over_tcp() {
 
 fn memory_leaves(over: Over) {
     // One range, so that there is no need for another when there are too few memory nodes for that.
-    let mut pool = Pool::start(&Setup { create: &["--range", "256M"], ..setup(over, "drain", 4) });
+    let mut pool = Pool::start(&Setup { create: &["--range", "64M"], ..setup(over, "drain", 4) });
     // It works until the slab has moved, and longer.
     let (working, _) = running(&pool);
     let (code, told) = Process::start(&["pool", "drain", &pool.name, "mem2"]).ends();
@@ -54,7 +54,7 @@ fn a_driver_outlives_a_memory_node_over_tcp() {
 }
 
 fn memory_is_lost(over: Over) {
-    let mut pool = Pool::start(&Setup { create: &["--range", "256M"], ..setup(over, "loss", 4) });
+    let mut pool = Pool::start(&Setup { create: &["--range", "64M"], ..setup(over, "loss", 4) });
     let (driver, node) = running(&pool);
     let used = |pool: &Pool| {
         let nodes = pool.status()["memory_nodes"].clone();
@@ -73,7 +73,7 @@ fn memory_is_lost(over: Over) {
 /// end or do not: no driver may end.
 #[test]
 fn a_driver_outlives_memory_nodes_that_stand_still_over_tcp() {
-    let pool = Pool::start(&Setup { create: &["--range", "256M"], ..setup(Over::Tcp, "still", 5) });
+    let pool = Pool::start(&Setup { create: &["--range", "64M"], ..setup(Over::Tcp, "still", 5) });
     let (driver, node) = running(&pool);
     for (victim, millis) in [(3, 2_100), (2, 2_300)] {
         pool.memory[victim].signal(Signal::STOP);
@@ -129,7 +129,7 @@ fn a_memory_node_whose_host_is_short_of_memory_gives_it_back_while_a_driver_work
     // One range, so that there is no need for another when there are too few memory nodes for that.
     // Logs stay where they are.
     let logs = ["--log-size", "1M", "--max-compute-nodes", "4"];
-    let create = &[&["--range", "256M", "--coding", "2+1"], &logs[..]].concat();
+    let create = &[&["--range", "64M", "--coding", "2+1"], &logs[..]].concat();
     let mut pool = Pool::without_memory(&Setup { create, ..setup(Over::Shm, "evict", 4) });
     let name = pool.name.clone();
     // More than any host has: it gives back what it can. It stands still until there is something,

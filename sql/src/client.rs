@@ -27,6 +27,12 @@ pub trait Client: Send + Sync {
     /// it was read that cannot be read again: it is not run again then.
     fn is_final(&self) -> bool;
 
+    /// Whether the client wants more rows of the present statement. Else a query ends here, as by a
+    /// LIMIT; what changes rows is run to its end.
+    fn wants_more(&self) -> bool {
+        true
+    }
+
     /// The statement is `COPY FROM STDIN`, and wants data with so many columns.
     ///
     /// # Errors

@@ -1,5 +1,6 @@
 //! Sessions: a client's statements, one after the other.
 
+mod abandon;
 mod activity;
 mod analyze;
 mod cancel;

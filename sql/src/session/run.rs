@@ -301,9 +301,13 @@ impl Run {
             }
             _ => {
                 client.begin(&planned.columns, &self.settings.format);
+                let may_stop = matches!(planned.verb, Verb::Select);
                 while let Some(batch) = operator.next(&mut context).await? {
                     given += batch.len();
                     client.rows(batch).await?;
+                    if may_stop && !client.wants_more() {
+                        break;
+                    }
                 }
             }
         }

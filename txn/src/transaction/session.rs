@@ -279,6 +279,14 @@ impl Session {
         txn.rollback().await;
         Ok(())
     }
+
+    /// Rolls back without waiting, as the drop of the session does. No transaction is in progress
+    /// afterwards.
+    pub fn abandon(&mut self) {
+        if let Ok(parked) = self.place.end() {
+            drop(parked.resume(self.place.db.state()));
+        }
+    }
 }
 
 /// Counts a transaction that ends. Whether it lets other tasks run.
@@ -289,9 +297,7 @@ fn yields_at_end(ended: &mut u32) -> bool {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if let Ok(parked) = self.place.end() {
-            drop(parked.resume(self.place.db.state()));
-        }
+        self.abandon();
     }
 }
 

@@ -137,8 +137,13 @@
 mod embed;
 pub mod report;
 pub mod shared;
+#[cfg(feature = "sql")]
+pub mod sql;
 
 pub use embed::{DataDirectoryError, Database, Durability, OpenError, Pool, PoolOptions, block_on};
+
+#[cfg(feature = "sql")]
+pub use sql::SqlDatabase;
 
 pub use selkie_btree as btree;
 pub use selkie_channels as channels;

@@ -17,3 +17,7 @@ runs!(embed, "../examples/embed.rs");
 runs!(shared_pool, "../examples/shared_pool.rs");
 runs!(crash_and_recovery, "../examples/crash_and_recovery.rs");
 runs!(backup, "../examples/backup.rs");
+#[cfg(feature = "sql")]
+runs!(sql, "../examples/sql.rs");
+#[cfg(feature = "sql")]
+runs!(line_server, "../examples/line_server.rs");

@@ -80,6 +80,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "selkie-engine",
             "selkie-btree",
             "selkie-txn",
+            "selkie-sql",
         ],
     ),
     ("selkie-cli", &["selkie", "selkie-server", "selkie-sim", "selkie-sql", "selkie-tpcc"]),
@@ -107,6 +108,10 @@ fn crates_depend_downwards_only() {
                     "{name} must not depend on {}",
                     dependency.name
                 );
+            }
+            // Who wants tables only takes no SQL.
+            if name == "selkie" && dependency.name == "selkie-sql" {
+                assert!(dependency.optional, "SQL is a feature of the facade");
             }
         }
         if name == "selkie" {

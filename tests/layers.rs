@@ -83,6 +83,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "selkie-sql",
         ],
     ),
+    ("selkie-capi", &["selkie"]),
     ("selkie-cli", &["selkie", "selkie-server", "selkie-sim", "selkie-sql", "selkie-tpcc"]),
 ];
 

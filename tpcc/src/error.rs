@@ -91,6 +91,14 @@ pub enum TpccError {
         /// What was met.
         source: std::io::Error,
     },
+    /// A statement of SQL has failed.
+    #[error("{message} (SQLSTATE {state})")]
+    Sql {
+        /// Its code, as PostgreSQL's.
+        state: String,
+        /// What happened.
+        message: String,
+    },
     /// A row that must exist does not.
     #[error("{table}: no row {key}")]
     Missing {
@@ -281,6 +289,8 @@ impl selkie_txn::Retryable for TpccError {
             _ if matches!(self.of_engine(), Some(EngineError::Log(_))) => None,
             Self::Txn(error) => error.retry_cause(),
             Self::Partition(error) => error.retry_cause(),
+            Self::Sql { state, .. } if state == "40001" => Some(AbortCause::Stale),
+            Self::Sql { state, .. } if state == "40P01" => Some(AbortCause::Deadlock),
             _ if self.is_retryable() => Some(AbortCause::Timeout),
             _ => None,
         }

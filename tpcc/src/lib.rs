@@ -61,8 +61,9 @@ pub use tpcc::{
     Affinity, CommitRecords, Config, CustomerBy, DISTRICTS, DeliveryInput, Driver, DriverRole,
     InputSource, LineInput, Lines, LoadPolicy, MAX_COMMIT_RECORDS, MAX_LINES, MAX_WAREHOUSES,
     MIN_LINES, NewOrderInput, NuConstants, ORIGINAL, OrderStatusInput, PaymentInput, Purpose,
-    Report, Scale, Session, StockLevelInput, TpccCluster, TpccInterval, TpccNode, TransactionType,
-    UNUSED_ITEM, check, columns, last_name, load, measure, run, run_on, run_shared, schema,
-    transactions, warehouses_in,
+    Report, Scale, Session, SqlConnection, SqlConnector, SqlRow, SqlStatement, SqlValue,
+    StockLevelInput, TpccCluster, TpccInterval, TpccNode, TransactionType, UNUSED_ITEM, Via, check,
+    columns, last_name, load, measure, run, run_on, run_shared, schema, transactions,
+    warehouses_in,
 };
 pub use workload::{Deck, Mix, Random, Text};

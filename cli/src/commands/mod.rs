@@ -25,3 +25,4 @@ mod sql_output;
 mod sql_text;
 pub(crate) mod tatp;
 pub(crate) mod tpcc;
+mod tpcc_via;

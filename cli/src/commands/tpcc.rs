@@ -16,6 +16,7 @@ use selkie::shared::{Network, Place, PoolUrl, SharedPool, SharedPoolError};
 use selkie::txn::Protocol;
 use selkie_tpcc::{LoadPolicy, Purpose};
 
+use super::tpcc_via::ViaArgument;
 use crate::options::durability::DurabilityArguments;
 use crate::options::network::NetworkArguments;
 use crate::options::values;
@@ -103,9 +104,13 @@ pub(crate) struct Arguments {
     /// Concurrency control of this process: `2pl`, two-phase locking without waiting; `to`,
     /// timestamp ordering; `occ`, optimistic with validation at commit; or `snapshot`, optimistic
     /// for rows and ranges, with snapshots for transactions that only read. All drivers of a
-    /// database that was loaded with `to` or `snapshot` use that, and no other drivers do
-    #[arg(long, value_name = "NAME", default_value_t = Protocol::default())]
-    protocol: Protocol,
+    /// database that was loaded with `to` or `snapshot` use that, and no other drivers do [default:
+    /// 2pl, or snapshot with --via sql and wire]
+    #[arg(long, value_name = "NAME")]
+    protocol: Option<Protocol>,
+    /// How workers run transactions; SQL takes --protocol snapshot
+    #[arg(long, value_enum, default_value = "native")]
+    via: ViaArgument,
     #[command(flatten)]
     durability: DurabilityArguments,
     /// Which warehouses a compute node works on
@@ -310,7 +315,8 @@ fn config(arguments: &Arguments) -> Result<Config, TpccError> {
         memory_bytes: arguments.memory_mb.map(|mib| mib.saturating_mul(1 << 20)),
         gcl_bytes: arguments.gcl.unwrap_or(default.gcl_bytes),
         coding: arguments.coding.unwrap_or(Coding::usual_for(memory_nodes)),
-        protocol: arguments.protocol,
+        protocol: arguments.protocol.unwrap_or(arguments.via.protocol()),
+        via: arguments.via.connector()?,
         durability: arguments.durability.in_own_pool()?,
         affinity: match arguments.affinity {
             AffinityArgument::Shared => Affinity::Shared,

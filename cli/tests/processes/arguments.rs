@@ -132,6 +132,26 @@ fn tpcc_runs_by_every_other_protocol() {
 }
 
 #[test]
+fn tpcc_runs_as_sql_in_sessions_and_over_the_wire() {
+    for via in ["sql", "wire"] {
+        let output = selkie(&[&TINY[..], &["--json", "--via", via]].concat());
+        assert!(output.status.success(), "{}", stderr(&output));
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let config = &json["config"];
+        assert_eq!((&config["via"], &config["protocol"]), (&via.into(), &"snapshot".into()));
+        assert_eq!((&json["consistency"], &json["journal"]["missing"]), (&"ok".into(), &0.into()));
+        assert!(json["journal"]["found"].as_u64() > Some(0), "{json}");
+        for (kind, of_kind) in json["by_type"].as_object().unwrap() {
+            assert!(of_kind["completed"].as_u64() > Some(0), "{via}: no {kind}: {json}");
+        }
+    }
+    let output = selkie(&["tpcc", "--via", "sql", "--protocol", "2pl"]);
+    let said = "protocol 2pl: with --via sql must be snapshot";
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains(said), "{}", stderr(&output));
+}
+
+#[test]
 fn people_get_tables_and_progress_goes_to_stderr() {
     let output = selkie(&TINY);
     let progress = stderr(&output);

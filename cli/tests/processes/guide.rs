@@ -148,7 +148,7 @@ fn the_benchmarks_of_the_guide_are_run() {
         ..Page::default()
     }
     .is_run(place.path());
-    assert_eq!(said.matches("consistency: ok").count(), 10, "{said}");
+    assert_eq!(said.matches("consistency: ok").count(), 12, "{said}");
     assert_eq!(said.matches("\"consistency\":\"ok\"").count(), 2, "{said}");
 }
 

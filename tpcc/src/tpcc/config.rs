@@ -11,6 +11,7 @@ use crate::cluster::bounds::{refused, within};
 use crate::cluster::{ClusterShape, Durability, Network, Setup};
 use crate::error::TpccError;
 use crate::tpcc::affinity::{Affinity, owner_of};
+use crate::tpcc::by_sql::Via;
 use crate::tpcc::scale::{GROWTH_BYTES_PER_SECOND, Scale};
 use crate::tpcc::schema::schemas;
 use crate::tpcc::transaction_type::TransactionType;
@@ -50,6 +51,8 @@ pub struct Config {
     pub coding: Coding,
     /// How transactions are kept apart.
     pub protocol: Protocol,
+    /// How workers run them.
+    pub via: Via,
     /// When a commit lasts.
     pub durability: Durability,
     /// How long an access may wait before it is an error.
@@ -96,6 +99,7 @@ impl Default for Config {
             coherence: setup.coherence,
             coding: setup.coding,
             protocol: setup.protocol,
+            via: Via::Native,
             durability: setup.durability,
             request_timeout: setup.request_timeout,
             affinity: Affinity::Shared,
@@ -155,7 +159,21 @@ impl Config {
         if self.affinity == Affinity::Partitioned {
             self.validate_partitioned()?;
         }
+        self.validate_via()?;
         self.validate_remote_percent()
+    }
+
+    fn validate_via(&self) -> Result<(), TpccError> {
+        let Via::Sql(connector) = &self.via else { return Ok(()) };
+        if self.protocol != Protocol::Snapshot {
+            let allowed = format!("with --via {} must be snapshot", connector.name());
+            return Err(refused("protocol", self.protocol, allowed));
+        }
+        if let Network::Simulated(_) = &self.network {
+            let allowed = "must be native where time is virtual".to_owned();
+            return Err(refused("via", connector.name(), allowed));
+        }
+        Ok(())
     }
 
     fn validate_partitioned(&self) -> Result<(), TpccError> {

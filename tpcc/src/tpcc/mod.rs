@@ -6,6 +6,7 @@
 //! nurand, input                 the specification's random values; what terminals enter
 //! transaction_type              the five types and their shares of the mix
 //! transactions/                 what each of the five does, a file a type
+//! by_sql/                       the same as SQL
 //! partitioned/                  the baseline: warehouses that belong to nodes, two-phase commit
 //! load/                         the initial database
 //! worker, commit_record         a worker, and the records of what it committed
@@ -16,6 +17,7 @@
 //! ```
 
 mod affinity;
+mod by_sql;
 pub mod check;
 pub mod columns;
 mod commit_record;
@@ -38,6 +40,7 @@ pub mod transactions;
 mod worker;
 
 pub use affinity::Affinity;
+pub use by_sql::{SqlConnection, SqlConnector, SqlRow, SqlStatement, SqlValue, Via};
 pub use commit_record::{CommitRecords, MAX_COMMIT_RECORDS};
 pub use config::{Config, MAX_WAREHOUSES};
 pub use input::{

@@ -11,6 +11,7 @@ use crate::cluster::MAX_WORKERS;
 use crate::error::TpccError;
 use crate::run::retries::PATIENCE;
 use crate::run::{Terminal, TransactionOutcome, WORKER_STREAMS, WorkerIdentity};
+use crate::tpcc::by_sql::{self, SqlConnection, Via};
 use crate::tpcc::commit_record::{CommitFile, CommitRecorder, CommitRecords, CommittedTransaction};
 use crate::tpcc::config::Config;
 use crate::tpcc::input::{DeliveryInput, InputSource, NewOrderInput, PaymentInput};
@@ -38,6 +39,9 @@ pub(super) struct Worker<'a> {
     session: Session<'a>,
     /// Where the database is partitioned.
     route: Option<PartitionRoute>,
+    via: Via,
+    /// Where transactions are SQL, once the first is to run.
+    connection: Option<Box<dyn SqlConnection>>,
     writer: i32,
     source: InputSource,
     recorder: CommitRecorder,
@@ -75,7 +79,8 @@ impl<'a> Worker<'a> {
         let session = Session::new(&node.db, node.tables, writer)
             .with_access_time(config.network.access_time());
         let (only, think) = (config.only, config.think);
-        Ok(Self { session, route, writer, source, recorder, only, think })
+        let (via, connection) = (config.via.clone(), None);
+        Ok(Self { session, route, via, connection, writer, source, recorder, only, think })
     }
 
     /// The records of what it committed.
@@ -85,23 +90,35 @@ impl<'a> Worker<'a> {
 }
 
 impl Worker<'_> {
+    /// Connects, if transactions are SQL and it has not.
+    async fn connect(&mut self) -> Result<(), TpccError> {
+        if let (Via::Sql(connector), None) = (&self.via, &self.connection) {
+            self.connection = Some(connector.connect(self.session.db).await?);
+        }
+        Ok(())
+    }
+
     /// Runs New-Order; returns whether it entered an order, which an unused item prevents.
     async fn enter_order(&mut self, now: i64, attempts: &AtomicU64) -> Result<bool, TpccError> {
         let (session, route) = (&self.session, self.route.as_ref());
-        let input = self.source.new_order();
+        let (input, connection) = (self.source.new_order(), self.connection.as_deref());
         let attempt = || async {
             attempts.fetch_add(1, Ordering::Relaxed);
-            match route {
-                Some(route) => route.new_order(session, &input, now).await,
-                None => new_order(session, &input, now).await,
-            }
+            let output = match (connection, route) {
+                (Some(connection), _) => {
+                    return by_sql::new_order(connection, &input, now).await;
+                }
+                (None, Some(route)) => route.new_order(session, &input, now).await?,
+                (None, None) => new_order(session, &input, now).await?,
+            };
+            Ok(output.order.map(|order| (order, output.amount)))
         };
         let failed = |error| TpccError::of_retry(TransactionType::NewOrder.title(), error);
         let env = session.db.engine().env();
-        let output = retry(env, &PATIENCE, attempt).await.map_err(failed)?;
-        let Some(order) = output.order else { return Ok(false) };
+        let entered = retry(env, &PATIENCE, attempt).await.map_err(failed)?;
+        let Some((order, amount)) = entered else { return Ok(false) };
         let NewOrderInput { warehouse, district, ref lines, .. } = input;
-        let (lines, amount) = (lines.len() as i32, output.amount);
+        let lines = lines.len() as i32;
         let entry = CommittedTransaction::Order { warehouse, district, order, lines, amount };
         self.recorder.note(entry)?;
         Ok(true)
@@ -110,21 +127,61 @@ impl Worker<'_> {
     /// Runs Payment.
     async fn pay(&mut self, now: i64, attempts: &AtomicU64) -> Result<(), TpccError> {
         let (session, route) = (&self.session, self.route.as_ref());
-        let input = self.source.payment();
+        let (input, connection) = (self.source.payment(), self.connection.as_deref());
         let attempt = || async {
             attempts.fetch_add(1, Ordering::Relaxed);
-            match route {
-                Some(route) => route.payment(session, &input, now).await,
-                None => payment(session, &input, now).await,
-            }
+            let output = match (connection, route) {
+                (Some(connection), _) => {
+                    let key = session.history_key();
+                    return by_sql::payment(connection, &input, key, now).await.map(|()| key.1);
+                }
+                (None, Some(route)) => route.payment(session, &input, now).await?,
+                (None, None) => payment(session, &input, now).await?,
+            };
+            Ok(output.sequence)
         };
         let failed = |error| TpccError::of_retry(TransactionType::Payment.title(), error);
         let env = session.db.engine().env();
-        let output = retry(env, &PATIENCE, attempt).await.map_err(failed)?;
+        let sequence = retry(env, &PATIENCE, attempt).await.map_err(failed)?;
         let PaymentInput { warehouse, district, amount, .. } = input;
-        let (writer, sequence) = (self.writer, output.sequence);
+        let writer = self.writer;
         let entry = CommittedTransaction::Payment { warehouse, writer, district, sequence, amount };
         self.recorder.note(entry)
+    }
+
+    /// Delivers in all ten districts. Returns how many had nothing to deliver, and whether a
+    /// district failed because of lost pages.
+    async fn deliver(
+        &self,
+        input: &DeliveryInput,
+        now: i64,
+        attempts: &AtomicU64,
+    ) -> Result<(u64, bool), TpccError> {
+        let (session, connection) = (&self.session, self.connection.as_deref());
+        let env = session.db.engine().env();
+        let (mut skipped, mut lost) = (0, false);
+        // The first attempt at each further district is no retry.
+        let further = u64::from(DISTRICTS.unsigned_abs()) - 1;
+        for district in 1..=DISTRICTS {
+            let attempt = || async {
+                attempts.fetch_add(1, Ordering::Relaxed);
+                match connection {
+                    Some(own) => by_sql::deliver_district(own, input, district, now).await,
+                    None => {
+                        let output = deliver_district(session, input, district, now).await?;
+                        Ok(output.order.is_some())
+                    }
+                }
+            };
+            let had_one = retry(env, &PATIENCE, attempt).await;
+            match had_one.map_err(|error| TpccError::of_retry("Delivery", error)) {
+                Ok(had_one) => skipped += u64::from(!had_one),
+                Err(error) if error.lost_page().is_some() => lost = true,
+                Err(error) => return Err(error),
+            }
+        }
+        attempts.fetch_sub(further, Ordering::Relaxed);
+        Ok((skipped, lost))
     }
 }
 
@@ -157,6 +214,7 @@ impl Terminal for Worker<'_> {
         started: Duration,
         attempts: &AtomicU64,
     ) -> Result<TransactionOutcome, TpccError> {
+        self.connect().await?;
         let now = i64::try_from(started.as_micros()).unwrap_or(i64::MAX);
         let count = || attempts.fetch_add(1, Ordering::Relaxed);
         let mut outcome = TransactionOutcome::default();
@@ -168,22 +226,32 @@ impl Terminal for Worker<'_> {
             TransactionType::Payment => self.pay(now, attempts).await?,
             TransactionType::OrderStatus => {
                 let (session, input) = (&self.session, self.source.order_status());
-                let attempt = || {
+                let connection = self.connection.as_deref();
+                let attempt = || async {
                     count();
-                    order_status(session, &input)
+                    match connection {
+                        Some(connection) => {
+                            by_sql::order_status(connection, &input).await.map(drop)
+                        }
+                        None => order_status(session, &input).await.map(drop),
+                    }
                 };
                 retry(session.db.engine().env(), &PATIENCE, attempt).await.map_err(failed)?;
             }
             TransactionType::Delivery => {
-                let (session, input) = (&self.session, self.source.delivery());
-                (outcome.skipped, outcome.lost) = deliver(session, &input, now, attempts).await?;
+                let input = self.source.delivery();
+                (outcome.skipped, outcome.lost) = self.deliver(&input, now, attempts).await?;
             }
             TransactionType::StockLevel => {
                 let (session, input) = (&self.session, self.source.stock_level());
-                let progress = StockLevelProgress::default();
-                let attempt = || {
+                let (connection, progress) =
+                    (self.connection.as_deref(), StockLevelProgress::default());
+                let attempt = || async {
                     count();
-                    stock_level(session, &input, &progress)
+                    match connection {
+                        Some(connection) => by_sql::stock_level(connection, &input).await.map(drop),
+                        None => stock_level(session, &input, &progress).await.map(drop),
+                    }
                 };
                 retry(session.db.engine().env(), &PATIENCE, attempt).await.map_err(failed)?;
             }
@@ -201,34 +269,6 @@ fn writer(ordinal: u64, incarnation: u32) -> Result<i32, TpccError> {
     let before = u64::from(incarnation.saturating_sub(1)) * WORKERS_OF_ALL_NODES as u64;
     let number = i32::try_from(before + ordinal + 1);
     number.map_err(|_| TpccError::WriterNumbersExhausted { incarnation })
-}
-
-/// Delivers in all ten districts. Returns how many had nothing to deliver, and whether a district
-/// failed because of lost pages.
-async fn deliver(
-    session: &Session<'_>,
-    input: &DeliveryInput,
-    now: i64,
-    attempts: &AtomicU64,
-) -> Result<(u64, bool), TpccError> {
-    let env = session.db.engine().env();
-    let (mut skipped, mut lost) = (0, false);
-    // The first attempt at each further district is no retry.
-    let further = u64::from(DISTRICTS.unsigned_abs()) - 1;
-    for district in 1..=DISTRICTS {
-        let attempt = || {
-            attempts.fetch_add(1, Ordering::Relaxed);
-            deliver_district(session, input, district, now)
-        };
-        let output = retry(env, &PATIENCE, attempt).await;
-        match output.map_err(|error| TpccError::of_retry("Delivery", error)) {
-            Ok(output) => skipped += u64::from(output.order.is_none()),
-            Err(error) if error.lost_page().is_some() => lost = true,
-            Err(error) => return Err(error),
-        }
-    }
-    attempts.fetch_sub(further, Ordering::Relaxed);
-    Ok((skipped, lost))
 }
 
 #[cfg(test)]

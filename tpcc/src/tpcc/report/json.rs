@@ -118,6 +118,7 @@ fn config(config: &Config) -> Value {
         "warehouses": config.warehouses,
         "duration_s": config.duration.as_secs(),
         "affinity": config.affinity,
+        "via": config.via.name(),
         "homes": config.homes.map(|(first, last)| [first, last]),
         "remote_percent": config.remote_percent,
         "think": config.think,

@@ -8,6 +8,7 @@ use super::result::Report;
 use crate::figures::units::count;
 use crate::figures::{columns, plain};
 use crate::tpcc::affinity::Affinity;
+use crate::tpcc::by_sql::Via;
 use crate::tpcc::check::{CONDITIONS, CommitVerification};
 
 /// Which transactions fail as the standard has it.
@@ -104,6 +105,9 @@ impl Report {
         table.add_row(vec!["warehouses".to_owned(), warehouses]);
         let after = self.interval.database_bytes;
         config.shape().say(affinity, &self.load, after, &mut table);
+        if let Via::Sql(connector) = &config.via {
+            table.add_row(vec!["via".to_owned(), connector.name().to_owned()]);
+        }
         table
     }
 

@@ -12,6 +12,7 @@ mod doctor;
 mod figures;
 mod options;
 mod scenario;
+mod shell;
 mod support;
 mod top;
 

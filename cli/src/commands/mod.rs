@@ -21,8 +21,6 @@ pub(crate) mod sim;
 pub(crate) mod smallbank;
 pub(crate) mod sql;
 mod sql_database;
-mod sql_output;
-mod sql_text;
 pub(crate) mod tatp;
 pub(crate) mod tpcc;
 mod tpcc_via;

@@ -48,6 +48,8 @@ pub(crate) fn end_at_first() -> std::io::Result<()> {
 pub(crate) struct Interrupt {
     /// The last signal; 0: none.
     signal: Arc<AtomicUsize>,
+    /// SIGINT has asked for what runs to end, and not the process.
+    stop: Arc<AtomicBool>,
 }
 
 impl Interrupt {
@@ -56,8 +58,23 @@ impl Interrupt {
     /// # Errors
     /// What the system reports.
     pub(crate) fn mind() -> std::io::Result<Self> {
+        Self::minding(&[SIGINT, SIGTERM])
+    }
+
+    /// From here on the first SIGTERM is only noted, and SIGINT ends what runs
+    /// ([`take_stop`](Self::take_stop)): a user types the next.
+    ///
+    /// # Errors
+    /// What the system reports.
+    pub(crate) fn mind_user() -> std::io::Result<Self> {
+        let own = Self::minding(&[SIGTERM])?;
+        flag::register(SIGINT, Arc::clone(&own.stop))?;
+        Ok(own)
+    }
+
+    fn minding(signals: &[i32]) -> std::io::Result<Self> {
         let (own, is_second) = (Self::default(), Arc::new(AtomicBool::new(false)));
-        for signal in [SIGINT, SIGTERM] {
+        for signal in signals.iter().copied() {
             // They run in this order: the first signal sets what the second one finds.
             flag::register_conditional_default(signal, Arc::clone(&is_second))?;
             flag::register(signal, Arc::clone(&is_second))?;
@@ -74,6 +91,11 @@ impl Interrupt {
         }
     }
 
+    /// Whether SIGINT has asked for what runs to end since this was asked last.
+    pub(crate) fn take_stop(&self) -> bool {
+        self.stop.swap(false, Ordering::Relaxed)
+    }
+
     /// Waits for `work`, but drops it when a signal asks the process to end.
     ///
     /// # Errors
@@ -82,6 +104,19 @@ impl Interrupt {
         &self,
         env: &Env,
         work: impl Future<Output = T>,
+    ) -> Result<T, Interrupted> {
+        self.or_end_looking(env, work, || {}).await
+    }
+
+    /// As [`or_end`](Self::or_end), and does `each` every now and then meanwhile.
+    ///
+    /// # Errors
+    /// The signal.
+    pub(crate) async fn or_end_looking<T>(
+        &self,
+        env: &Env,
+        work: impl Future<Output = T>,
+        mut each: impl FnMut(),
     ) -> Result<T, Interrupted> {
         let (mut work, mut look) = (pin!(work), env.sleep(LOOK_EVERY));
         poll_fn(|context| {
@@ -92,6 +127,7 @@ impl Interrupt {
                 if let Some(interrupted) = self.signal() {
                     return Poll::Ready(Err(interrupted));
                 }
+                each();
                 look = env.sleep(LOOK_EVERY);
             }
             Poll::Pending

@@ -123,6 +123,7 @@ fn sample((name, value_name, default): &HelpOption) -> String {
         (None, "URL") => "\"file:///backups/monday\"".to_owned(),
         (None, "ADDR") => "\"127.0.0.1:0\"".to_owned(),
         (None, "PRESET") => "\"paper\"".to_owned(),
+        (None, "TEXT") => "\"-\"".to_owned(),
         (None, "PART,...") => "[\"hold\", \"looks\"]".to_owned(),
         (None, other) => panic!("what does --{name} <{other}> take?"),
     }

@@ -1,22 +1,18 @@
 //! What people see of a pool that works: `selkie top`, and metrics.
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::os::unix::ffi::OsStrExt;
-use std::process::{Child, Stdio};
-use std::sync::{Arc, Mutex};
 
-use rustix::process::{Pid, Signal, kill_process};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
+use rustix::process::Signal;
+use rustix::termios::LocalModes;
 use serde_json::Value;
 
 use crate::harness::{
-    PATIENCE, Pool, Process, Setup, TINY, refused_without_output as refused, run, selkie, succeeds,
-    text, until,
+    PATIENCE, Pool, Process, Setup, TINY, refused_without_output as refused, run, succeeds, text,
+    until,
 };
+use crate::terminal::OnTerminal;
 
 /// A run that outlasts every test.
 const TPCC: [&str; 9] =
@@ -91,97 +87,44 @@ fn top_of_nothing_and_nowhere_is_refused() {
     assert!(table.contains("not joined"), "{table}");
 }
 
-/// A command on a terminal of its own.
-struct OnTerminal {
-    child: Child,
-    keyboard: File,
-    terminal: File,
-    screen: Arc<Mutex<Vec<u8>>>,
+/// `selkie top` on a terminal.
+fn live(pool: &str) -> OnTerminal {
+    OnTerminal::run(&["top", pool])
 }
 
-impl OnTerminal {
-    /// `selkie top`.
-    fn start(pool: &str) -> OnTerminal {
-        Self::run(&["top", pool])
-    }
-
-    fn run(arguments: &[&str]) -> OnTerminal {
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-        grantpt(&master).unwrap();
-        unlockpt(&master).unwrap();
-        let path = ptsname(&master, Vec::new()).unwrap();
-        let path = std::ffi::OsStr::from_bytes(path.as_bytes());
-        let terminal = OpenOptions::new().read(true).write(true).open(path).unwrap();
-        let size = Winsize { ws_row: 30, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 };
-        tcsetwinsize(&terminal, size).unwrap();
-        let end = || Stdio::from(terminal.try_clone().unwrap());
-        let mut command = selkie(arguments);
-        let child = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
-        let keyboard = File::from(master);
-        let mut reader = keyboard.try_clone().unwrap();
-        let screen: Arc<Mutex<Vec<u8>>> = Arc::default();
-        let seen = Arc::clone(&screen);
-        std::thread::spawn(move || {
-            let mut bytes = [0; 4096];
-            while let Ok(count) = reader.read(&mut bytes) {
-                seen.lock().unwrap().extend_from_slice(&bytes[..count]);
-            }
-        });
-        OnTerminal { child, keyboard, terminal, screen }
-    }
-
-    fn screen(&self) -> String {
-        text(&self.screen.lock().unwrap())
-    }
-
-    #[track_caller]
-    fn shows(&self, word: &str) {
-        until(&format!("{word} is not shown"), || self.screen().contains(word).then_some(()));
-    }
-
-    /// Waits for its end and looks whether the terminal is as before; the exit code.
-    #[track_caller]
-    fn ends(&mut self) -> Option<i32> {
-        let status = until("it does not end", || self.child.try_wait().unwrap());
-        self.shows("\u{1b}[?1049l");
-        let modes = tcgetattr(&self.terminal).unwrap().local_modes;
-        assert!(modes.contains(LocalModes::ICANON | LocalModes::ECHO), "{modes:?}");
-        status.code()
-    }
-}
-
-impl Drop for OnTerminal {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Waits for its end, and looks whether the screen is as before; the exit code.
+#[track_caller]
+fn ends(top: &mut OnTerminal) -> Option<i32> {
+    let code = top.ends();
+    top.shows("\u{1b}[?1049l");
+    code
 }
 
 #[test]
 fn the_live_view_ends_by_keys_and_signals_and_gives_the_terminal_back() {
     let pool = start("keys", 1, &[]);
     for key in ["q", "\u{1b}", "\u{3}"] {
-        let mut top = OnTerminal::start(&pool.name);
+        let mut top = live(&pool.name);
         top.shows("mem0");
-        let modes = tcgetattr(&top.terminal).unwrap().local_modes;
+        let modes = top.modes();
         assert!(!modes.contains(LocalModes::ICANON), "it has the terminal: {modes:?}");
-        top.keyboard.write_all(key.as_bytes()).unwrap();
-        assert_eq!(top.ends(), Some(0), "{key:?}: {}", top.screen());
+        top.types(key);
+        assert_eq!(ends(&mut top), Some(0), "{key:?}: {}", top.screen());
     }
-    let mut top = OnTerminal::start(&pool.name);
+    let mut top = live(&pool.name);
     top.shows("mem0");
-    kill_process(Pid::from_child(&top.child), Signal::TERM).unwrap();
-    assert_eq!(top.ends(), Some(0), "{}", top.screen());
+    top.signal(Signal::TERM);
+    assert_eq!(ends(&mut top), Some(0), "{}", top.screen());
 }
 
 #[test]
 fn the_live_view_of_a_pool_that_vanishes_ends_with_a_message() {
     let pool = start("vanishes", 1, &[]);
-    let mut top = OnTerminal::start(&pool.name);
+    let mut top = live(&pool.name);
     top.shows("mem0");
     let name = pool.name.clone();
     drop(pool);
-    assert_eq!(top.ends(), Some(1), "{}", top.screen());
+    assert_eq!(ends(&mut top), Some(1), "{}", top.screen());
     // It has ended; what it wrote last may still be on its way through the terminal.
     let message = format!("error: pool {name} is gone");
     top.shows(&message);

@@ -17,7 +17,7 @@ fn statements_of_the_command_line_are_run_in_order_up_to_the_first_that_fails() 
         "select * from t order by a",
     ]);
     assert!(said.contains("CREATE TABLE\nINSERT 0 2\n"), "{said}");
-    assert!(said.contains("one") && said.ends_with("(2 rows)\n"), "{said}");
+    assert!(said.contains("one") && said.ends_with("(2 rows)\n\n"), "{said}");
 
     let output = run(&["sql", "-c", "select 1 / 0", "-c", "select 'never'"]);
     assert_eq!(output.status.code(), Some(1));

@@ -1,0 +1,316 @@
+//! The shell: runs what comes from an input, piece by piece.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use selkie::fabric::Env;
+use selkie_sql::{Client, Session, SqlError, TransactionState};
+
+use super::busy::Busy;
+use super::copy::CopySource;
+use super::editor::Editor;
+use super::error::{CommandError, ShellError, error_text};
+use super::history::HistoryChoice;
+use super::input::{Input, Line, Prompt};
+use super::output::{Shown, text_of};
+use super::sink::Sink;
+use super::statements::{Piece, Statements, has_command};
+use super::view::{Cells, Column, Format, Kind, View};
+use crate::support::signals::{Interrupt, Interrupted};
+
+/// What a shell is to be like.
+pub(crate) struct ShellOptions {
+    pub(crate) format: Format,
+    pub(crate) null: Option<String>,
+    pub(crate) timing: bool,
+    pub(crate) keep_going: bool,
+    pub(crate) history: HistoryChoice,
+}
+
+/// Whether the shell goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flow {
+    GoesOn,
+    Quits,
+}
+
+/// The shell.
+pub(crate) struct Shell {
+    session: Arc<Mutex<Session>>,
+    env: Env,
+    interrupt: Interrupt,
+    keep_going: bool,
+    history: HistoryChoice,
+    /// The lines of the standard input, for all who read them.
+    stdin: Input,
+    failures: usize,
+    pub(super) view: View,
+    pub(super) sink: Sink,
+    /// The last statement.
+    pub(super) last: String,
+    /// Files that are within each other.
+    pub(super) depth: usize,
+}
+
+/// What a statement of the shell's own gave.
+pub(super) struct Answer {
+    pub(super) columns: Vec<Column>,
+    pub(super) rows: Vec<Cells>,
+}
+
+fn locked(session: &Mutex<Session>) -> MutexGuard<'_, Session> {
+    // A statement that panicked has ended the process.
+    session.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shell {
+    /// A shell for a session, whose waits are those of `env`.
+    pub(crate) fn new(
+        session: Session,
+        env: &Env,
+        interrupt: &Interrupt,
+        options: ShellOptions,
+    ) -> Self {
+        let mut view = View::new(options.format, options.timing);
+        view.null = options.null.unwrap_or_default();
+        Self {
+            session: Arc::new(Mutex::new(session)),
+            env: env.clone(),
+            interrupt: interrupt.clone(),
+            keep_going: options.keep_going,
+            history: options.history,
+            stdin: Input::stdin(interrupt),
+            failures: 0,
+            view,
+            sink: Sink::default(),
+            last: String::new(),
+            depth: 0,
+        }
+    }
+
+    /// Whether nothing has failed.
+    pub(crate) fn is_fine(&self) -> bool {
+        self.failures == 0
+    }
+
+    /// Whether something has failed, and nothing more is to be run.
+    pub(crate) fn is_over(&self) -> bool {
+        !self.is_fine() && !self.keep_going
+    }
+
+    pub(super) fn interrupt(&self) -> &Interrupt {
+        &self.interrupt
+    }
+
+    pub(super) fn state(&self) -> TransactionState {
+        locked(&self.session).state()
+    }
+
+    /// Runs a text of the command line: its statements are one transaction, unless there are
+    /// commands between them.
+    ///
+    /// # Errors
+    /// If the shell has to end.
+    pub(crate) fn text(&mut self, text: &str) -> Result<Flow, ShellError> {
+        if has_command(text) {
+            return self.feed(&Input::text(text, &self.interrupt));
+        }
+        self.run(text, &self.stdin.clone())?;
+        Ok(Flow::GoesOn)
+    }
+
+    /// Runs a file; `-` is the standard input.
+    ///
+    /// # Errors
+    /// If it cannot be read, or the shell has to end.
+    pub(crate) fn file(&mut self, path: &Path) -> Result<Flow, ShellError> {
+        let input = match path.as_os_str() == "-" {
+            true => self.stdin.clone(),
+            false => Input::file(path, &self.interrupt)?,
+        };
+        self.feed(&input)
+    }
+
+    /// Runs what a user types on this terminal.
+    ///
+    /// # Errors
+    /// If the shell has to end.
+    pub(crate) fn typed(&mut self) -> Result<Flow, ShellError> {
+        let editor = Editor::start(&self.session, &self.history)?;
+        self.feed(&Input::editor(editor, &self.interrupt))
+    }
+
+    /// Runs all statements and commands of an input, each when it is complete.
+    ///
+    /// # Errors
+    /// If the shell has to end.
+    fn feed(&mut self, input: &Input) -> Result<Flow, ShellError> {
+        let (mut statements, mut typed) = (Statements::default(), String::new());
+        let failures = self.failures;
+        let stops = |own: &Self| own.failures > failures && !own.keep_going && !input.is_typed();
+        loop {
+            while let Some(piece) = statements.next() {
+                match piece {
+                    Piece::Statement(text) => {
+                        self.run(&text, input)?;
+                    }
+                    Piece::Command(text) => {
+                        if self.command(&text, &mut statements, input)? == Flow::Quits {
+                            input.remember(&typed);
+                            return Ok(Flow::Quits);
+                        }
+                    }
+                }
+                if stops(self) {
+                    return Ok(Flow::GoesOn);
+                }
+            }
+            if statements.is_empty() {
+                input.remember(&typed);
+                typed.clear();
+            }
+            let text = prompt(&statements, self.state());
+            let prompt = Prompt { text: &text, before: statements.text(), is_data: false };
+            match input.next(&prompt)? {
+                Line::Text(line) => {
+                    if input.is_typed() {
+                        typed = if typed.is_empty() { line.clone() } else { typed + "\n" + &line };
+                    }
+                    statements.add(&line);
+                }
+                Line::Cancelled => {
+                    statements.clear();
+                    typed.clear();
+                }
+                Line::End => break,
+            }
+        }
+        match statements.take() {
+            // What a user has not ended is not meant.
+            Some(rest) if !input.is_typed() => self.run(&rest, input).map(|_| Flow::GoesOn),
+            _ => Ok(Flow::GoesOn),
+        }
+    }
+
+    /// Runs statements and shows what they give. Whether they succeeded.
+    ///
+    /// # Errors
+    /// If the shell has to end.
+    pub(super) fn run(&mut self, text: &str, input: &Input) -> Result<bool, ShellError> {
+        let view = self.view.clone();
+        self.run_as(text, &view, input)
+    }
+
+    /// As [`run`](Self::run), with another view.
+    ///
+    /// # Errors
+    /// If the shell has to end.
+    pub(super) fn run_as(
+        &mut self,
+        text: &str,
+        view: &View,
+        input: &Input,
+    ) -> Result<bool, ShellError> {
+        text.clone_into(&mut self.last);
+        let source = Arc::new(CopySource::lines(input));
+        let busy = Arc::new(Busy::new(text, None));
+        let shown = Shown::new(&self.fitted(view), &self.sink, &busy, Some(Arc::clone(&source)));
+        let ran = self.execute(text, shown, &busy)?;
+        let is_fine = ran.is_ok();
+        if let Err(error) = ran {
+            source.drain();
+            self.failed(&input.place(), &error_text(text, &error));
+        }
+        Ok(is_fine)
+    }
+
+    /// A view as it is on the terminal as it is now.
+    fn fitted(&self, view: &View) -> View {
+        let size = rustix::termios::tcgetwinsize(std::io::stdout());
+        let width = size.ok().filter(|_| self.sink.is_terminal());
+        View { width: width.map(|size| size.ws_col.into()), ..view.clone() }
+    }
+
+    /// Runs statements, and gives what they give to a client.
+    ///
+    /// # Errors
+    /// The signal that asks the process to end; within it, those of a statement.
+    pub(super) fn execute(
+        &self,
+        text: &str,
+        shown: Shown,
+        busy: &Arc<Busy>,
+    ) -> Result<Result<bool, SqlError>, Interrupted> {
+        let client: Arc<dyn Client> = Arc::new(shown);
+        let started = Instant::now();
+        self.interrupt.take_stop();
+        let mut session = locked(&self.session);
+        let cancel = session.cancel_handle();
+        let look = || {
+            busy.look();
+            if self.interrupt.take_stop() {
+                cancel.cancel();
+            }
+        };
+        let run = session.execute_into(text, &client);
+        let ran = selkie::block_on(self.interrupt.or_end_looking(&self.env, run, look));
+        let took = started.elapsed();
+        busy.clear();
+        let ran = ran?;
+        if self.view.timing {
+            eprintln!("Time: {:.3} ms", took.as_secs_f64() * 1e3);
+        }
+        match self.interrupt.signal() {
+            Some(interrupted) => Err(interrupted),
+            None => Ok(ran),
+        }
+    }
+
+    /// Runs a statement of the shell's own, and gives what it gives.
+    ///
+    /// # Errors
+    /// Those of the statement, and the signal that asks the process to end.
+    pub(super) fn ask(&self, sql: &str) -> Result<Answer, CommandError> {
+        let mut session = locked(&self.session);
+        let cancel = session.cancel_handle();
+        let look = || {
+            if self.interrupt.take_stop() {
+                cancel.cancel();
+            }
+        };
+        let run = session.execute(sql);
+        let ran = selkie::block_on(self.interrupt.or_end_looking(&self.env, run, look));
+        let ran = ran.map_err(|interrupted| CommandError::Over(interrupted.into()))?;
+        let mut outcomes = ran.map_err(|error| CommandError::statement(sql, &error))?;
+        let Some(outcome) = outcomes.pop() else {
+            return Ok(Answer { columns: Vec::new(), rows: Vec::new() });
+        };
+        let values = session.format();
+        let cells = |row: &Vec<_>| {
+            let cells = row.iter().zip(outcome.columns.iter());
+            cells.map(|(value, column)| text_of(value, column.ty, values)).collect()
+        };
+        let rows = outcome.rows.iter().map(cells).collect();
+        let columns = outcome.columns.iter();
+        let columns =
+            columns.map(|own| Column { name: own.name.clone(), kind: Kind::of(own.ty) }).collect();
+        Ok(Answer { columns, rows })
+    }
+
+    /// Tells of what failed at a place of an input.
+    pub(super) fn failed(&mut self, place: &str, what: &str) {
+        eprintln!("{place}{what}");
+        self.failures += 1;
+    }
+}
+
+/// What asks for the next line.
+fn prompt(statements: &Statements, state: TransactionState) -> String {
+    let state = match state {
+        TransactionState::Idle => "",
+        TransactionState::InTransaction => "*",
+        TransactionState::Failed => "!",
+    };
+    format!("selkie{}{state}> ", statements.mark())
+}

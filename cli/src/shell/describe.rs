@@ -64,6 +64,7 @@ pub(super) fn describe(
         };
         match relation.kind.as_str() {
             "i" => describe_index(shell, &relation)?,
+            "S" => describe_sequence(shell, &relation)?,
             _ => describe_columns(shell, &relation, is_verbose)?,
         }
     }
@@ -83,7 +84,18 @@ fn show(
     shell.say(&out)
 }
 
-/// Describes a table, a view or a sequence.
+fn describe_sequence(shell: &Shell, relation: &Relation) -> Result<(), CommandError> {
+    let answer = shell.ask(&format!(
+        "SELECT pg_catalog.format_type(seqtypid, NULL) AS \"Type\", seqstart AS \"Start\", \
+           seqmin AS \"Minimum\", seqmax AS \"Maximum\", seqincrement AS \"Increment\", \
+           CASE WHEN seqcycle THEN 'yes' ELSE 'no' END AS \"Cycles?\", seqcache AS \"Cache\" \
+         FROM pg_catalog.pg_sequence WHERE seqrelid = {}",
+        literal(&relation.oid)
+    ))?;
+    show(shell, &relation.title(), &answer, &[])
+}
+
+/// Describes a table or a view.
 fn describe_columns(
     shell: &Shell,
     relation: &Relation,

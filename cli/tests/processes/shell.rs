@@ -111,8 +111,9 @@ btree, for table "public.item"
 
 #[test]
 fn lists_are_for_people_and_programs() {
-    let script =
-        format!("{TABLES} create role app login;\n\\dt\n\\di item_p*\n\\dv\n\\du app\n\\l\n\\dn\n");
+    let script = format!(
+        "{TABLES} create role app login; create sequence seq;\n\\dt\n\\di item_p*\n\\dv\n\\ds\n\\d seq\n\\du app\n\\l\n\\dn\n"
+    );
     let said = gives(&["--format", "csv"], &script);
     let expected = "Schema,Name,Type,Owner
 public,item,table,postgres
@@ -122,6 +123,10 @@ public,item_pkey,index,postgres,item
 public,item_price,index,postgres,item
 Schema,Name,Type,Owner
 public,cheap,view,postgres
+Schema,Name,Type,Owner
+public,seq,sequence,postgres
+Type,Start,Minimum,Maximum,Increment,Cycles?,Cache
+bigint,1,1,9223372036854775807,1,no,64
 Role name,Attributes,Member of
 app,\"\",{}
 ";
@@ -214,10 +219,11 @@ select count(*) from t;
     let expected = "CREATE TABLE\nCOPY 2\nCOPY 1\n-[ RECORD 1 ]\nsum | 6\n\n";
     assert_eq!(text(&output.stdout), expected);
 
-    // Lines behind one that is wrong are no statements.
+    // Lines behind one that is wrong are no statements, however many there are.
+    let behind = "select 'data';\n".repeat(5_000);
     let script =
-        "create table t (a int);\ncopy t from stdin;\n1\nbad\nselect 'data';\n\\.\nselect 7;";
-    let output = piped(&["--keep-going", "--format", "csv"], script);
+        format!("create table t (a int);\ncopy t from stdin;\n1\nbad\n{behind}\\.\nselect 7;");
+    let output = piped(&["--keep-going", "--format", "csv"], &script);
     assert_eq!(output.status.code(), Some(1));
     let error = text(&output.stderr);
     assert!(error.contains("22P02") && error.matches("ERROR").count() == 1, "{error}");

@@ -82,6 +82,11 @@ pub(super) fn foreign_key(table: u32, at: usize) -> u32 {
     table.wrapping_add(FOREIGN_KEYS + at)
 }
 
+/// Of a sequence, by its name in the catalogue.
+pub(super) fn sequence(key: &str) -> u32 {
+    0xc000_0000 | hash(key) & 0x0fff_ffff
+}
+
 /// Of a schema of a user.
 pub(super) fn schema(name: &str) -> u32 {
     match name {

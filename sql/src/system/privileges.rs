@@ -1,7 +1,5 @@
 //! Roles, their memberships, and who may do what.
 
-use selkie_txn::{Txn, TxnError};
-
 use super::oids;
 use super::record::{Cell, Record};
 use super::relation::Relation;
@@ -27,11 +25,6 @@ pub(super) fn rows(system: &SystemSnapshot, relation: &'static Relation) -> Opti
         "information_schema.role_table_grants" => table_privileges(system, relation, false),
         _ => return None,
     })
-}
-
-/// The names of all sequences in the catalogue.
-pub(super) async fn sequences(txn: &mut Txn<'_>) -> Result<Vec<String>, TxnError> {
-    Ok(txn.sequences().await?.into_iter().map(|own| own.name).collect())
 }
 
 fn roles(system: &SystemSnapshot, relation: &'static Relation) -> Rows {
@@ -306,7 +299,7 @@ impl SystemSnapshot {
     fn sequence_of(&self, object: &Datum) -> SqlResult<Option<Rights>> {
         let Datum::Text(name) = object else { return Ok(None) };
         let key = sequence_key(name)?;
-        if !self.sequences.contains(&key) {
+        if !self.sequences.iter().any(|own| own.name == key) {
             return Err(no_relation(name));
         }
         let roles = self.authority.roles();

@@ -48,6 +48,12 @@ impl From<i32> for Cell {
     }
 }
 
+impl From<i64> for Cell {
+    fn from(value: i64) -> Self {
+        Self::Whole(value)
+    }
+}
+
 impl From<usize> for Cell {
     fn from(value: usize) -> Self {
         Self::Whole(i64::try_from(value).unwrap_or(i64::MAX))

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use selkie_txn::{KeyOrder, Txn, TxnError};
+use selkie_txn::{KeyOrder, SequenceSchema, Txn, TxnError};
 
 use super::definitions::{check_definition, index_statement, key_definition, quoted};
 use super::relation::{PG_CATALOG, relations};
@@ -34,8 +34,7 @@ pub(crate) struct SystemSnapshot {
     /// The role of the statement.
     pub(super) authority: Authority,
     pub(super) tables: Vec<SystemTable>,
-    /// Names of sequences in the catalogue.
-    pub(super) sequences: Vec<String>,
+    pub(super) sequences: Vec<SequenceSchema>,
 }
 
 /// A table with the numbers of what belongs to it.
@@ -87,11 +86,7 @@ impl SystemSnapshot {
             let schema = name.split_once('.').map_or("public", |(schema, _)| schema).to_owned();
             tables.push(SystemTable { schema, oid, def, index_oids });
         }
-        let sequences = match authority.roles() {
-            Some(_) => privileges::sequences(txn).await?,
-            // Who may do what with them is not asked.
-            None => Vec::new(),
-        };
+        let sequences = txn.sequences().await?;
         Ok(Ok(Self { session, authority, tables, sequences }))
     }
 
@@ -122,6 +117,10 @@ impl SystemSnapshot {
         if let Some(key) = self.keys().find(|own| own.oid == oid) {
             return Some((&key.table.schema, key.name));
         }
+        if let Some(own) = self.sequences.iter().find(|own| oids::sequence(&own.name) == oid) {
+            let (schema, name) = sequence_name(own);
+            return Some((schema, name.to_owned()));
+        }
         let own = relations().iter().find(|own| own.oid == oid)?;
         Some((own.schema, own.name.to_owned()))
     }
@@ -134,10 +133,17 @@ impl SystemSnapshot {
         let own = relations().iter().find(|own| own.schema == schema && own.name == name);
         let table = || self.tables.iter().find(|own| own.schema == schema && own.def.name == name);
         let key = || self.keys().find(|own| own.table.schema == schema && own.name == name);
+        let sequence = || self.sequences.iter().find(|own| sequence_name(own) == (schema, name));
         own.map(|own| own.oid)
             .or_else(|| table().map(|own| own.oid))
             .or_else(|| key().map(|own| own.oid))
+            .or_else(|| sequence().map(|own| oids::sequence(&own.name)))
     }
+}
+
+/// The schema and the name of a sequence.
+pub(super) fn sequence_name(own: &SequenceSchema) -> (&str, &str) {
+    own.name.split_once('.').unwrap_or(("public", &own.name))
 }
 
 impl SystemTable {

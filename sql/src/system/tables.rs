@@ -1,13 +1,15 @@
-//! Rows of tables and their columns.
+//! Rows of tables and their columns, and of sequences.
+
+use selkie_txn::SequenceSchema;
 
 use super::deparse::default_expression;
 use super::oids;
 use super::privileges::{acl, public_acl};
 use super::record::{Cell, Record};
 use super::relation::{Relation, relations};
-use super::snapshot::{SystemSnapshot, SystemTable};
+use super::snapshot::{SystemSnapshot, SystemTable, sequence_name};
 use super::types::{collation, storage};
-use crate::types::{Datum, SqlType};
+use crate::types::{Datum, Scalar, SqlType};
 
 type Rows = Vec<Vec<Datum>>;
 
@@ -17,6 +19,7 @@ pub(super) fn rows(system: &SystemSnapshot, relation: &'static Relation) -> Opti
         "pg_catalog.pg_class" => classes(system, relation),
         "pg_catalog.pg_attribute" => attributes(system, relation),
         "pg_catalog.pg_attrdef" => defaults(system, relation),
+        "pg_catalog.pg_sequence" => sequences(system, relation),
         "pg_catalog.pg_namespace" => namespaces(system, relation),
         _ => return None,
     })
@@ -55,7 +58,34 @@ fn classes(system: &SystemSnapshot, relation: &'static Relation) -> Rows {
             .set("relnatts", key.columns.len());
         rows.push(record.row());
     }
+    for own in &system.sequences {
+        let (schema, name) = sequence_name(own);
+        let rights = system.authority.roles().map(|roles| roles.sequence(&own.name));
+        let rights = rights.unwrap_or_default();
+        let (oid, schema) = (oids::sequence(&own.name), oids::schema(schema));
+        let record = class(relation, oid, name, schema, "S")
+            .set("relowner", rights.owner)
+            .set("relacl", acl(system, &rights))
+            .set("relreplident", "n");
+        rows.push(record.row());
+    }
     rows
+}
+
+fn sequences(system: &SystemSnapshot, relation: &'static Relation) -> Rows {
+    let row = |own: &SequenceSchema| {
+        Record::new(relation)
+            .set("seqrelid", oids::sequence(&own.name))
+            .set("seqtypid", SqlType::new(Scalar::Int8).oid())
+            .set("seqstart", own.start)
+            .set("seqincrement", own.increment)
+            .set("seqmax", own.max)
+            .set("seqmin", own.min)
+            .set("seqcache", i64::from(own.block))
+            .set("seqcycle", own.cycles)
+            .row()
+    };
+    system.sequences.iter().map(row).collect()
 }
 
 fn class(relation: &'static Relation, oid: u32, name: &str, schema: u32, kind: &str) -> Record {

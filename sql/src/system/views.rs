@@ -8,7 +8,29 @@ pub(crate) fn view(full_name: &str) -> Option<&'static str> {
     VIEWS.iter().find(|(name, _)| *name == full_name).map(|(_, query)| *query)
 }
 
-const VIEWS: [(&str, &str); 24] = [
+const VIEWS: [(&str, &str); 26] = [
+    (
+        "pg_catalog.pg_sequences",
+        "select n.nspname as schemaname, c.relname as sequencename, \
+         pg_catalog.pg_get_userbyid(c.relowner) as sequenceowner, \
+         s.seqtypid::pg_catalog.regtype as data_type, s.seqstart as start_value, \
+         s.seqmin as min_value, s.seqmax as max_value, s.seqincrement as increment_by, \
+         s.seqcycle as cycle, s.seqcache as cache_size from pg_catalog.pg_sequence s \
+         join pg_catalog.pg_class c on c.oid = s.seqrelid \
+         join pg_catalog.pg_namespace n on n.oid = c.relnamespace",
+    ),
+    (
+        "information_schema.sequences",
+        "select pg_catalog.current_database() as sequence_catalog, n.nspname as sequence_schema, \
+         c.relname as sequence_name, 'bigint' as data_type, 64 as numeric_precision, \
+         2 as numeric_precision_radix, 0 as numeric_scale, \
+         s.seqstart::pg_catalog.text as start_value, s.seqmin::pg_catalog.text as minimum_value, \
+         s.seqmax::pg_catalog.text as maximum_value, \
+         s.seqincrement::pg_catalog.text as increment, \
+         case when s.seqcycle then 'YES' else 'NO' end as cycle_option \
+         from pg_catalog.pg_sequence s join pg_catalog.pg_class c on c.oid = s.seqrelid \
+         join pg_catalog.pg_namespace n on n.oid = c.relnamespace",
+    ),
     (
         "pg_catalog.pg_roles",
         "select oid, rolname, rolsuper, rolinherit, rolcreaterole, rolcreatedb, rolcanlogin, \

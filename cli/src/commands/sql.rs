@@ -79,8 +79,7 @@ impl Arguments {
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
-    let interrupt = if arguments.is_typed() { Interrupt::mind_user() } else { Interrupt::mind() };
-    let interrupt = match interrupt {
+    let interrupt = match Interrupt::mind() {
         Ok(interrupt) => interrupt,
         Err(error) => return exit::fail(&error),
     };
@@ -88,6 +87,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(SqlCommandError::Shell(ShellError::Interrupted(interrupted))) => interrupted.end(),
+        Err(SqlCommandError::Shell(ShellError::Unread)) => ExitCode::from(exit::UNREAD),
         Err(error) => exit::fail(&error),
     }
 }
@@ -115,7 +115,7 @@ fn with_database(
     };
     let mut shell = Shell::new(session, database.pool().env(), interrupt, options);
     if arguments.is_typed() {
-        shell.typed()?;
+        interrupt.with_user(|| shell.typed()).map_err(ShellError::from)??;
         // What has failed, its user has seen.
         return Ok(shell.is_fine());
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use selkie_sql::TransactionState;
+use clap::ValueEnum;
 
 use super::arguments::CopyCommand;
 use super::busy::Busy;
@@ -58,6 +58,7 @@ impl Shell {
         statements: &mut Statements,
         input: &Input,
     ) -> Result<Flow, CommandError> {
+        typed.check()?;
         match typed.verb {
             Verb::Quit => return Ok(Flow::Quits),
             Verb::Commands => self.say(&help::commands())?,
@@ -102,14 +103,18 @@ impl Shell {
     /// Shows text where results go.
     ///
     /// # Errors
-    /// What the system reports.
+    /// What the system reports, and that nobody reads it.
     pub(super) fn say(&self, text: &str) -> Result<(), CommandError> {
         let said = self.sink.text(text).and_then(|()| self.sink.flush());
-        said.map_err(|error| CommandError::File { file: "the output".to_owned(), error })
+        said.map_err(|error| CommandError::File { file: "the output".to_owned(), error })?;
+        match self.sink.is_unread() {
+            true => Err(ShellError::Unread.into()),
+            false => Ok(()),
+        }
     }
 
     /// What was typed of a statement, or else the last one.
-    fn meant(&self, statements: &mut Statements) -> Result<String, CommandError> {
+    pub(super) fn meant(&self, statements: &mut Statements) -> Result<String, CommandError> {
         let text = statements.take().unwrap_or_else(|| self.last.clone());
         match text.is_empty() {
             true => Err(CommandError::usage("there is no statement yet")),
@@ -144,13 +149,11 @@ impl Shell {
                 format!("Null display is \"{text}\".")
             }
             (Verb::Format, [name]) => {
-                let found = Format::ALL.iter().find(|own| own.0 == *name);
-                self.view.format = found.ok_or_else(|| typed.wrong())?.1;
+                self.view.format = Format::from_str(name, false).map_err(|_| typed.wrong())?;
                 format!("Format is {name}.")
             }
             (Verb::Format, []) => {
-                let own = Format::ALL.iter().find(|own| own.1 == self.view.format);
-                return self.say(&format!("Format is {}.\n", own.map_or("", |own| own.0)));
+                return self.say(&format!("Format is {}.\n", self.view.format.name()));
             }
             (Verb::Set, []) => {
                 return self.say(&format!("Null display is \"{}\".\n", self.view.null));
@@ -166,6 +169,9 @@ impl Shell {
 
     fn include(&mut self, typed: &Typed<'_>) -> Result<Flow, CommandError> {
         let path = typed.word()?.ok_or_else(|| typed.wrong())?;
+        if self.is_typed && path == "-" {
+            return Err(CommandError::usage("statements are typed on the standard input"));
+        }
         if self.depth >= MOST_DEPTH {
             let message = format!("{path}: more than {MOST_DEPTH} files run each other");
             return Err(CommandError::usage(message));
@@ -223,50 +229,13 @@ impl Shell {
                 if let Some(interrupted) = self.interrupt().signal() {
                     return Err(ShellError::from(interrupted).into());
                 }
-                if self.interrupt().take_stop() {
-                    return Ok(());
+                if self.interrupt().is_stopped() {
+                    break;
                 }
             }
-        }
-        Ok(())
-    }
-
-    /// Explains a statement by running it, and rolls back what it changes.
-    fn explain(
-        &mut self,
-        typed: &Typed<'_>,
-        statements: &mut Statements,
-        input: &Input,
-    ) -> Result<(), CommandError> {
-        let last = self.last.clone();
-        let text = match typed.rest {
-            "" => self.meant(statements)?,
-            text => text.to_owned(),
-        };
-        let text = text.trim_end().trim_end_matches(';').trim_end();
-        let first = text.split(|c: char| !c.is_alphanumeric()).find(|word| !word.is_empty());
-        let first = first.unwrap_or_default().to_lowercase();
-        let sql = match first.as_str() {
-            "explain" => text.to_owned(),
-            _ => format!("EXPLAIN ANALYZE {text}"),
-        };
-        let (begin, end) = match self.state() {
-            _ if ["select", "values", "table"].contains(&first.as_str()) => ("", ""),
-            TransactionState::Idle => ("BEGIN", "ROLLBACK"),
-            TransactionState::InTransaction => (
-                "SAVEPOINT selkie_explain",
-                "ROLLBACK TO SAVEPOINT selkie_explain; RELEASE SAVEPOINT selkie_explain",
-            ),
-            TransactionState::Failed => ("", ""),
-        };
-        if !begin.is_empty() {
-            self.ask(begin)?;
-        }
-        self.run(&sql, input)?;
-        // It is what \explain and \g take next, not the explanation.
-        self.last = if typed.rest.is_empty() { text.to_owned() } else { last };
-        for statement in end.split("; ").filter(|statement| !statement.is_empty()) {
-            self.ask(statement)?;
+            if self.interrupt().is_stopped() {
+                break;
+            }
         }
         Ok(())
     }
@@ -313,14 +282,13 @@ impl Shell {
                 }
             }
         };
-        let ran = self.execute(&command.sql, shown, &busy).map_err(ShellError::from)?;
+        let ran = self.execute(&command.sql, shown, &busy)?;
         data.flush().map_err(failed)?;
         if let Err(error) = ran {
+            self.failed(&input.place(), &error_text(&command.sql, &error));
             if let Some(source) = source {
                 source.drain();
             }
-            let said = error_text(&command.sql, &error);
-            return Err(CommandError::Statement { said });
         }
         Ok(())
     }

@@ -32,9 +32,10 @@ const FUNCTIONS: &str = "SELECT DISTINCT p.proname FROM pg_catalog.pg_proc p ORD
 const ROLES: &str = "SELECT rolname FROM pg_catalog.pg_roles ORDER BY 1";
 
 impl Names {
-    /// Asks for all names, unless the transaction of the session takes no statement any more.
+    /// Asks for all names. Not in a transaction: its first statement would not be that of the user
+    /// any more, and what fails here would fail the whole.
     pub(super) fn of(session: &mut Session) -> Option<Self> {
-        if session.state() == TransactionState::Failed {
+        if session.state() != TransactionState::Idle {
             return None;
         }
         let mut names = Self::default();
@@ -244,7 +245,7 @@ fn in_command(command: &str, names: &Names) -> Candidates {
         return Candidates { replaced: command.len(), words, are_files: false };
     };
     let Ok(typed) = Typed::of(name) else { return Candidates::default() };
-    let formats = Format::ALL.map(|(name, _)| name.to_owned()).to_vec();
+    let formats = Format::names();
     let switch = || ["on", "off"].map(str::to_owned).to_vec();
     let words: Vec<String> = match typed.verb {
         Verb::Include | Verb::Output => {

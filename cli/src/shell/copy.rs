@@ -73,6 +73,8 @@ impl CopySource {
             }
         }
         self.has_begun.store(true, Ordering::Relaxed);
+        // Another statement of the same text may have read its data to the end.
+        self.has_ended.store(false, Ordering::Relaxed);
         Ok(())
     }
 
@@ -103,12 +105,12 @@ impl CopySource {
         // What is typed is taken line by line, so that an error is told of at once.
         while data.is_empty() || (data.len() < GIVEN_BYTES && !input.is_typed()) {
             match input.next(&prompt) {
-                Ok(Line::Text(line)) if line == "\\." => {
+                Ok(Line::Text(line)) if line.strip_suffix(b"\r").unwrap_or(&line) == b"\\." => {
                     self.has_ended.store(true, Ordering::Relaxed);
                     break;
                 }
                 Ok(Line::Text(line)) => {
-                    data.extend_from_slice(line.as_bytes());
+                    data.extend_from_slice(&line);
                     data.push(b'\n');
                 }
                 Ok(Line::End) => {

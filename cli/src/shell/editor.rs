@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::{Builder, JoinHandle};
 
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
@@ -55,7 +55,7 @@ impl Editor {
     ) -> Result<Self, ShellError> {
         let (asks, asked) = channel();
         let (sender, lines) = channel();
-        let (session, file) = (Arc::clone(session), history.file());
+        let (session, file) = (Arc::downgrade(session), history.file());
         let edit = move || {
             if let Err(error) = answer(session, file, &asked, &sender) {
                 // The shell may have ended meanwhile.
@@ -90,6 +90,8 @@ impl Editor {
                 },
             };
             self.is_asked.set(false);
+            // What Ctrl-C was for has ended.
+            interrupt.clear_stop();
             return line;
         }
     }
@@ -127,7 +129,7 @@ type Lines = rustyline::Editor<Assistant, FileHistory>;
 
 /// Answers until nobody asks any more.
 fn answer(
-    session: Arc<Mutex<Session>>,
+    session: Weak<Mutex<Session>>,
     file: Option<PathBuf>,
     asked: &Receiver<Ask>,
     answers: &Sender<Result<Line, ReadlineError>>,
@@ -157,7 +159,7 @@ fn answer(
                     own.begin(before, is_data);
                 }
                 let line = match lines.readline(&prompt) {
-                    Ok(line) => Ok(Line::Text(line)),
+                    Ok(line) => Ok(Line::Text(line.into_bytes())),
                     Err(ReadlineError::Interrupted) => Ok(Line::Cancelled),
                     Err(ReadlineError::Eof) => Ok(Line::End),
                     Err(error) => Err(error),
@@ -180,7 +182,8 @@ fn answer(
 
 /// Completes and colours what is typed.
 struct Assistant {
-    session: Arc<Mutex<Session>>,
+    /// The shell may end while a line is asked for: then the session ends, too.
+    session: Weak<Mutex<Session>>,
     /// What was typed of the statement in lines before.
     before: String,
     /// What has read that.
@@ -195,7 +198,7 @@ struct Assistant {
 }
 
 impl Assistant {
-    fn new(session: Arc<Mutex<Session>>) -> Self {
+    fn new(session: Weak<Mutex<Session>>) -> Self {
         Self {
             session,
             before: String::new(),
@@ -220,10 +223,12 @@ impl Assistant {
         self.are_known.set(false);
     }
 
-    /// Asks for names once a line: statements may have changed them.
+    /// Asks for names once a line: statements may have changed them. In a transaction they are
+    /// those that were known before it.
     fn know(&self) {
         if !self.are_known.replace(true) {
-            let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(session) = self.session.upgrade() else { return };
+            let mut session = session.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(names) = Names::of(&mut session) {
                 *self.names.borrow_mut() = names;
             }

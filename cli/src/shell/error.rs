@@ -3,6 +3,7 @@
 
 use selkie_sql::SqlError;
 
+use super::table::printable;
 use super::words::cells;
 use crate::support::signals::Interrupted;
 
@@ -17,6 +18,9 @@ pub(crate) enum ShellError {
     Editor(String),
     #[error(transparent)]
     Interrupted(#[from] Interrupted),
+    /// Nothing is said of it.
+    #[error("nobody reads the output any more")]
+    Unread,
 }
 
 /// Why a backslash command failed; the shell goes on.
@@ -52,7 +56,7 @@ const CHARACTERS_BEFORE: usize = 60;
 
 /// An error as psql shows it, with the line that it is about.
 pub(super) fn error_text(sql: &str, error: &SqlError) -> String {
-    let mut text = format!("ERROR:  {}: {}", error.state(), error.message());
+    let mut text = format!("ERROR:  {}: {}", error.state(), printable(error.message()));
     if let Some(position) = error.position().and_then(|position| position.checked_sub(1)) {
         let before: String = sql.chars().take(position).collect();
         let line_number = before.matches('\n').count();
@@ -65,7 +69,7 @@ pub(super) fn error_text(sql: &str, error: &SqlError) -> String {
     }
     for (name, part) in [("DETAIL", error.detail_text()), ("HINT", error.hint_text())] {
         if let Some(part) = part {
-            text.push_str(&format!("\n{name}:  {part}"));
+            text.push_str(&format!("\n{name}:  {}", printable(part)));
         }
     }
     text
@@ -116,6 +120,9 @@ mod tests {
             said.ends_with("\nLINE 1: select '\u{4e16}', bad\n                     ^"),
             "{said}"
         );
+        let error = SqlError::new(SqlState::SYNTAX_ERROR, "a\u{1b}[2J").detail("b\u{9b}\nc");
+        let said = error_text("", &error);
+        assert_eq!(said, "ERROR:  42601: a\\x1B[2J\nDETAIL:  b\\x9B\nc");
         let long = format!("select {}bad{}", "1, ".repeat(50), ", 1".repeat(50));
         let said = at(&long, "bad");
         let mut lines = said.lines().skip(1);

@@ -18,7 +18,8 @@ pub(super) const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// A line that was asked for.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line {
-    Text(String),
+    /// Without its line feed, and else as it is.
+    Text(Vec<u8>),
     /// There are no more.
     End,
     /// The user wants none of what was typed.
@@ -50,9 +51,9 @@ struct Lines {
 }
 
 enum Source {
-    Text(std::vec::IntoIter<String>),
+    Text(std::vec::IntoIter<Vec<u8>>),
     File(BufReader<File>),
-    Stdin { lines: Option<Receiver<std::io::Result<String>>>, asks: bool },
+    Stdin { lines: Option<Receiver<std::io::Result<Vec<u8>>>>, asks: bool },
     Editor(Box<Editor>),
 }
 
@@ -64,7 +65,11 @@ impl Input {
 
     /// The lines of a text.
     pub(super) fn text(text: &str, interrupt: &Interrupt) -> Self {
-        let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        let mut text = text.as_bytes();
+        let mut lines = Vec::new();
+        while let Ok(Some(line)) = line_of(&mut text) {
+            lines.push(line);
+        }
         Self::new(None, Source::Text(lines.into_iter()), interrupt)
     }
 
@@ -124,12 +129,8 @@ impl Input {
         match &mut lines.source {
             Source::Text(texts) => Ok(texts.next().map_or(Line::End, Line::Text)),
             Source::File(reader) => {
-                let file = || self.name.as_deref().unwrap_or_default().to_owned();
-                match reader.lines().next() {
-                    None => Ok(Line::End),
-                    Some(Ok(line)) => Ok(Line::Text(line)),
-                    Some(Err(error)) => Err(ShellError::File { file: file(), error }),
-                }
+                let line = line_of(reader).map_err(|error| self.unread(error))?;
+                Ok(line.map_or(Line::End, Line::Text))
             }
             Source::Stdin { lines, asks } => {
                 if *asks {
@@ -144,6 +145,14 @@ impl Input {
         }
     }
 
+    /// That it cannot be read.
+    pub(super) fn unread(&self, error: std::io::Error) -> ShellError {
+        match &self.name {
+            Some(name) => ShellError::File { file: name.to_string(), error },
+            None => ShellError::Input(error),
+        }
+    }
+
     /// Keeps what was typed in the history.
     pub(super) fn remember(&self, typed: &str) {
         if let Source::Editor(editor) = &self.lines().source {
@@ -152,13 +161,22 @@ impl Input {
     }
 }
 
+/// The next line without its line feed; what else ends it is part of a value, perhaps.
+fn line_of(reader: &mut impl BufRead) -> std::io::Result<Option<Vec<u8>>> {
+    let mut line = Vec::new();
+    let count = reader.read_until(b'\n', &mut line)?;
+    line.pop_if(|last| *last == b'\n');
+    Ok((count > 0).then_some(line))
+}
+
 /// The lines of the standard input, which another thread reads: a read ends for no signal.
-fn stdin_lines() -> std::io::Result<Receiver<std::io::Result<String>>> {
+fn stdin_lines() -> std::io::Result<Receiver<std::io::Result<Vec<u8>>>> {
     let (sender, lines) = sync_channel(1);
     let read = move || {
-        let stdin = std::io::stdin().lock();
-        for line in stdin.lines() {
-            if sender.send(line).is_err() {
+        let mut stdin = std::io::stdin().lock();
+        while let Some(line) = line_of(&mut stdin).transpose() {
+            let has_failed = line.is_err();
+            if sender.send(line).is_err() || has_failed {
                 return;
             }
         }
@@ -169,7 +187,7 @@ fn stdin_lines() -> std::io::Result<Receiver<std::io::Result<String>>> {
 
 /// Waits for a line or for a signal.
 fn waited(
-    lines: &Receiver<std::io::Result<String>>,
+    lines: &Receiver<std::io::Result<Vec<u8>>>,
     interrupt: &Interrupt,
 ) -> Result<Line, ShellError> {
     loop {
@@ -179,9 +197,6 @@ fn waited(
             Err(RecvTimeoutError::Timeout) => {
                 if let Some(interrupted) = interrupt.signal() {
                     return Err(interrupted.into());
-                }
-                if interrupt.take_stop() {
-                    return Ok(Line::Cancelled);
                 }
             }
         }

@@ -5,6 +5,7 @@ use super::error::CommandError;
 use super::meta::{Typed, Verb};
 use super::output::Rows;
 use super::run::{Answer, Shell};
+use super::sink::mention;
 use super::view::Column;
 use super::words::Pattern;
 
@@ -38,7 +39,7 @@ pub(super) fn list(shell: &mut Shell, typed: &Typed<'_>) -> Result<(), CommandEr
             Some(_) => Err(none(what.strip_suffix('s').unwrap_or(what), name.as_deref())),
             // That there is nothing yet is no failure.
             None => {
-                eprintln!("Did not find any {what}.");
+                mention(&format!("Did not find any {what}."));
                 Ok(())
             }
         };

@@ -131,10 +131,25 @@ impl<'t> Typed<'t> {
         }
     }
 
+    /// What it takes, as is said of it.
+    fn takes(&self) -> &'static str {
+        find(self.name.get(1..).unwrap_or_default()).map_or("", |known| known.takes)
+    }
+
+    /// Looks whether it takes anything, if there is something behind it.
+    ///
+    /// # Errors
+    /// If it takes nothing.
+    pub(super) fn check(&self) -> Result<(), CommandError> {
+        match self.takes().is_empty() && !self.rest.is_empty() {
+            true => Err(self.wrong()),
+            false => Ok(()),
+        }
+    }
+
     /// That it takes something else.
     pub(super) fn wrong(&self) -> CommandError {
-        let takes = KNOWN.iter().find(|known| self.name.get(1..) == Some(known.name));
-        let takes = takes.map_or("", |known| known.takes);
+        let takes = self.takes();
         let separator = if takes.is_empty() { "" } else { " " };
         CommandError::usage(format!("usage: {}{separator}{takes}", self.name))
     }
@@ -182,6 +197,10 @@ mod tests {
         assert_eq!((typed.verb, typed.is_verbose), (Verb::Relations("r"), false));
         assert_eq!(typed.word().unwrap(), None);
         assert_eq!(Typed::of("\\q;").unwrap().verb, Verb::Quit);
+        for wrong in ["\\g out", "\\gx | less", "\\q 1", "\\r x", "\\p x"] {
+            assert!(Typed::of(wrong).unwrap().check().is_err(), "{wrong}");
+        }
+        assert!(Typed::of("\\g;").unwrap().check().is_ok());
         assert!(Typed::of("\\timing on off").unwrap().switch(false).is_err());
         assert!(!Typed::of("\\timing").unwrap().switch(true).unwrap());
     }

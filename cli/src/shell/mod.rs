@@ -15,6 +15,7 @@ mod copy;
 mod describe;
 mod editor;
 mod error;
+mod explain;
 mod help;
 mod highlight;
 mod history;

@@ -25,6 +25,8 @@ pub(super) struct Shown {
     /// Where data of COPY TO STDOUT goes, if that is another place than that of rows.
     data: Option<Sink>,
     present: Mutex<Present>,
+    /// Why something was not written when a statement had ended.
+    lost: Mutex<Option<SqlError>>,
 }
 
 /// The statement that runs.
@@ -161,12 +163,25 @@ impl Shown {
         source: Option<Arc<CopySource>>,
     ) -> Self {
         let (view, sink, busy) = (view.clone(), sink.clone(), Arc::clone(busy));
-        Self { view, sink, busy, source, data: None, present: Mutex::default() }
+        Self {
+            view,
+            sink,
+            busy,
+            source,
+            data: None,
+            present: Mutex::default(),
+            lost: Mutex::default(),
+        }
     }
 
     /// The same with the data of COPY TO STDOUT going elsewhere.
     pub(super) fn with_data(self, data: &Sink) -> Self {
         Self { data: Some(data.clone()), ..self }
+    }
+
+    /// The error of what was not written when a statement had ended; it is told of once.
+    pub(super) fn take_lost(&self) -> Option<SqlError> {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     fn present(&self) -> MutexGuard<'_, Present> {
@@ -227,6 +242,10 @@ impl Client for Shown {
         Box::pin(ready(self.show(&rows)))
     }
 
+    fn wants_more(&self) -> bool {
+        !self.sink.is_unread()
+    }
+
     fn is_final(&self) -> bool {
         let present = self.present();
         let has_read = self.source.as_ref().is_some_and(|source| source.has_read());
@@ -255,7 +274,11 @@ impl Client for Shown {
         self.present().has_copied = true;
         self.busy.clear();
         let sink = self.data.as_ref().unwrap_or(&self.sink);
-        Box::pin(ready(sink.bytes(&data).map_err(|error| unwritten(&error))))
+        let written = match sink.bytes(&data) {
+            Ok(()) if sink.is_unread() => Err(std::io::ErrorKind::BrokenPipe.into()),
+            written => written,
+        };
+        Box::pin(ready(written.map_err(|error| unwritten(&error))))
     }
 
     fn end(&self, tag: &str) {
@@ -271,7 +294,8 @@ impl Client for Shown {
         }
         let flush = |()| self.sink.flush().map_err(|error| unwritten(&error));
         if let Err(error) = self.write(&out).and_then(flush) {
-            eprintln!("error: {}", error.message());
+            let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+            lost.get_or_insert(error);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The shell: runs what comes from an input, piece by piece.
 
+use std::io::{Error, ErrorKind};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -14,10 +15,10 @@ use super::error::{CommandError, ShellError, error_text};
 use super::history::HistoryChoice;
 use super::input::{Input, Line, Prompt};
 use super::output::{Shown, text_of};
-use super::sink::Sink;
+use super::sink::{Sink, mention};
 use super::statements::{Piece, Statements, has_command};
 use super::view::{Cells, Column, Format, Kind, View};
-use crate::support::signals::{Interrupt, Interrupted};
+use crate::support::signals::Interrupt;
 
 /// What a shell is to be like.
 pub(crate) struct ShellOptions {
@@ -51,6 +52,8 @@ pub(crate) struct Shell {
     pub(super) last: String,
     /// Files that are within each other.
     pub(super) depth: usize,
+    /// A user types on the standard input.
+    pub(super) is_typed: bool,
 }
 
 /// What a statement of the shell's own gave.
@@ -86,6 +89,7 @@ impl Shell {
             sink: Sink::default(),
             last: String::new(),
             depth: 0,
+            is_typed: false,
         }
     }
 
@@ -137,6 +141,7 @@ impl Shell {
     /// # Errors
     /// If the shell has to end.
     pub(crate) fn typed(&mut self) -> Result<Flow, ShellError> {
+        self.is_typed = true;
         let editor = Editor::start(&self.session, &self.history)?;
         self.feed(&Input::editor(editor, &self.interrupt))
     }
@@ -162,11 +167,14 @@ impl Shell {
                         }
                     }
                 }
-                if stops(self) {
-                    return Ok(Flow::GoesOn);
+                match self.interrupt.is_stopped() {
+                    true if input.is_typed() => statements.clear(),
+                    true => return Ok(Flow::GoesOn),
+                    false if stops(self) => return Ok(Flow::GoesOn),
+                    false => {}
                 }
             }
-            if statements.is_empty() {
+            if statements.is_between() {
                 input.remember(&typed);
                 typed.clear();
             }
@@ -174,6 +182,9 @@ impl Shell {
             let prompt = Prompt { text: &text, before: statements.text(), is_data: false };
             match input.next(&prompt)? {
                 Line::Text(line) => {
+                    let line = String::from_utf8(line).map_err(|_| {
+                        input.unread(Error::new(ErrorKind::InvalidData, "this is not UTF-8"))
+                    })?;
                     if input.is_typed() {
                         typed = if typed.is_empty() { line.clone() } else { typed + "\n" + &line };
                     }
@@ -183,7 +194,10 @@ impl Shell {
                     statements.clear();
                     typed.clear();
                 }
-                Line::End => break,
+                Line::End => {
+                    input.remember(&typed);
+                    break;
+                }
             }
         }
         match statements.take() {
@@ -219,8 +233,8 @@ impl Shell {
         let ran = self.execute(text, shown, &busy)?;
         let is_fine = ran.is_ok();
         if let Err(error) = ran {
-            source.drain();
             self.failed(&input.place(), &error_text(text, &error));
+            source.drain();
         }
         Ok(is_fine)
     }
@@ -235,21 +249,22 @@ impl Shell {
     /// Runs statements, and gives what they give to a client.
     ///
     /// # Errors
-    /// The signal that asks the process to end; within it, those of a statement.
+    /// The signal that asks the process to end, or that nobody reads what is given; within it,
+    /// those of a statement, and what was not written.
     pub(super) fn execute(
         &self,
         text: &str,
         shown: Shown,
         busy: &Arc<Busy>,
-    ) -> Result<Result<bool, SqlError>, Interrupted> {
-        let client: Arc<dyn Client> = Arc::new(shown);
+    ) -> Result<Result<(), SqlError>, ShellError> {
+        let shown = Arc::new(shown);
+        let client: Arc<dyn Client> = Arc::clone(&shown) as _;
         let started = Instant::now();
-        self.interrupt.take_stop();
         let mut session = locked(&self.session);
         let cancel = session.cancel_handle();
         let look = || {
             busy.look();
-            if self.interrupt.take_stop() {
+            if self.interrupt.is_stopped() {
                 cancel.cancel();
             }
         };
@@ -259,11 +274,12 @@ impl Shell {
         busy.clear();
         let ran = ran?;
         if self.view.timing {
-            eprintln!("Time: {:.3} ms", took.as_secs_f64() * 1e3);
+            mention(&format!("Time: {:.3} ms", took.as_secs_f64() * 1e3));
         }
         match self.interrupt.signal() {
-            Some(interrupted) => Err(interrupted),
-            None => Ok(ran),
+            Some(interrupted) => Err(interrupted.into()),
+            None if self.sink.is_unread() => Err(ShellError::Unread),
+            None => Ok(ran.and_then(|_| shown.take_lost().map_or(Ok(()), Err))),
         }
     }
 
@@ -272,10 +288,22 @@ impl Shell {
     /// # Errors
     /// Those of the statement, and the signal that asks the process to end.
     pub(super) fn ask(&self, sql: &str) -> Result<Answer, CommandError> {
+        self.ask_until(sql, || self.interrupt.is_stopped())
+    }
+
+    /// Runs a statement of the shell's own that Ctrl-C does not cancel.
+    ///
+    /// # Errors
+    /// Those of the statement, and the signal that asks the process to end.
+    pub(super) fn settle(&self, sql: &str) -> Result<(), CommandError> {
+        self.ask_until(sql, || false).map(drop)
+    }
+
+    fn ask_until(&self, sql: &str, is_stopped: impl Fn() -> bool) -> Result<Answer, CommandError> {
         let mut session = locked(&self.session);
         let cancel = session.cancel_handle();
         let look = || {
-            if self.interrupt.take_stop() {
+            if is_stopped() {
                 cancel.cancel();
             }
         };
@@ -300,7 +328,7 @@ impl Shell {
 
     /// Tells of what failed at a place of an input.
     pub(super) fn failed(&mut self, place: &str, what: &str) {
-        eprintln!("{place}{what}");
+        mention(&format!("{place}{what}"));
         self.failures += 1;
     }
 }

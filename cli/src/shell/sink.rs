@@ -1,20 +1,27 @@
 //! Where results go: the standard output, or a file that `\o` names.
 
 use std::fs::File;
-use std::io::{BufWriter, IsTerminal, Write};
+use std::io::{BufWriter, ErrorKind, IsTerminal, Write};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::support::stdout;
-
-/// Where results go.
+/// Where results go. Clones go to the same place.
 #[derive(Clone, Default)]
-pub(super) struct Sink(Arc<Mutex<Option<BufWriter<File>>>>);
+pub(super) struct Sink {
+    file: Arc<Mutex<Option<BufWriter<File>>>>,
+    is_unread: Arc<AtomicBool>,
+}
+
+/// Says something on stderr. Where nobody reads that any more, nothing is said.
+pub(super) fn mention(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
 
 impl Sink {
     /// The file, or nothing for the standard output.
     fn file(&self) -> MutexGuard<'_, Option<BufWriter<File>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// From now on results go to a new file, or to the standard output.
@@ -27,12 +34,17 @@ impl Sink {
         before.map_or(Ok(()), |mut before| before.flush())
     }
 
-    /// Writes what a file has not got yet.
+    /// Whether its reader has seen enough, as `head` has. Nothing more is written then.
+    pub(super) fn is_unread(&self) -> bool {
+        self.is_unread.load(Ordering::Relaxed)
+    }
+
+    /// Writes what is not written yet.
     ///
     /// # Errors
     /// What the system reports.
     pub(super) fn flush(&self) -> std::io::Result<()> {
-        self.file().as_mut().map_or(Ok(()), Write::flush)
+        self.write(|to| to.flush())
     }
 
     /// Whether people see it on a terminal.
@@ -45,10 +57,7 @@ impl Sink {
     /// # Errors
     /// What the system reports.
     pub(super) fn text(&self, text: &str) -> std::io::Result<()> {
-        match &mut *self.file() {
-            Some(file) => file.write_all(text.as_bytes()),
-            None => stdout::text_of(format_args!("{text}")),
-        }
+        self.bytes(text.as_bytes())
     }
 
     /// Writes bytes as they are.
@@ -56,9 +65,26 @@ impl Sink {
     /// # Errors
     /// What the system reports.
     pub(super) fn bytes(&self, bytes: &[u8]) -> std::io::Result<()> {
-        match &mut *self.file() {
-            Some(file) => file.write_all(bytes),
-            None => stdout::bytes(bytes),
+        self.write(|to| to.write_all(bytes))
+    }
+
+    fn write(
+        &self,
+        write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
+    ) -> std::io::Result<()> {
+        if self.is_unread() {
+            return Ok(());
+        }
+        let written = match &mut *self.file() {
+            Some(file) => write(file),
+            None => write(&mut std::io::stdout()),
+        };
+        match written {
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => {
+                self.is_unread.store(true, Ordering::Relaxed);
+                Ok(())
+            }
+            written => written,
         }
     }
 }

@@ -41,6 +41,8 @@ pub(super) struct Scan {
     place: Place,
     /// Open parentheses.
     depth: usize,
+    /// There is more than comments and spaces.
+    has_text: bool,
 }
 
 /// What a step of a scan has found.
@@ -75,6 +77,11 @@ impl Scan {
         let rest = text.get(self.at..).filter(|rest| !rest.is_empty())?;
         let first = rest.chars().next()?;
         let mut found = Found::Nothing;
+        let was_text = match self.place {
+            Place::Plain => !first.is_whitespace(),
+            Place::LineComment | Place::Comment(_) => false,
+            _ => true,
+        };
         let (place, step) = match std::mem::take(&mut self.place) {
             Place::Plain => {
                 found = match first {
@@ -97,6 +104,8 @@ impl Scan {
             Place::Comment(depth) if rest.starts_with("*/") => (Place::Comment(depth - 1), 2),
             place => (place, first.len_utf8()),
         };
+        let is_comment = matches!(place, Place::LineComment | Place::Comment(_));
+        self.has_text |= was_text && !is_comment && !matches!(found, Found::Backslash);
         (self.place, self.at) = (place, self.at + step);
         Some(found)
     }
@@ -136,9 +145,15 @@ impl Scan {
 }
 
 impl Statements {
-    /// Whether nothing of a statement has come.
+    /// Whether nothing of a statement has come. A comment is no statement.
     pub(super) fn is_empty(&self) -> bool {
-        self.text.trim().is_empty()
+        let unread = self.text.get(self.scan.at..).unwrap_or_default();
+        !self.scan.has_text && unread.trim().is_empty()
+    }
+
+    /// Whether the next line begins anew: no statement and no comment goes on in it.
+    pub(super) fn is_between(&self) -> bool {
+        self.is_empty() && *self.scan.place() == Place::Plain
     }
 
     /// What has come of a statement.
@@ -166,7 +181,7 @@ impl Statements {
 
     /// Adds a line.
     pub(super) fn add(&mut self, line: &str) {
-        if self.is_empty() && *self.scan.place() == Place::Plain {
+        if self.is_between() {
             self.clear();
         }
         self.text.push_str(line);
@@ -181,7 +196,7 @@ impl Statements {
     /// The next piece that is complete. Text before a command stays.
     pub(super) fn next(&mut self) -> Option<Piece> {
         loop {
-            let before = self.scan.clone();
+            let at = self.scan.at;
             match self.scan.step(&self.text)? {
                 Found::Nothing => {}
                 Found::Semicolon => {
@@ -191,21 +206,54 @@ impl Statements {
                     return Some(Piece::Statement(statement.trim().to_owned()));
                 }
                 Found::Backslash => {
-                    let rest = self.text.get(before.at..).unwrap_or_default();
-                    let end = before.at + rest.find('\n').unwrap_or(rest.len());
-                    let command: String = self.text.drain(before.at..end).collect();
-                    self.scan = before;
+                    let rest = self.text.get(at..).unwrap_or_default();
+                    let end = at + rest.find('\n').unwrap_or(rest.len());
+                    let command: String = self.text.drain(at..end).collect();
+                    self.scan.at = at;
                     return Some(Piece::Command(command.trim().to_owned()));
                 }
             }
         }
     }
 
-    /// What is left, which is forgotten.
+    /// What is left, which is forgotten; `None` if that is no statement.
     pub(super) fn take(&mut self) -> Option<String> {
-        let text = std::mem::take(self).text;
-        let text = text.trim();
-        (!text.is_empty()).then(|| text.to_owned())
+        let own = std::mem::take(self);
+        (!own.is_empty()).then(|| own.text.trim().to_owned())
+    }
+}
+
+/// The only statement of a text, without its semicolon; `None` if there are more or none.
+pub(super) fn only_statement(text: &str) -> Option<String> {
+    let mut statements = Statements::default();
+    statements.add(text);
+    let first = statements.next();
+    if statements.next().is_some() {
+        return None;
+    }
+    match (first, statements.take()) {
+        (None, rest) => rest,
+        (Some(Piece::Statement(own)), None) => {
+            own.strip_suffix(';').map(|own| own.trim_end().to_owned())
+        }
+        _ => None,
+    }
+}
+
+/// The first word of a statement behind comments and parentheses, in lower case.
+pub(super) fn first_word(text: &str) -> String {
+    let (mut scan, mut word) = (Scan::default(), String::new());
+    loop {
+        let (from, was_plain) = (scan.at, scan.place == Place::Plain);
+        if !scan.advance(text) {
+            return word;
+        }
+        let piece = text.get(from..scan.at).unwrap_or_default();
+        if was_plain && piece.chars().all(is_of_word) {
+            word.push_str(&piece.to_lowercase());
+        } else if !word.is_empty() {
+            return word;
+        }
     }
 }
 
@@ -264,6 +312,12 @@ mod tests {
         statements.add("select '\\x' \\gx");
         assert_eq!(pieces(&mut statements), [Piece::Command("\\gx".to_owned())]);
         assert_eq!(statements.take().as_deref(), Some("select '\\x'"));
+        statements.add("select 1; -- so\\g");
+        assert_eq!(pieces(&mut statements), [Piece::Statement("select 1;".to_owned())]);
+        assert_eq!((statements.mark(), statements.take()), ('=', None));
+        statements.add("/* so */ \\g");
+        assert_eq!(pieces(&mut statements), [Piece::Command("\\g".to_owned())]);
+        assert_eq!(statements.take(), None);
         assert!(has_command("select 1 \\g") && !has_command("select '\\g', E'\\'\\g'"));
     }
 
@@ -281,6 +335,9 @@ mod tests {
             ("select /* x", '*'),
             ("select -- x", '-'),
             ("select (1)", '-'),
+            ("-- x", '='),
+            ("/* x */", '='),
+            ("/* x", '*'),
         ] {
             let mut statements = Statements::default();
             statements.add(text);
@@ -290,13 +347,26 @@ mod tests {
     }
 
     #[test]
-    fn a_long_statement_is_looked_at_once() {
-        let mut statements = Statements::default();
-        statements.add("insert into t values");
-        for _ in 0..100_000 {
-            statements.add("(1, 'some text that is not short'),");
-            assert_eq!(statements.next(), None);
+    fn the_only_statement_of_a_text_is_found() {
+        for text in ["select 1", "select 1;", "select 1; -- so; no", " select 1 ;\n/* ; */"] {
+            let only = only_statement(text);
+            assert_eq!(only.as_deref(), Some("select 1"), "{text}");
         }
-        assert_eq!(statements.scan.at(), statements.text().len());
+        for text in ["select 1; delete from t", "select 1; ;", "", "-- so", "select 1 \\g"] {
+            assert_eq!(only_statement(text), None, "{text}");
+        }
+        assert_eq!(first_word("-- select\n/* values */ (DELETE from t"), "delete");
+        assert_eq!(first_word("'select' explain"), "explain");
+        assert_eq!(first_word(" -- so"), "");
+    }
+
+    #[test]
+    fn a_line_is_read_from_where_the_last_has_ended() {
+        let mut statements = Statements::default();
+        for _ in 0..100 {
+            let before = statements.text().len();
+            statements.add("(1, 'some text'),");
+            assert_eq!((statements.scan.at(), statements.next()), (before, None));
+        }
     }
 }

@@ -8,6 +8,8 @@ use super::words::{cells, cells_of};
 
 /// Rows of which the widths are found.
 const FIRST_ROWS: usize = 1_000;
+/// The widths are found of fewer rows if these have so many bytes.
+const FIRST_BYTES: usize = 4 << 20;
 /// As many columns as a tab goes to the next multiple of.
 const TAB: usize = 8;
 
@@ -29,6 +31,7 @@ pub(super) struct Drawing {
     null: String,
     /// The first rows, until they are drawn.
     kept: Vec<Vec<Cell>>,
+    kept_bytes: usize,
     widths: Vec<usize>,
     has_begun: bool,
     count: usize,
@@ -45,6 +48,7 @@ impl Drawing {
             columns,
             null: null.to_owned(),
             kept: Vec::new(),
+            kept_bytes: 0,
             widths: Vec::new(),
             has_begun: false,
             count: 0,
@@ -53,7 +57,7 @@ impl Drawing {
 
     /// The same below a title.
     pub(super) fn titled(self, title: &str) -> Self {
-        Self { title: Some(title.to_owned()), ..self }
+        Self { title: Some(printable(title)), ..self }
     }
 
     /// Whether something of it is drawn already.
@@ -69,8 +73,9 @@ impl Drawing {
         if self.has_begun {
             self.draw(&row, out);
         } else {
+            self.kept_bytes += row.iter().flatten().map(String::len).sum::<usize>();
             self.kept.push(row);
-            if self.kept.len() >= FIRST_ROWS {
+            if self.kept.len() >= FIRST_ROWS || self.kept_bytes >= FIRST_BYTES {
                 self.begin(out);
             }
         }
@@ -90,7 +95,7 @@ impl Drawing {
     pub(super) fn end_with(&mut self, footers: &[String], out: &mut String) {
         self.body(out);
         for footer in footers {
-            out.push_str(footer);
+            out.push_str(&printable(footer));
             out.push('\n');
         }
         out.push('\n');
@@ -214,6 +219,11 @@ impl Drawing {
     }
 }
 
+/// A text with nothing in it that moves a terminal's cursor, but to the next line.
+pub(super) fn printable(text: &str) -> String {
+    lines_of(text).join("\n")
+}
+
 /// The lines of a text, with nothing in them that moves a terminal's cursor.
 fn lines_of(text: &str) -> Cell {
     let shown = |line: &str| {
@@ -281,6 +291,17 @@ mod tests {
 
 ";
         assert_eq!(drawn(drawing, &rows()), expected);
+    }
+
+    #[test]
+    fn few_rows_are_kept_if_they_are_long() {
+        let mut drawing =
+            Drawing::new(Shape::Aligned, vec![Column::text("a")], "").titled("\u{1b}");
+        let (row, mut out) = (vec![cell(&"x".repeat(FIRST_BYTES / 2))], String::new());
+        drawing.row(&row, &mut out);
+        assert!(out.is_empty());
+        drawing.row(&row, &mut out);
+        assert!(drawing.has_begun() && out.contains("\\x1B") && !out.contains('\u{1b}'));
     }
 
     #[test]

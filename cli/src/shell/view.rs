@@ -17,13 +17,15 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// All formats, by their names.
-    pub(super) const ALL: [(&'static str, Self); 4] = [
-        ("table", Self::Table),
-        ("expanded", Self::Expanded),
-        ("csv", Self::Csv),
-        ("json", Self::Json),
-    ];
+    /// The names of all formats.
+    pub(super) fn names() -> Vec<String> {
+        Self::value_variants().iter().map(|own| own.name()).collect()
+    }
+
+    /// Its name, as it is chosen by.
+    pub(super) fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |own| own.get_name().to_owned())
+    }
 
     /// Whether it is for people.
     pub(super) fn is_for_people(self) -> bool {

@@ -8,6 +8,9 @@ use super::stdout;
 
 /// The exit code for wrong arguments, the same as clap's.
 pub(crate) const USAGE: u8 = 2;
+/// The exit code of statements that were not all run, as nobody reads what they give any more: that
+/// of a process that SIGPIPE has ended.
+pub(crate) const UNREAD: u8 = 128 + 13;
 
 /// An option's value that a command does not take.
 pub(crate) struct Refusal {

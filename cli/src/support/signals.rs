@@ -9,8 +9,8 @@ use std::future::{Future, poll_fn};
 use std::io::Write;
 use std::pin::pin;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::thread;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use std::time::Duration;
 use selkie::fabric::Env;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use signal_hook::{flag, low_level};
+use signal_hook::{SigId, flag, low_level};
 
 /// What shells add to the number of a signal that ended a process.
 const EXIT_BASE: u8 = 128;
@@ -48,6 +48,10 @@ pub(crate) fn end_at_first() -> std::io::Result<()> {
 pub(crate) struct Interrupt {
     /// The last signal; 0: none.
     signal: Arc<AtomicUsize>,
+    /// A signal has come: the next ends the process.
+    is_second: Arc<AtomicBool>,
+    /// What notes SIGINT.
+    noting: Arc<Mutex<Vec<SigId>>>,
     /// SIGINT has asked for what runs to end, and not the process.
     stop: Arc<AtomicBool>,
 }
@@ -58,29 +62,40 @@ impl Interrupt {
     /// # Errors
     /// What the system reports.
     pub(crate) fn mind() -> std::io::Result<Self> {
-        Self::minding(&[SIGINT, SIGTERM])
+        let own = Self::default();
+        own.note(SIGTERM)?;
+        let noting = own.note(SIGINT)?.to_vec();
+        *own.noting.lock().unwrap_or_else(PoisonError::into_inner) = noting;
+        Ok(own)
     }
 
-    /// From here on the first SIGTERM is only noted, and SIGINT ends what runs
-    /// ([`take_stop`](Self::take_stop)): a user types the next.
+    /// Does `work` of a user who types: meanwhile SIGINT ends what runs
+    /// ([`is_stopped`](Self::is_stopped)), and not the process.
     ///
     /// # Errors
     /// What the system reports.
-    pub(crate) fn mind_user() -> std::io::Result<Self> {
-        let own = Self::minding(&[SIGTERM])?;
-        flag::register(SIGINT, Arc::clone(&own.stop))?;
-        Ok(own)
+    pub(crate) fn with_user<T>(&self, work: impl FnOnce() -> T) -> std::io::Result<T> {
+        let mut noting = self.noting.lock().unwrap_or_else(PoisonError::into_inner);
+        let stopping = flag::register(SIGINT, Arc::clone(&self.stop))?;
+        for id in noting.drain(..) {
+            low_level::unregister(id);
+        }
+        let done = work();
+        // At no time does a SIGINT go unseen.
+        let registered = self.note(SIGINT);
+        low_level::unregister(stopping);
+        *noting = registered?.to_vec();
+        Ok(done)
     }
 
-    fn minding(signals: &[i32]) -> std::io::Result<Self> {
-        let (own, is_second) = (Self::default(), Arc::new(AtomicBool::new(false)));
-        for signal in signals.iter().copied() {
-            // They run in this order: the first signal sets what the second one finds.
-            flag::register_conditional_default(signal, Arc::clone(&is_second))?;
-            flag::register(signal, Arc::clone(&is_second))?;
-            flag::register_usize(signal, Arc::clone(&own.signal), signal.unsigned_abs() as usize)?;
-        }
-        Ok(own)
+    /// From here on the first of a signal is only noted.
+    fn note(&self, signal: i32) -> std::io::Result<[SigId; 3]> {
+        // They run in this order: the first signal sets what the second one finds.
+        Ok([
+            flag::register_conditional_default(signal, Arc::clone(&self.is_second))?,
+            flag::register(signal, Arc::clone(&self.is_second))?,
+            flag::register_usize(signal, Arc::clone(&self.signal), signal.unsigned_abs() as usize)?,
+        ])
     }
 
     /// The signal that asked the process to end, if one has.
@@ -91,9 +106,14 @@ impl Interrupt {
         }
     }
 
-    /// Whether SIGINT has asked for what runs to end since this was asked last.
-    pub(crate) fn take_stop(&self) -> bool {
-        self.stop.swap(false, Ordering::Relaxed)
+    /// Whether SIGINT has asked for what runs to end.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// What SIGINT has asked to end has ended.
+    pub(crate) fn clear_stop(&self) {
+        self.stop.store(false, Ordering::Relaxed);
     }
 
     /// Waits for `work`, but drops it when a signal asks the process to end.
@@ -150,7 +170,8 @@ impl Interrupted {
 
     /// Says so on stderr. The exit code of a command that it has ended.
     pub(crate) fn end(self) -> ExitCode {
-        eprintln!("error: {self}");
+        // Where nobody reads stderr any more, nothing is said.
+        let _ = writeln!(std::io::stderr(), "error: {self}");
         ExitCode::from(EXIT_BASE.saturating_add(self.signal))
     }
 }
@@ -177,5 +198,16 @@ mod tests {
         let interrupted = runtime.block_on(never).unwrap_err();
         assert_eq!(interrupted.to_string(), "interrupted by SIGTERM");
         assert_eq!(interrupted.end(), ExitCode::from(143));
+    }
+    #[test]
+    fn what_runs_for_a_user_ends_by_sigint_and_the_process_does_not() {
+        let interrupt = Interrupt::mind().unwrap();
+        let twice = || (0..2).for_each(|_| low_level::raise(SIGINT).unwrap());
+        interrupt.with_user(twice).unwrap();
+        assert!(interrupt.is_stopped() && interrupt.signal().is_none());
+        interrupt.clear_stop();
+        low_level::raise(SIGINT).unwrap();
+        assert_eq!(interrupt.signal(), Some(Interrupted::by(SIGINT)));
+        assert!(!interrupt.is_stopped());
     }
 }

@@ -26,14 +26,6 @@ pub(crate) fn text_of(text: Arguments<'_>) -> std::io::Result<()> {
     unless_unread(stdout.write_fmt(text).and_then(|()| stdout.flush()))
 }
 
-/// Writes bytes as they are, unless no process reads them any more.
-///
-/// # Errors
-/// What the system reports.
-pub(crate) fn bytes(bytes: &[u8]) -> std::io::Result<()> {
-    unless_unread(std::io::stdout().write_all(bytes))
-}
-
 fn unless_unread(written: std::io::Result<()>) -> std::io::Result<()> {
     match written {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error),

@@ -20,8 +20,14 @@ pub(crate) enum HistoryChoice {
 }
 
 impl HistoryChoice {
-    /// The file, if there is one.
+    /// The file, if there is one. What is no file, as /dev/null, keeps nothing.
     pub(super) fn file(&self) -> Option<PathBuf> {
+        let file = self.chosen()?;
+        let is_other = file.metadata().is_ok_and(|own| !own.is_file() && !own.is_dir());
+        (!is_other).then_some(file)
+    }
+
+    fn chosen(&self) -> Option<PathBuf> {
         match self {
             Self::InMemory => None,
             Self::In(file) => Some(file.clone()),
@@ -93,5 +99,7 @@ mod tests {
         assert_eq!(mode(&file), 0o600);
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "kept");
         assert!(prepare(place.path()).is_err());
+        assert_eq!(HistoryChoice::In(file.clone()).file(), Some(file));
+        assert_eq!(HistoryChoice::In("/dev/null".into()).file(), None);
     }
 }

@@ -100,13 +100,19 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 
 /// Polls until `look` finds something.
 #[track_caller]
-pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    until_or(|| what.to_owned(), look)
+}
+
+/// As [`until`]; `what` is asked when it was not seen.
+#[track_caller]
+pub(crate) fn until_or<T>(what: impl Fn() -> String, mut look: impl FnMut() -> Option<T>) -> T {
     let started = Instant::now();
     loop {
         if let Some(found) = look() {
             return found;
         }
-        assert!(started.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
+        assert!(started.elapsed() < PATIENCE, "not within {PATIENCE:?}: {}", what());
         std::thread::sleep(LOOK_EVERY);
     }
 }

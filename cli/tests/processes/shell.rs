@@ -8,20 +8,20 @@ use crate::harness::{Process, run, selkie, succeeds, text};
 
 /// Runs a script by the standard input.
 #[track_caller]
-fn piped(arguments: &[&str], script: &str) -> Output {
+fn piped(arguments: &[&str], script: impl AsRef<[u8]>) -> Output {
     let mut child = selkie(&[&["sql"], arguments].concat())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    child.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
+    child.stdin.take().unwrap().write_all(script.as_ref()).unwrap();
     child.wait_with_output().unwrap()
 }
 
 /// Runs a script that must succeed; what it prints.
 #[track_caller]
-fn gives(arguments: &[&str], script: &str) -> String {
+fn gives(arguments: &[&str], script: impl AsRef<[u8]>) -> String {
     let output = piped(arguments, script);
     assert!(output.status.success(), "{}", text(&output.stderr));
     text(&output.stdout)
@@ -54,6 +54,14 @@ fn commands_are_run_wherever_statements_are() {
     let said =
         gives(&["--format", "csv"], "select 1 as a,\n\\echo two words\n2 as b \\g\n\\q\nselect 3;");
     assert_eq!(said, "two words\na,b\n1,2\n");
+    // A comment is no statement, and what a command does not take is not dropped.
+    let said = gives(&["--format", "csv"], "select 1 as a; -- so\n\\g\n-- so\n\\g\n");
+    assert_eq!(said, "a\n1\n".repeat(3));
+    for wrong in ["\\g out.txt", "\\g select 2;", "\\gx | less"] {
+        let output = piped(&[], format!("select 1 {wrong}\n"));
+        assert_eq!((output.status.code(), output.stdout.is_empty()), (Some(1), true), "{wrong}");
+        assert!(text(&output.stderr).starts_with("error: usage: \\g"), "{wrong}");
+    }
 }
 
 #[test]
@@ -103,7 +111,7 @@ btree, for table "public.item"
     assert!(said.contains("\nComment: what is sold\n"), "{said}");
     let view = "View definition:\n SELECT shop, name FROM item WHERE price < 1;\n\n";
     assert!(said.ends_with(view), "{said}");
-    let output = piped(&[], &format!("{TABLES}\\d nothing\nselect 1;"));
+    let output = piped(&[], format!("{TABLES}\\d nothing\nselect 1;"));
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(text(&output.stderr), "error: did not find any relation named \"nothing\"\n");
     assert!(!text(&output.stdout).contains("(1 row)"));
@@ -219,6 +227,12 @@ select count(*) from t;
     let expected = "CREATE TABLE\nCOPY 2\nCOPY 1\n-[ RECORD 1 ]\nsum | 6\n\n";
     assert_eq!(text(&output.stdout), expected);
 
+    // Each statement of a text has its data.
+    let copies = "copy t from stdin; copy t from stdin";
+    let arguments = ["-c", "create table t (a int)", "-c", copies, "-c", "select sum(a) from t"];
+    let output = piped(&[&["--format", "csv"], &arguments[..]].concat(), "1\n\\.\n2\n\\.\n");
+    assert_eq!(text(&output.stdout), "sum\n3\n");
+
     // Lines behind one that is wrong are no statements, however many there are.
     let behind = "select 'data';\n".repeat(5_000);
     let script =
@@ -228,6 +242,41 @@ select count(*) from t;
     let error = text(&output.stderr);
     assert!(error.contains("22P02") && error.matches("ERROR").count() == 1, "{error}");
     assert_eq!(text(&output.stdout), "?column?\n7\n");
+}
+
+#[test]
+fn lines_are_taken_as_they_are() {
+    let script =
+        "create table t (a text);\r\ncopy t from stdin (format csv);\r\n\"a\r\nb\"\r\n\\.\r
+select length(a) as n from t;\r\nselect length('a\r\nb') as n \\g\r\n";
+    assert_eq!(gives(&["--format", "csv"], script), "n\n4\n".repeat(2));
+    let script =
+        b"create table t (a text);\ncopy t from stdin;\n\xff\nselect 'data';\n\\.\nselect 7;";
+    let output = piped(&["--keep-going", "--format", "csv"], script);
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(1), "?column?\n7\n".into()));
+    assert!(text(&output.stderr).contains("22021"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn output_that_is_not_written_is_a_failure() {
+    for sql in ["select 1", "copy (select 1) to stdout (format binary)", "\\echo a"] {
+        let full = std::fs::File::create("/dev/full").unwrap();
+        let output = selkie(&["sql", "-c", sql]).stdout(full).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{sql}");
+        assert!(text(&output.stderr).contains("No space left"), "{sql}");
+    }
+    assert_eq!(run(&["sql", "-c", "\\o /dev/full", "-c", "select 1"]).status.code(), Some(1));
+}
+
+#[test]
+fn the_shell_ends_when_nobody_reads_its_output() {
+    for sql in ["select 1 \\watch 0.01", "select i from generate_series(1, 1000000000) i"] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let both = writer.try_clone().unwrap();
+        let status = selkie(&["sql", "-c", sql]).stdout(writer).stderr(both).status().unwrap();
+        assert_eq!(status.code(), Some(128 + 13), "{sql}");
+    }
 }
 
 #[test]
@@ -300,6 +349,17 @@ commit;
     assert_eq!(said.matches("Delete on t").count(), 2, "{said}");
     assert!(said.contains("\nleft\n1\n") && said.contains("Seq Scan on t"), "{said}");
     assert_eq!(said.matches("actual time").count(), 5, "{said}");
+    let script = "create table t (a int);
+insert into t values (1);
+\\explain /* select */ delete from t
+\\explain select 1; delete from t
+\\explain delete from t; commit
+select count(*) as left from t;
+";
+    let output = piped(&["--keep-going", "--format", "csv"], script);
+    let refused = text(&output.stderr).matches("error: \\explain takes one statement\n").count();
+    assert_eq!((output.status.code(), refused), (Some(1), 2), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).ends_with("\nleft\n1\n"), "{}", text(&output.stdout));
 }
 
 #[test]

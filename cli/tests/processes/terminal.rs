@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
-use crate::harness::{selkie, text, until};
+use crate::harness::{selkie, text, until, until_or};
 
 /// A command on a terminal of its own, of 120 columns.
 pub(crate) struct OnTerminal {
@@ -70,11 +70,12 @@ impl OnTerminal {
     /// Shows a word in what it writes behind so many bytes. Where the word ends.
     #[track_caller]
     pub(crate) fn shows_behind(&self, from: usize, word: &str) -> usize {
-        until(&format!("{word:?} is not shown: {}", self.screen()), || {
+        let look = || {
             let screen = self.screen.lock().unwrap();
             let place = screen[from..].windows(word.len()).position(|own| own == word.as_bytes());
             place.map(|place| from + place + word.len())
-        })
+        };
+        until_or(|| format!("{word:?} is not shown: {}", self.screen()), look)
     }
 
     /// How input is read now.

@@ -1,5 +1,6 @@
 //! The `selkie` binary: arguments, output, exit codes.
 
+use std::collections::BTreeSet;
 use std::process::Output;
 
 use crate::harness::run;
@@ -134,16 +135,26 @@ fn tpcc_runs_by_every_other_protocol() {
 #[test]
 fn tpcc_runs_as_sql_in_sessions_and_over_the_wire() {
     for via in ["sql", "wire"] {
-        let output = selkie(&[&TINY[..], &["--json", "--via", via]].concat());
-        assert!(output.status.success(), "{}", stderr(&output));
-        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        let config = &json["config"];
-        assert_eq!((&config["via"], &config["protocol"]), (&via.into(), &"snapshot".into()));
-        assert_eq!((&json["consistency"], &json["journal"]["missing"]), (&"ok".into(), &0.into()));
-        assert!(json["journal"]["found"].as_u64() > Some(0), "{json}");
-        for (kind, of_kind) in json["by_type"].as_object().unwrap() {
-            assert!(of_kind["completed"].as_u64() > Some(0), "{via}: no {kind}: {json}");
+        let mut unseen: BTreeSet<String> = BTreeSet::new();
+        // In one run on a busy machine a rare transaction may not come.
+        for seed in ["1", "2", "3", "4", "5", "6"] {
+            let output = selkie(&[&TINY[..], &["--json", "--via", via, "--seed", seed]].concat());
+            assert!(output.status.success(), "{}", stderr(&output));
+            let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+            let config = &json["config"];
+            assert_eq!((&config["via"], &config["protocol"]), (&via.into(), &"snapshot".into()));
+            let found = (&json["consistency"], &json["journal"]["missing"]);
+            assert_eq!(found, (&"ok".into(), &0.into()));
+            assert!(json["journal"]["found"].as_u64() > Some(0), "{json}");
+            let by_type = json["by_type"].as_object().unwrap();
+            let missed = by_type.iter().filter(|(_, own)| own["completed"] == 0);
+            let missed = missed.map(|(kind, _)| kind.clone()).collect();
+            unseen = if seed == "1" { missed } else { &unseen & &missed };
+            if unseen.is_empty() {
+                break;
+            }
         }
+        assert!(unseen.is_empty(), "{via}: {unseen:?}");
     }
     let output = selkie(&["tpcc", "--via", "sql", "--protocol", "2pl"]);
     let said = "protocol 2pl: with --via sql must be snapshot";

@@ -97,21 +97,12 @@ impl Transaction<'_> {
     /// Commits.
     ///
     /// # Errors
-    /// Those of a commit: 40001 if the transaction has to be run again. 25P02 if a statement has
-    /// failed, and 25P01 if one has ended the transaction: nothing is committed then.
+    /// As [`Connection::commit`]. 25P01 means that a statement has ended the transaction: by itself
+    /// that one, and each after it, has committed or rolled back.
     pub async fn commit(mut self) -> Result<(), QueryError> {
-        let before = self.state();
-        if before == TransactionState::Idle {
-            let message = "a statement has ended the transaction";
-            return Err(SqlError::new(SqlState::NO_ACTIVE_TRANSACTION, message).into());
-        }
-        self.connection.batch("commit").await?;
-        self.is_over = true;
-        if before == TransactionState::Failed {
-            let message = "the transaction was rolled back, as a statement of it has failed";
-            return Err(SqlError::new(SqlState::IN_FAILED_TRANSACTION, message).into());
-        }
-        Ok(())
+        let committed = self.connection.commit().await;
+        self.is_over = self.state() == TransactionState::Idle;
+        committed
     }
 
     /// Rolls back.
@@ -155,10 +146,31 @@ impl Connection {
         Ok(Transaction { connection: self, is_over: false })
     }
 
+    /// Commits the transaction in progress, however it was begun. The statement `commit` does so
+    /// too, but is no error when a statement has failed and it rolls back.
+    ///
+    /// # Errors
+    /// Those of a commit: 40001 if the transaction has to be run again. 25P02 if a statement of it
+    /// has failed: nothing is committed, and it is over. 25P01 if none is in progress.
+    pub async fn commit(&mut self) -> Result<(), QueryError> {
+        let before = self.state();
+        if before == TransactionState::Idle {
+            let message = "no transaction is in progress";
+            return Err(SqlError::new(SqlState::NO_ACTIVE_TRANSACTION, message).into());
+        }
+        self.batch("commit").await?;
+        if before == TransactionState::Failed {
+            let message = "the transaction was rolled back, as a statement of it has failed";
+            return Err(SqlError::new(SqlState::IN_FAILED_TRANSACTION, message).into());
+        }
+        Ok(())
+    }
+
     /// Runs a closure as a transaction and commits. It is run again, up to 20 times with growing
     /// pauses, when others made it fail: with 40001 (their changes) or 40P01 (a deadlock). So it
     /// should do nothing that cannot be done again. If it fails otherwise, the transaction is
-    /// rolled back.
+    /// rolled back. A closure that ends the transaction itself (25P01) is not run again: what it
+    /// did after that may have been committed.
     ///
     /// ```
     /// # selkie::block_on(async {
@@ -201,6 +213,8 @@ impl Connection {
         loop {
             let mut transaction = self.begin_with(options).await?;
             let ran = body(&mut transaction).await;
+            // Statements after the end of the transaction have committed by themselves.
+            let has_ended = transaction.state() == TransactionState::Idle;
             let ran = match ran {
                 Ok(value) => transaction.commit().await.map(|()| value).map_err(E::from),
                 Err(error) => {
@@ -211,6 +225,7 @@ impl Connection {
             };
             // The closure may have made another error out of it.
             if !(ran.is_err() && self.take_lost())
+                || has_ended
                 || attempt >= options.attempts.unwrap_or(ATTEMPTS)
             {
                 return ran;

@@ -98,6 +98,7 @@ fn a_transaction_has_failed_with_a_statement_that_was_dropped() {
 fn a_closure_that_is_dropped_leaves_no_transaction() {
     block_on(async {
         let (_db, mut conn) = notes(600).await;
+        let mut dropped = 0;
         for times in 0.. {
             let ran = polled(
                 conn.transaction(async |txn| {
@@ -114,8 +115,10 @@ fn a_closure_that_is_dropped_leaves_no_transaction() {
                 assert_eq!((ran.unwrap(), seen), (600, 600));
                 break;
             }
+            dropped += 1;
             assert!(seen == 0 || seen == 600, "after {times} polls {seen} rows are changed");
             conn.execute("update note set text = 'note'", &[]).await.unwrap();
         }
+        assert!(dropped > 1, "the closure never waited");
     });
 }

@@ -1,5 +1,7 @@
 //! Transactions: objects, closures, and what is run again.
 
+use std::sync::{Arc, Barrier};
+
 use selkie::block_on;
 use selkie::sql::{
     Connection, Isolation, QueryError, SqlError, SqlState, TransactionOptions, TransactionState,
@@ -52,11 +54,8 @@ fn a_transaction_says_when_it_has_not_committed() {
 
         let reads = TransactionOptions::new().read_only(true).isolation(Isolation::RepeatableRead);
         let mut txn = conn.begin_with(reads).await.unwrap();
-        let level = "select current_setting('transaction_isolation')";
-        let level = txn.query_one::<(String,)>(level, &[]).await;
-        if let Ok((level,)) = level {
-            assert_eq!(level, "repeatable read");
-        }
+        let level = txn.query_one::<(String,)>("show transaction_isolation", &[]).await;
+        assert_eq!(level.unwrap().0, "repeatable read");
         drop(txn);
         let mut txn = conn.begin_with(reads).await.unwrap();
         let refused = txn.execute(TOUCH, &[]).await.unwrap_err();
@@ -122,6 +121,32 @@ fn a_closure_is_run_again_when_others_made_it_fail_and_not_for_ever() {
 }
 
 #[test]
+fn a_closure_that_ends_the_transaction_itself_is_run_once() {
+    block_on(async {
+        let (db, mut conn) = notes(3).await;
+        let mut other = db.connect().unwrap();
+        let mut runs = 0;
+        let options = TransactionOptions::new().isolation(Isolation::RepeatableRead);
+        let ran: Result<(), QueryError> = conn
+            .transaction_with(options, async |txn| {
+                runs += 1;
+                txn.query("select text from note where id = 1", &[]).await?;
+                if runs == 1 {
+                    other.execute(TOUCH, &[]).await?;
+                }
+                let lost = txn.execute(TOUCH, &[]).await.unwrap_err();
+                assert!(lost.is_retryable(), "{lost}");
+                txn.batch("rollback").await?;
+                // Commits by itself.
+                txn.execute("insert into note values (7, 'once')", &[]).await.map(drop)
+            })
+            .await;
+        assert_eq!(ran.unwrap_err().state(), SqlState::NO_ACTIVE_TRANSACTION);
+        assert_eq!((runs, count(&mut conn).await), (1, 4));
+    });
+}
+
+#[test]
 fn a_closure_that_fails_otherwise_is_run_once_and_rolled_back() {
     block_on(async {
         let (_db, mut conn) = notes(3).await;
@@ -156,27 +181,29 @@ fn a_closure_that_fails_otherwise_is_run_once_and_rolled_back() {
 }
 
 #[test]
-fn a_deadlock_is_run_again_by_both() {
+fn a_deadlock_is_run_again_by_one() {
     block_on(async {
         let (db, mut conn) = notes(2).await;
-        let change = |from: i64, to: i64, db: selkie::SqlDatabase| {
-            move || {
+        let both_have_one = Arc::new(Barrier::new(2));
+        let threads = [[1_i64, 2], [2, 1]].map(|ids| {
+            let (db, both_have_one) = (db.clone(), Arc::clone(&both_have_one));
+            std::thread::spawn(move || -> Result<u32, QueryError> {
                 let mut conn = db.connect()?;
+                let (mut runs, mut has_met) = (0, false);
                 block_on(conn.transaction(async |txn| {
-                    for id in [from, to] {
-                        let sql = "update note set text = text || '+' where id = $1";
-                        txn.execute(sql, &[&id]).await?;
-                        std::thread::sleep(std::time::Duration::from_millis(5));
+                    runs += 1;
+                    let sql = "update note set text = text || '+' where id = $1";
+                    txn.execute(sql, &[&ids[0]]).await?;
+                    if !std::mem::replace(&mut has_met, true) {
+                        both_have_one.wait();
                     }
-                    Ok::<_, QueryError>(())
-                }))
-            }
-        };
-        let threads =
-            [(1, 2), (2, 1)].map(|(from, to)| std::thread::spawn(change(from, to, db.clone())));
-        for thread in threads {
-            thread.join().unwrap().unwrap();
-        }
+                    txn.execute(sql, &[&ids[1]]).await
+                }))?;
+                Ok(runs)
+            })
+        });
+        let runs = threads.map(|thread| thread.join().unwrap().unwrap());
+        assert!(runs.iter().sum::<u32>() > 2, "{runs:?}: there was no deadlock");
         let both = "select count(*) from note where text like 'note _++'";
         assert_eq!(conn.query_one::<(i64,)>(both, &[]).await.unwrap().0, 2);
         let error: QueryError = SqlError::new(SqlState::DEADLOCK_DETECTED, "").into();

@@ -100,10 +100,13 @@ impl Client for Slot {
 /// The rows of a statement, as they are asked for.
 ///
 /// The statement runs while [`next`](Self::next) is waited for, and no further than two batches of
-/// rows ahead. The limits of the session (`statement_timeout`) count the time in between, too.
+/// rows ahead. The limits of the session (`statement_timeout`) count the time in between, too, but
+/// end nothing before the stream is read again: no limit bounds a stream that nobody reads. It
+/// keeps its snapshot and its locks until it is read, finished or dropped.
 ///
-/// A stream that is dropped before its end rolls back what the statement has done, and leaves a
-/// transaction failed (25P02): [`finish`](Self::finish) ends it in good order.
+/// A stream that is dropped before its statement [is over](Self::is_over) rolls back what that has
+/// done, and leaves a transaction failed (25P02): [`finish`](Self::finish) ends it in good order.
+/// A statement of few rows is over, and has committed, before its first row is seen.
 pub struct RowStream<'c> {
     /// `None` when the statement is over.
     run: Option<BoxFuture<'c, SqlResult<()>>>,

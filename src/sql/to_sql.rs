@@ -28,13 +28,13 @@ use super::value::{Date, Time, Timestamp, Uuid};
 /// | [`Uuid`] | `uuid` |
 /// | `Vec` of these | arrays of one dimension |
 /// | `Option` of these | NULL |
-/// | [`Datum`] | what it is |
+/// | [`Datum`] | what it is, and NULL of any type |
 pub trait ToSql {
     /// The value, of a type.
     ///
     /// # Errors
-    /// 42804 if the Rust type has no counterpart there, 22003 if the value is out of range, others
-    /// if a text is no value of the type.
+    /// 42804 if the Rust type has no counterpart there, 22003 if a number is out of range, 22008 if
+    /// a date or moment is, others if a text is no value of the type.
     fn to_sql(&self, ty: SqlType) -> SqlResult<Datum>;
 }
 
@@ -100,9 +100,9 @@ exact! {
     bool, Bool, own => Datum::Bool(*own);
     [u8], Bytea, own => Datum::Bytes(own.into());
     Vec<u8>, Bytea, own => Datum::Bytes(own.as_slice().into());
-    Date, Date, own => Datum::Date(own.days());
+    Date, Date, own => Datum::Date(own.checked()?);
     Time, Time, own => Datum::Time(own.microseconds());
-    Timestamp, Timestamp | TimestampTz, own => Datum::Timestamp(own.microseconds());
+    Timestamp, Timestamp | TimestampTz, own => Datum::Timestamp(own.checked()?);
     SystemTime, TimestampTz, own => Datum::Timestamp(Timestamp::try_from(*own)?.microseconds());
     Interval, Interval, own => Datum::Interval(*own);
     Uuid, Uuid, own => Datum::Uuid(own.0);
@@ -123,7 +123,9 @@ impl ToSql for f64 {
         match ty.scalar {
             Scalar::Float4 if !ty.is_array => {
                 let rounded = *self as f32;
-                let fits = rounded.is_finite() || !self.is_finite();
+                let overflows = rounded.is_infinite() && self.is_finite();
+                let underflows = rounded == 0.0 && *self != 0.0;
+                let fits = !overflows && !underflows;
                 if fits { Ok(Datum::F32(rounded)) } else { Err(out_of_range(self, ty)) }
             }
             Scalar::Float8 if !ty.is_array => Ok(Datum::F64(*self)),
@@ -172,8 +174,50 @@ impl ToSql for Arc<str> {
 }
 
 impl ToSql for Datum {
-    fn to_sql(&self, _: SqlType) -> SqlResult<Datum> {
+    fn to_sql(&self, ty: SqlType) -> SqlResult<Datum> {
+        if !is_of(self, ty) {
+            return Err(mismatch("Datum", ty));
+        }
         Ok(self.clone())
+    }
+}
+
+/// Whether values of a type have this shape. Lengths and precisions are not looked at.
+fn is_of(value: &Datum, ty: SqlType) -> bool {
+    use Scalar as S;
+    if let (Datum::Array(array), true) = (value, ty.is_array) {
+        let element = ty.element();
+        return array.element == element.scalar
+            && array.elements.iter().all(|value| is_of(value, element));
+    }
+    if ty.is_array {
+        return matches!(value, Datum::Null);
+    }
+    match value {
+        Datum::Null => true,
+        Datum::Bool(_) => ty.scalar == S::Bool,
+        Datum::I16(_) => ty.scalar == S::Int2,
+        Datum::I32(_) => ty.scalar == S::Int4,
+        Datum::I64(_) => {
+            let is_oid = matches!(ty.scalar, S::Oid | S::Regclass | S::Regtype | S::Regproc);
+            is_oid || matches!(ty.scalar, S::Int8 | S::Regnamespace | S::Regrole)
+        }
+        Datum::F32(_) => ty.scalar == S::Float4,
+        Datum::F64(_) => ty.scalar == S::Float8,
+        Datum::Numeric(_) => ty.scalar == S::Numeric,
+        Datum::Text(_) => {
+            let is_text = matches!(ty.scalar, S::Text | S::Varchar | S::Char | S::Name);
+            is_text || matches!(ty.scalar, S::SingleChar | S::Unknown | S::Void)
+        }
+        Datum::Bytes(_) => ty.scalar == S::Bytea,
+        Datum::Json(_) => matches!(ty.scalar, S::Json | S::Jsonb),
+        Datum::Date(_) => ty.scalar == S::Date,
+        Datum::Time(_) => ty.scalar == S::Time,
+        Datum::Timestamp(_) => matches!(ty.scalar, S::Timestamp | S::TimestampTz),
+        Datum::Interval(_) => ty.scalar == S::Interval,
+        Datum::Uuid(_) => ty.scalar == S::Uuid,
+        Datum::Record(_) => ty.scalar == S::Record,
+        _ => false,
     }
 }
 

@@ -7,11 +7,12 @@ use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use selkie_sql::types::calendar::{
-    DATE_INFINITY, DATE_MINUS_INFINITY, Day, INFINITY, MINUS_INFINITY,
+    DATE_INFINITY, DATE_MINUS_INFINITY, Day, INFINITY, MINUS_INFINITY, checked_date,
+    checked_timestamp, is_finite,
 };
 use selkie_sql::types::text_format::{from_text, to_string};
 use selkie_sql::types::{Datum, FormatSettings, SqlType};
-use selkie_sql::{SqlError, SqlResult, SqlState};
+use selkie_sql::{SqlError, SqlResult};
 
 /// From 1970-01-01 to 2000-01-01.
 const EPOCH: Duration = Duration::from_secs(946_684_800);
@@ -48,15 +49,16 @@ impl Date {
     /// Before all days.
     pub const MINUS_INFINITY: Self = Self { days: DATE_MINUS_INFINITY };
 
-    /// A day of the calendar; year 0 is 1 BC. `None` if the calendar does not have it.
+    /// A day of the calendar; year 0 is 1 BC. `None` if the calendar does not have it, or if it is
+    /// before 4714-11-24 BC or after 5874897-12-31, as SQL has no such dates.
     #[must_use]
     pub fn new(year: i32, month: u8, day: u8) -> Option<Self> {
         let day = Day { year: year.into(), month: month.into(), day: day.into() };
         let days = day.is_valid().then(|| day.number())?;
-        Some(Self { days: i32::try_from(days).ok()? })
+        Some(Self { days: checked_date(days).ok()? })
     }
 
-    /// So many days after 2000-01-01.
+    /// So many days after 2000-01-01. One that SQL does not have is refused as a parameter.
     #[must_use]
     pub const fn of_days(days: i32) -> Self {
         Self { days }
@@ -66,6 +68,14 @@ impl Date {
     #[must_use]
     pub const fn days(self) -> i32 {
         self.days
+    }
+
+    /// The same, if it is a date of SQL; else 22008.
+    pub(super) fn checked(self) -> SqlResult<i32> {
+        if self == Self::INFINITY || self == Self::MINUS_INFINITY {
+            return Ok(self.days);
+        }
+        checked_date(self.days.into())
     }
 
     /// Year, month and day; `None` of an infinity.
@@ -99,7 +109,8 @@ impl Timestamp {
     /// Before all moments.
     pub const MINUS_INFINITY: Self = Self { us: MINUS_INFINITY };
 
-    /// So many microseconds after 2000-01-01 00:00.
+    /// So many microseconds after 2000-01-01 00:00. A moment that SQL does not have, before
+    /// 4714-11-24 BC or after the year 294276, is refused as a parameter.
     #[must_use]
     pub const fn of_microseconds(us: i64) -> Self {
         Self { us }
@@ -109,6 +120,11 @@ impl Timestamp {
     #[must_use]
     pub const fn microseconds(self) -> i64 {
         self.us
+    }
+
+    /// The same, if it is a moment of SQL; else 22008.
+    pub(super) fn checked(self) -> SqlResult<i64> {
+        if is_finite(self.us) { checked_timestamp(self.us.into()) } else { Ok(self.us) }
     }
 
     /// The moment that it is in UTC; `None` of an infinity, and of what the system cannot say.
@@ -135,10 +151,8 @@ impl TryFrom<SystemTime> for Timestamp {
         };
         // Rounded down, also before the epoch.
         let (us, cut) = (distance.as_micros(), distance.subsec_nanos() % 1000);
-        let us = i64::try_from(us + u128::from(is_before && cut > 0)).ok();
-        let us = us.filter(|us| *us < INFINITY).map(|us| if is_before { -us } else { us });
-        us.map(|us| Self { us })
-            .ok_or_else(|| SqlError::new(SqlState::DATETIME_OVERFLOW, "timestamp out of range"))
+        let us = i128::try_from(us + u128::from(is_before && cut > 0)).unwrap_or(i128::MAX);
+        checked_timestamp(if is_before { -us } else { us }).map(|us| Self { us })
     }
 }
 
@@ -195,6 +209,9 @@ mod tests {
         assert_eq!("2024-02-29".parse::<Date>().unwrap(), day);
         assert_eq!(Date::new(2023, 2, 29), None);
         assert_eq!(Date::INFINITY.parts(), None);
+        let first = Date::new(-4713, 11, 24).unwrap();
+        assert_eq!(first.to_string(), "4714-11-24 BC");
+        assert_eq!((Date::new(-4713, 11, 23), Date::new(5_874_898, 1, 1)), (None, None));
         assert!("2023-02-29".parse::<Date>().is_err());
 
         let before = UNIX_EPOCH + EPOCH - Duration::from_nanos(1);

@@ -80,6 +80,7 @@ fn numbers_are_read_without_loss_and_given_in_range() {
             ("select $1::smallint", &40_000_i32 as &(dyn ToSql + Sync)),
             ("select $1::int", &i64::MAX),
             ("select $1::real", &1e300_f64),
+            ("select $1::real", &-1e-300_f64),
             ("select $1::numeric", &"1e200000".parse::<BigDecimal>().unwrap()),
         ] {
             let error = conn.query(sql, &[value]).await.unwrap_err();
@@ -88,6 +89,38 @@ fn numbers_are_read_without_loss_and_given_in_range() {
         let late = SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 62);
         let error = conn.query("select $1::timestamptz", &[&late]).await.unwrap_err();
         assert_eq!(error.state(), SqlState::DATETIME_OVERFLOW);
+        for (sql, value) in [
+            ("select $1::date", &Date::of_days(-2_451_546) as &(dyn ToSql + Sync)),
+            ("select $1::date", &Date::of_days(2_145_031_949)),
+            ("select $1::timestamp", &Timestamp::of_microseconds(i64::MIN + 1)),
+            ("select $1::timestamptz", &Timestamp::of_microseconds(i64::MAX - 1)),
+        ] {
+            let error = conn.query(sql, &[value]).await.unwrap_err();
+            assert_eq!(error.state(), SqlState::DATETIME_OVERFLOW, "{sql}: {error}");
+        }
+    });
+}
+
+#[test]
+fn a_datum_fits_its_own_type_alone() {
+    block_on(async {
+        let db = open().await;
+        let mut conn = db.connect().unwrap();
+        let sql = "select 1::int, 2::bigint, 'a'::varchar, '[]'::jsonb, '{1,null}'::int[],
+            '{}'::text[], null::int, 7::oid, 'infinity'::timestamptz";
+        let row = conn.query_one::<selkie::sql::Row>(sql, &[]).await.unwrap();
+        let types = "int bigint varchar jsonb int[] text[] int oid timestamptz";
+        for (at, ty) in types.split(' ').enumerate() {
+            let value = row.get::<Datum>(at).unwrap();
+            let back = format!("select $1::{ty}");
+            let back = conn.query_one::<selkie::sql::Row>(&back, &[&value]).await.unwrap();
+            assert_eq!(back.text(0).unwrap(), row.text(at).unwrap(), "{ty}");
+        }
+        for (at, ty) in [(0, "bigint"), (1, "int"), (2, "jsonb"), (4, "bigint[]"), (5, "text")] {
+            let value = row.get::<Datum>(at).unwrap();
+            let error = conn.query(&format!("select $1::{ty}"), &[&value]).await.unwrap_err();
+            assert_eq!(error.state(), SqlState::DATATYPE_MISMATCH, "{ty}: {error}");
+        }
     });
 }
 

@@ -174,7 +174,10 @@ pub(crate) fn interval_out_of_range() -> SqlError {
 }
 
 /// A finite date of this number.
-pub(crate) fn checked_date(number: i64) -> SqlResult<i32> {
+///
+/// # Errors
+/// 22008 if SQL does not have it.
+pub fn checked_date(number: i64) -> SqlResult<i32> {
     if !(FIRST_DAY..END_DAY).contains(&number) {
         return Err(date_out_of_range());
     }
@@ -182,7 +185,10 @@ pub(crate) fn checked_date(number: i64) -> SqlResult<i32> {
 }
 
 /// A finite moment of these microseconds.
-pub(crate) fn checked_timestamp(us: i128) -> SqlResult<i64> {
+///
+/// # Errors
+/// 22008 if SQL does not have it.
+pub fn checked_timestamp(us: i128) -> SqlResult<i64> {
     let us = i64::try_from(us).map_err(|_| timestamp_out_of_range())?;
     if (FIRST_US..END_US).contains(&us) { Ok(us) } else { Err(timestamp_out_of_range()) }
 }

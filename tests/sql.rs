@@ -85,6 +85,12 @@ fn what_does_not_fit_is_a_typed_error_and_the_connection_goes_on() {
         conn.batch("alter table note add column more int").await.unwrap();
         let error = conn.query(&changed, &[]).await.unwrap_err();
         assert_eq!(error.state(), SqlState::FEATURE_NOT_SUPPORTED);
+        conn.batch("create table other (id int)").await.unwrap();
+        let changed = conn.prepare("insert into other values ($1)").await.unwrap();
+        conn.batch("drop table other; create table other (id text)").await.unwrap();
+        let error = conn.execute(&changed, &[&1]).await.unwrap_err();
+        assert_eq!(error.state(), SqlState::FEATURE_NOT_SUPPORTED);
+        assert_eq!(conn.execute("insert into other values ($1)", &[&"1"]).await.unwrap(), 1);
         let (other, _) = notes(1).await;
         let mut other = other.connect().unwrap();
         let all = conn.prepare("select count(*) from note").await.unwrap();

@@ -22,9 +22,8 @@ use parking_lot::Mutex;
 use selkie_txn::{Database, Isolation, NewIndex, Savepoint, SessionLimits, TxnError};
 use sqlparser::ast::Statement;
 
-use self::parsed::ParsedStatement;
+use self::parsed::{ParsedStatement, Planned};
 use self::settings::Settings;
-use crate::bind::OutputColumn;
 use crate::catalogue::TableDef;
 use crate::client::{Client, Collected, Outcome};
 use crate::error::{SqlError, SqlResult, SqlState};
@@ -63,14 +62,14 @@ pub(crate) struct Work {
     parameters: Arc<[Datum]>,
     /// Types of parameters, as far as they are known.
     types: Arc<[Option<SqlType>]>,
-    /// The columns that its client was told of.
-    columns: Option<Arc<[OutputColumn]>>,
+    /// The plan whose parameters and columns its client was told of.
+    told: Option<Arc<Planned>>,
 }
 
 impl Work {
     fn of(parsed: &Arc<ParsedStatement>) -> Self {
         let parsed = Arc::clone(parsed);
-        Self { parsed, parameters: Arc::default(), types: Arc::default(), columns: None }
+        Self { parsed, parameters: Arc::default(), types: Arc::default(), told: None }
     }
 }
 

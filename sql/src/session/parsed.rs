@@ -11,7 +11,7 @@ use sqlparser::ast::Statement;
 
 use crate::bind::OutputColumn;
 use crate::copy::CopyFormat;
-use crate::error::SqlResult;
+use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::RelationCache;
 use crate::parse::parse;
 use crate::plan::Plan;
@@ -49,6 +49,22 @@ pub(super) struct Planned {
     pub(super) uses_catalogue: bool,
     /// What who runs it has to be allowed: the plan is for all roles.
     pub(super) needed: Vec<Needed>,
+}
+
+impl Planned {
+    /// An error if it takes or gives other types than the plan that the client was told of: the
+    /// client's values and reads are of those.
+    pub(super) fn is_as(&self, told: &Self) -> SqlResult<()> {
+        let changed = if *self.columns != *told.columns {
+            "result type"
+        } else if self.parameters != told.parameters {
+            "parameter types"
+        } else {
+            return Ok(());
+        };
+        let message = format!("cached plan must not change {changed}");
+        Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message))
+    }
 }
 
 /// What a statement does, as its tag says it.

@@ -102,9 +102,9 @@ impl Session {
             Verb::CopyOut(_) => &no_columns,
             _ => &planned.columns,
         };
-        let told = Some(Arc::clone(&planned.columns));
-        let work = Work { types, columns: told, ..Work::of(parsed) };
-        Ok(Prepared { work: Some(work), parameters, columns: Arc::clone(columns) })
+        let columns = Arc::clone(columns);
+        let work = Work { types, told: Some(planned), ..Work::of(parsed) };
+        Ok(Prepared { work: Some(work), parameters, columns })
     }
 
     /// The plan of a statement, in the state of its tables that the transaction sees.
@@ -139,8 +139,8 @@ impl Session {
     /// its rows to a client as they come.
     ///
     /// # Errors
-    /// As [`execute_into`](Self::execute_into); 0A000 if its rows would not be of the columns that
-    /// they were of when it was prepared.
+    /// As [`execute_into`](Self::execute_into); 0A000 if its tables have changed so that its rows
+    /// or its parameters would not be of the types that they were of when it was prepared.
     pub async fn run_prepared_into(
         &mut self,
         prepared: &Prepared,

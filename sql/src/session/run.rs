@@ -174,7 +174,7 @@ impl Run {
     }
 
     async fn in_statement(&self, txn: &mut Txn<'_>) -> Result<SqlResult<Ran>, TxnError> {
-        let Work { parsed, parameters, types, columns } = &self.work;
+        let Work { parsed, parameters, types, told } = &self.work;
         if super::define::is_definition(&parsed.statement) {
             let may_rename = super::define::changes_names(&parsed.statement);
             if may_rename && self.deferred.lock().has_waiting() {
@@ -202,11 +202,8 @@ impl Run {
                 format!("the statement has {wanted} parameters, and {given} values are given");
             return Ok(Err(SqlError::new(SqlState::UNDEFINED_PARAMETER, message)));
         }
-        if let Some(columns) = columns
-            && **columns != *planned.columns
-        {
-            let message = "cached plan must not change result type";
-            return Ok(Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)));
+        if let Some(Err(error)) = told.as_ref().map(|told| planned.is_as(told)) {
+            return Ok(Err(error));
         }
         let run = match self.allowed(txn, &planned).await? {
             Ok(run) => run,

@@ -2,7 +2,8 @@
  * A bank in C: a table, values of parameters, transactions that are run again, rows.
  *
  *     cargo build -p selkie-capi
- *     cc -I capi/include capi/examples/bank.c target/debug/libselkie_capi.a -lpthread -ldl -lm -o bank
+ *     cc -I capi/include -o bank capi/examples/bank.c target/debug/libselkie_capi.a \
+ *         -lpthread -ldl -lm
  *     ./bank embedded:
  */
 #include <inttypes.h>
@@ -49,8 +50,7 @@ static int transfer(selkie_connection *bank, selkie_statement *change, int64_t f
 {
     for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
         run(bank, "begin");
-        if (move(change, from, to, cents) == SELKIE_OK &&
-            selkie_execute(bank, "commit", NULL) == SELKIE_OK)
+        if (move(change, from, to, cents) == SELKIE_OK && selkie_commit(bank) == SELKIE_OK)
             return 1;
         int32_t again = selkie_error()->is_retryable;
         int refused = strcmp(selkie_error()->state, "23514") == 0;

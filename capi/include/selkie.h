@@ -99,7 +99,9 @@ const struct selkie_error_info *selkie_error(void);
 /*
  Opens the database of a pool; a pool without a database gets one. `url` is `embedded:` (in this
  process, and it ends with it), `embedded:DIR` (kept in a directory), `shm:NAME` or
- `tcp:HOST:PORT,...` (pools that processes share). The handle has to be closed.
+ `tcp:HOST:PORT,...` (pools that processes share). The handle has to be closed. It fails with
+ 22023 if the URL is wrong, 55006 if another process has the directory, 53100 if it has no room,
+ 58030 if files cannot be used, and 08000 if the pool is not reached or refuses.
 
  # Safety
  `url` is NULL or a text; `database` is NULL or a place for a handle.
@@ -130,12 +132,21 @@ int32_t selkie_disconnect(struct selkie_connection *connection);
 /*
  Runs all statements of a text, which have no parameters and whose rows are not wanted. Unless
  they begin a transaction themselves, they are one. `affected`, if it is not NULL, gets how many
- rows they have changed and given.
+ rows they have changed and given. `commit` in it gives `SELKIE_OK` also when a statement of the
+ transaction has failed and it rolls back: `selkie_commit` does not.
 
  # Safety
  `sql` is NULL or a text; `affected` is NULL or a place for a number.
  */
 int32_t selkie_execute(struct selkie_connection *connection, const char *sql, uint64_t *affected);
+
+/*
+ Commits the transaction in progress. It fails, and nothing is committed, with 25P02 if a
+ statement of it has failed, with 25P01 if none is in progress, and with 40001 if it has to be
+ run again. With 08007 it is not known whether it will last. With 55006 another statement uses
+ the connection, and the transaction goes on. After other errors a `rollback` does no harm.
+ */
+int32_t selkie_commit(struct selkie_connection *connection);
 
 /*
  Ends the statement that the connection runs in another thread: it fails with 57014 at its next
@@ -178,7 +189,9 @@ int32_t selkie_query(struct selkie_connection *connection,
 /*
  Runs a statement up to its next row: `SELKIE_ROW`, or `SELKIE_DONE` when there is none. What
  changes rows without RETURNING has done so then, and has committed if it is in no transaction of
- the connection. Further steps give `SELKIE_DONE`, until a reset.
+ the connection. Further steps give `SELKIE_DONE`, until a reset. If it fails while it runs,
+ further steps fail with 55000, until a reset. Between steps no limit, as `statement_timeout`,
+ ends the statement: rows that nobody reads keep its snapshot and its locks.
  */
 int32_t selkie_step(struct selkie_statement *statement);
 

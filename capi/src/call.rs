@@ -16,9 +16,9 @@ pub const SELKIE_DONE: i32 = 2;
 /// The function has failed: `selkie_error` says why.
 pub const SELKIE_ERROR: i32 = -1;
 
-/// Why a function fails.
+/// Why a function fails. Public for tests, as [`call`].
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub struct Failure {
     pub(crate) state: SqlState,
     pub(crate) message: String,
     pub(crate) detail: Option<String>,
@@ -59,7 +59,7 @@ impl From<SqlError> for Failure {
 }
 
 /// Runs a function: its status, or `SELKIE_ERROR` with the error kept for the thread.
-pub(crate) fn call(function: impl FnOnce() -> Result<i32, Failure>) -> i32 {
+pub fn call(function: impl FnOnce() -> Result<i32, Failure>) -> i32 {
     // What a panic has left half done is in a handle, whose further use is an error or a panic that
     // is caught, too.
     let ran = catch_unwind(AssertUnwindSafe(function));
@@ -79,25 +79,4 @@ pub(crate) fn call(function: impl FnOnce() -> Result<i32, Failure>) -> i32 {
 fn text(panic: &(dyn Any + Send)) -> &str {
     let literal = panic.downcast_ref::<&str>().copied();
     literal.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("a panic")
-}
-
-#[cfg(test)]
-mod tests {
-    use std::ffi::CStr;
-
-    use super::*;
-
-    #[test]
-    fn a_panic_is_an_error() {
-        assert_eq!(call(|| Ok(SELKIE_ROW)), SELKIE_ROW);
-        assert_eq!(call(|| panic!("on purpose, {}", 1)), SELKIE_ERROR);
-        // SAFETY: the error of this thread is there until its next failure.
-        let info = unsafe { &*error::selkie_error() };
-        // SAFETY: its texts are there as long.
-        let state = unsafe { CStr::from_ptr(info.state) };
-        // SAFETY: as above.
-        let message = unsafe { CStr::from_ptr(info.message) };
-        assert_eq!(state.to_str().unwrap(), "XX000");
-        assert_eq!(message.to_str().unwrap(), "the library has failed: on purpose, 1");
-    }
 }

@@ -58,7 +58,8 @@ pub extern "C" fn selkie_disconnect(connection: *mut Connection) -> i32 {
 
 /// Runs all statements of a text, which have no parameters and whose rows are not wanted. Unless
 /// they begin a transaction themselves, they are one. `affected`, if it is not NULL, gets how many
-/// rows they have changed and given.
+/// rows they have changed and given. `commit` in it gives `SELKIE_OK` also when a statement of the
+/// transaction has failed and it rolls back: `selkie_commit` does not.
 ///
 /// # Safety
 /// `sql` is NULL or a text; `affected` is NULL or a place for a number.
@@ -76,6 +77,19 @@ pub unsafe extern "C" fn selkie_execute(
         let found: Arc<lent::Place> = registry::find(connection)?;
         let mut lent = found.lend()?;
         place.put(block_on(lent.batch(sql))?);
+        Ok(SELKIE_OK)
+    })
+}
+
+/// Commits the transaction in progress. It fails, and nothing is committed, with 25P02 if a
+/// statement of it has failed, with 25P01 if none is in progress, and with 40001 if it has to be
+/// run again. With 08007 it is not known whether it will last. With 55006 another statement uses
+/// the connection, and the transaction goes on. After other errors a `rollback` does no harm.
+#[unsafe(no_mangle)]
+pub extern "C" fn selkie_commit(connection: *mut Connection) -> i32 {
+    call(|| {
+        let found: Arc<lent::Place> = registry::find(connection)?;
+        block_on(found.lend()?.commit())?;
         Ok(SELKIE_OK)
     })
 }

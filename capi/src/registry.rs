@@ -66,8 +66,9 @@ pub(crate) fn enter<H>(object: Object) -> *mut H {
     ptr::without_provenance_mut(number)
 }
 
-fn unknown(name: &str) -> Failure {
-    let message = format!("this is no handle of a {name}, or one that was closed");
+/// The error of a handle that is none.
+pub(crate) fn unknown<T: Handled>() -> Failure {
+    let message = format!("this is no handle of a {}, or one that was closed", T::NAME);
     Failure::new(SqlState::INVALID_PARAMETER, message)
 }
 
@@ -75,14 +76,14 @@ fn unknown(name: &str) -> Failure {
 pub(crate) fn find<H, T: Handled>(handle: *const H) -> Result<T, Failure> {
     let objects = OBJECTS.read();
     let found = objects.get(&handle.addr()).and_then(T::of);
-    found.cloned().ok_or_else(|| unknown(T::NAME))
+    found.cloned().ok_or_else(unknown::<T>)
 }
 
 /// The same, and the handle is none any more.
 pub(crate) fn remove<H, T: Handled>(handle: *const H) -> Result<T, Failure> {
     let mut objects = OBJECTS.write();
     let found = objects.get(&handle.addr()).and_then(T::of).cloned();
-    let found = found.ok_or_else(|| unknown(T::NAME))?;
+    let found = found.ok_or_else(unknown::<T>)?;
     let object = objects.remove(&handle.addr());
     drop(objects);
     // What it was may wait for something when it is dropped.

@@ -38,12 +38,26 @@ pub(crate) struct State {
     pub(crate) values: Vec<Option<Datum>>,
     /// `None` before the first step, and at the end.
     rows: Option<RowStream<'static>>,
-    is_done: bool,
+    progress: Progress,
     affected: u64,
     /// The present row.
     pub(crate) row: Option<Row>,
     /// Texts of its columns that the program has, by their index.
     texts: BTreeMap<usize, CString>,
+}
+
+/// Whether a statement may be stepped.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Progress {
+    /// It runs, or has not begun.
+    #[default]
+    Open,
+    /// It has given all its rows.
+    Done,
+    /// A step has failed.
+    Failed,
+    /// It was finalized, while a thread looked its handle up.
+    Finalized,
 }
 
 impl Running {
@@ -61,13 +75,17 @@ impl Running {
     /// How far it is, for one thread.
     pub(crate) fn state(&self) -> Result<MutexGuard<'_, State>, Failure> {
         let in_use = || Failure::in_use("the statement is in use by another thread");
-        self.state.try_lock().ok_or_else(in_use)
+        let state = self.state.try_lock().ok_or_else(in_use)?;
+        if state.progress == Progress::Finalized {
+            return Err(registry::unknown::<Arc<Self>>());
+        }
+        Ok(state)
     }
 
     /// Sets a value, by its number from 1.
     pub(crate) fn bind(&self, number: usize, value: &dyn ToSql) -> Result<(), Failure> {
         let mut state = self.state()?;
-        if state.rows.is_some() || state.is_done {
+        if state.rows.is_some() || state.progress != Progress::Open {
             return Err(Failure::new(
                 SqlState::OBJECT_NOT_READY,
                 "the statement has run: reset it before values are set",
@@ -99,23 +117,30 @@ impl Running {
     fn step(&self) -> Result<i32, Failure> {
         let mut state = self.state()?;
         (state.row, state.texts) = (None, BTreeMap::new());
-        if state.is_done {
-            return Ok(SELKIE_DONE);
+        match state.progress {
+            Progress::Open => {}
+            Progress::Done => return Ok(SELKIE_DONE),
+            Progress::Failed | Progress::Finalized => {
+                return Err(Failure::new(
+                    SqlState::OBJECT_NOT_READY,
+                    "the statement has failed: reset it before it runs again",
+                ));
+            }
         }
         let mut rows = match state.rows.take() {
             Some(rows) => rows,
             None => self.begin(&state)?,
         };
         // If this fails or panics, the statement is over.
-        state.is_done = true;
+        state.progress = Progress::Failed;
         match block_on(rows.next())? {
             Some(row) => {
-                state.is_done = false;
+                state.progress = Progress::Open;
                 (state.row, state.rows) = (Some(row), Some(rows));
                 Ok(SELKIE_ROW)
             }
             None => {
-                state.affected = rows.affected();
+                (state.progress, state.affected) = (Progress::Done, rows.affected());
                 Ok(SELKIE_DONE)
             }
         }
@@ -126,10 +151,18 @@ impl Running {
         let mut state = self.state()?;
         let values = std::mem::take(&mut state.values);
         let before = std::mem::replace(&mut *state, State { values, ..State::default() });
-        if let Some(rows) = before.rows {
-            block_on(rows.finish())?;
-        }
-        Ok(())
+        before.finish()
+    }
+
+    /// Ends what runs, and the handle.
+    fn finalize(&self, handle: *const Statement) -> Result<(), Failure> {
+        let mut state = self.state()?;
+        // No other thread gets between both: what it has looked up is finalized.
+        let _: Arc<Self> = registry::remove(handle)?;
+        let finalized = State { progress: Progress::Finalized, ..State::default() };
+        let before = std::mem::replace(&mut *state, finalized);
+        drop(state);
+        before.finish()
     }
 }
 
@@ -195,7 +228,9 @@ pub unsafe extern "C" fn selkie_query(
 
 /// Runs a statement up to its next row: `SELKIE_ROW`, or `SELKIE_DONE` when there is none. What
 /// changes rows without RETURNING has done so then, and has committed if it is in no transaction of
-/// the connection. Further steps give `SELKIE_DONE`, until a reset.
+/// the connection. Further steps give `SELKIE_DONE`, until a reset. If it fails while it runs,
+/// further steps fail with 55000, until a reset. Between steps no limit, as `statement_timeout`,
+/// ends the statement: rows that nobody reads keep its snapshot and its locks.
 #[unsafe(no_mangle)]
 pub extern "C" fn selkie_step(statement: *mut Statement) -> i32 {
     call(|| {
@@ -220,9 +255,7 @@ pub extern "C" fn selkie_reset(statement: *mut Statement) -> i32 {
 pub extern "C" fn selkie_finalize(statement: *mut Statement) -> i32 {
     call(|| {
         let running: Arc<Running> = registry::find(statement)?;
-        drop(running.state()?);
-        let _: Arc<Running> = registry::remove(statement)?;
-        running.reset().map(|()| SELKIE_OK)
+        running.finalize(statement).map(|()| SELKIE_OK)
     })
 }
 
@@ -252,6 +285,14 @@ fn c_text(text: &str) -> Result<CString, Failure> {
 }
 
 impl State {
+    /// Ends what runs.
+    fn finish(self) -> Result<(), Failure> {
+        if let Some(rows) = self.rows {
+            block_on(rows.finish())?;
+        }
+        Ok(())
+    }
+
     /// The text of a column of the present row, kept with the row.
     pub(crate) fn text(&mut self, index: usize, text: &str) -> Result<&CStr, Failure> {
         // The bytes of a text stay where they are when the map changes.

@@ -1,8 +1,12 @@
 //! The header is that of the sources, and programs in C do what they should with it.
 #![expect(clippy::unwrap_used, reason = "a test that meets something else has failed")]
 
+use std::ffi::CStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use selkie_capi::call::{SELKIE_ERROR, SELKIE_ROW, call};
+use selkie_capi::error::selkie_error;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -44,6 +48,20 @@ fn all_functions_are_in_the_header() {
         }
     }
     assert!(functions > 20, "{functions} functions");
+}
+
+#[test]
+fn a_panic_is_an_error() {
+    assert_eq!(call(|| Ok(SELKIE_ROW)), SELKIE_ROW);
+    assert_eq!(call(|| panic!("on purpose, {}", 1)), SELKIE_ERROR);
+    // SAFETY: the error of this thread is there until its next failure.
+    let info = unsafe { &*selkie_error() };
+    // SAFETY: its texts are there as long.
+    let state = unsafe { CStr::from_ptr(info.state) };
+    // SAFETY: as above.
+    let message = unsafe { CStr::from_ptr(info.message) };
+    assert_eq!(state.to_str().unwrap(), "XX000");
+    assert_eq!(message.to_str().unwrap(), "the library has failed: on purpose, 1");
 }
 
 /// Where cargo has put the libraries: beside this test.

@@ -1,4 +1,4 @@
-/* Calls everything as it should not be called: each is an error with a SQLSTATE, and nothing ends. */
+/* Calls everything as it should not be called: each is an error with a SQLSTATE; nothing ends. */
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
 #include <stdio.h>
@@ -86,6 +86,7 @@ static void handles(selkie_database *database, selkie_connection *connection)
     IS(statement == NULL);
     FAILS("22023", selkie_prepare(connection, "select 1", NULL));
     FAILS("22023", selkie_query(connection, "select 1", 0, NULL, NULL));
+    FAILS("22023", selkie_commit(NULL));
     FAILS("22023", selkie_cancel(NULL));
     FAILS("22023", selkie_transaction_state(NULL, &state));
     FAILS("22023", selkie_transaction_state(connection, NULL));
@@ -109,7 +110,8 @@ static void texts(selkie_connection *connection)
     FAILS("22023", selkie_query(connection, "select 1", (size_t)-1, values, &statement));
     FAILS("22021", selkie_query(connection, "select $1::int, $2::text", 2, values, &statement));
     IS(statement == NULL);
-    FAILS("22007", selkie_query(connection, "select $1::date", 1, (const char *[]){"x"}, &statement));
+    values[0] = "x";
+    FAILS("22007", selkie_query(connection, "select $1::date", 1, values, &statement));
 }
 
 static void values(selkie_connection *connection)
@@ -191,6 +193,26 @@ static void values(selkie_connection *connection)
     without_statement(statement);
 }
 
+/* A statement that has failed is not one that is done. */
+static void after_a_failure(selkie_connection *connection)
+{
+    selkie_statement *statement;
+    uint64_t affected = 7;
+    OK(selkie_prepare(connection, "select 1 / $1::int", &statement));
+    OK(selkie_bind_int64(statement, 1, 0));
+    FAILS("22012", selkie_step(statement));
+    FAILS("55000", selkie_step(statement));
+    FAILS("55000", selkie_step(statement));
+    FAILS("55000", selkie_bind_int64(statement, 1, 1));
+    OK(selkie_affected(statement, &affected));
+    IS(affected == 0);
+    OK(selkie_reset(statement));
+    OK(selkie_bind_int64(statement, 1, 1));
+    ROW(selkie_step(statement));
+    DONE(selkie_step(statement));
+    OK(selkie_finalize(statement));
+}
+
 static void two_statements(selkie_database *database, selkie_connection *connection)
 {
     selkie_statement *first, *second;
@@ -204,6 +226,7 @@ static void two_statements(selkie_database *database, selkie_connection *connect
     ROW(selkie_step(first));
     FAILS("55006", selkie_step(second));
     FAILS("55006", selkie_execute(connection, "commit", NULL));
+    FAILS("55006", selkie_commit(connection));
     FAILS("55006", selkie_transaction_state(connection, &state));
     /* The rows that are left are not read, and the transaction goes on. */
     OK(selkie_reset(first));
@@ -214,7 +237,10 @@ static void two_statements(selkie_database *database, selkie_connection *connect
     FAILS("25P02", selkie_execute(connection, "select 1", NULL));
     OK(selkie_transaction_state(connection, &state));
     IS(state == SELKIE_FAILED);
-    OK(selkie_execute(connection, "rollback", NULL));
+    FAILS("25P02", selkie_commit(connection));
+    FAILS("25P01", selkie_commit(connection));
+    OK(selkie_execute(connection, "begin", NULL));
+    OK(selkie_commit(connection));
     OK(selkie_finalize(second));
     OK(selkie_finalize(first));
 
@@ -291,7 +317,8 @@ int main(void)
     IS(strcmp(selkie_error()->state, "00000") == 0);
     FAILS("22023", selkie_open(NULL, &database));
     FAILS("22023", selkie_open("embedded:", NULL));
-    FAILS("08000", selkie_open("nonsense:\xc3\xa4", &database));
+    FAILS("22023", selkie_open("nonsense:\xc3\xa4", &database));
+    FAILS("58030", selkie_open("embedded:/dev/null/none", &database));
     FAILS("22021", selkie_open("\xff", &database));
     IS(database == NULL);
     OK(selkie_open("embedded:", &database));
@@ -299,6 +326,7 @@ int main(void)
     handles(database, connection);
     texts(connection);
     values(connection);
+    after_a_failure(connection);
     two_statements(database, connection);
     threads(connection);
     OK(selkie_close(database));

@@ -151,7 +151,8 @@ impl Connection {
     ///
     /// # Errors
     /// Those of a commit: 40001 if the transaction has to be run again. 25P02 if a statement of it
-    /// has failed: nothing is committed, and it is over. 25P01 if none is in progress.
+    /// has failed: nothing is committed, and it is over. 25P01 if none is in progress. 08007 if it
+    /// is not known whether it will last.
     pub async fn commit(&mut self) -> Result<(), QueryError> {
         let before = self.state();
         if before == TransactionState::Idle {

@@ -27,15 +27,25 @@ const LONGEST_LINE: u64 = 4 << 10;
 /// For how long a client may say nothing.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// Serves until it is told to end; the connection after that is not answered.
-fn serve(db: &SqlDatabase, listener: &TcpListener, ends: &AtomicBool) -> io::Result<()> {
+/// Between two looks for a client, or for the end.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Serves until it is told to end. The listener does not block: nothing but `ends` is needed then.
+fn serve(db: &SqlDatabase, listener: &TcpListener, ends: &AtomicBool) {
     let clients = AtomicUsize::new(0);
     thread::scope(|scope| {
-        for stream in listener.incoming() {
-            let mut stream = stream?;
-            if ends.load(Ordering::Relaxed) {
-                break;
-            }
+        while !ends.load(Ordering::Relaxed) {
+            let mut stream = match listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    // A client that was gone at once, or no descriptor left: the others go on.
+                    if error.kind() != io::ErrorKind::WouldBlock {
+                        eprintln!("no client: {error}");
+                    }
+                    thread::sleep(PAUSE);
+                    continue;
+                }
+            };
             if clients.fetch_add(1, Ordering::Relaxed) >= MOST_CLIENTS {
                 clients.fetch_sub(1, Ordering::Relaxed);
                 // It is gone already, or reads why.
@@ -50,12 +60,13 @@ fn serve(db: &SqlDatabase, listener: &TcpListener, ends: &AtomicBool) -> io::Res
                 clients.fetch_sub(1, Ordering::Relaxed);
             });
         }
-        Ok(())
-    })
+    });
 }
 
 /// Answers the lines of a client.
 fn client(db: &SqlDatabase, mut stream: &TcpStream) -> Result<(), Box<dyn Error>> {
+    // Some systems have it from the listener.
+    stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(IDLE))?;
     let (mut conn, mut lines) = (db.connect()?, BufReader::new(stream));
     loop {
@@ -113,6 +124,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let mut conn = db.connect()?;
     block_on(conn.batch("create table pair (key text primary key, value text not null)"))?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    listener.set_nonblocking(true)?;
     let (address, ends) = (listener.local_addr()?, AtomicBool::new(false));
     thread::scope(|scope| {
         let server = scope.spawn(|| serve(&db, &listener, &ends));
@@ -120,8 +132,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
         let over = |client: ScopedJoinHandle<_>| client.join().unwrap_or_else(|_| Err(panicked()));
         let counted = clients.into_iter().try_for_each(over);
         ends.store(true, Ordering::Relaxed);
-        drop(TcpStream::connect(address)?);
-        over(server)?;
+        server.join().map_err(|_| panicked())?;
         counted
     })?;
     let sum = "select value from pair where key = 'sum'";

@@ -162,8 +162,9 @@ impl Pairs {
         }
     }
 
-    /// Lets a backup go on when `holds` is false; and the others change few pages between two of its
-    /// steps, so that it reads each log in memory before that goes round, however busy the machine is.
+    /// Lets a backup go on when `holds` is false; and the others change few pages between two of
+    /// its steps, so that it reads each log in memory before that goes round, however busy the
+    /// machine is.
     fn hold_back(self: &Arc<Self>, holds: &Arc<AtomicBool>) -> Progress {
         let (own, holds) = (Arc::clone(self), Arc::clone(holds));
         Box::new(move |done, total| {

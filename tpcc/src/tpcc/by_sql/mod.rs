@@ -31,7 +31,8 @@ pub type SqlRow = Vec<SqlValue>;
 
 /// What runs the statements of a worker, one at a time.
 pub trait SqlConnection: Send + Sync {
-    /// Runs a statement with a value for each of its parameters. It may keep the statement prepared.
+    /// Runs a statement with a value for each of its parameters. It may keep the statement
+    /// prepared.
     ///
     /// # Errors
     /// [`TpccError::Sql`] with the code of the statement's error.

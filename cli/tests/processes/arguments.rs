@@ -156,8 +156,8 @@ fn tpcc_runs_as_sql_in_sessions_and_over_the_wire() {
         }
         assert!(unseen.is_empty(), "{via}: {unseen:?}");
     }
-    let output = selkie(&["tpcc", "--via", "sql", "--protocol", "2pl"]);
-    let said = "protocol 2pl: with --via sql must be snapshot";
+    let output = selkie(&["--via", "sql", "--protocol", "2pl"]);
+    let said = "--protocol 2pl: with --via sql must be snapshot";
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains(said), "{}", stderr(&output));
 }

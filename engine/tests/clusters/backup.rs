@@ -7,15 +7,18 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use selkie_engine::backup::{Backup, BackupError, BackupReport};
 use selkie_engine::log::{LogFiles, LogObjects, LogStore, LogTo};
 use selkie_engine::{Engine, EngineConfig, EngineError, GAddr, Stamp, change_together};
-use selkie_fabric::env::TaskHandle;
+use selkie_fabric::env::{Env, TaskHandle};
 use selkie_fabric::mem::MemFabric;
 use selkie_fabric::{Fabric, PeerId, RealRuntime};
 use selkie_memnode::EmbeddedPool;
@@ -291,9 +294,10 @@ fn a_backup_of_a_pool_in_use_is_one_state_of_it() {
     }
 }
 
-/// A backup that is made by a task of its own.
+/// A backup that is made by a thread of its own: a worker of the runtime that is held up would keep
+/// tasks that it has woken from running.
 struct Making {
-    task: TaskHandle,
+    env: Env,
     result: Arc<Mutex<Option<Result<BackupReport, BackupError>>>>,
 }
 
@@ -307,16 +311,39 @@ impl Making {
         let result = Arc::new(Mutex::new(None));
         let made = Arc::clone(&result);
         let env = engine.env().clone();
-        let task = env.spawn("backup", async move {
-            let report = engine.backup(&to, &progress).await;
-            *made.lock() = Some(report);
+        std::thread::spawn(move || {
+            *made.lock() = Some(on_this_thread(engine.backup(&to, &progress)));
         });
-        Self { task, result }
+        Self { env, result }
     }
 
     async fn ends(self) -> Result<BackupReport, BackupError> {
-        self.task.join().await.unwrap();
-        self.result.lock().take().unwrap()
+        let begun = Instant::now();
+        loop {
+            if let Some(result) = self.result.lock().take() {
+                return result;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(120), "the backup does not end");
+            self.env.sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
+/// Runs a future on the calling thread, which sleeps while the future waits.
+fn on_this_thread<F: Future>(future: F) -> F::Output {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let (mut context, mut future) = (Context::from_waker(&waker), pin!(future));
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return output;
+        }
+        std::thread::park();
     }
 }
 

@@ -12,7 +12,7 @@ use super::value::clock;
 use crate::engine::EngineError;
 use crate::{Database, OpenError, PoolOptions};
 
-/// The user of connections. Whoever opens a pool is its operator: no role is asked for.
+/// The user of connections. A process that opens a pool is its operator: no role is asked for.
 const USER: &str = "selkie";
 
 /// A database that is open for SQL, on one compute node of this process. A cheap handle: clones

@@ -8,10 +8,11 @@ use std::time::Duration;
 use clap::Args;
 use prometheus_client::collector::Collector;
 use selkie::engine::EngineError;
+use selkie::sql::clock;
 use selkie::{Database, OpenError};
 use selkie_server::{Clear, Server, ServerConfig, ServerError, Tls, TlsError};
 
-use super::sql_database::{PoolArguments, clock};
+use super::sql_database::PoolArguments;
 use crate::support::server_metrics::OfServer;
 use crate::support::signals::{Interrupt, Interrupted};
 use crate::support::{exit, metrics};

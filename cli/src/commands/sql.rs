@@ -6,10 +6,11 @@ use std::process::ExitCode;
 
 use clap::Args;
 use selkie::engine::EngineError;
+use selkie::sql::clock;
 use selkie::{Database, OpenError};
 use selkie_sql::{Session, SqlError};
 
-use super::sql_database::{PoolArguments, clock};
+use super::sql_database::PoolArguments;
 use crate::shell::{Flow, Format, HistoryChoice, Shell, ShellError, ShellOptions};
 use crate::support::exit;
 use crate::support::signals::Interrupt;

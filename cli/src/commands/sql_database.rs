@@ -1,10 +1,9 @@
 //! The database of a pool that SQL is run on.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use clap::Args;
 use indicatif::ProgressBar;
-use selkie::txn::{DatabaseSchema, Protocol};
 use selkie::{Database, OpenError, PoolOptions};
 
 use crate::options::values;
@@ -42,7 +41,6 @@ impl PoolArguments {
         let options = PoolOptions::new().cache_bytes(self.cache);
         let memory = self.memory.or_else(|| self.ends_with_process().then_some(MEMORY));
         let options = memory.map_or(options.clone(), |bytes| options.memory_bytes(bytes));
-        let schema = DatabaseSchema::from(Vec::new()).protocol(Protocol::Snapshot);
         // All that was kept is read, which may take a while.
         let kept = self.pool.strip_prefix("embedded:").filter(|directory| !directory.is_empty());
         let bar = kept.map(|directory| {
@@ -50,18 +48,10 @@ impl PoolArguments {
             bar.enable_steady_tick(Duration::from_millis(100));
             bar
         });
-        let opened = options.open_or_create_database(&self.pool, schema).await;
+        let opened = options.open_sql_database(&self.pool).await;
         if let Some(bar) = bar {
             bar.finish_and_clear();
         }
-        opened
+        Ok(opened?.database().clone())
     }
-}
-
-/// Microseconds since 2000-01-01 00:00 UTC.
-pub(crate) fn clock() -> i64 {
-    const EPOCH: Duration = Duration::from_secs(946_684_800);
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let micros = since.checked_sub(EPOCH).map(|since| i64::try_from(since.as_micros()));
-    micros.and_then(Result::ok).unwrap_or_default()
 }

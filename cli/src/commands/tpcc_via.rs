@@ -7,6 +7,7 @@ use std::sync::Arc;
 use clap::ValueEnum;
 use parking_lot::Mutex;
 use selkie::fabric::BoxFuture;
+use selkie::sql::clock;
 use selkie::txn::{Database, Protocol};
 use selkie_server::{Clear, Server, ServerConfig};
 use selkie_sql::{Datum, PlanCache, Prepared, Session, SqlError};
@@ -14,8 +15,6 @@ use selkie_tpcc::{SqlConnection, SqlConnector, SqlRow, SqlStatement, SqlValue, T
 use tokio::runtime::Runtime;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, NoTls, Row, Statement};
-
-use super::sql_database::clock;
 
 /// How workers run transactions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -108,10 +107,9 @@ impl SqlConnector for InProcess {
     ) -> BoxFuture<'a, Result<Box<dyn SqlConnection>, TpccError>> {
         Box::pin(async move {
             let node = number(database);
-            let plans =
-                self.plans.get(node).unwrap_or_else(|| self.plans.put(node, PlanCache::default()));
+            let plans = self.plans.put(node, PlanCache::default());
             let session = Session::new(database, "tpcc", clock).map_err(|error| of_sql(&error))?;
-            let (session, prepared) = (session.with_plans(&plans), Vec::new());
+            let (session, prepared) = (session.with_plans(&plans), vec![None; SqlStatement::COUNT]);
             let own = tokio::sync::Mutex::new(InSession { session, prepared });
             Ok(Box::new(OfSession(own)) as Box<dyn SqlConnection>)
         })
@@ -136,7 +134,6 @@ impl InSession {
             Some(prepared) => prepared,
             None => {
                 let prepared = self.session.prepare(&statement.text(), &[]).await?;
-                self.prepared.resize(SqlStatement::COUNT.max(number + 1), None);
                 self.prepared.get_mut(number).into_iter().for_each(|place| {
                     *place = Some(prepared.clone());
                 });
@@ -261,7 +258,7 @@ impl SqlConnector for OverWire {
                 let mut config = tokio_postgres::Config::new();
                 config.host("127.0.0.1").port(port).user("tpcc").dbname("selkie");
                 let (client, connection) = config.connect(NoTls).await?;
-                // Why it ended is told to whoever asks the client next.
+                // The next statement of the client fails with why it ended.
                 drop(tokio::spawn(connection));
                 Ok::<_, tokio_postgres::Error>(client)
             });

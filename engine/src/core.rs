@@ -12,6 +12,7 @@ use selkie_pool::{ComputeIndex, Pool};
 use crate::addressing::allocator::Allocator;
 use crate::addressing::epochs::Epochs;
 use crate::addressing::memory_access::MemoryAccess;
+use crate::addressing::reclamation::Reclamation;
 use crate::cache::page_cache::PageCache;
 use crate::coherence::machine::Rules;
 use crate::coherence::messenger::Messenger;
@@ -40,6 +41,7 @@ pub(crate) struct Core {
     pub(crate) recovery: RecoveryState,
     pub(crate) allocator: Allocator,
     pub(crate) epochs: Epochs,
+    pub(crate) reclamation: Reclamation,
     /// Where changes are recorded, if they are to outlive the node.
     pub(crate) log: Option<Arc<Log>>,
     /// Snapshots that are active here, and images of pages for snapshots anywhere.

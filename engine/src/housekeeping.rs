@@ -9,7 +9,6 @@ use crate::core::Core;
 /// publishes which snapshots are active, every tick.
 pub(crate) async fn run_housekeeping(core: Weak<Core>, tick: Duration) {
     let Some(env) = core.upgrade().map(|c| c.env.clone()) else { return };
-    let mut published = None;
     loop {
         env.sleep(tick).await;
         let Some(core) = core.upgrade() else { return };
@@ -25,7 +24,7 @@ pub(crate) async fn run_housekeeping(core: Weak<Core>, tick: Duration) {
         }
         // A memory node that cannot be reached stops reclamation until it is known what became of
         // it.
-        if let Err(error) = core.move_epochs(&mut published).await {
+        if let Err(error) = core.move_epochs().await {
             core.doubt_after(&error);
         }
         if let Err(error) = core.tend_snapshots().await {

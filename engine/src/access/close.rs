@@ -196,8 +196,11 @@ impl Engine {
             // Each step is taken even if an earlier one failed: a node that does not reach all
             // memory nodes must leave the pool, too.
             core.withdraw_snapshots().await;
+            // What housekeeping has begun to publish and to mark is written first.
+            let turn = core.reclamation.lock().await;
             let absent = core.publish_epoch(0).await;
             let given_back = core.leave_lines().await;
+            drop(turn);
             core.lifecycle.set_leaving(true);
             let left = core.leave_pool().await;
             if left.as_ref().is_err_and(PoolError::is_retryable) {

@@ -16,7 +16,7 @@ use crate::addressing::epochs::Epochs;
 use crate::addressing::executed::{read_at, word_at};
 use crate::addressing::memory_access::MemoryAccess;
 use crate::addressing::memory_links::MemoryLinks;
-use crate::addressing::reclamation::epoch_node;
+use crate::addressing::reclamation::{Reclamation, epoch_node};
 use crate::cache::eviction::run_evictor;
 use crate::cache::page_cache::PageCache;
 use crate::coding::coded::CodingState;
@@ -180,6 +180,7 @@ impl Engine {
             recovery: RecoveryState::default(),
             allocator: Allocator::new(units),
             epochs: Epochs::new(epoch),
+            reclamation: Reclamation::default(),
             log: keeps_log.then(|| Arc::new(Log::new())),
             snapshots: SnapshotState::default(),
             telemetry: Telemetry::new(),
@@ -191,6 +192,9 @@ impl Engine {
         core.publish_epoch(epoch + 1).await?;
         core.clear_snapshots().await?;
         Self::enter(&core).await?;
+        // Before this node was a member, another may have taken its epoch for one that was left
+        // behind.
+        core.publish_epoch(epoch + 1).await?;
         Ok(core)
     }
 

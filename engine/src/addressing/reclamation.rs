@@ -1,6 +1,9 @@
 //! The driver of reclamation: publishes this node's epoch, advances the pool's, releases freed
 //! lines.
 
+use std::time::Duration;
+
+use futures_util::lock::Mutex as TurnLock;
 use selkie_fabric::{Buf, Chain, FabricError, RemoteAddr, Verb};
 use selkie_pool::{ComputeIndex, Pool, layout};
 
@@ -17,6 +20,32 @@ pub(crate) fn epoch_node(pool: &Pool) -> Option<usize> {
     (0..state.memory_nodes.len()).find(stays)
 }
 
+/// The global epoch is held back for so long by a node that is not in the pool until the control
+/// plane is asked about it.
+const STRANGERS_AFTER: Duration = Duration::from_secs(2);
+
+/// Held by the task that publishes this node's epoch and marks its lines, and by a node that leaves:
+/// nothing is written for a node after that has said that it is absent.
+pub(crate) type Reclamation = TurnLock<Published>;
+
+/// What a node has published, and what it has seen of others.
+#[derive(Default)]
+pub(crate) struct Published {
+    /// The memory node that was told, and the epoch.
+    own: Option<(usize, u64)>,
+    /// Since when words of nodes that are not in the pool are there.
+    strangers_since: Option<Duration>,
+}
+
+/// The epochs in the pool.
+struct EpochsRead {
+    global: u64,
+    /// The oldest that a node has published.
+    oldest: u64,
+    /// Words of nodes that are not in the pool, as far as this node knows, and hold the epoch back.
+    strangers: Vec<(u16, u64)>,
+}
+
 impl Core {
     /// A word of the epochs, and the memory node that has them.
     pub(super) fn epoch_word(&self, offset: u64) -> Option<(usize, RemoteAddr)> {
@@ -24,9 +53,8 @@ impl Core {
         Some((node, self.memory.at(node, offset).ok()?))
     }
 
-    /// Global epoch, and the oldest epoch that any node has published. Takes note of what others
-    /// say of free lines.
-    async fn read_epochs(&self) -> Result<Option<(u64, u64)>, EngineError> {
+    /// Reads the epochs. Takes note of what others say of free lines.
+    async fn read_epochs(&self) -> Result<Option<EpochsRead>, EngineError> {
         let nodes = self.pool.descriptor().max_compute_nodes;
         let bytes = (layout::NODE_EPOCHS_AT - layout::SHORT_OF_LINES_AT) as usize + 8 * nodes;
         let Some((node, at)) = self.epoch_word(layout::SHORT_OF_LINES_AT) else { return Ok(None) };
@@ -39,16 +67,41 @@ impl Core {
             return Ok(None);
         };
         self.allocator.search.note(requests, given, self.env.now());
-        let published = words;
+        let published = (0..).zip(words);
         // A published epoch is stored plus one: 0 is an absent node, or one that has not published
         // here yet.
-        let is_member = |index: usize| self.pool.is_member(ComputeIndex::new(index as u16));
-        let missing = |(index, epoch): (usize, u64)| epoch == 0 && is_member(index);
-        if published.clone().enumerate().any(missing) {
-            return Ok(Some((global, 0)));
+        let is_member = |index| self.pool.is_member(ComputeIndex::new(index));
+        let is_missing = |(index, word): (u16, u64)| word == 0 && is_member(index);
+        let present = published.clone().filter(|(_, word)| *word != 0);
+        let oldest = match published.clone().any(is_missing) {
+            true => 0,
+            // A node that has just come in counts before this one knows of it.
+            false => present.clone().map(|(_, word)| word - 1).min().unwrap_or(global),
+        };
+        let is_strange = |(index, word): &(u16, u64)| *word <= global && !is_member(*index);
+        Ok(Some(EpochsRead { global, oldest, strangers: present.filter(is_strange).collect() }))
+    }
+
+    /// Clears the epochs of nodes that are not in the pool, and were not recovered from: their
+    /// processes ended before they came in. A node that is coming in publishes its epoch once more
+    /// when it is a member.
+    async fn clear_strangers(&self, strangers: &[(u16, u64)]) -> Result<(), EngineError> {
+        let state = self.pool.latest_state().await?;
+        let is_known = |index: u16| {
+            state.compute_nodes.contains_key(&index) || state.lost.contains_key(&index)
+        };
+        for (index, word) in strangers.iter().copied().filter(|(index, _)| !is_known(*index)) {
+            let offset = layout::node_epoch_offset(usize::from(index));
+            let Some((node, at)) = self.epoch_word(offset) else { return Ok(()) };
+            let clear = Chain::from([Verb::compare_and_swap(at, word, 0)]);
+            self.memory.queue_pair(node).post(clear).await.map_err(|e| e.error)?;
+            tracing::debug!(
+                node = index,
+                epoch = word - 1,
+                "cleared the epoch of a node that never came in"
+            );
         }
-        let present = published.filter(|epoch| *epoch != 0);
-        Ok(Some((global, present.min().map_or(global, |e| e - 1))))
+        Ok(())
     }
 
     /// Publishes this node's epoch (plus one), or its absence (0).
@@ -80,21 +133,19 @@ impl Core {
     }
 
     /// Follows, publishes, ripens freed lines and, if it waits for some, moves the global epoch.
-    pub(crate) async fn move_epochs(
-        &self,
-        published: &mut Option<(usize, u64)>,
-    ) -> Result<(), EngineError> {
+    pub(crate) async fn move_epochs(&self) -> Result<(), EngineError> {
+        let mut published = self.reclamation.lock().await;
+        if self.lifecycle.is_closed() {
+            // It says that it is absent, and nothing else after that.
+            return Ok(());
+        }
         let Some((node, at)) = self.epoch_word(layout::GLOBAL_EPOCH_AT) else { return Ok(()) };
-        let Some((global, _)) = self.read_epochs().await? else { return Ok(()) };
+        let Some(EpochsRead { global, .. }) = self.read_epochs().await? else { return Ok(()) };
         let own = self.epochs.follow(global);
-        if *published != Some((node, own)) {
-            if self.lifecycle.is_closed() {
-                // It says that it is absent, and nothing else after that.
-                return Ok(());
-            }
+        if published.own != Some((node, own)) {
             // Once: housekeeping does not wait for the death of a memory node.
             self.write_epoch_of(self.me, own + 1).await?;
-            *published = Some((node, own));
+            published.own = Some((node, own));
         }
         if global < own {
             // The memory node that had the epochs is lost: here they go on from where they were.
@@ -110,8 +161,20 @@ impl Core {
             return Ok(());
         }
         self.mark_freed().await?;
-        let Some((global, oldest)) = self.read_epochs().await? else { return Ok(()) };
+        let Some(EpochsRead { global, oldest, strangers }) = self.read_epochs().await? else {
+            return Ok(());
+        };
         self.allocator.ripen(oldest);
+        let since = published.strangers_since.take().filter(|_| !strangers.is_empty());
+        if !strangers.is_empty() {
+            let now = self.env.now();
+            let since = since.unwrap_or(now);
+            if now - since < STRANGERS_AFTER {
+                published.strangers_since = Some(since);
+            } else {
+                self.clear_strangers(&strangers).await?;
+            }
+        }
         if oldest == global {
             let chain = Chain::from([Verb::compare_and_swap(at, global, global + 1)]);
             // Another node may have advanced it, which is as good.

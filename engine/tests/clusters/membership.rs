@@ -321,6 +321,35 @@ fn a_node_that_does_not_get_in_holds_no_epoch_back() {
     });
 }
 
+/// What it had published before it was a member held all freed lines of the pool back.
+#[test]
+fn the_epoch_of_a_node_that_never_came_in_is_cleared() {
+    let two = Two::new(MemFabric::new(), ms(400));
+    let env = two.runtime.env();
+    two.runtime.block_on(async {
+        two.follow();
+        let (node, other) = (two.start(0, 0).await, two.start(1, 1).await);
+        let region = two.memory.node().region();
+        let free = async || {
+            let freed = node.allocate().await.unwrap();
+            node.free(freed);
+        };
+        // A member that follows an address for long is waited for.
+        let pin = other.pin();
+        let word = || region.load(layout::node_epoch_offset(1) as usize);
+        free().await;
+        env.sleep(ms(3_000)).await;
+        assert_eq!((node.unused_lines().1, word() > 0), (0, true));
+        drop(pin);
+        eventually(&env, "a freed line does not ripen", || node.unused_lines().1 > 0).await;
+        let never_came = layout::node_epoch_offset(7) as usize;
+        region.store(never_came, 1);
+        free().await;
+        let is_over = || region.load(never_came) == 0 && node.unused_lines().2 == 0;
+        eventually(&env, "the epoch is not cleared", is_over).await;
+    });
+}
+
 #[test]
 fn an_engine_that_is_dropped_without_leaving_is_recovered_from() {
     let two = Two::new(MemFabric::new(), ms(400));

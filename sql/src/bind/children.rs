@@ -62,6 +62,7 @@ pub(crate) fn change_children(
         condition: Some(still),
         is_strict: false,
         is_for_change: true,
+        is_one_by_one: false,
     };
     let mut applies = Vec::new();
     let mut assignments = Vec::new();

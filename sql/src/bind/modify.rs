@@ -299,8 +299,15 @@ fn locked(input: Plan, table: &Arc<TableDef>) -> Plan {
     };
     let table = Arc::clone(table);
     let locks = vec![Locking { table, first_column: 0, wait: LockWait::Wait }];
-    let is_for_change = true;
-    Plan::Lock(Box::new(LockRows { input, locks, condition, is_strict, is_for_change }))
+    let (is_for_change, is_one_by_one) = (true, false);
+    Plan::Lock(Box::new(LockRows {
+        input,
+        locks,
+        condition,
+        is_strict,
+        is_for_change,
+        is_one_by_one,
+    }))
 }
 
 fn is_scan(plan: &Plan) -> bool {

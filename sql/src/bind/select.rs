@@ -304,9 +304,15 @@ fn locked(mut plan: Plan, output: Output, tail: Tail<'_>) -> Bound {
         plan = Plan::Sort { input: Box::new(plan), keys, first: None };
     }
     let (locks, condition, is_strict) = locks.unwrap_or_default();
-    let is_for_change = false;
-    plan =
-        Plan::Lock(Box::new(LockRows { input: plan, locks, condition, is_strict, is_for_change }));
+    let (input, is_for_change, is_one_by_one) = (plan, false, false);
+    plan = Plan::Lock(Box::new(LockRows {
+        input,
+        locks,
+        condition,
+        is_strict,
+        is_for_change,
+        is_one_by_one,
+    }));
     plan = limited(plan, tail.limit, tail.offset);
     exprs.truncate(columns.len());
     Bound { plan: Plan::Project { input: Box::new(plan), exprs: exprs.into() }, columns }

@@ -21,6 +21,9 @@ pub(crate) struct Lock {
     condition: Option<Expr>,
     is_strict: bool,
     is_for_change: bool,
+    is_one_by_one: bool,
+    /// Rows of the input that are still to be locked.
+    pending: std::vec::IntoIter<Row>,
     /// Whether the transaction has used the tables, so that their keys are known.
     has_used: bool,
 }
@@ -33,6 +36,8 @@ impl Lock {
             condition: lock.condition.clone(),
             is_strict: lock.is_strict,
             is_for_change: lock.is_for_change,
+            is_one_by_one: lock.is_one_by_one,
+            pending: Vec::new().into_iter(),
             has_used: false,
         }
     }
@@ -100,16 +105,20 @@ impl Operator for Lock {
                 }
                 self.has_used = true;
             }
-            while let Some(batch) = self.input.next(context).await? {
-                let mut locked = Vec::with_capacity(batch.len());
-                for row in batch {
+            loop {
+                let mut locked = Vec::with_capacity(self.pending.len());
+                while let Some(row) = self.pending.next() {
                     locked.extend(self.lock(row, context).await?);
+                    if self.is_one_by_one && !locked.is_empty() {
+                        break;
+                    }
                 }
                 if !locked.is_empty() {
                     return Ok(Some(locked));
                 }
+                let Some(batch) = self.input.next(context).await? else { return Ok(None) };
+                self.pending = batch.into_iter();
             }
-            Ok(None)
         })
     }
 }

@@ -29,6 +29,16 @@ impl Access {
             Self::Each { .. } => true,
         }
     }
+
+    /// How many columns of a key it sets, a bounded one as half of one.
+    pub(super) fn columns(&self) -> (usize, bool) {
+        match self {
+            Self::Range { prefix, low, high, .. } => {
+                (prefix.len(), low.is_some() || high.is_some())
+            }
+            Self::Each { .. } => (0, true),
+        }
+    }
 }
 
 /// Chooses the key that leaves least to read, and takes out of `conditions` what it sees to.

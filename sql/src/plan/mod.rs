@@ -10,6 +10,7 @@ mod expr;
 mod needed;
 mod node;
 mod optimize;
+mod order;
 mod semi_join;
 
 pub(crate) use expr::{Branch, Comparison, Expr, Quantifier, Typed};

@@ -230,6 +230,8 @@ pub(crate) struct LockRows {
     /// Whether the statement changes the rows: one that is alone in its transaction need not lock
     /// them, as it is run again when others have changed them.
     pub(crate) is_for_change: bool,
+    /// Whether a row is locked only when it is asked for: the last ones may not be.
+    pub(crate) is_one_by_one: bool,
 }
 
 /// Rows of one table that are to be locked.

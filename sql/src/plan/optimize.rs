@@ -8,6 +8,7 @@ use super::conditions::{all_of, conjuncts, equal_sides, shifted};
 use super::expr::{Comparison, Expr};
 use super::needed::need_all;
 use super::node::{Join, JoinKind, Plan, Scan};
+use super::order::gives_order;
 use super::semi_join::semi_join;
 use crate::types::Datum;
 
@@ -100,11 +101,16 @@ fn below(plan: Plan) -> Plan {
             Plan::Aggregate { input: boxed(input), keys, calls }
         }
         Plan::Window { input, calls } => Plan::Window { input: boxed(input), calls },
-        Plan::Sort { input, keys, first } => Plan::Sort { input: boxed(input), keys, first },
-        Plan::Limit { input, limit, offset } => {
+        Plan::Sort { input, keys, first } => {
             let mut input = boxed(input);
+            match gives_order(&mut input, &keys, first.is_some()) {
+                true => *input,
+                false => Plan::Sort { input, keys, first },
+            }
+        }
+        Plan::Limit { mut input, limit, offset } => {
             first_rows(&mut input, &limit, &offset);
-            Plan::Limit { input, limit, offset }
+            Plan::Limit { input: boxed(input), limit, offset }
         }
         Plan::Distinct { input, keys } => Plan::Distinct { input: boxed(input), keys },
         Plan::Set { operator, all, left, right } => {
@@ -126,10 +132,12 @@ fn below(plan: Plan) -> Plan {
     }
 }
 
-/// A sort below a limit needs to keep the first rows only.
+/// A sort below a limit needs to keep the first rows only, and no rows are locked beyond it.
 fn first_rows(plan: &mut Plan, limit: &Option<Expr>, offset: &Option<Expr>) {
-    if let (Plan::Sort { first, .. }, Some(limit), None) = (plan, limit, offset) {
-        *first = Some(limit.clone());
+    match (plan, limit, offset) {
+        (Plan::Sort { first, .. }, Some(limit), None) => *first = Some(limit.clone()),
+        (Plan::Lock(lock), Some(_), _) => lock.is_one_by_one = true,
+        _ => {}
     }
 }
 
@@ -171,9 +179,12 @@ fn push_join(mut join: Join, conditions: Vec<Expr>) -> Plan {
     if join.is_lateral {
         to_right.iter_mut().for_each(outward);
     }
+    let right = whole_scan(&join.right).map(|scan| (scan, to_right.clone()));
     join.left = push(join.left, to_left);
     join.right = push(join.right, to_right);
-    by_key(&mut join);
+    if let Some((scan, conditions)) = right {
+        by_key(&mut join, scan, conditions);
+    }
     filtered(Plan::Join(Box::new(join)), above)
 }
 
@@ -186,20 +197,23 @@ fn outward(expr: &mut Expr) {
     });
 }
 
-/// Reads the right side by the key that rows of the left give, where the left has few rows.
-fn by_key(join: &mut Join) {
+/// A table that is read as a whole as yet.
+fn whole_scan(plan: &Plan) -> Option<Scan> {
+    let Plan::Scan(scan) = plan else { return None };
+    (!scan.access.is_keyed()).then(|| Scan::clone(scan))
+}
+
+/// Reads the right side, which is `scan` with these conditions, by the key that rows of the left
+/// give, where the left has few rows.
+fn by_key(join: &mut Join, mut scan: Scan, mut conditions: Vec<Expr>) {
     let is_kind =
         matches!(join.kind, JoinKind::Inner | JoinKind::Left | JoinKind::Semi | JoinKind::Anti);
     if !is_kind || join.is_lateral || join.equal.is_empty() || !has_few_rows(&join.left) {
         return;
     }
-    let Plan::Scan(scan) = &join.right else { return };
-    // The conditions that its key sees to are no longer in its filter.
-    if scan.access.is_keyed() {
-        return;
-    }
-    let mut scan = Scan::clone(scan);
-    let mut conditions = Vec::new();
+    // Without the rows of the left it is read by this key; with them it has to be by more.
+    let Plan::Scan(alone) = &join.right else { return };
+    let columns = alone.access.columns();
     if let Some(filter) = scan.filter.take() {
         conjuncts(filter, &mut conditions);
     }
@@ -216,7 +230,7 @@ fn by_key(join: &mut Join) {
         conditions.push(equal);
     }
     choose_access(&mut scan, &mut conditions);
-    if !scan.access.is_keyed() {
+    if scan.access.columns() <= columns {
         return;
     }
     scan.filter = all_of(conditions);

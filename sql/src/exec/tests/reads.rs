@@ -341,6 +341,7 @@ fn locks_give_the_newest_rows_and_leave_out_what_is_gone() {
                 condition,
                 is_strict,
                 is_for_change: false,
+                is_one_by_one: false,
             }))
         };
         let lock = |rows, wait| lock_with(rows, wait, None, false);

@@ -42,6 +42,7 @@ states! {
     DUPLICATE_CURSOR = "42P03", "There is a portal of that name.";
     DUPLICATE_OBJECT = "42710", "There is such an object already.";
     DUPLICATE_PREPARED = "42P05", "There is such a prepared statement already.";
+    DUPLICATE_SCHEMA = "42P06", "There is such a schema already.";
     DUPLICATE_TABLE = "42P07", "There is such a table, index, view or sequence already.";
     FEATURE_NOT_SUPPORTED = "0A000", "It is SQL, and this engine cannot do it.";
     FOREIGN_KEY_VIOLATION = "23503", "A REFERENCES constraint does not hold.";

@@ -10,6 +10,7 @@
 //! | `functions/` | functions, operators and aggregates |
 //! | `roles/` | roles, their memberships and privileges, and who is let in |
 //! | `catalogue/` | what SQL knows of tables beside their stored schema |
+//! | `schemas/` | schemas, and where names are looked for |
 //! | `system/` | the relations of `pg_catalog` and `information_schema` |
 //! | `plan/` | plans, and how they are made cheaper |
 //! | `bind/` | from syntax trees to plans |
@@ -33,9 +34,11 @@ mod parse_comment;
 mod parse_constraints;
 mod parse_copy;
 mod parse_roles;
+mod parse_schemas;
 mod parse_vacuum;
 mod plan;
 mod roles;
+mod schemas;
 mod session;
 mod session_list;
 mod system;

@@ -11,6 +11,7 @@ use crate::parse_comment::parse_comment;
 use crate::parse_constraints::{is_set_constraints, parse_set_constraints};
 use crate::parse_copy::parse_copy;
 use crate::parse_roles::parse_role;
+use crate::parse_schemas::parse_set_schema;
 use crate::parse_vacuum::{parse_analyze, parse_vacuum};
 
 /// Longest text of statements, in bytes.
@@ -58,6 +59,11 @@ fn statements(parser: &mut Parser<'_>) -> Result<Vec<Statement>, ParserError> {
         }
         if let Some(role) = parse_role(parser)? {
             statements.push(role);
+            end_of_statement(parser)?;
+            continue;
+        }
+        if let Some(moved) = parse_set_schema(parser)? {
+            statements.push(moved);
             end_of_statement(parser)?;
             continue;
         }

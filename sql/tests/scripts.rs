@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test code")]
 
 mod references;
+#[path = "scripts/schemas.rs"]
+mod schemas_of_sessions;
 #[path = "scripts/roles.rs"]
 mod sessions_of_roles;
 
@@ -158,6 +160,10 @@ scripts![
     foreign_keys_catalogue,
     comments,
     sessions,
+    schemas,
+    schemas_paths,
+    schemas_changes,
+    schemas_rights,
 ];
 
 /// As deep as the parser lets them be, on the stack of a thread of a test.

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use selkie_txn::{IndexSchema, KeyOrder};
 use sqlparser::ast::{self, TableConstraint};
 
-use super::Binder;
 use super::definition::{NewColumn, NewTable, check_expressions};
 use super::sequence::NewSequence;
+use super::{Binder, Tables};
 use crate::catalogue::{ColumnDef, ForeignKey, TableDef};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::functions::Volatility;
@@ -39,7 +39,7 @@ pub(crate) fn bind_added_column(
     table: &TableDef,
     column: &ast::ColumnDef,
 ) -> SqlResult<Added> {
-    let mut new = NewTable::of(table);
+    let mut new = NewTable::of(table, binder.tables);
     let name = super::fold(&column.name);
     if table.column(&name).is_some() {
         let message = format!("column \"{name}\" of relation \"{}\" already exists", table.name);
@@ -56,7 +56,7 @@ pub(crate) fn bind_added_constraint(
     table: &TableDef,
     constraint: &TableConstraint,
 ) -> SqlResult<Added> {
-    let mut new = NewTable::of(table);
+    let mut new = NewTable::of(table, binder.tables);
     new.add_constraint(constraint)?;
     new.added_to(binder, table)
 }
@@ -80,9 +80,9 @@ pub(crate) fn bind_default(
     Ok((expr, is_volatile))
 }
 
-impl NewTable {
+impl<'t> NewTable<'t> {
     /// A table as it is.
-    fn of(table: &TableDef) -> Self {
+    fn of(table: &TableDef, tables: &'t Tables) -> Self {
         let has_key = !table.has_hidden_key();
         let columns = table.columns.iter().map(|own| NewColumn {
             name: own.name.clone(),
@@ -97,7 +97,9 @@ impl NewTable {
             if own.unique { index.unique() } else { index }
         });
         Self {
+            key: table.key.clone(),
             name: table.name.clone(),
+            tables,
             columns: columns.collect(),
             primary_key: has_key.then(|| table.primary_key.clone()),
             primary_key_name: table.primary_key_name.clone(),
@@ -130,7 +132,7 @@ impl NewTable {
                 return Err(duplicate_constraint(table, &index.name));
             }
         }
-        self.resolve_foreign_keys(binder, &table.key, table.foreign_keys.len())?;
+        self.resolve_foreign_keys(table.foreign_keys.len())?;
         let foreign_keys = self.foreign_keys.split_off(table.foreign_keys.len());
         check_expressions(binder, &self.columns, &checks, &table.name)?;
         let has_key = !table.has_hidden_key();

@@ -1,13 +1,12 @@
 //! What a FOREIGN KEY constraint does with children, as a statement.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use selkie_txn::LockWait;
 
-use super::Binder;
 use super::from::scan_of;
 use super::stage::with_applies;
+use super::{Binder, Tables};
 use crate::catalogue::TableDef;
 use crate::error::{SqlError, SqlResult};
 use crate::functions::resolve_operator;
@@ -34,7 +33,7 @@ pub(crate) fn change_children(
     change: ChildChange,
     settings: &FormatSettings,
 ) -> SqlResult<Plan> {
-    let tables = HashMap::new();
+    let tables = Tables::none();
     let mut binder = Binder::new("", &tables, settings, &[]);
     let (width, key_width) = (table.columns.len(), columns.len());
     let left_width = keys.first().map_or(0, Vec::len);

@@ -12,8 +12,8 @@ use sqlparser::ast::{
 use super::scope::Scope;
 use super::sequence::{NewSequence, identity_of, serial_type};
 use super::stage::Stage;
-use super::{Binder, OutputColumn, fold, refuse, table_key};
-use crate::catalogue::{ColumnNote, ForeignKey, Identity, TableNote};
+use super::{Binder, OutputColumn, Tables, fold, refuse};
+use crate::catalogue::{ColumnNote, ForeignKey, Identity, TableNote, name_of};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::plan::Plan;
 use crate::types::SqlType;
@@ -23,8 +23,12 @@ use crate::types::stored::column_type;
 pub(crate) const HIDDEN_KEY: &str = "selkie_row_id";
 
 /// A table that is to be created, or to be changed.
-pub(super) struct NewTable {
+pub(super) struct NewTable<'t> {
+    /// Its name in the catalogue.
+    pub(super) key: String,
     pub(super) name: String,
+    /// Those that its constraints may refer to.
+    pub(super) tables: &'t Tables,
     pub(super) columns: Vec<NewColumn>,
     pub(super) primary_key: Option<Vec<usize>>,
     pub(super) primary_key_name: Option<String>,
@@ -75,13 +79,14 @@ pub(crate) fn each_name(expr: &mut Ast, f: &mut dyn FnMut(&mut ast::Ident)) {
 pub(crate) fn bind_create_table(
     binder: &mut Binder<'_>,
     create: &CreateTable,
+    key: String,
 ) -> SqlResult<(TableSchema, Vec<NewSequence>)> {
     refuse_odd(create)?;
-    let key = table_key(&create.name)?;
-    let name = key.rsplit('.').next().unwrap_or(&key).to_owned();
-    check_name(&name)?;
+    let name = name_of(&key).to_owned();
     let mut table = NewTable {
+        key,
         name,
+        tables: binder.tables,
         columns: Vec::new(),
         primary_key: None,
         primary_key_name: None,
@@ -106,14 +111,18 @@ pub(crate) fn bind_create_table(
     for constraint in &create.constraints {
         table.add_constraint(constraint)?;
     }
-    table.finish(binder, &key)
+    table.finish(binder)
 }
 
 /// Longest name, in bytes, as in PostgreSQL.
-const MAX_NAME_BYTES: usize = 63;
+pub(crate) const MAX_NAME_BYTES: usize = 63;
 
 /// PostgreSQL cuts a name that is too long; here it is refused.
 pub(crate) fn check_name(name: &str) -> SqlResult<()> {
+    if name.contains('\0') {
+        let message = "a name may not contain a null character";
+        return Err(SqlError::new(SqlState::CHARACTER_NOT_IN_REPERTOIRE, message));
+    }
     if name.len() <= MAX_NAME_BYTES && !name.is_empty() {
         return Ok(());
     }
@@ -161,7 +170,7 @@ fn refuse_odd(create: &CreateTable) -> SqlResult<()> {
     refuse(plain != *create, "this form of CREATE TABLE")
 }
 
-impl NewTable {
+impl NewTable<'_> {
     /// Adds a column that a query gives.
     fn add_queried(&mut self, name: String, ty: SqlType) -> SqlResult<()> {
         check_name(&name)?;
@@ -385,11 +394,7 @@ impl NewTable {
         if named.len() > 1 { None } else { named.pop_first() }
     }
 
-    fn finish(
-        mut self,
-        binder: &mut Binder<'_>,
-        key: &str,
-    ) -> SqlResult<(TableSchema, Vec<NewSequence>)> {
+    fn finish(mut self, binder: &mut Binder<'_>) -> SqlResult<(TableSchema, Vec<NewSequence>)> {
         if self.primary_key.is_none() {
             let name = HIDDEN_KEY.to_owned();
             let default = Some("gen_random_uuid()".to_owned());
@@ -398,8 +403,8 @@ impl NewTable {
             self.columns.push(NewColumn { name, ty, nullable, default, hidden, identity });
             self.primary_key = Some(vec![self.columns.len() - 1]);
         }
-        self.resolve_foreign_keys(binder, key, 0)?;
-        let mut schema = TableSchema::new(key);
+        self.resolve_foreign_keys(0)?;
+        let mut schema = TableSchema::new(&self.key);
         let mut note = TableNote {
             checks: self.checks.clone(),
             primary_key_name: self.primary_key_name.clone(),

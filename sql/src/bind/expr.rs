@@ -28,7 +28,8 @@ impl Binder<'_> {
             Ast::Identifier(name) => self.column(None, &fold(name), stage),
             Ast::CompoundIdentifier(names) => match &*names.iter().map(fold).collect::<Vec<_>>() {
                 [table, name] => self.column(Some(table), name, stage),
-                [schema, table, name] if super::is_schema(schema) => {
+                [schema, table, name] if self.has_schema(schema) => {
+                    stage.scope.check_schema(schema, table)?;
                     self.column(Some(table), name, stage)
                 }
                 _ => Err(SqlError::unsupported("a column with so many qualifiers")),

@@ -11,7 +11,7 @@ use super::query::{LockableTable, rename};
 use super::scope::{Scope, ScopeColumn};
 use super::stage::{Stage, with_applies};
 use super::{Binder, Bound, OutputColumn, fold, name_parts, refuse};
-use crate::catalogue::TableDef;
+use crate::catalogue::{TableDef, split_key};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::functions::resolve_rows;
 use crate::plan::{Access, Expr, Join, JoinKind, Plan, Scan, Typed};
@@ -179,10 +179,13 @@ impl Binder<'_> {
         }
         let table = self.relation_named(name)?;
         self.need(table, Privileges::SELECT);
+        let schema = split_key(&table.key).0;
+        let schema = alias.is_none().then(|| self.path.name(schema).to_owned());
         if let Some(view) = &table.view {
             let Bound { plan, mut columns } = self.view(table, view)?;
             rename(&mut columns, &names, &called)?;
-            let scope = scope_of(&called, &columns, outer)?;
+            let mut scope = scope_of(&called, &columns, outer)?;
+            scope.schemas.extend(schema.map(|schema| (called, schema)));
             return Ok(Part { plan, scope, is_lateral: false });
         }
         let mut columns: Vec<OutputColumn> = table.columns.iter().map(output_of).collect();
@@ -191,6 +194,7 @@ impl Binder<'_> {
         let hidden = table.columns.iter().map(|column| column.is_hidden);
         let named = columns.into_iter().zip(hidden);
         scope.add_table(&called, named.map(|(own, hidden)| (own.name, own.ty, hidden)))?;
+        scope.schemas.extend(schema.map(|schema| (called.clone(), schema)));
         lockable.push(LockableTable {
             name: called,
             table: Arc::clone(table),
@@ -370,6 +374,7 @@ fn combined<'s>(mut left: Scope<'s>, right: Scope<'s>) -> SqlResult<Scope<'s>> {
         }
         left.tables.push(table);
     }
+    left.schemas.extend(right.schemas);
     let shifted = right.columns.into_iter();
     let width = left.width;
     left.columns.extend(shifted.map(|own| ScopeColumn { at: own.at + width, ..own }));

@@ -13,6 +13,7 @@ mod expr;
 mod from;
 mod insert;
 mod modify;
+mod names;
 mod query;
 mod references;
 mod row_functions;
@@ -27,15 +28,15 @@ mod view;
 mod window;
 mod with;
 
-use std::collections::HashMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use sqlparser::ast::{ObjectName, ObjectNamePart};
+use sqlparser::tokenizer::Span;
 
-use crate::catalogue::TableDef;
-use crate::error::{SqlError, SqlResult, SqlState};
+use crate::error::{SqlError, SqlResult};
 use crate::plan::Plan;
-use crate::roles::{Needed, Privileges};
+use crate::roles::Needed;
+use crate::schemas::SearchPath;
 use crate::types::{FormatSettings, SqlType};
 
 pub(crate) use alter::{
@@ -45,13 +46,15 @@ pub(crate) use children::{ChildChange, change_children};
 pub(crate) use coerce::is_name;
 pub(crate) use copy::BoundCopy;
 pub(crate) use definition::{
-    HIDDEN_KEY, bind_create_table, check_name, default_expr, each_name, free_name, index_column,
+    HIDDEN_KEY, MAX_NAME_BYTES, bind_create_table, check_name, default_expr, each_name, free_name,
+    index_column,
 };
 pub(crate) use from::scan_of;
+pub(crate) use names::{Tables, is_system_schema, name_parts, no_relation};
 pub(crate) use references::parents_of;
 pub(crate) use scope::fold;
 pub(crate) use sequence::{NewSequence, sequence_schema};
-pub(crate) use view::{bind_view, relations_of};
+pub(crate) use view::{bind_view, relations_of, with_schemas};
 
 /// A column of the rows that a statement gives.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,7 +83,17 @@ pub(crate) struct NamedQuery {
 pub(crate) struct Binder<'b> {
     /// The text of the statement, for positions.
     sql: &'b str,
-    tables: &'b HashMap<String, Arc<TableDef>>,
+    tables: &'b Tables,
+    /// Where names are looked for.
+    path: Arc<SearchPath>,
+    /// The same for texts in the catalogue, once that was needed.
+    stored: Option<Arc<SearchPath>>,
+    /// Whether such a text is bound.
+    is_stored: bool,
+    /// What the view uses whose query is bound, by names in the catalogue.
+    uses: Option<&'b BTreeSet<String>>,
+    /// Where tables were named, and their names in the catalogue, if that is asked for.
+    pub(crate) named: Option<Vec<(Span, String)>>,
     settings: &'b FormatSettings,
     /// The types of parameters, as far as they are known.
     pub(crate) parameters: Vec<Option<SqlType>>,
@@ -93,6 +106,8 @@ pub(crate) struct Binder<'b> {
     reached: usize,
     /// Whether the statement needs the definitions of all tables when it runs.
     pub(crate) uses_catalogue: bool,
+    /// Whether what it does rests on the search path, whatever tables it names.
+    pub(crate) uses_path: bool,
     /// The privileges that the statement needs.
     pub(crate) needed: Vec<Needed>,
     /// The owner of the view whose query is bound.
@@ -103,6 +118,8 @@ pub(crate) struct Binder<'b> {
     names_watched: bool,
     /// Whether values of sequences are taken that nobody has to be allowed.
     is_identity: bool,
+    /// The sequence of the column whose default is bound, by its name in the catalogue.
+    own_sequence: Option<String>,
 }
 
 /// Most parameters of a statement, as the protocol counts them.
@@ -111,7 +128,7 @@ const MAX_PARAMETERS: usize = 65_535;
 impl<'b> Binder<'b> {
     pub(crate) fn new(
         sql: &'b str,
-        tables: &'b HashMap<String, Arc<TableDef>>,
+        tables: &'b Tables,
         settings: &'b FormatSettings,
         parameters: &[Option<SqlType>],
     ) -> Self {
@@ -119,45 +136,25 @@ impl<'b> Binder<'b> {
         Self {
             sql,
             tables,
+            path: Arc::clone(&tables.path),
+            stored: None,
+            is_stored: false,
+            uses: None,
+            named: None,
             settings,
             parameters,
             queries: Vec::new(),
             shared: 0,
             reached: usize::MAX,
             uses_catalogue: false,
+            uses_path: false,
             needed: Vec::new(),
             acting: None,
             watched: None,
             names_watched: false,
             is_identity: false,
+            own_sequence: None,
         }
-    }
-
-    /// The table of a name.
-    pub(crate) fn table(&self, name: &ObjectName) -> SqlResult<Arc<TableDef>> {
-        let table = self.relation_named(name)?;
-        refuse(table.view.is_some(), "a view in the place of a table")?;
-        Ok(Arc::clone(table))
-    }
-
-    /// The table or view of a name.
-    fn relation_named(&self, name: &ObjectName) -> SqlResult<&'b Arc<TableDef>> {
-        let key = table_key(name)?;
-        self.tables.get(&key).ok_or_else(|| {
-            let message = format!("relation \"{key}\" does not exist");
-            self.place(SqlError::new(SqlState::UNDEFINED_TABLE, message), name)
-        })
-    }
-
-    /// Notes that the statement needs privileges of a table or view.
-    fn need(&mut self, table: &TableDef, privileges: Privileges) {
-        self.needed.push(Needed {
-            kind: table.kind(),
-            name: table.name.clone(),
-            rights: table.rights.clone(),
-            privileges,
-            by: self.acting,
-        });
     }
 
     /// The error with the place of a part of the statement.
@@ -167,43 +164,6 @@ impl<'b> Binder<'b> {
             None => error,
         }
     }
-}
-
-/// The parts of a name.
-pub(crate) fn name_parts(name: &ObjectName) -> SqlResult<Vec<String>> {
-    let part = |part: &ObjectNamePart| match part {
-        ObjectNamePart::Identifier(name) => Ok(fold(name)),
-        ObjectNamePart::Function(_) => Err(SqlError::unsupported("a function as a name")),
-    };
-    name.0.iter().map(part).collect()
-}
-
-/// The schema of tables without one.
-pub(crate) const PUBLIC: &str = "public";
-
-/// Whether a schema is there in every database.
-fn is_schema(name: &str) -> bool {
-    matches!(name, PUBLIC | "pg_catalog" | "information_schema")
-}
-
-/// What a table is called in the catalogue: its schema is said if it is not `public`.
-pub(crate) fn table_key(name: &ObjectName) -> SqlResult<String> {
-    let key = match &*name_parts(name)? {
-        [name] => name.clone(),
-        [schema, name] if schema == PUBLIC => name.clone(),
-        [schema, name] => format!("{schema}.{name}"),
-        _ => return Err(SqlError::unsupported("a name of more than two parts")),
-    };
-    refuse_reserved(&key)?;
-    Ok(key)
-}
-
-/// Refuses the names of tables that only the system may use.
-pub(crate) fn refuse_reserved(key: &str) -> SqlResult<()> {
-    if key.starts_with(crate::roles::KEY_PREFIX) {
-        return Err(crate::roles::denied(format!("permission denied for table {key}")));
-    }
-    Ok(())
 }
 
 /// Refuses what is not supported.

@@ -84,8 +84,9 @@ impl Binder<'_> {
             Stage { width, applies: before, ..Stage::new(&scope, "DEFAULT expressions") };
         // Who may insert rows may have the values of an identity column.
         self.is_identity = column.identity.is_some();
-        let bound = self.expr(&ast, &mut stage);
-        self.is_identity = false;
+        self.own_sequence.clone_from(&column.sequence);
+        let bound = self.as_stored(|own| own.expr(&ast, &mut stage));
+        (self.is_identity, self.own_sequence) = (false, None);
         *applies = stage.applies;
         self.assigned(table, at, bound?)
     }
@@ -97,7 +98,7 @@ impl Binder<'_> {
             let ast = super::default_expr(condition)?;
             let scope = table_scope(table, &table.name)?;
             let mut stage = Stage::new(&scope, "check constraints");
-            let bound = self.expr(&ast, &mut stage)?;
+            let bound = self.as_stored(|own| own.expr(&ast, &mut stage))?;
             refuse(!stage.applies.is_empty(), "a subquery in a check constraint")?;
             checks.push((name.clone(), self.condition(bound, "CHECK")?));
         }

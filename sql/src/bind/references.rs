@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use sqlparser::ast::{self, ConstraintReferenceMatchKind, DeferrableInitial, ReferentialAction};
 
 use super::definition::{NewTable, check_name, free_name};
-use super::{Binder, fold, refuse, table_key};
-use crate::catalogue::{ForeignKey, ReferenceAction, TableDef};
+use super::{fold, name_parts, no_relation, refuse};
+use crate::catalogue::{ForeignKey, ReferenceAction, TableDef, name_of};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::types::cast::{CastContext, can_cast};
 use crate::types::{Scalar, SqlType};
@@ -33,7 +33,7 @@ impl Parent {
         }
     }
 
-    fn of_new(table: &NewTable) -> Self {
+    fn of_new(table: &NewTable<'_>) -> Self {
         let columns = table.columns.iter().filter(|own| !own.hidden);
         let unique = table.indexes.iter().filter(|own| own.unique);
         Self {
@@ -82,7 +82,7 @@ fn no_column(name: &str) -> SqlError {
     SqlError::new(SqlState::UNDEFINED_COLUMN, message)
 }
 
-impl NewTable {
+impl NewTable<'_> {
     /// Adds a constraint; its parent is looked at when all of the table is known.
     pub(super) fn add_foreign_key(
         &mut self,
@@ -117,7 +117,7 @@ impl NewTable {
         self.foreign_keys.push(ForeignKey {
             name,
             columns,
-            parent: table_key(foreign_table)?,
+            parent: self.parent_key(foreign_table)?,
             parent_columns: referred_columns.iter().map(fold).collect(),
             is_full: *match_kind == Some(ConstraintReferenceMatchKind::Full),
             on_delete: action_of(on_delete.as_ref()),
@@ -128,14 +128,17 @@ impl NewTable {
         Ok(())
     }
 
+    /// The name in the catalogue of the table that a constraint refers to, which may be this one.
+    fn parent_key(&self, name: &ast::ObjectName) -> SqlResult<String> {
+        let parts = name_parts(name)?;
+        let mut keys = self.tables.path.keys_of(&parts)?.into_iter();
+        let is_there = |key: &String| *key == self.key || self.tables.defs.contains_key(key);
+        keys.find(is_there).ok_or_else(|| no_relation(&parts))
+    }
+
     /// Looks up the parents of constraints from a position on, and says which columns they refer
-    /// to. `key` is the name of the table in the catalogue.
-    pub(super) fn resolve_foreign_keys(
-        &mut self,
-        binder: &Binder<'_>,
-        key: &str,
-        from: usize,
-    ) -> SqlResult<()> {
+    /// to.
+    pub(super) fn resolve_foreign_keys(&mut self, from: usize) -> SqlResult<()> {
         let mut all = std::mem::take(&mut self.foreign_keys);
         for at in from..all.len() {
             let Some(own) = all.get(at) else { continue };
@@ -146,17 +149,14 @@ impl NewTable {
                     format!("constraint \"{name}\" for relation \"{table}\" already exists");
                 return Err(SqlError::new(SqlState::DUPLICATE_OBJECT, message));
             }
-            let parent = match binder.tables.get(&own.parent) {
-                _ if own.parent == key => Parent::of_new(self),
+            let parent = match self.tables.defs.get(&own.parent) {
+                _ if own.parent == self.key => Parent::of_new(self),
                 Some(table) if table.view.is_some() => {
                     let message = format!("referenced relation \"{}\" is not a table", table.name);
                     return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
                 }
                 Some(table) => Parent::of(table),
-                None => {
-                    let message = format!("relation \"{}\" does not exist", own.parent);
-                    return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message));
-                }
+                None => return Err(no_relation(&[name_of(&own.parent).to_owned()])),
             };
             let parent_columns = self.resolve(own, &parent)?;
             if let Some(own) = all.get_mut(at) {
@@ -247,40 +247,34 @@ fn deferral(characteristics: Option<&ast::ConstraintCharacteristics>) -> SqlResu
     Ok((deferrable.unwrap_or(is_deferred), is_deferred))
 }
 
-/// The names in the catalogue of the tables that the constraints of a statement refer to.
-pub(crate) fn parents_of(statement: &ast::Statement) -> SqlResult<Vec<String>> {
+/// The names of the tables that the constraints of a statement refer to.
+pub(crate) fn parents_of(statement: &ast::Statement) -> Vec<ast::ObjectName> {
     let mut found = Vec::new();
-    let of_column = |column: &ast::ColumnDef, found: &mut Vec<String>| {
+    let of_column = |column: &ast::ColumnDef, found: &mut Vec<ast::ObjectName>| {
         for own in &column.options {
             if let ast::ColumnOption::ForeignKey(own) = &own.option {
-                found.push(table_key(&own.foreign_table)?);
+                found.push(own.foreign_table.clone());
             }
         }
-        Ok::<(), SqlError>(())
     };
-    let of_table = |constraint: &ast::TableConstraint, found: &mut Vec<String>| {
+    let of_table = |constraint: &ast::TableConstraint, found: &mut Vec<ast::ObjectName>| {
         if let ast::TableConstraint::ForeignKey(own) = constraint {
-            found.push(table_key(&own.foreign_table)?);
+            found.push(own.foreign_table.clone());
         }
-        Ok::<(), SqlError>(())
     };
     match statement {
         ast::Statement::CreateTable(create) => {
-            for column in &create.columns {
-                of_column(column, &mut found)?;
-            }
-            for constraint in &create.constraints {
-                of_table(constraint, &mut found)?;
-            }
+            create.columns.iter().for_each(|column| of_column(column, &mut found));
+            create.constraints.iter().for_each(|constraint| of_table(constraint, &mut found));
         }
         ast::Statement::AlterTable(alter) => {
             for operation in &alter.operations {
                 match operation {
                     ast::AlterTableOperation::AddColumn { column_def, .. } => {
-                        of_column(column_def, &mut found)?;
+                        of_column(column_def, &mut found);
                     }
                     ast::AlterTableOperation::AddConstraint { constraint, .. } => {
-                        of_table(constraint, &mut found)?;
+                        of_table(constraint, &mut found);
                     }
                     _ => {}
                 }
@@ -288,5 +282,5 @@ pub(crate) fn parents_of(statement: &ast::Statement) -> SqlResult<Vec<String>> {
         }
         _ => {}
     }
-    Ok(found)
+    found
 }

@@ -36,6 +36,8 @@ pub(crate) struct Scope<'s> {
     pub(crate) columns: Vec<ScopeColumn>,
     /// Tables of FROM, in order; a name may stand once.
     pub(crate) tables: Vec<String>,
+    /// The schemas of those that have no other name in FROM.
+    pub(crate) schemas: Vec<(String, String)>,
     pub(crate) outer: Option<&'s Scope<'s>>,
     /// How many there are around it.
     pub(crate) depth: usize,
@@ -130,6 +132,24 @@ impl<'s> Scope<'s> {
                 Err(SqlError::new(SqlState::UNDEFINED_COLUMN, message))
             }
         }
+    }
+
+    /// Refuses a schema that a table of FROM is not of.
+    pub(crate) fn check_schema(&self, schema: &str, table: &str) -> SqlResult<()> {
+        let mut scope = Some(self);
+        while let Some(own) = scope {
+            let known = own.schemas.iter().find(|(name, _)| name == table);
+            if known.is_some_and(|(_, known)| known != schema) {
+                let message =
+                    format!("invalid reference to FROM-clause entry for table \"{table}\"");
+                return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message));
+            }
+            if own.tables.iter().any(|own| own == table) {
+                break;
+            }
+            scope = own.outer;
+        }
+        Ok(())
     }
 
     fn knows(&self, table: &str) -> bool {

@@ -15,8 +15,9 @@ use super::{Binder, refuse};
 use crate::catalogue::Identity;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::plan::{ApplyKind, Expr, Plan, SequenceCall, SequenceFunction, Typed};
+use crate::schemas::names_of_text;
 use crate::types::cast::CastContext;
-use crate::types::{Scalar, SqlType};
+use crate::types::{Datum, Scalar, SqlType};
 
 /// A sequence that is created with a column.
 #[derive(Clone)]
@@ -174,6 +175,27 @@ pub(super) fn without_regclass(function: &str, arguments: &[FunctionArg]) -> Vec
 }
 
 impl Binder<'_> {
+    /// The names in the catalogue that a sequence may have, if what it is called stands there.
+    fn sequence_keys(&mut self, argument: Option<&Expr>) -> SqlResult<Option<Vec<String>>> {
+        let Some(argument) = argument else { return Ok(None) };
+        let Expr::Const(Datum::Text(text)) = argument else {
+            self.uses_path = true;
+            return Ok(None);
+        };
+        let Ok(parts) = names_of_text(text) else { return Ok(None) };
+        // As earlier versions wrote that of a table with a dot in its name.
+        if let Some(own) = &self.own_sequence
+            && *own == parts.join(".")
+        {
+            return Ok(Some(vec![own.clone()]));
+        }
+        match &*parts {
+            [schema, _] => self.need_schema(schema),
+            _ => self.uses_path |= !self.is_stored,
+        }
+        self.path.keys_of(&parts).map(Some)
+    }
+
     /// A call of a function of sequences.
     pub(super) fn sequence_call(
         &mut self,
@@ -212,7 +234,8 @@ impl Binder<'_> {
             arguments.push(own);
         }
         let is_identity = self.is_identity;
-        let call = SequenceCall { function, arguments, when: None, is_identity };
+        let keys = self.sequence_keys(arguments.first())?;
+        let call = SequenceCall { function, keys, arguments, when: None, is_identity };
         let expr = stage.apply(Plan::Sequence(Box::new(call)), ApplyKind::Scalar, true);
         Ok(Typed::new(expr, INT8))
     }

@@ -20,6 +20,7 @@ impl Binder<'_> {
     pub(super) fn named_call(&mut self, name: &str, given: Vec<Typed>) -> SqlResult<Typed> {
         let types: Vec<SqlType> = given.iter().map(|own| own.ty).collect();
         self.uses_catalogue |= needs_names(name);
+        self.uses_path |= matches!(name, "current_schema" | "current_schemas");
         let function = resolve_function(name, &types)?;
         self.call(function, given)
     }

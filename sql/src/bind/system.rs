@@ -6,7 +6,7 @@ use super::{Binder, Bound, OutputColumn};
 use crate::error::{SqlError, SqlResult};
 use crate::functions::{CallContext, ResolvedRows, RowIterator};
 use crate::plan::{Expr, Plan};
-use crate::system::{Relation, find_relation, view};
+use crate::system::{Relation, view};
 use crate::types::cast::CastContext;
 use crate::types::{Datum, SqlType};
 
@@ -22,7 +22,7 @@ impl Binder<'_> {
         name: &ObjectName,
         parts: &[String],
     ) -> SqlResult<Option<Bound>> {
-        let Some(relation) = find_relation(parts) else { return Ok(None) };
+        let Some(relation) = self.system_relation_named(parts) else { return Ok(None) };
         self.uses_catalogue = true;
         let plan = match view(relation.full_name) {
             None => rows(relation),
@@ -54,7 +54,7 @@ impl Binder<'_> {
         // Names of the statement mean nothing there.
         let queries = std::mem::take(&mut self.queries);
         let reached = self.reached;
-        let bound = self.query(&query, None);
+        let bound = self.as_stored(|own| own.query(&query, None));
         (self.queries, self.reached) = (queries, reached);
         let bound = bound?;
         let mut exprs = Vec::with_capacity(relation.columns.len());

@@ -2,32 +2,61 @@
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
-use sqlparser::ast::{self, Query, Statement, visit_relations};
+use sqlparser::ast::{
+    self, Ident, ObjectName, ObjectNamePart, Query, Spanned, Statement, visit_relations,
+    visit_relations_mut,
+};
+use sqlparser::tokenizer::Span;
 
-use super::{Binder, Bound, OutputColumn, fold, refuse, table_key};
-use crate::catalogue::{TableDef, ViewColumn, ViewNote};
+use super::{Binder, Bound, OutputColumn, fold, refuse};
+use crate::catalogue::{SchemaId, TableDef, ViewColumn, ViewNote, split_key};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::plan::{Expr, Plan};
+use crate::schemas::quoted;
 use crate::types::SqlType;
 
-/// The names in the catalogue of what a query reads, those of common table expressions too.
-pub(crate) fn relations_of(query: &Query) -> SqlResult<Vec<String>> {
-    let mut keys = Vec::new();
+/// The names of what a query reads, those of common table expressions too.
+pub(crate) fn relations_of(query: &Query) -> Vec<ObjectName> {
+    let mut names = Vec::new();
     let _ = visit_relations(query, |name| {
-        keys.push(table_key(name));
+        names.push(name.clone());
         ControlFlow::<()>::Continue(())
     });
-    keys.into_iter().collect()
+    names
 }
 
-/// A view that is to be created: `uses` are the names of its query that are tables or views.
-pub(crate) fn bind_view(
-    binder: &mut Binder<'_>,
-    create: &ast::CreateView,
-    uses: BTreeSet<String>,
-) -> SqlResult<ViewNote> {
+/// A query whose tables are called as texts in the catalogue call them. `named` are the places
+/// where it names tables, and their names in the catalogue.
+pub(crate) fn with_schemas(
+    query: &Query,
+    named: &[(Span, String)],
+    schema_name: impl Fn(SchemaId) -> String,
+) -> Query {
+    let mut query = query.clone();
+    let _ = visit_relations_mut(&mut query, |name| {
+        let span = name.span();
+        if let Some((_, key)) = named.iter().find(|(own, _)| *own == span) {
+            let (schema, _) = split_key(key);
+            let is_said = name.0.len() > 1;
+            if (schema != SchemaId::PUBLIC || is_said)
+                && let Some(last) = name.0.pop()
+            {
+                let schema = Ident::from(&*quoted(&schema_name(schema)));
+                name.0 = vec![ObjectNamePart::Identifier(schema), last];
+            }
+        }
+        ControlFlow::<()>::Continue(())
+    });
+    query
+}
+
+/// A view that is to be created.
+pub(crate) fn bind_view(binder: &mut Binder<'_>, create: &ast::CreateView) -> SqlResult<ViewNote> {
+    binder.named = Some(Vec::new());
     let bound = binder.statement(&create.query)?;
+    let named = binder.named.take().unwrap_or_default();
     if !binder.parameters.is_empty() {
         let message = "there is no parameter $1";
         return Err(SqlError::new(SqlState::UNDEFINED_PARAMETER, message));
@@ -53,7 +82,10 @@ pub(crate) fn bind_view(
         let ty = if ty == SqlType::UNKNOWN { SqlType::TEXT } else { ty };
         columns.push(ViewColumn { name, source, oid: ty.oid(), modifier: ty.modifier });
     }
-    Ok(ViewNote { query: create.query.to_string(), uses, columns })
+    let path = Arc::clone(&binder.path);
+    let query = with_schemas(&create.query, &named, |schema| path.name(schema).to_owned());
+    let uses: BTreeSet<String> = named.into_iter().map(|(_, key)| key).collect();
+    Ok(ViewNote { query: query.to_string(), uses, columns })
 }
 
 impl<'b> Binder<'b> {
@@ -69,9 +101,10 @@ impl<'b> Binder<'b> {
         // It reads what its owner may read.
         let acting = self.acting.replace(table.rights.owner);
         let watched = self.watched.take();
-        let bound = self.query(&query, None);
+        let uses = self.uses.replace(&view.uses);
+        let bound = self.as_stored(|own| own.query(&query, None));
         (self.sql, self.queries) = (sql, queries);
-        (self.acting, self.watched) = (acting, watched);
+        (self.acting, self.watched, self.uses) = (acting, watched, uses);
         let Bound { plan, columns } = bound?;
         let (mut exprs, mut from) = (Vec::new(), 0);
         for (own, column) in view.columns.iter().zip(&table.columns) {

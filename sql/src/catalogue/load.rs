@@ -3,6 +3,7 @@
 use selkie_txn::{ColumnType, SchemaError, Table, TableSchema, Txn, TxnError};
 
 use super::comments::Comments;
+use super::key::name_of;
 use super::note::{TableNote, ViewNote};
 use super::table_def::{ColumnDef, IndexDef, TableDef};
 use crate::error::SqlResult;
@@ -41,7 +42,7 @@ pub(crate) async fn load_all(
 
 fn definition(table: Table, schema: &TableSchema) -> SqlResult<TableDef> {
     let note = TableNote::from_stored(&schema.note)?;
-    let name = schema.name.split_once('.').map_or(&*schema.name, |(_, name)| name);
+    let name = name_of(&schema.name);
     let columns = schema.columns.iter().map(|column| {
         let own = note.columns.get(&column.name);
         let known = own.and_then(|own| {

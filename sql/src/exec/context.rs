@@ -19,6 +19,7 @@ use crate::explain::Counted;
 use crate::functions::CallContext;
 use crate::plan::Expr;
 use crate::roles::Authority;
+use crate::schemas::SearchPath;
 use crate::types::Datum;
 
 /// The values of a row.
@@ -36,6 +37,8 @@ pub(crate) struct ExecContext<'x, 'db> {
     pub(crate) client: Option<&'x dyn Client>,
     /// Values of sequences that the session has had.
     pub(crate) sequences: &'x SequenceMemory,
+    /// Where names are looked for that are known when it runs.
+    pub(crate) path: &'x SearchPath,
     /// Tables that constraints name.
     pub(crate) relations: &'x RelationCache,
     /// What constraints of the changes so far have to look at.

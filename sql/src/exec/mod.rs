@@ -60,5 +60,5 @@ pub(crate) use memory::{MemoryLimits, row_bytes};
 pub(crate) use references::{
     DeferredMark, DeferredReferences, PendingReferences, RelationCache, check_rows, settle_deferred,
 };
-pub(crate) use sequence::{SequenceMemory, sequence_key};
+pub(crate) use sequence::SequenceMemory;
 pub(crate) use txn_error::from_txn;

@@ -9,9 +9,11 @@ use selkie_txn::{SequenceError, TxnError};
 
 use super::context::{ExecContext, Operator, Row};
 use super::txn_error::from_txn;
+use crate::catalogue::name_of;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::plan::{SequenceCall, SequenceFunction};
 use crate::roles::{Kind, Privileges, no_privilege};
+use crate::schemas::{names_of_text, no_schema};
 use crate::types::Datum;
 
 /// Values of sequences that a session has had. A rollback does not change it.
@@ -67,7 +69,11 @@ async fn value_of(call: &SequenceCall, context: &mut ExecContext<'_, '_>) -> Sql
     let Some(Datum::Text(name)) = arguments.first() else {
         return Err(SqlError::internal("the name of a sequence is no text"));
     };
-    let key = sequence_key(name)?;
+    let keys = match &call.keys {
+        Some(keys) => keys.clone(),
+        None => context.path.keys_of(&names_of_text(name)?)?,
+    };
+    let key = found_key(keys, name, context).await?;
     if !call.is_identity {
         check(call.function, &key, context).await?;
     }
@@ -76,11 +82,35 @@ async fn value_of(call: &SequenceCall, context: &mut ExecContext<'_, '_>) -> Sql
         SequenceFunction::Current => {
             context.txn.sequence(&key).await.map_err(|error| sequence_error(error, &key))?;
             let known = context.sequences.values.lock().values.get(&key).copied();
-            known.ok_or_else(|| not_defined(format!("currval of sequence \"{key}\"")))?
+            known
+                .ok_or_else(|| not_defined(format!("currval of sequence \"{}\"", name_of(&key))))?
         }
         SequenceFunction::Last | SequenceFunction::Set => set(&key, &arguments, context).await?,
     };
     Ok(Datum::I64(value))
+}
+
+/// The name of a sequence in the catalogue, of those that it may have. It is not looked for where
+/// there is only one.
+async fn found_key(
+    mut keys: Vec<String>,
+    name: &str,
+    context: &mut ExecContext<'_, '_>,
+) -> SqlResult<String> {
+    let Some(last) = keys.pop() else {
+        return Err(match &*names_of_text(name)? {
+            [schema, _] => no_schema(schema),
+            _ => no_sequence(name),
+        });
+    };
+    for key in keys {
+        match context.txn.sequence(&key).await {
+            Ok(_) => return Ok(key),
+            Err(TxnError::Sequence(SequenceError::NoSuchSequence { .. })) => {}
+            Err(error) => return Err(from_txn(error, None)),
+        }
+    }
+    Ok(last)
 }
 
 /// Refuses a call whose role has no privilege of the sequence for it.
@@ -101,7 +131,11 @@ async fn check(
         }
         SequenceFunction::Set => Privileges::UPDATE,
     };
-    if held.and(wanted).is_empty() { Err(no_privilege(Kind::Sequence, key)) } else { Ok(()) }
+    if held.and(wanted).is_empty() {
+        Err(no_privilege(Kind::Sequence, name_of(key)))
+    } else {
+        Ok(())
+    }
 }
 
 async fn next(key: &str, context: &mut ExecContext<'_, '_>) -> SqlResult<i64> {
@@ -120,10 +154,11 @@ async fn set(key: &str, arguments: &[Datum], context: &mut ExecContext<'_, '_>) 
     };
     let is_called = !matches!(arguments.get(2), Some(Datum::Bool(false)));
     let schema = context.txn.sequence(key).await.map_err(|error| sequence_error(error, key))?;
-    let (min, max) = (schema.min, schema.max);
+    let (min, max, name) = (schema.min, schema.max, name_of(key));
     if !(min..=max).contains(value) {
-        let message =
-            format!("setval: value {value} is out of bounds for sequence \"{key}\" ({min}..{max})");
+        let message = format!(
+            "setval: value {value} is out of bounds for sequence \"{name}\" ({min}..{max})"
+        );
         return Err(SqlError::new(SqlState::NUMERIC_OUT_OF_RANGE, message));
     }
     let set = context.txn.alter_sequence(key, |_| {}, Some(*value)).await;
@@ -136,6 +171,10 @@ async fn set(key: &str, arguments: &[Datum], context: &mut ExecContext<'_, '_>) 
     Ok(*value)
 }
 
+fn no_sequence(name: &str) -> SqlError {
+    SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"))
+}
+
 fn not_defined(what: String) -> SqlError {
     let message = format!("{what} is not yet defined in this session");
     SqlError::new(SqlState::OBJECT_NOT_READY, message)
@@ -143,49 +182,13 @@ fn not_defined(what: String) -> SqlError {
 
 fn sequence_error(error: TxnError, key: &str) -> SqlError {
     match error {
-        TxnError::Sequence(SequenceError::NoSuchSequence { .. }) => {
-            let message = format!("relation \"{key}\" does not exist");
-            SqlError::new(SqlState::UNDEFINED_TABLE, message)
-        }
+        TxnError::Sequence(SequenceError::NoSuchSequence { .. }) => no_sequence(name_of(key)),
         TxnError::Sequence(SequenceError::Exhausted { last, .. }) => {
             let bound = if last < 0 { "minimum" } else { "maximum" };
-            let message = format!("nextval: reached {bound} value of sequence \"{key}\" ({last})");
+            let name = name_of(key);
+            let message = format!("nextval: reached {bound} value of sequence \"{name}\" ({last})");
             SqlError::new(SqlState::SEQUENCE_EXHAUSTED, message)
         }
         error => from_txn(error, None),
-    }
-}
-
-/// What a sequence is called in the catalogue, of a name as SQL writes it.
-pub(crate) fn sequence_key(text: &str) -> SqlResult<String> {
-    let wrong = || SqlError::new(SqlState::INVALID_NAME, "invalid name syntax");
-    let (mut parts, mut rest) = (Vec::new(), text.trim());
-    loop {
-        let (part, behind) = match rest.strip_prefix('"') {
-            Some(quoted) => {
-                let (part, behind) = quoted.split_once('"').ok_or_else(wrong)?;
-                (part.to_owned(), behind)
-            }
-            None => {
-                let end = rest.find('.').unwrap_or(rest.len());
-                let (part, behind) = rest.split_at_checked(end).ok_or_else(wrong)?;
-                (part.to_lowercase(), behind)
-            }
-        };
-        if part.is_empty() {
-            return Err(wrong());
-        }
-        parts.push(part);
-        match behind.strip_prefix('.') {
-            Some(next) => rest = next,
-            None if behind.is_empty() => break,
-            None => return Err(wrong()),
-        }
-    }
-    match &*parts {
-        [name] => Ok(name.clone()),
-        [schema, name] if schema == "public" => Ok(name.clone()),
-        [schema, name] => Ok(format!("{schema}.{name}")),
-        _ => Err(wrong()),
     }
 }

@@ -74,8 +74,28 @@ pub struct CallContext<'a> {
     pub database: &'a str,
     /// The schemas in which names are looked up.
     pub search_path: &'a [String],
+    /// Takes what `set_config` sets; the session sets it when the statement has ended.
+    pub to_set: &'a ToSet,
     /// A random number from 0 to below 1.
     pub random: &'a (dyn Fn() -> f64 + Sync),
+}
+
+/// Parameters that a statement sets by calls: their names, their values, and whether they are local
+/// to the transaction.
+#[derive(Debug, Default)]
+pub struct ToSet(parking_lot::Mutex<Vec<(String, String, bool)>>);
+
+impl ToSet {
+    /// Sets a parameter.
+    pub fn add(&self, name: &str, value: &str, is_local: bool) {
+        self.0.lock().push((name.to_owned(), value.to_owned(), is_local));
+    }
+
+    /// What was set since this was asked last.
+    #[must_use]
+    pub fn take(&self) -> Vec<(String, String, bool)> {
+        std::mem::take(&mut self.0.lock())
+    }
 }
 
 /// What computes a result of its arguments.

@@ -19,16 +19,7 @@ pub(super) fn register_functions(table: &mut Table<Body>) {
         table.add(name, "stable -> name", |_, context| Ok(Datum::text(context.user)));
     }
     table.add("session_user", "stable -> name", |_, context| Ok(Datum::text(context.session_user)));
-    table.add("current_schema", "stable -> name", |_, context| {
-        Ok(context.search_path.first().map_or(Datum::Null, |name| Datum::text(name.as_str())))
-    });
-    table.add("current_schemas", "stable bool -> name[]", |values, context| {
-        let implicit = matches!(argument(values, 0), Datum::Bool(true));
-        let catalogue = implicit.then(|| Datum::text("pg_catalog"));
-        let names = context.search_path.iter().map(|name| Datum::text(name.as_str()));
-        let all = catalogue.into_iter().chain(names).collect();
-        Ok(super::arrays::of_elements(SqlType::NAME.scalar, all))
-    });
+    search_path(table);
     table.add_typed("pg_typeof", "lax any -> regtype", |types, _, _| {
         Ok(Datum::I64(i64::from(types.argument(0).oid())))
     });
@@ -79,6 +70,31 @@ pub(super) fn register_functions(table: &mut Table<Body>) {
     // Nothing takes such a lock; clients give theirs back when they leave a session to others.
     table.add("pg_advisory_unlock_all", "volatile -> void", |_, _| Ok(Datum::text("")));
     table.add("pg_client_encoding", "stable -> name", |_, _| Ok(Datum::text("UTF8")));
+}
+
+/// The schemas in which names are looked for, and how that is set.
+fn search_path(table: &mut Table<Body>) {
+    table.add("current_schema", "stable -> name", |_, context| {
+        Ok(context.search_path.first().map_or(Datum::Null, |name| Datum::text(name.as_str())))
+    });
+    table.add("current_schemas", "stable bool -> name[]", |values, context| {
+        let implicit = matches!(argument(values, 0), Datum::Bool(true));
+        // Where it is not named it is looked at first.
+        let is_named = context.search_path.iter().any(|own| own == "pg_catalog");
+        let catalogue = (implicit && !is_named).then(|| Datum::text("pg_catalog"));
+        let names = context.search_path.iter().map(|name| Datum::text(name.as_str()));
+        let all = catalogue.into_iter().chain(names).collect();
+        Ok(super::arrays::of_elements(SqlType::NAME.scalar, all))
+    });
+    table.add("set_config", "volatile text text bool -> text", |values, context| {
+        let (Datum::Text(name), Datum::Text(value), Datum::Bool(is_local)) =
+            (argument(values, 0), argument(values, 1), argument(values, 2))
+        else {
+            return Ok(Datum::Null);
+        };
+        context.to_set.add(name, value, *is_local);
+        Ok(Datum::text(&**value))
+    });
 }
 
 /// Ends what the session of a number does, or the session. Whether there is one.

@@ -38,6 +38,7 @@ fn with_context<R>(f: impl FnOnce(&CallContext<'_>) -> R) -> R {
         sessions: &crate::SessionList::default(),
         database: "db",
         search_path: &["public".to_owned()],
+        to_set: &crate::functions::ToSet::default(),
         random: &|| 0.5,
     })
 }

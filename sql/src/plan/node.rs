@@ -72,6 +72,9 @@ pub(crate) enum Plan {
 #[derive(Clone, Debug)]
 pub(crate) struct SequenceCall {
     pub(crate) function: SequenceFunction,
+    /// The names in the catalogue that the sequence may have, the first of which there is one;
+    /// `None` if they are only known when it is called.
+    pub(crate) keys: Option<Vec<String>>,
     /// Over no input row, as it is below an [`Plan::Apply`]: columns are those of outer rows.
     pub(crate) arguments: Vec<Expr>,
     /// Without it being true nothing is done, and the value is NULL.

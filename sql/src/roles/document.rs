@@ -231,11 +231,14 @@ impl Roles {
     }
 
     /// What of the document itself names a role.
-    pub(crate) fn mentions(&self, oid: u32) -> Vec<(String, Mention)> {
-        let sequences = self
-            .sequences
-            .iter()
-            .filter_map(|(key, rights)| Some((format!("sequence {key}"), rights.names(oid)?)));
+    pub(crate) fn mentions(
+        &self,
+        oid: u32,
+        shown: impl Fn(&str) -> String,
+    ) -> Vec<(String, Mention)> {
+        let sequences = self.sequences.iter().filter_map(|(key, rights)| {
+            Some((format!("sequence {}", shown(key)), rights.names(oid)?))
+        });
         let public = self.public.names(oid).map(|own| ("schema public".to_owned(), own));
         sequences.chain(public).collect()
     }

@@ -1,11 +1,13 @@
 //! ANALYZE.
 
-use selkie_txn::{AnalyzeOptions, SchemaError, Table, TxnError};
+use selkie_txn::{AnalyzeOptions, SchemaError, Table, Txn, TxnError};
 use sqlparser::ast;
 
+use super::path::CurrentPath;
+use super::run::Run;
 use super::{Session, TransactionState};
-use crate::bind::{refuse, table_key};
-use crate::error::{SqlError, SqlResult, SqlState};
+use crate::bind::{name_parts, no_relation, refuse};
+use crate::error::SqlResult;
 use crate::exec::from_txn;
 
 impl Session {
@@ -30,7 +32,7 @@ impl Session {
         refuse(is_odd, "this form of ANALYZE")?;
         let database = self.txn.database().clone();
         let tables: Vec<Table> = match table_name {
-            Some(name) => vec![self.table_named(table_key(name)?).await?],
+            Some(name) => vec![self.table_named(name_parts(name)?).await?],
             None => database.tables().collect(),
         };
         for table in tables {
@@ -44,17 +46,17 @@ impl Session {
         Ok(if *compute_statistics { "VACUUM" } else { "ANALYZE" })
     }
 
-    /// The table of a name in the catalogue.
-    async fn table_named(&mut self, key: String) -> SqlResult<Table> {
+    /// The table of a name.
+    async fn table_named(&mut self, parts: Vec<String>) -> SqlResult<Table> {
         let is_alone = self.state == TransactionState::Idle;
         if is_alone {
             self.begin(self.settings.isolation, true)?;
         }
-        let name = key.clone();
+        let run = self.bare_run()?;
         let found = self.txn.run(move |txn| {
             Box::pin(async move {
                 txn.begin_statement()?;
-                let found = txn.table(&name).await;
+                let found = run.table_named(txn, &parts).await;
                 txn.end_statement();
                 found
             })
@@ -63,12 +65,32 @@ impl Session {
         if is_alone {
             self.end_failed().await?;
         }
-        found.map_err(|error| match error {
-            TxnError::Schema(SchemaError::NoSuchTable { .. }) => {
-                let message = format!("relation \"{key}\" does not exist");
-                SqlError::new(SqlState::UNDEFINED_TABLE, message)
+        found.map_err(|error| from_txn(error, None))?
+    }
+}
+
+impl Run {
+    async fn table_named(
+        &self,
+        txn: &mut Txn<'_>,
+        parts: &[String],
+    ) -> Result<SqlResult<Table>, TxnError> {
+        let current = self.path_source().current(txn).await?;
+        let keys = match current.and_then(|CurrentPath { path, .. }| {
+            if let [schema, _] = parts {
+                path.id(schema)?;
             }
-            error => from_txn(error, None),
-        })
+            path.keys_of(parts)
+        }) {
+            Ok(keys) => keys,
+            Err(error) => return Ok(Err(error)),
+        };
+        for key in keys {
+            match txn.table(&key).await {
+                Err(TxnError::Schema(SchemaError::NoSuchTable { .. })) => {}
+                found => return found.map(Ok),
+            }
+        }
+        Ok(Err(no_relation(parts)))
     }
 }

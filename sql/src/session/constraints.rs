@@ -8,7 +8,7 @@ use sqlparser::ast::Expr;
 use super::run::Run;
 use super::{Session, TransactionState, Work};
 use crate::bind::{fold, is_constraint};
-use crate::catalogue::load_all;
+use crate::catalogue::{TableDef, load_all, split_key};
 use crate::client::Collected;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::from_txn;
@@ -57,7 +57,7 @@ impl Session {
     }
 
     /// What runs nothing of a client.
-    fn bare_run(&mut self) -> SqlResult<Run> {
+    pub(super) fn bare_run(&mut self) -> SqlResult<Run> {
         let statements = self.plans.statements("commit")?;
         let Some(parsed) = statements.first() else {
             return Err(SqlError::internal("COMMIT is no statement"));
@@ -77,24 +77,30 @@ impl Run {
             self.deferred.lock().modes().set_all(is_deferred);
             return Ok(());
         }
+        let current =
+            self.path_source().current(txn).await.map_err(|error| from_txn(error, None))??;
+        let path = current.path;
         let tables = load_all(txn).await.map_err(|error| from_txn(error, None))?;
         for name in names {
-            let (last, schema) = name
-                .split_last()
-                .map_or(("", None), |(last, rest)| (&**last, rest.last().map(|schema| &**schema)));
+            let last = name.last().map_or("", |last| &**last);
             let (mut is_there, mut found) = (false, false);
-            for (key, table) in &tables {
-                let Ok(table) = table else { continue };
-                let own = key.split_once('.').map_or("public", |(schema, _)| schema);
-                if schema.is_some_and(|schema| schema != own) {
-                    continue;
-                }
-                is_there |= is_constraint(table, last);
-                for own in table.foreign_keys.iter().filter(|own| own.name == last) {
-                    if own.is_deferrable {
+            for place in path.keys_of(name)? {
+                let (schema, _) = split_key(&place);
+                let has_one = |(key, table): &(&String, &TableDef)| {
+                    split_key(key).0 == schema && is_constraint(table, last)
+                };
+                let all = tables.iter().filter_map(|(key, own)| Some((key, own.as_ref().ok()?)));
+                for (key, table) in all.filter(has_one) {
+                    is_there = true;
+                    let mut own = table.foreign_keys.iter().filter(|own| own.name == last);
+                    if own.any(|own| own.is_deferrable) {
                         found = true;
                         self.deferred.lock().modes().set(key, last, is_deferred);
                     }
+                }
+                // Those of the first schema that has some.
+                if is_there {
+                    break;
                 }
             }
             let (state, what) = match (is_there, found) {

@@ -13,6 +13,7 @@ use crate::bind::{OutputColumn, fold};
 use crate::client::Client;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::from_txn;
+use crate::schemas::text_of_list;
 use crate::types::{Datum, SqlType};
 
 /// Whether a statement is about the transaction, and not in it.
@@ -287,6 +288,11 @@ impl Session {
                 }
                 let text: Vec<String> =
                     values.iter().map(setting_text).collect::<SqlResult<_>>()?;
+                // Each value is a name, whatever is in it.
+                let text = match name.eq_ignore_ascii_case("search_path") {
+                    true => vec![text_of_list(&text)],
+                    false => text,
+                };
                 self.set_values(&name, &text, is_local)?;
             }
             ast::Set::SetTimeZone { local, value } if is_default(value) => {

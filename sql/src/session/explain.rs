@@ -75,8 +75,8 @@ impl Run {
     ) -> Result<SqlResult<Ran>, TxnError> {
         let Explain { statement, analyze } = explain;
         let sql = &self.work.parsed.sql;
-        let format = &self.settings.format;
-        let planned = match plan_anew(txn, statement, sql, &self.work.types, format).await? {
+        let source = self.path_source();
+        let planned = match plan_anew(txn, statement, sql, &self.work.types, &source).await? {
             Ok(planned) => planned,
             Err(error) => return Ok(Err(error)),
         };
@@ -96,7 +96,7 @@ impl Run {
         let stats = self.database.engine().stats();
         let run = run.unwrap_or_else(|| self.clone());
         let run = match planned.uses_catalogue {
-            true => match run.with_catalogue(txn).await? {
+            true => match run.with_catalogue(txn, &planned.path).await? {
                 Ok(run) => run,
                 Err(error) => return Ok(Err(error)),
             },

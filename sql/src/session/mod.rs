@@ -9,6 +9,7 @@ mod control;
 mod define;
 mod explain;
 mod parsed;
+mod path;
 mod planning;
 mod prepared;
 mod role;
@@ -23,11 +24,13 @@ use selkie_txn::{Database, Isolation, NewIndex, Savepoint, SessionLimits, TxnErr
 use sqlparser::ast::Statement;
 
 use self::parsed::{ParsedStatement, Planned};
+use self::path::PathMemory;
 use self::settings::Settings;
 use crate::catalogue::TableDef;
 use crate::client::{Client, Collected, Outcome};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::{DeferredMark, DeferredReferences, SequenceMemory, from_txn};
+use crate::functions::ToSet;
 use crate::roles::{ProvenRole, Standing};
 use crate::session_list::{Listed, SessionList};
 use crate::types::{Datum, FormatSettings, SqlType};
@@ -110,6 +113,9 @@ pub struct Session {
     standing: Standing,
     plans: Arc<PlanCache>,
     sequences: Arc<SequenceMemory>,
+    path: Arc<PathMemory>,
+    /// What a statement that runs has set by calls.
+    to_set: Arc<ToSet>,
     cancel: CancelHandle,
     listed: Listed,
 }
@@ -145,6 +151,8 @@ impl Session {
             standing: Standing::Trusted,
             plans: Arc::default(),
             sequences: Arc::default(),
+            path: Arc::default(),
+            to_set: Arc::default(),
             cancel,
         })
     }

@@ -16,10 +16,14 @@ use crate::exec::RelationCache;
 use crate::parse::parse;
 use crate::plan::Plan;
 use crate::roles::{Needed, RolesCache};
+use crate::schemas::{SchemasCache, SearchPath};
 use crate::types::{FormatSettings, SqlType};
 
 /// Most texts of a generation.
 const MOST_TEXTS: usize = 512;
+
+/// Most plans of a statement: there is one for each path that its sessions have.
+const MOST_PLANS: usize = 16;
 
 /// Longest text that is kept, in bytes.
 const LONGEST_TEXT: usize = 16 << 10;
@@ -29,8 +33,8 @@ pub(crate) struct ParsedStatement {
     pub(super) statement: Statement,
     /// The text that it is in.
     pub(super) sql: Arc<str>,
-    /// The plan that was made last.
-    planned: Mutex<Option<Arc<Planned>>>,
+    /// The plans that were made last, at most [`MOST_PLANS`].
+    planned: Mutex<Vec<Arc<Planned>>>,
 }
 
 /// The plan of a statement, and what it is right for.
@@ -38,6 +42,14 @@ pub(super) struct Planned {
     /// The types of parameters that were known.
     pub(super) types: Arc<[Option<SqlType>]>,
     pub(super) format: FormatSettings,
+    /// Where names were looked for.
+    pub(super) path: Arc<SearchPath>,
+    /// The table of schemas and its definition; `None` if none was ever made.
+    pub(super) schemas: Option<(Table, DefinitionId)>,
+    /// Whether what it does rests on the path, whatever tables it names.
+    pub(super) uses_path: bool,
+    /// Names in the catalogue by which it would have other tables, were there some.
+    pub(super) absent: Vec<String>,
     /// The tables that it is made of, and their definitions.
     pub(super) tables: Vec<(Table, DefinitionId)>,
     /// The types of all parameters, as far as they can be told.
@@ -88,20 +100,41 @@ impl ParsedStatement {
         Ok(statements.into_iter().map(|statement| Arc::new(own(statement))).collect())
     }
 
-    /// The plan that was made last, if it was for these types and this format. Whether its tables
-    /// are what they were is another question.
+    /// A plan for these types, this format and this path. Whether its tables are what they were is
+    /// another question.
     pub(super) fn planned(
         &self,
         types: &[Option<SqlType>],
         format: &FormatSettings,
+        path: &SearchPath,
     ) -> Option<Arc<Planned>> {
-        let planned = self.planned.lock();
-        planned.clone().filter(|planned| *planned.types == *types && planned.format == *format)
+        let mut plans = self.planned.lock();
+        let at = plans.iter().position(|own| own.is_for(types, format, path))?;
+        let found = plans.get(at).cloned();
+        if let Some(before) = at.checked_sub(1) {
+            // Those that are used stay.
+            plans.swap(at, before);
+        }
+        found
     }
 
     /// Keeps a plan.
     pub(super) fn keep(&self, planned: &Arc<Planned>) {
-        *self.planned.lock() = Some(Arc::clone(planned));
+        let mut plans = self.planned.lock();
+        plans.retain(|own| !own.is_for(&planned.types, &planned.format, &planned.path));
+        plans.truncate(MOST_PLANS - 1);
+        plans.insert(0, Arc::clone(planned));
+    }
+}
+
+impl Planned {
+    fn is_for(
+        &self,
+        types: &[Option<SqlType>],
+        format: &FormatSettings,
+        path: &SearchPath,
+    ) -> bool {
+        self.path.is_same(path) && *self.types == *types && self.format == *format
     }
 }
 
@@ -114,6 +147,8 @@ pub struct PlanCache {
     relations: Arc<RelationCache>,
     /// The roles that were read last.
     pub(super) roles: RolesCache,
+    /// The schemas that were read last.
+    pub(super) schemas: SchemasCache,
 }
 
 type Generation = HashMap<Arc<str>, Arc<[Arc<ParsedStatement>]>, RandomState>;

@@ -6,10 +6,11 @@ use selkie_txn::{SchemaError, Txn, TxnError};
 use sqlparser::ast::Statement;
 
 use super::parsed::{ParsedStatement, Planned, Verb};
+use super::path::{CurrentPath, PathSource};
 use crate::bind::{Binder, Bound, BoundCopy, is_name};
 use crate::error::{SqlError, SqlResult};
 use crate::plan::optimize;
-use crate::types::{FormatSettings, SqlType};
+use crate::types::SqlType;
 
 /// The plan of a statement, in the state of its tables that the transaction sees: the one that was
 /// made last if it is right for that, else a new one.
@@ -17,14 +18,28 @@ pub(super) async fn plan_of(
     txn: &mut Txn<'_>,
     parsed: &ParsedStatement,
     types: &Arc<[Option<SqlType>]>,
-    format: &FormatSettings,
+    source: &PathSource<'_>,
 ) -> Result<SqlResult<Arc<Planned>>, TxnError> {
-    if let Some(planned) = parsed.planned(types, format)
-        && is_right(txn, &planned).await?
-    {
-        return Ok(Ok(planned));
+    // By the path that the session knows, and by what that is now.
+    for known in source.known().map(Some).into_iter().chain([None]) {
+        let path = match known {
+            Some(path) => path,
+            None => match source.current(txn).await? {
+                Ok(current) => current.path,
+                Err(error) => return Ok(Err(error)),
+            },
+        };
+        if let Some(planned) = parsed.planned(types, &source.settings.format, &path)
+            && is_right(txn, &planned).await?
+        {
+            match source.fits(txn, &planned).await? {
+                Ok(true) => return Ok(Ok(planned)),
+                Ok(false) => {}
+                Err(error) => return Ok(Err(error)),
+            }
+        }
     }
-    let planned = plan_anew(txn, &parsed.statement, &parsed.sql, types, format);
+    let planned = plan_anew(txn, &parsed.statement, &parsed.sql, types, source);
     let planned = Box::pin(planned).await?;
     Ok(planned.map(|planned| {
         let planned = Arc::new(planned);
@@ -39,14 +54,19 @@ pub(super) async fn plan_anew(
     statement: &Statement,
     sql: &str,
     types: &Arc<[Option<SqlType>]>,
-    format: &FormatSettings,
+    source: &PathSource<'_>,
 ) -> Result<SqlResult<Planned>, TxnError> {
-    let tables = match super::tables::load_tables(txn, statement).await? {
+    let CurrentPath { path, schemas } = match source.current(txn).await? {
+        Ok(current) => current,
+        Err(error) => return Ok(Err(error)),
+    };
+    let format = &source.settings.format;
+    let tables = match super::tables::load_tables(txn, statement, &path).await? {
         Ok(tables) => tables,
         Err(error) => return Ok(Err(error)),
     };
-    let mut used = Vec::with_capacity(tables.len());
-    for table in tables.values() {
+    let mut used = Vec::with_capacity(tables.defs.len());
+    for table in tables.defs.values() {
         used.push((table.table, txn.definition_id(table.table).await?));
     }
     let mut binder = Binder::new(sql, &tables, format, types);
@@ -55,6 +75,10 @@ pub(super) async fn plan_anew(
         Planned {
             types: Arc::clone(types),
             format: format.clone(),
+            path: Arc::clone(&path),
+            schemas,
+            uses_path: binder.uses_path || binder.uses_catalogue || shows_names,
+            absent: tables.absent.clone(),
             tables: used,
             parameters: binder.parameters,
             columns: columns.into(),
@@ -66,12 +90,20 @@ pub(super) async fn plan_anew(
     }))
 }
 
-/// Whether the tables of a plan are what they were when it was made.
+/// Whether the tables of a plan are what they were when it was made, and there are none in their
+/// place.
 async fn is_right(txn: &mut Txn<'_>, planned: &Planned) -> Result<bool, TxnError> {
     for (table, definition) in &planned.tables {
         match txn.definition_id(*table).await {
             Ok(found) if found == *definition => {}
             Ok(_) | Err(TxnError::Schema(SchemaError::NoSuchTable { .. })) => return Ok(false),
+            Err(error) => return Err(error),
+        }
+    }
+    for key in &planned.absent {
+        match txn.table(key).await {
+            Err(TxnError::Schema(SchemaError::NoSuchTable { .. })) => {}
+            Ok(_) => return Ok(false),
             Err(error) => return Err(error),
         }
     }

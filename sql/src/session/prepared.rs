@@ -118,12 +118,12 @@ impl Session {
             self.begin(self.settings.isolation, true)?;
         }
         let (parsed, types) = (Arc::clone(parsed), Arc::clone(types));
-        let settings = Arc::clone(&self.settings);
+        let run = self.bare_run()?;
         let planned = self.txn.run(move |txn| {
             Box::pin(async move {
                 txn.begin_statement()?;
                 let planned =
-                    super::planning::plan_of(txn, &parsed, &types, &settings.format).await;
+                    super::planning::plan_of(txn, &parsed, &types, &run.path_source()).await;
                 txn.end_statement();
                 planned
             })

@@ -10,6 +10,7 @@ use selkie_txn::{Database, NewIndex, Txn, TxnError};
 
 use super::cancel::CancelHandle;
 use super::parsed::{PlanCache, Planned, Verb};
+use super::path::PathMemory;
 use super::planning::plan_of;
 use super::{Clock, Ran, Session, Settings, Work};
 use crate::catalogue::TableDef;
@@ -21,9 +22,10 @@ use crate::exec::{
     RelationCache, Row, SequenceMemory, SharedRows, build, check_rows, from_txn, settle_deferred,
 };
 use crate::explain::Counted;
-use crate::functions::CallContext;
+use crate::functions::{CallContext, ToSet};
 use crate::plan::Plan;
 use crate::roles::{Authority, Needed, Standing};
+use crate::schemas::SearchPath;
 use crate::session_list::SessionList;
 use crate::system::{SessionFacts, SystemSnapshot};
 use crate::types::object_names::Names;
@@ -41,8 +43,12 @@ pub(super) struct Run {
     pub(super) database: Database,
     /// The role that it runs as, once that is known.
     authority: Option<Arc<Authority>>,
-    standing: Standing,
-    plans: Arc<PlanCache>,
+    pub(super) standing: Standing,
+    pub(super) plans: Arc<PlanCache>,
+    pub(super) known_path: Arc<PathMemory>,
+    to_set: Arc<ToSet>,
+    /// Where a statement that changes tables looks for names.
+    pub(super) path: Arc<SearchPath>,
     sequences: Arc<SequenceMemory>,
     relations: Arc<RelationCache>,
     pub(super) deferred: Arc<Mutex<DeferredReferences>>,
@@ -52,7 +58,8 @@ pub(super) struct Run {
     is_alone: bool,
     transaction_start: i64,
     clock: Clock,
-    user: Arc<str>,
+    /// As whom the session began.
+    pub(super) user: Arc<str>,
 }
 
 impl Session {
@@ -122,7 +129,12 @@ impl Session {
     ) -> SqlResult<Ran> {
         let run = self.new_run(work, client, is_alone);
         let ran = self.txn.run(move |txn| Box::pin(async move { run.go(txn).await })).await;
-        ran.map_err(|error| from_txn(error, None))?
+        let to_set = self.to_set.take();
+        let ran = ran.map_err(|error| from_txn(error, None))??;
+        for (name, value, is_local) in to_set {
+            self.set_values(&name, &[value], is_local)?;
+        }
+        Ok(ran)
     }
 
     /// What a statement needs.
@@ -136,6 +148,9 @@ impl Session {
             authority: None,
             standing: self.standing,
             plans: Arc::clone(&self.plans),
+            known_path: Arc::clone(&self.path),
+            to_set: Arc::clone(&self.to_set),
+            path: SearchPath::plain(),
             sequences: Arc::clone(&self.sequences),
             relations: Arc::clone(self.plans.relations()),
             deferred: Arc::clone(&self.deferred),
@@ -182,7 +197,11 @@ impl Run {
                 return Ok(Err(SqlError::new(SqlState::OBJECT_IN_USE, message)));
             }
             self.client.begin(&Arc::default(), &self.settings.format);
-            return Ok(match Box::pin(self.with_authority(txn)).await? {
+            let run = match Box::pin(self.with_authority(txn)).await? {
+                Ok(run) => run,
+                Err(error) => return Ok(Err(error)),
+            };
+            return Ok(match Box::pin(run.with_path(txn)).await? {
                 Ok(run) => Box::pin(super::define::define(&run, txn)).await,
                 Err(error) => Err(error),
             });
@@ -192,7 +211,7 @@ impl Run {
             Ok(Some(explain)) => return Box::pin(self.explain(txn, &explain)).await,
             Err(error) => return Ok(Err(error)),
         }
-        let planned = match plan_of(txn, parsed, types, &self.settings.format).await? {
+        let planned = match plan_of(txn, parsed, types, &self.path_source()).await? {
             Ok(planned) => planned,
             Err(error) => return Ok(Err(error)),
         };
@@ -241,7 +260,7 @@ impl Run {
         txn: &mut Txn<'_>,
         planned: &Planned,
     ) -> Result<SqlResult<Ran>, TxnError> {
-        Ok(match self.with_catalogue(txn).await? {
+        Ok(match self.with_catalogue(txn, &planned.path).await? {
             Ok(run) => run.execute(txn, planned).await.map(Ran::Done),
             Err(error) => Err(error),
         })
@@ -251,6 +270,7 @@ impl Run {
     pub(super) async fn with_catalogue(
         &self,
         txn: &mut Txn<'_>,
+        path: &Arc<SearchPath>,
     ) -> Result<SqlResult<Self>, TxnError> {
         let run = match self.authority {
             Some(_) => self.clone(),
@@ -267,7 +287,7 @@ impl Run {
             user: Arc::clone(&self.user),
             database: "selkie",
             sessions: Arc::clone(&self.sessions),
-            search_path: self.settings.search_path.clone(),
+            path: Arc::clone(path),
             settings: self.settings.all(),
         };
         let loaded = SystemSnapshot::load(txn, session, authority).await?;
@@ -281,7 +301,7 @@ impl Run {
     /// Runs a plan. What it says in the end.
     async fn execute(&self, txn: &mut Txn<'_>, planned: &Planned) -> SqlResult<String> {
         let random = || random(self.clock);
-        let mut context = self.context(txn, &random);
+        let mut context = self.context(txn, &random, &planned.path);
         let mut operator = build(&planned.plan);
         let client = &*self.client;
         let mut given = 0;
@@ -324,6 +344,7 @@ impl Run {
         &'x self,
         txn: &'x mut Txn<'db>,
         random: &'x (dyn Fn() -> f64 + Sync),
+        path: &'x SearchPath,
     ) -> ExecContext<'x, 'db> {
         let settings = &self.settings;
         let start = (self.clock)();
@@ -339,7 +360,8 @@ impl Run {
             session_number: self.session_number,
             sessions: &self.sessions,
             database: "selkie",
-            search_path: &settings.search_path,
+            search_path: path.names(),
+            to_set: &self.to_set,
             random,
         };
         ExecContext {
@@ -349,6 +371,7 @@ impl Run {
             client: Some(&*self.client),
             is_alone: self.is_alone,
             sequences: &self.sequences,
+            path,
             relations: &self.relations,
             references: PendingReferences::default(),
             deferred: &self.deferred,
@@ -369,7 +392,7 @@ impl Run {
         planned: &Planned,
     ) -> SqlResult<Vec<Counted>> {
         let random = || random(self.clock);
-        let mut context = self.context(txn, &random);
+        let mut context = self.context(txn, &random, &planned.path);
         context.counts.env = Some(self.env.clone());
         let mut operator = build(&planned.plan);
         while operator.next(&mut context).await?.is_some() {}
@@ -379,7 +402,7 @@ impl Run {
     /// Runs a plan that gives nothing to the client. How many rows it gave, or changed.
     pub(super) async fn perform(&self, txn: &mut Txn<'_>, plan: &Plan) -> SqlResult<u64> {
         let random = || random(self.clock);
-        let mut context = self.context(txn, &random);
+        let mut context = self.context(txn, &random, &self.path);
         let mut operator = build(plan);
         while operator.next(&mut context).await?.is_some() {}
         Ok(context.affected)
@@ -389,7 +412,7 @@ impl Run {
     pub(super) async fn settle_deferred(&self, txn: &mut Txn<'_>) -> SqlResult<()> {
         txn.begin_statement().map_err(|error| from_txn(error, None))?;
         let random = || random(self.clock);
-        let settled = settle_deferred(&mut self.context(txn, &random)).await;
+        let settled = settle_deferred(&mut self.context(txn, &random, &self.path)).await;
         txn.end_statement();
         settled
     }
@@ -402,14 +425,14 @@ impl Run {
         at: usize,
     ) -> SqlResult<()> {
         let random = || random(self.clock);
-        let mut context = self.context(txn, &random);
+        let mut context = self.context(txn, &random, &self.path);
         check_rows(&Arc::new(table.clone()), at, &mut context).await
     }
 
     /// The first row of what a plan gives.
     pub(super) async fn first_row(&self, txn: &mut Txn<'_>, plan: &Plan) -> SqlResult<Option<Row>> {
         let random = || random(self.clock);
-        let mut context = self.context(txn, &random);
+        let mut context = self.context(txn, &random, &self.path);
         let batch = build(plan).next(&mut context).await?;
         Ok(batch.and_then(|batch| batch.into_iter().next()))
     }

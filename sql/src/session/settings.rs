@@ -7,6 +7,7 @@ use selkie_txn::Isolation;
 
 use super::{Session, TransactionState};
 use crate::error::{SqlError, SqlResult, SqlState};
+use crate::schemas::{PUBLIC, list_of_names, text_of_list};
 use crate::types::{ByteaOutput, DateOrder, DateStyle, FormatSettings, IntervalStyle, TimeZone};
 
 /// What a session is set to.
@@ -45,7 +46,7 @@ impl Default for Settings {
             statement_timeout: None,
             lock_timeout: None,
             idle_timeout: None,
-            search_path: vec![crate::bind::PUBLIC.to_owned()],
+            search_path: ["$user", PUBLIC].map(str::to_owned).to_vec(),
             application_name: String::new(),
             client_min_messages: "notice".to_owned(),
             role: None,
@@ -220,13 +221,11 @@ impl Settings {
             }
             "application_name" => self.application_name = value.clone(),
             "search_path" => {
-                let is_known = |name: &String| {
-                    matches!(&**name, "public" | "pg_catalog" | "$user" | "\"$user\"" | "")
-                };
-                let names: Vec<String> =
-                    value.split(',').map(|name| name.trim().to_owned()).collect();
-                crate::bind::refuse(!names.iter().all(is_known), "a schema other than public")?;
-                self.search_path = names;
+                self.search_path = list_of_names(&value).ok_or_else(|| {
+                    let message = format!("invalid value for parameter \"{name}\": \"{value}\"");
+                    let detail = "List syntax is invalid.".to_owned();
+                    SqlError::new(SqlState::INVALID_PARAMETER, message).detail(detail)
+                })?;
             }
             "default_transaction_isolation" | "transaction_isolation" => {
                 self.isolation = match &*folded {
@@ -351,7 +350,7 @@ impl Settings {
             "lock_timeout" => time(self.lock_timeout),
             "idle_in_transaction_session_timeout" => time(self.idle_timeout),
             "application_name" => self.application_name.clone(),
-            "search_path" => self.search_path.join(", "),
+            "search_path" => text_of_list(&self.search_path),
             "default_transaction_isolation" => level(self.isolation).to_owned(),
             "default_transaction_read_only" => if self.read_only { "on" } else { "off" }.to_owned(),
             "extra_float_digits" => format.extra_float_digits.to_string(),

@@ -7,17 +7,18 @@ use std::sync::Arc;
 use selkie_txn::{Txn, TxnError};
 use sqlparser::ast::{CopySource, ObjectName, Statement, visit_relations};
 
-use crate::bind::{parents_of, table_key};
+use crate::bind::{Tables, name_parts, parents_of};
 use crate::catalogue::{TableDef, load};
 use crate::error::SqlResult;
+use crate::schemas::SearchPath;
 
-/// The definitions of the tables that a statement names, by their names in the catalogue. Names
-/// of which there is no table are left out: they may be those of common table expressions. With
-/// views come the tables that they use.
+/// The definitions of the tables that a statement names. Names of which there is no table are left
+/// out: they may be those of common table expressions. With views come the tables that they use.
 pub(super) async fn load_tables(
     txn: &mut Txn<'_>,
     statement: &Statement,
-) -> Result<SqlResult<HashMap<String, Arc<TableDef>>>, TxnError> {
+    path: &Arc<SearchPath>,
+) -> Result<SqlResult<Tables>, TxnError> {
     let mut names: Vec<ObjectName> = Vec::new();
     let _ = visit_relations(statement, |name| {
         names.push(name.clone());
@@ -27,37 +28,69 @@ pub(super) async fn load_tables(
     if let Statement::Copy { source: CopySource::Table { table_name, .. }, .. } = statement {
         names.push(table_name.clone());
     }
-    let mut keys = match parents_of(statement) {
-        Ok(parents) => parents,
-        Err(error) => return Ok(Err(error)),
-    };
-    for name in &names {
-        match table_key(name) {
-            Ok(key) => keys.push(key),
-            Err(error) => return Ok(Err(error)),
-        }
-    }
-    load_with_used(txn, keys).await
+    names.extend(parents_of(statement));
+    load_named(txn, &names, path).await
 }
 
-/// The definitions of tables and views, and of those that the views use.
-pub(super) async fn load_with_used(
+/// The definitions of the tables and views of these names, and of those that the views use.
+pub(super) async fn load_named(
     txn: &mut Txn<'_>,
-    mut keys: Vec<String>,
-) -> Result<SqlResult<HashMap<String, Arc<TableDef>>>, TxnError> {
-    let mut tables = HashMap::new();
+    names: &[ObjectName],
+    path: &Arc<SearchPath>,
+) -> Result<SqlResult<Tables>, TxnError> {
+    let (mut defs, mut absent) = (HashMap::new(), Vec::new());
+    for name in names {
+        let keys = match name_parts(name).and_then(|parts| path.keys_of(&parts)) {
+            Ok(keys) => keys,
+            Err(error) => return Ok(Err(error)),
+        };
+        let mut missed = Vec::new();
+        for key in keys {
+            match with_used(txn, &key, &mut defs).await? {
+                Ok(true) => {
+                    absent.append(&mut missed);
+                    break;
+                }
+                Ok(false) => missed.push(key),
+                Err(error) => return Ok(Err(error)),
+            }
+        }
+    }
+    absent.sort_unstable();
+    absent.dedup();
+    Ok(Ok(Tables { defs, path: Arc::clone(path), absent }))
+}
+
+/// The definitions of a table or view, and of those that it uses.
+pub(super) async fn load_key(
+    txn: &mut Txn<'_>,
+    key: &str,
+    path: &Arc<SearchPath>,
+) -> Result<SqlResult<Tables>, TxnError> {
+    let mut defs = HashMap::new();
+    let loaded = with_used(txn, key, &mut defs).await?;
+    Ok(loaded.map(|_| Tables { defs, path: Arc::clone(path), absent: Vec::new() }))
+}
+
+/// Adds the definition of a table or view, and of those that it uses. Whether it is there.
+async fn with_used(
+    txn: &mut Txn<'_>,
+    key: &str,
+    defs: &mut HashMap<String, Arc<TableDef>>,
+) -> Result<SqlResult<bool>, TxnError> {
+    let mut keys = vec![key.to_owned()];
     while let Some(key) = keys.pop() {
-        if tables.contains_key(&key) {
+        if defs.contains_key(&key) {
             continue;
         }
         match load(txn, &key).await? {
             None => {}
             Some(Ok(table)) => {
                 keys.extend(table.view.iter().flat_map(|view| view.uses.iter().cloned()));
-                tables.insert(key, Arc::new(table));
+                defs.insert(key, Arc::new(table));
             }
             Some(Err(error)) => return Ok(Err(error)),
         }
     }
-    Ok(Ok(tables))
+    Ok(Ok(defs.contains_key(key)))
 }

@@ -8,6 +8,8 @@ use crate::types::Datum;
 
 /// The number of `pg_class`.
 const PG_CLASS: u32 = 1259;
+/// The number of `pg_namespace`.
+const PG_NAMESPACE: u32 = 2615;
 /// The number of `pg_constraint`.
 const PG_CONSTRAINT: u32 = 2606;
 
@@ -22,7 +24,17 @@ struct Comment<'s> {
 }
 
 fn comments<'s>(system: &'s SystemSnapshot) -> Vec<Comment<'s>> {
-    let mut all = Vec::new();
+    let path = &system.session.path;
+    let public = path.schemas().and_then(|own| Some((oids::PUBLIC, own.public_comment.as_ref()?)));
+    let schemas =
+        path.all().filter_map(|(_, own)| Some((oids::schema(own.id()), own.comment.as_ref()?)));
+    let of_schema = |(object, text): (u32, &'s String)| Comment {
+        object,
+        class: PG_NAMESPACE,
+        column: 0,
+        text,
+    };
+    let mut all: Vec<Comment<'s>> = public.into_iter().chain(schemas).map(of_schema).collect();
     for table in &system.tables {
         let own = &table.def.comments;
         if own.is_empty() {
@@ -84,6 +96,7 @@ pub(super) fn comment_of(
         None => None,
         Some("pg_class") => Some(PG_CLASS),
         Some("pg_constraint") => Some(PG_CONSTRAINT),
+        Some("pg_namespace") => Some(PG_NAMESPACE),
         Some(_) => return None,
     };
     let all = comments(system);

@@ -87,7 +87,7 @@ pub(super) fn constraint(
     Record::new(relation)
         .set("oid", oid)
         .set("conname", name)
-        .set("connamespace", oids::schema(&table.schema))
+        .set("connamespace", table.schema_oid)
         .set("contype", kind)
         .set("convalidated", true)
         .set("conrelid", table.oid)

@@ -1,6 +1,8 @@
 //! Numbers of objects. Those of objects that PostgreSQL has too are its own; those of objects of
 //! users are made of the numbers of tables and indexes, so they stay as long as these.
 
+use crate::catalogue::SchemaId;
+
 /// The superuser.
 pub(super) const OWNER: u32 = 10;
 /// The schema `pg_catalog`.
@@ -87,14 +89,18 @@ pub(super) fn sequence(key: &str) -> u32 {
     0xc000_0000 | hash(key) & 0x0fff_ffff
 }
 
-/// Of a schema of a user.
-pub(super) fn schema(name: &str) -> u32 {
+/// Of a schema that is always there.
+pub(super) fn system_schema(name: &str) -> u32 {
     match name {
-        "public" => PUBLIC,
         "pg_catalog" => PG_CATALOG,
         "information_schema" => INFORMATION_SCHEMA,
-        _ => 0xe000_0000 | hash(name) & 0x0fff_ffff,
+        _ => PUBLIC,
     }
+}
+
+/// Of a schema.
+pub(super) fn schema(id: SchemaId) -> u32 {
+    if id == SchemaId::PUBLIC { PUBLIC } else { 0xe000_0000 | id.number() & 0x0fff_ffff }
 }
 
 /// Of a function, whose signature is this.

@@ -1,14 +1,16 @@
 //! Roles, their memberships, and who may do what.
 
+use selkie_txn::{Txn, TxnError};
+
 use super::oids;
 use super::record::{Cell, Record};
 use super::relation::Relation;
 use super::snapshot::{SystemSnapshot, SystemTable};
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::exec::sequence_key;
 use crate::roles::{
     Authority, BOOTSTRAP, BOOTSTRAP_NAME, EVERYONE, Kind, Privileges, Rights, Role, no_role,
 };
+use crate::schemas::{PUBLIC, names_of_text, no_schema};
 use crate::types::Datum;
 
 type Rows = Vec<Vec<Datum>>;
@@ -225,16 +227,10 @@ impl SystemSnapshot {
                 Some(rights) => (Kind::Sequence, rights),
                 None => return Ok(None),
             },
-            "has_schema_privilege" => {
-                let is_public = match object {
-                    Datum::Text(name) => &**name == "public",
-                    Datum::I64(oid) => *oid == i64::from(oids::PUBLIC),
-                    _ => false,
-                };
-                let public = self.authority.roles().filter(|_| is_public);
-                let rights = public.map(|roles| roles.public.clone());
-                (Kind::Schema, rights.unwrap_or_else(Rights::of_public_schema))
-            }
+            "has_schema_privilege" => match self.schema_of(object)? {
+                Some(rights) => (Kind::Schema, rights),
+                None => return Ok(None),
+            },
             "has_database_privilege" => {
                 let creates = wanted.to_lowercase().contains("create");
                 return Ok(Some(authority.is_superuser() || !creates));
@@ -296,12 +292,38 @@ impl SystemSnapshot {
         Ok(Some(self.tables.iter().find(|own| own.oid == oid)))
     }
 
+    fn schema_of(&self, object: &Datum) -> SqlResult<Option<Rights>> {
+        let name = match object {
+            Datum::Text(name) => {
+                if !self.all_schemas().contains(&&**name) {
+                    return Err(no_schema(name));
+                }
+                (**name).to_owned()
+            }
+            Datum::I64(oid) => {
+                let is_it = |name: &&str| i64::from(self.number_of_schema(name)) == *oid;
+                match self.all_schemas().into_iter().find(is_it) {
+                    Some(name) => name.to_owned(),
+                    None => return Ok(None),
+                }
+            }
+            _ => return Ok(None),
+        };
+        if let Some(own) = self.session.path.schema(&name) {
+            return Ok(Some(own.rights.clone()));
+        }
+        let public = self.authority.roles().filter(|_| name == PUBLIC);
+        let rights = public.map(|roles| roles.public.clone());
+        Ok(Some(rights.unwrap_or_else(Rights::of_public_schema)))
+    }
+
     fn sequence_of(&self, object: &Datum) -> SqlResult<Option<Rights>> {
         let Datum::Text(name) = object else { return Ok(None) };
-        let key = sequence_key(name)?;
-        if !self.sequences.iter().any(|own| own.name == key) {
+        let keys = self.session.path.keys_of(&names_of_text(name)?)?;
+        let is_there = |key: &String| self.sequences.iter().any(|own| own.own.name == *key);
+        let Some(key) = keys.into_iter().find(is_there) else {
             return Err(no_relation(name));
-        }
+        };
         let roles = self.authority.roles();
         Ok(Some(roles.map(|roles| roles.sequence(&key)).unwrap_or_default()))
     }

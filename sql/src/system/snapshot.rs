@@ -5,11 +5,12 @@ use std::sync::Arc;
 use selkie_txn::{KeyOrder, SequenceSchema, Txn, TxnError};
 
 use super::definitions::{check_definition, index_statement, key_definition, quoted};
-use super::relation::{PG_CATALOG, relations};
+use super::relation::relations;
 use super::{cluster, comments, keys, oids, operators, privileges, references, tables, types};
-use crate::catalogue::{IndexDef, TableDef, load};
+use crate::catalogue::{IndexDef, TableDef, load, name_of, split_key};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::roles::{Authority, KEY_PREFIX};
+use crate::schemas::{INFORMATION_SCHEMA, PG_CATALOG, PUBLIC, SearchPath, names_of_text};
 use crate::session_list::SessionList;
 use crate::types::Datum;
 use crate::types::object_names::ObjectNames;
@@ -21,8 +22,8 @@ pub(crate) struct SessionFacts {
     pub(crate) database: &'static str,
     /// Those of its server.
     pub(crate) sessions: Arc<SessionList>,
-    /// The schemas in which names are looked up.
-    pub(crate) search_path: Vec<String>,
+    /// Where names are looked for.
+    pub(crate) path: Arc<SearchPath>,
     /// Parameters, with their values.
     pub(crate) settings: Vec<(&'static str, String)>,
 }
@@ -34,17 +35,26 @@ pub(crate) struct SystemSnapshot {
     /// The role of the statement.
     pub(super) authority: Authority,
     pub(super) tables: Vec<SystemTable>,
-    pub(super) sequences: Vec<SequenceSchema>,
+    pub(super) sequences: Vec<SystemSequence>,
 }
 
 /// A table with the numbers of what belongs to it.
 #[derive(Debug)]
 pub(super) struct SystemTable {
     pub(super) schema: String,
+    pub(super) schema_oid: u32,
     pub(super) oid: u32,
     pub(super) def: TableDef,
     /// Of each index.
     pub(super) index_oids: Vec<u32>,
+}
+
+/// A sequence with its schema.
+#[derive(Debug)]
+pub(super) struct SystemSequence {
+    pub(super) schema: String,
+    pub(super) schema_oid: u32,
+    pub(super) own: SequenceSchema,
 }
 
 /// A key of a table: its primary key or an index.
@@ -83,10 +93,18 @@ impl SystemSnapshot {
                 let number = txn.index(table, &index.name).await?.number();
                 index_oids.push(oids::index(oid, number));
             }
-            let schema = name.split_once('.').map_or("public", |(schema, _)| schema).to_owned();
-            tables.push(SystemTable { schema, oid, def, index_oids });
+            let (id, _) = split_key(&name);
+            let Some(schema) = session.path.known_name(id) else { continue };
+            let (schema, schema_oid) = (schema.to_owned(), oids::schema(id));
+            tables.push(SystemTable { schema, schema_oid, oid, def, index_oids });
         }
-        let sequences = txn.sequences().await?;
+        let all = txn.sequences().await?.into_iter();
+        let sequences = all.filter_map(|own| {
+            let (id, _) = split_key(&own.name);
+            let schema = session.path.known_name(id)?.to_owned();
+            Some(SystemSequence { schema, schema_oid: oids::schema(id), own })
+        });
+        let sequences = sequences.collect();
         Ok(Ok(Self { session, authority, tables, sequences }))
     }
 
@@ -95,18 +113,24 @@ impl SystemSnapshot {
         self.tables.iter().flat_map(SystemTable::keys)
     }
 
-    /// The schemas of users, `public` first.
-    pub(super) fn user_schemas(&self) -> Vec<&str> {
-        let mut all: Vec<&str> = self.tables.iter().map(|own| &*own.schema).collect();
-        all.push("public");
-        all.sort_unstable_by_key(|name| (*name != "public", *name));
-        all.dedup();
-        all
-    }
-
     /// All schemas.
     pub(super) fn all_schemas(&self) -> Vec<&str> {
-        ["pg_catalog", "information_schema"].into_iter().chain(self.user_schemas()).collect()
+        let own = self.session.path.all().map(|(name, _)| name);
+        [PG_CATALOG, INFORMATION_SCHEMA, PUBLIC].into_iter().chain(own).collect()
+    }
+
+    /// The number of a schema.
+    pub(super) fn number_of_schema(&self, name: &str) -> u32 {
+        let own = self.session.path.schema(name);
+        own.map_or_else(|| oids::system_schema(name), |own| oids::schema(own.id()))
+    }
+
+    /// The schemas in which names are looked for, in their order.
+    fn searched(&self) -> impl Iterator<Item = &str> {
+        let names = self.session.path.names();
+        let is_named = names.iter().any(|own| own == PG_CATALOG);
+        let first = (!is_named).then_some(PG_CATALOG);
+        first.into_iter().chain(names.iter().map(|own| &**own))
     }
 
     /// The schema and name of a table, index or view.
@@ -117,33 +141,39 @@ impl SystemSnapshot {
         if let Some(key) = self.keys().find(|own| own.oid == oid) {
             return Some((&key.table.schema, key.name));
         }
-        if let Some(own) = self.sequences.iter().find(|own| oids::sequence(&own.name) == oid) {
-            let (schema, name) = sequence_name(own);
-            return Some((schema, name.to_owned()));
+        if let Some(sequence) = self.sequences.iter().find(|own| own.oid() == oid) {
+            return Some((&sequence.schema, sequence.name().to_owned()));
         }
         let own = relations().iter().find(|own| own.oid == oid)?;
         Some((own.schema, own.name.to_owned()))
     }
 
     fn is_searched(&self, schema: &str) -> bool {
-        schema == PG_CATALOG || self.session.search_path.iter().any(|own| own == schema)
+        self.searched().any(|own| own == schema)
     }
 
     fn oid_in(&self, schema: &str, name: &str) -> Option<u32> {
         let own = relations().iter().find(|own| own.schema == schema && own.name == name);
         let table = || self.tables.iter().find(|own| own.schema == schema && own.def.name == name);
         let key = || self.keys().find(|own| own.table.schema == schema && own.name == name);
-        let sequence = || self.sequences.iter().find(|own| sequence_name(own) == (schema, name));
+        let sequence =
+            || self.sequences.iter().find(|own| own.schema == schema && own.name() == name);
         own.map(|own| own.oid)
             .or_else(|| table().map(|own| own.oid))
             .or_else(|| key().map(|own| own.oid))
-            .or_else(|| sequence().map(|own| oids::sequence(&own.name)))
+            .or_else(|| sequence().map(SystemSequence::oid))
     }
 }
 
-/// The schema and the name of a sequence.
-pub(super) fn sequence_name(own: &SequenceSchema) -> (&str, &str) {
-    own.name.split_once('.').unwrap_or(("public", &own.name))
+impl SystemSequence {
+    /// Its name in its schema.
+    pub(super) fn name(&self) -> &str {
+        name_of(&self.own.name)
+    }
+
+    pub(super) fn oid(&self) -> u32 {
+        oids::sequence(&self.own.name)
+    }
 }
 
 impl SystemTable {
@@ -211,29 +241,27 @@ impl ObjectNames for SystemSnapshot {
 
     fn relation_name(&self, oid: u32) -> Option<String> {
         let (schema, name) = self.relation(oid)?;
+        let is_found = self.relation_oid(&quoted(&name)) == Some(oid);
         let name = quoted(&name);
-        Some(if self.is_searched(schema) { name } else { format!("{}.{name}", quoted(schema)) })
+        Some(if is_found { name } else { format!("{}.{name}", quoted(schema)) })
     }
 
     fn relation_oid(&self, name: &str) -> Option<u32> {
-        match &*parts(name) {
-            [name] => {
-                let path = self.session.search_path.iter().map(|own| &**own);
-                std::iter::once(PG_CATALOG).chain(path).find_map(|own| self.oid_in(own, name))
-            }
+        match &*names_of_text(name).ok()? {
+            [name] => self.searched().find_map(|own| self.oid_in(own, name)),
             [schema, name] => self.oid_in(schema, name),
             _ => None,
         }
     }
 
     fn schema_name(&self, oid: u32) -> Option<String> {
-        let found = self.all_schemas().into_iter().find(|name| oids::schema(name) == oid);
-        found.map(quoted)
+        let is_it = |name: &&str| self.number_of_schema(name) == oid;
+        self.all_schemas().into_iter().find(is_it).map(quoted)
     }
 
     fn schema_oid(&self, name: &str) -> Option<u32> {
-        let [name] = &*parts(name) else { return None };
-        self.all_schemas().contains(&&**name).then(|| oids::schema(name))
+        let [name] = &*names_of_text(name).ok()? else { return None };
+        self.all_schemas().contains(&&**name).then(|| self.number_of_schema(name))
     }
 
     fn role_name(&self, oid: u32) -> Option<String> {
@@ -241,7 +269,7 @@ impl ObjectNames for SystemSnapshot {
     }
 
     fn role_oid(&self, name: &str) -> Option<u32> {
-        let [name] = &*parts(name) else { return None };
+        let [name] = &*names_of_text(name).ok()? else { return None };
         let found = privileges::all_roles(self).into_iter().find(|own| own.1 == name);
         found.map(|(oid, _)| oid)
     }
@@ -313,42 +341,5 @@ impl ObjectNames for SystemSnapshot {
             .or_else(|| privileges::rows(self, found))
             .or_else(|| operators::rows(found));
         Ok(all.unwrap_or_default())
-    }
-}
-
-/// The parts of a name as a statement writes it.
-fn parts(name: &str) -> Vec<String> {
-    let (mut parts, mut part, mut is_quoted) = (Vec::new(), String::new(), false);
-    let mut chars = name.trim().chars().peekable();
-    while let Some(c) = chars.next() {
-        match c {
-            '"' if is_quoted && chars.peek() == Some(&'"') => {
-                part.push('"');
-                chars.next();
-            }
-            '"' => is_quoted = !is_quoted,
-            '.' if !is_quoted => parts.push(std::mem::take(&mut part)),
-            c if is_quoted => part.push(c),
-            c => part.extend(c.to_lowercase()),
-        }
-    }
-    parts.push(part);
-    parts
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_read_as_statements_write_them() {
-        for (name, expected) in [
-            ("Item", vec!["item"]),
-            ("\"Item\"", vec!["Item"]),
-            ("s.\"a.b\"", vec!["s", "a.b"]),
-            ("\"a\"\"b\"", vec!["a\"b"]),
-        ] {
-            assert_eq!(parts(name), expected);
-        }
     }
 }

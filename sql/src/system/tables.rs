@@ -1,13 +1,11 @@
 //! Rows of tables and their columns, and of sequences.
 
-use selkie_txn::SequenceSchema;
-
 use super::deparse::default_expression;
 use super::oids;
 use super::privileges::{acl, public_acl};
 use super::record::{Cell, Record};
 use super::relation::{Relation, relations};
-use super::snapshot::{SystemSnapshot, SystemTable, sequence_name};
+use super::snapshot::{SystemSequence, SystemSnapshot, SystemTable};
 use super::types::{collation, storage};
 use crate::types::{Datum, Scalar, SqlType};
 
@@ -29,12 +27,12 @@ fn classes(system: &SystemSnapshot, relation: &'static Relation) -> Rows {
     let mut rows = Vec::new();
     for own in relations() {
         let kind = if own.is_view { "v" } else { "r" };
-        let record = class(relation, own.oid, own.name, oids::schema(own.schema), kind);
+        let record = class(relation, own.oid, own.name, oids::system_schema(own.schema), kind);
         let record = record.set("relnatts", own.columns.len()).set("relreplident", "n");
         rows.push(record.set("relam", if own.is_view { 0 } else { oids::HEAP }).row());
     }
     for table in &system.tables {
-        let schema = oids::schema(&table.schema);
+        let schema = table.schema_oid;
         let shown = table.def.columns.iter().filter(|own| !own.is_hidden).count();
         let is_view = table.def.view.is_some();
         let kind = if is_view { "v" } else { "r" };
@@ -50,7 +48,7 @@ fn classes(system: &SystemSnapshot, relation: &'static Relation) -> Rows {
         rows.push(record.row());
     }
     for key in system.keys() {
-        let schema = oids::schema(&key.table.schema);
+        let schema = key.table.schema_oid;
         let record = class(relation, key.oid, &key.name, schema, "i")
             .set("relowner", key.table.def.rights.owner)
             .set("relam", oids::BTREE)
@@ -58,12 +56,10 @@ fn classes(system: &SystemSnapshot, relation: &'static Relation) -> Rows {
             .set("relnatts", key.columns.len());
         rows.push(record.row());
     }
-    for own in &system.sequences {
-        let (schema, name) = sequence_name(own);
-        let rights = system.authority.roles().map(|roles| roles.sequence(&own.name));
+    for sequence in &system.sequences {
+        let rights = system.authority.roles().map(|roles| roles.sequence(&sequence.own.name));
         let rights = rights.unwrap_or_default();
-        let (oid, schema) = (oids::sequence(&own.name), oids::schema(schema));
-        let record = class(relation, oid, name, schema, "S")
+        let record = class(relation, sequence.oid(), sequence.name(), sequence.schema_oid, "S")
             .set("relowner", rights.owner)
             .set("relacl", acl(system, &rights))
             .set("relreplident", "n");
@@ -73,9 +69,10 @@ fn classes(system: &SystemSnapshot, relation: &'static Relation) -> Rows {
 }
 
 fn sequences(system: &SystemSnapshot, relation: &'static Relation) -> Rows {
-    let row = |own: &SequenceSchema| {
+    let row = |sequence: &SystemSequence| {
+        let own = &sequence.own;
         Record::new(relation)
-            .set("seqrelid", oids::sequence(&own.name))
+            .set("seqrelid", sequence.oid())
             .set("seqtypid", SqlType::new(Scalar::Int8).oid())
             .set("seqstart", own.start)
             .set("seqincrement", own.increment)
@@ -174,12 +171,17 @@ fn defaults(system: &SystemSnapshot, relation: &'static Relation) -> Rows {
 
 fn namespaces(system: &SystemSnapshot, relation: &'static Relation) -> Rows {
     let record = |name| {
-        let owner = oids::OWNER;
+        let own = system.session.path.schema(name);
+        let rights = match own {
+            None if name == "public" => public_acl(system),
+            None => Cell::Null,
+            Some(own) => acl(system, &own.rights),
+        };
         Record::new(relation)
-            .set("oid", oids::schema(name))
+            .set("oid", system.number_of_schema(name))
             .set("nspname", name)
-            .set("nspowner", owner)
-            .set("nspacl", if name == "public" { public_acl(system) } else { Cell::Null })
+            .set("nspowner", own.map_or(oids::OWNER, |own| own.rights.owner))
+            .set("nspacl", rights)
     };
     system.all_schemas().into_iter().map(|name| record(name).row()).collect()
 }

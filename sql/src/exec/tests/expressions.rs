@@ -32,6 +32,7 @@ fn value(expr: &Expr) -> SqlResult<Datum> {
         sessions: &crate::SessionList::default(),
         database: "test",
         search_path: &[],
+        to_set: &crate::functions::ToSet::default(),
         random: &|| 0.5,
     };
     let context = EvalContext {

@@ -88,11 +88,13 @@ async fn run_with(
         sessions: &crate::SessionList::default(),
         database: "test",
         search_path: &[],
+        to_set: &crate::functions::ToSet::default(),
         random: &|| 0.5,
     };
     let sequences = SequenceMemory::default();
     let mut context = ExecContext {
         sequences: &sequences,
+        path: &crate::schemas::SearchPath::plain(),
         relations: &crate::exec::RelationCache::default(),
         references: crate::exec::PendingReferences::default(),
         deferred: &Default::default(),

@@ -9,14 +9,18 @@ use selkie_txn::Txn;
 use sqlparser::ast::{self, AlterTableOperation as Action, RenameTableNameKind};
 
 use super::super::run::Run;
-use super::lookup::{already_exists, bound, change_note, find, found, schema_of};
+use super::drop::find_to_drop;
+use super::lookup::{
+    already_exists, bound, change_note, find, found, found_named, hide, key_in, require_create,
+    schema_of,
+};
 use super::rebuild::{HIDDEN_DEFAULT, NewForm, record_rows, require_not_null};
-use super::{index, rebuild, references, view};
+use super::{index, rebuild, references, sequence, view};
 use crate::bind::{
     Added, bind_added_constraint, bind_default, check_name, fold, is_constraint, name_parts,
-    refuse, refuse_reserved, scan_of, table_key,
+    refuse, scan_of,
 };
-use crate::catalogue::{ColumnDef, TableDef};
+use crate::catalogue::{ColumnDef, TableDef, split_key};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::from_txn;
 use crate::plan::{Expr, Plan};
@@ -51,12 +55,12 @@ impl<'a, 'db> Alteration<'a, 'db> {
         } = alter;
         let is_odd = location.is_some() || on_cluster.is_some() || table_type.is_some();
         refuse(is_odd, "this form of ALTER TABLE")?;
-        let key = table_key(name)?;
-        let table = match find(txn, &key).await? {
+        let table = match find_to_drop(run, txn, name, *if_exists).await? {
             None if *if_exists => return Ok(()),
             Some(table) => table,
-            None => found(txn, &key).await?,
+            None => found_named(run, txn, name).await?,
         };
+        let key = table.key.clone();
         if table.view.is_some() {
             let message = format!("a change of view \"{}\" by ALTER TABLE", table.name);
             return Err(SqlError::unsupported(message));
@@ -178,14 +182,16 @@ impl<'a, 'db> Alteration<'a, 'db> {
     }
 
     async fn rename_table(&mut self, name: &str) -> SqlResult<()> {
-        check_name(name)?;
-        refuse_reserved(name)?;
-        let key = match self.key.rsplit_once('.') {
-            Some((schema, _)) => format!("{schema}.{name}"),
-            None => name.to_owned(),
-        };
-        if find(self.txn, &key).await?.is_some() {
-            return Err(already_exists(name));
+        let (schema, _) = split_key(&self.key);
+        require_create(self.run, schema)?;
+        self.take_name(key_in(schema, name)?).await
+    }
+
+    /// Gives the table another name in the catalogue.
+    pub(super) async fn take_name(&mut self, key: String) -> SqlResult<()> {
+        let is_there = find(self.txn, &key).await?.is_some();
+        if is_there || sequence::is_sequence(self.txn, &key).await? {
+            return Err(already_exists(&key));
         }
         // What has its name from that of the table keeps it.
         let constraint = self.table.primary_key_name();
@@ -196,6 +202,7 @@ impl<'a, 'db> Alteration<'a, 'db> {
             change_note(self.txn, &self.table, set).await?;
         }
         let table = self.table.table;
+        hide(self.txn, &key).await?;
         self.rename_table_in_references(&key).await?;
         let renamed = self.txn.rename_table(table, &key).await;
         renamed.map_err(|error| from_txn(error, Some(&self.table)))?;
@@ -248,8 +255,8 @@ impl<'a, 'db> Alteration<'a, 'db> {
             .await;
         }
         let index = self.table.indexes.iter().position(|own| own.name == name);
-        let what = format!("constraint {name} on table {}", self.table.name);
-        references::leave_key(self.txn, &self.table, index, &what, cascade).await?;
+        let what = format!("constraint {name} on table {}", self.run.path.shown(&self.key));
+        references::leave_key(self.run, self.txn, &self.table, index, &what, cascade).await?;
         if index.is_some() {
             return self.drop_index(name).await;
         }

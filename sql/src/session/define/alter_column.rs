@@ -7,11 +7,11 @@ use super::alter::Alteration;
 use super::lookup::{bound, change_note, found, schema_of};
 use super::rebuild;
 use super::rebuild::{NewForm, has_nulls, require_not_null};
-use super::sequence::{create_for_column, drop_of_columns, written};
+use super::sequence::{create_for_column, drop_of_columns};
 use crate::bind::{
     Added, NewSequence, bind_added_column, bind_default, check_name, default_expr, each_name, fold,
 };
-use crate::catalogue::{ColumnDef, ColumnNote};
+use crate::catalogue::{ColumnDef, ColumnNote, name_of};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::from_txn;
 use crate::plan::{Expr, Plan, SequenceCall, SequenceFunction};
@@ -61,13 +61,13 @@ impl Alteration<'_, '_> {
 
     /// Adds a column that has the values of a sequence of its own.
     async fn add_counted(&mut self, new: ColumnDef, sequence: NewSequence) -> SqlResult<()> {
-        let (name, default) = create_for_column(self.txn, &self.key, sequence).await?;
+        let (name, default) = create_for_column(self.run, self.txn, &self.key, sequence).await?;
         let (schema, note) = schema_of(self.txn, &self.table).await?;
         let mut form = NewForm::of(schema, note);
-        let argument = Expr::Const(Datum::text(written(&name)));
+        let argument = Expr::Const(Datum::text(name_of(&name)));
         let (function, arguments) = (SequenceFunction::Next, vec![argument]);
-        let is_identity = true;
-        let call = SequenceCall { function, arguments, when: None, is_identity };
+        let (keys, is_identity) = (Some(vec![name.clone()]), true);
+        let call = SequenceCall { function, keys, arguments, when: None, is_identity };
         form.applied = Some(Plan::Sequence(Box::new(call)));
         let from = SqlType::INT8;
         let (to, context) = (new.ty, CastContext::Assignment);

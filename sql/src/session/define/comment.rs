@@ -4,9 +4,9 @@ use selkie_txn::Txn;
 use sqlparser::ast::{CommentObject, ObjectName};
 
 use super::super::run::Run;
-use super::lookup::{change_note, found};
-use super::{index, view};
-use crate::bind::{is_constraint, name_parts, table_key};
+use super::lookup::{change_note, found_named};
+use super::{index, schema, view};
+use crate::bind::{is_constraint, name_parts};
 use crate::catalogue::{TableDef, set_comment};
 use crate::error::{SqlError, SqlResult, SqlState};
 
@@ -26,7 +26,7 @@ pub(super) async fn comment_on(
             on_constraint(txn, &table, &constraint, text).await
         }
         CommentObject::Table | CommentObject::View => {
-            let table = found(txn, &table_key(name)?).await?;
+            let table = found_named(run, txn, name).await?;
             let is_view = kind == CommentObject::View;
             if table.view.is_some() != is_view {
                 return Err(view::not_a(&table, if is_view { "view" } else { "table" }));
@@ -52,8 +52,8 @@ pub(super) async fn comment_on(
             .await
         }
         CommentObject::Index => {
-            let Some((table, index)) = index::table_of(txn, name).await? else {
-                let table = found(txn, &table_key(name)?).await?;
+            let Some((table, index)) = index::table_of(run, txn, name).await? else {
+                let table = found_named(run, txn, name).await?;
                 let message = format!("\"{}\" is not an index", table.name);
                 return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
             };
@@ -63,6 +63,7 @@ pub(super) async fn comment_on(
             })
             .await
         }
+        CommentObject::Schema => schema::comment_on(run, txn, name, text).await,
         other => Err(SqlError::unsupported(format!("COMMENT ON {other}"))),
     }
 }
@@ -85,7 +86,7 @@ async fn member(run: &Run, txn: &mut Txn<'_>, name: &ObjectName) -> SqlResult<(T
     let mut table = name.clone();
     let last = table.0.pop().into_iter().collect();
     let last = name_parts(&ObjectName(last))?.pop().unwrap_or_default();
-    let table = found(txn, &table_key(&table)?).await?;
+    let table = found_named(run, txn, &table).await?;
     check_owner(run, &table)?;
     Ok((table, last))
 }

@@ -6,14 +6,16 @@ use selkie_txn::Txn;
 use sqlparser::ast::{self, ObjectName};
 
 use super::super::run::Run;
-use super::lookup::{find, found};
+use super::lookup::{find_named, found_named, last_part};
 use super::{references, sequence, view};
-use crate::bind::{refuse, table_key};
+use crate::bind::refuse;
+use crate::catalogue::TableDef;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::from_txn;
 use crate::roles::Privileges;
 
 pub(super) async fn drop_tables(
+    run: &Run,
     txn: &mut Txn<'_>,
     names: &[ObjectName],
     if_exists: bool,
@@ -21,24 +23,36 @@ pub(super) async fn drop_tables(
 ) -> SqlResult<()> {
     let mut dropped = BTreeSet::new();
     for name in names {
-        dropped.insert(table_key(name)?);
+        dropped.extend(find_to_drop(run, txn, name, if_exists).await?.map(|own| own.key));
     }
     for name in names {
-        let key = table_key(name)?;
-        match find(txn, &key).await? {
+        match find_to_drop(run, txn, name, if_exists).await? {
             Some(table) if table.view.is_some() => return Err(view::not_a(&table, "table")),
             Some(table) => {
-                references::leave(txn, &table, &dropped, cascade).await?;
-                view::drop_with_views(txn, &key, &table, cascade).await?;
+                references::leave(run, txn, &table, &dropped, cascade).await?;
+                view::drop_with_views(run, txn, &table, &dropped, cascade).await?;
             }
             None if if_exists => {}
             None => {
-                let message = format!("table \"{key}\" does not exist");
+                let message = format!("table \"{}\" does not exist", last_part(name)?);
                 return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message));
             }
         }
     }
     Ok(())
+}
+
+/// What is to be dropped, if it is there. With IF EXISTS a schema that is not there is no error.
+pub(super) async fn find_to_drop(
+    run: &Run,
+    txn: &mut Txn<'_>,
+    name: &ObjectName,
+    if_exists: bool,
+) -> SqlResult<Option<TableDef>> {
+    match find_named(run, txn, name).await {
+        Err(error) if if_exists && error.state() == SqlState::INVALID_SCHEMA_NAME => Ok(None),
+        found => found,
+    }
 }
 
 pub(super) async fn truncate(
@@ -60,7 +74,7 @@ pub(super) async fn truncate(
     let restarts = matches!(identity, Some(ast::TruncateIdentityOption::Restart));
     let mut tables = Vec::new();
     for own in table_names {
-        let table = found(txn, &table_key(&own.name)?).await?;
+        let table = found_named(run, txn, &own.name).await?;
         if table.view.is_some() {
             return Err(view::not_a(&table, "table"));
         }

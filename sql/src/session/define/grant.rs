@@ -7,13 +7,15 @@ use sqlparser::ast::{
 };
 
 use super::super::run::Run;
-use super::lookup::{change_note, find};
+use super::lookup::{change_note, find_named, found_named};
+use super::schema::schema_name;
 use super::{role, sequence};
-use crate::bind::{PUBLIC, name_parts, refuse, table_key};
-use crate::catalogue::{TableDef, load_all};
+use crate::bind::{is_system_schema, name_parts, no_relation, refuse};
+use crate::catalogue::{SchemaId, TableDef, load_all, name_of, split_key};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::from_txn;
 use crate::roles::{EVERYONE, Kind, Privileges, Rights, change, no_privilege};
+use crate::schemas::PUBLIC;
 
 /// What is granted or revoked, of what, and to whom.
 struct Wanted<'s> {
@@ -27,7 +29,7 @@ struct Wanted<'s> {
 enum Object {
     Table(Box<TableDef>),
     Sequence(String),
-    Schema,
+    Schema(String),
 }
 
 /// Grants or revokes. What the statement says in the end.
@@ -63,7 +65,7 @@ pub(super) async fn run(
         other => return Err(SqlError::unsupported(other)),
     };
     let grantees = numbers(run, wanted.grantees)?;
-    for object in objects(txn, wanted.objects).await? {
+    for object in objects(run, txn, wanted.objects).await? {
         grant(run, txn, object, &wanted, &grantees).await?;
     }
     Ok(tag)
@@ -111,70 +113,68 @@ fn of_txn(error: TxnError) -> SqlError {
     from_txn(error, None)
 }
 
-async fn objects(txn: &mut Txn<'_>, objects: &GrantObjects) -> SqlResult<Vec<Object>> {
+async fn objects(run: &Run, txn: &mut Txn<'_>, objects: &GrantObjects) -> SqlResult<Vec<Object>> {
     let mut found = Vec::new();
     match objects {
         GrantObjects::Tables(names) => {
             for name in names {
-                let key = table_key(name)?;
-                found.push(match find(txn, &key).await? {
-                    Some(table) => Object::Table(Box::new(table)),
-                    None if sequence::is_sequence(txn, &key).await? => Object::Sequence(key),
-                    None => return Err(missing(&key)),
+                let table = find_named(run, txn, name).await?;
+                let table = table.map(|own| Object::Table(Box::new(own)));
+                found.push(match table {
+                    Some(table) => table,
+                    None => match sequence::find_sequence(run, txn, name, false).await? {
+                        Some(key) => Object::Sequence(key),
+                        None => return Err(no_relation(&name_parts(name)?)),
+                    },
                 });
             }
         }
         GrantObjects::Sequences(names) => {
             for name in names {
-                let key = table_key(name)?;
-                if !sequence::is_sequence(txn, &key).await? {
-                    return Err(match find(txn, &key).await? {
-                        Some(_) => {
-                            let message = format!("\"{key}\" is not a sequence");
-                            SqlError::new(SqlState::WRONG_OBJECT_TYPE, message)
-                        }
-                        None => missing(&key),
-                    });
-                }
-                found.push(Object::Sequence(key));
+                found.push(match sequence::find_sequence(run, txn, name, false).await? {
+                    Some(key) => Object::Sequence(key),
+                    None => {
+                        let table = found_named(run, txn, name).await?;
+                        let message = format!("\"{}\" is not a sequence", table.name);
+                        return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
+                    }
+                });
             }
         }
         GrantObjects::AllTablesInSchema { schemas } => {
-            only_public(schemas)?;
+            let schemas = ids(run, schemas)?;
             for (key, table) in load_all(txn).await.map_err(of_txn)? {
-                if !key.contains('.') {
+                if schemas.contains(&split_key(&key).0) {
                     found.push(Object::Table(Box::new(table?)));
                 }
             }
         }
         GrantObjects::AllSequencesInSchema { schemas } => {
-            only_public(schemas)?;
+            let schemas = ids(run, schemas)?;
             for own in txn.sequences().await.map_err(of_txn)? {
-                if !own.name.contains('.') {
+                if schemas.contains(&split_key(&own.name).0) {
                     found.push(Object::Sequence(own.name));
                 }
             }
         }
         GrantObjects::Schemas(schemas) => {
-            only_public(schemas)?;
-            found.push(Object::Schema);
+            ids(run, schemas)?;
+            for own in schemas {
+                found.push(Object::Schema(schema_name(own)?));
+            }
         }
         other => return Err(SqlError::unsupported(format!("a privilege of {other}"))),
     }
     Ok(found)
 }
 
-fn only_public(schemas: &[ObjectName]) -> SqlResult<()> {
-    for schema in schemas {
-        let name = name_parts(schema)?.join(".");
-        refuse(name != PUBLIC, "a schema other than public")?;
-    }
-    Ok(())
-}
-
-fn missing(key: &str) -> SqlError {
-    let message = format!("relation \"{key}\" does not exist");
-    SqlError::new(SqlState::UNDEFINED_TABLE, message)
+fn ids(run: &Run, schemas: &[ObjectName]) -> SqlResult<Vec<SchemaId>> {
+    let id = |own: &ObjectName| {
+        let name = schema_name(own)?;
+        refuse(is_system_schema(&name), "a privilege of a schema of the system")?;
+        run.path.id(&name)
+    };
+    schemas.iter().map(id).collect()
 }
 
 async fn grant(
@@ -188,17 +188,24 @@ async fn grant(
     let (kind, name, rights) = match &object {
         Object::Table(table) => (table.kind(), table.name.clone(), table.rights.clone()),
         Object::Sequence(key) => {
-            (Kind::Sequence, key.clone(), super::owner::rights_of_sequence(run, key)?)
+            let rights = super::owner::rights_of_sequence(run, key)?;
+            (Kind::Sequence, name_of(key).to_owned(), rights)
         }
-        Object::Schema => {
-            let rights = authority.roles().map(|roles| roles.public.clone());
-            (Kind::Schema, PUBLIC.to_owned(), rights.unwrap_or_else(Rights::of_public_schema))
+        Object::Schema(name) => {
+            let rights = match run.path.schema(name) {
+                Some(own) => own.rights.clone(),
+                None => authority
+                    .roles()
+                    .map_or_else(Rights::of_public_schema, |roles| roles.public.clone()),
+            };
+            (Kind::Schema, name.clone(), rights)
         }
     };
     let privileges = privileges_of(kind, wanted.privileges)?;
     // Everyone has to find the tables in it.
     let takes_usage = wanted.revokes && privileges.has_all(Privileges::USAGE);
-    refuse(kind == Kind::Schema && takes_usage, "REVOKE of USAGE of a schema")?;
+    let is_public = matches!(&object, Object::Schema(name) if name == PUBLIC);
+    refuse(is_public && takes_usage, "REVOKE of USAGE of the schema public")?;
     if !authority.owns(&rights) {
         return Err(no_privilege(kind, &name));
     }
@@ -219,9 +226,16 @@ async fn grant(
             })
             .await
         }
-        Object::Schema => {
+        Object::Schema(name) if name == PUBLIC => {
             change(txn, of_txn, |roles| {
                 apply(&mut roles.public);
+                Ok(())
+            })
+            .await
+        }
+        Object::Schema(name) => {
+            crate::schemas::change(txn, of_txn, |all| {
+                apply(&mut all.find_mut(&name)?.rights);
                 Ok(())
             })
             .await

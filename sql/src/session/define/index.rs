@@ -7,10 +7,10 @@ use sqlparser::ast::{self, AlterIndexOperation, ObjectName};
 
 use super::super::Ran;
 use super::super::run::Run;
-use super::lookup::{already_exists, bound, change_note, found};
+use super::lookup::{already_exists, bound, change_note, found, keys_of, last_part};
 use super::references;
-use crate::bind::{Binder, check_name, free_name, index_column, name_parts, refuse, table_key};
-use crate::catalogue::{TableDef, load_all};
+use crate::bind::{Binder, check_name, free_name, index_column, name_parts, no_relation, refuse};
+use crate::catalogue::{TableDef, load_all, split_key};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::from_txn;
 
@@ -66,8 +66,8 @@ fn bind_index(binder: &mut Binder<'_>, create: &ast::CreateIndex) -> SqlResult<B
     refuse(predicate.is_some(), "an index over some rows")?;
     let is_tree = matches!(using, None | Some(ast::IndexType::BTree));
     refuse(!is_tree, "an index that is no btree")?;
-    let key = table_key(table_name)?;
     let table = binder.table(table_name)?;
+    let key = table.key.clone();
     let (mut order, mut names) = (Vec::new(), Vec::new());
     for column in columns {
         let (name, direction) = index_column(column)?;
@@ -98,18 +98,22 @@ fn bind_index(binder: &mut Binder<'_>, create: &ast::CreateIndex) -> SqlResult<B
 }
 
 pub(super) async fn drop_indexes(
+    run: &Run,
     txn: &mut Txn<'_>,
     names: &[ObjectName],
     if_exists: bool,
     cascade: bool,
 ) -> SqlResult<()> {
     for name in names {
-        let Some((table, index)) = table_of(txn, name).await? else {
+        let found = match table_of(run, txn, name).await {
+            Err(error) if if_exists && error.state() == SqlState::INVALID_SCHEMA_NAME => None,
+            found => found?,
+        };
+        let Some((table, index)) = found else {
             if if_exists {
                 continue;
             }
-            let key = table_key(name)?;
-            let message = format!("index \"{key}\" does not exist");
+            let message = format!("index \"{}\" does not exist", last_part(name)?);
             return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message));
         };
         let own = table.indexes.iter().find(|own| own.name == index);
@@ -122,7 +126,7 @@ pub(super) async fn drop_indexes(
             return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, message).hint(hint));
         }
         let at = table.indexes.iter().position(|own| own.name == index);
-        references::leave_key(txn, &table, at, &format!("index {index}"), cascade).await?;
+        references::leave_key(run, txn, &table, at, &format!("index {index}"), cascade).await?;
         change_note(txn, &table, |note| note.comments.drop_constraint(&index)).await?;
         let dropped = txn.drop_index(table.table, &index).await;
         dropped.map_err(|error| from_txn(error, Some(&table)))?;
@@ -131,6 +135,7 @@ pub(super) async fn drop_indexes(
 }
 
 pub(super) async fn rename_index(
+    run: &Run,
     txn: &mut Txn<'_>,
     name: &ObjectName,
     operation: &AlterIndexOperation,
@@ -140,9 +145,8 @@ pub(super) async fn rename_index(
         [name] => name.clone(),
         _ => return Err(SqlError::unsupported("another schema for an index")),
     };
-    let Some((table, index)) = table_of(txn, name).await? else {
-        let message = format!("relation \"{}\" does not exist", table_key(name)?);
-        return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message));
+    let Some((table, index)) = table_of(run, txn, name).await? else {
+        return Err(no_relation(&name_parts(name)?));
     };
     rename_in(txn, &table, &index, new).await
 }
@@ -179,20 +183,22 @@ pub(super) async fn rename_in(
 
 /// The table that has an index of this name, or a primary key, and its name there.
 pub(super) async fn table_of(
+    run: &Run,
     txn: &mut Txn<'_>,
     name: &ObjectName,
 ) -> SqlResult<Option<(TableDef, String)>> {
-    let key = table_key(name)?;
-    let (schema, index) =
-        key.rsplit_once('.').map_or((None, &*key), |(own, name)| (Some(own), name));
-    for (table_key, table) in load_all(txn).await.map_err(|error| from_txn(error, None))? {
-        let table = table?;
-        if table_key.rsplit_once('.').map(|(schema, _)| schema) != schema {
-            continue;
-        }
-        let is_key = !table.has_hidden_key() && table.primary_key_name() == index;
-        if is_key || table.indexes.iter().any(|own| own.name == index) {
-            return Ok(Some((table, index.to_owned())));
+    let mut all = Vec::new();
+    for (key, table) in load_all(txn).await.map_err(|error| from_txn(error, None))? {
+        all.push((split_key(&key).0, table?));
+    }
+    for key in keys_of(run, name)? {
+        let (schema, index) = split_key(&key);
+        let has = |table: &TableDef| {
+            let is_key = !table.has_hidden_key() && table.primary_key_name() == index;
+            is_key || table.indexes.iter().any(|own| own.name == index)
+        };
+        if let Some(at) = all.iter().position(|(own, table)| *own == schema && has(table)) {
+            return Ok(Some((all.swap_remove(at).1, index.to_owned())));
         }
     }
     Ok(None)

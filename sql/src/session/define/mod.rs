@@ -11,11 +11,14 @@ mod drop;
 mod grant;
 mod index;
 mod lookup;
+mod move_schema;
 mod owner;
 mod rebuild;
 mod references;
 mod role;
+mod schema;
 mod sequence;
+mod texts;
 mod view;
 
 use std::sync::Arc;
@@ -24,7 +27,7 @@ use selkie_txn::{TableSchema, Txn};
 use sqlparser::ast::{CreateTable, ObjectType, Statement};
 
 use self::alter::Alteration;
-use self::lookup::{already_exists, bound, create_table, find, found};
+use self::lookup::{already_exists, bound, create_new, find, found, new_key};
 use super::Ran;
 use super::run::Run;
 use crate::bind::{bind_create_table, refuse};
@@ -44,6 +47,9 @@ pub(super) fn is_definition(statement: &Statement) -> bool {
             | Statement::CreateSequence { .. }
             | Statement::CreateView(_)
             | Statement::AlterIndex { .. }
+            | Statement::AlterView(_)
+            | Statement::CreateSchema { .. }
+            | Statement::AlterSchema(_)
             | Statement::Comment { .. }
     ) || is_about_roles(statement)
 }
@@ -64,7 +70,13 @@ pub(super) fn is_about_roles(statement: &Statement) -> bool {
 /// Whether tables, columns or constraints that are there may have other names afterwards, or be
 /// gone.
 pub(super) fn changes_names(statement: &Statement) -> bool {
-    matches!(statement, Statement::AlterTable(_) | Statement::Drop { .. } | Statement::Truncate(_))
+    matches!(
+        statement,
+        Statement::AlterTable(_)
+            | Statement::AlterView(_)
+            | Statement::Drop { .. }
+            | Statement::Truncate(_)
+    )
 }
 
 /// Does a statement that changes tables.
@@ -82,17 +94,7 @@ async fn define_allowed(run: &Run, txn: &mut Txn<'_>, statement: &Statement) -> 
             return create_as(run, txn, create).await.map(Ran::Done);
         }
         Statement::CreateTable(create) => {
-            let (mut schema, sequences) =
-                bound(run, txn, |binder| bind_create_table(binder, create)).await?;
-            let is_there = create.if_not_exists && find(txn, &schema.name).await?.is_some();
-            if !is_there {
-                owner::mark(run, &mut schema)?;
-                if sequence::is_sequence(txn, &schema.name).await? {
-                    return Err(already_exists(&schema.name));
-                }
-                sequence::create_for_table(txn, &mut schema, sequences).await?;
-                create_with_references(txn, schema).await?;
-            }
+            create_plain(run, txn, create).await?;
             "CREATE TABLE"
         }
         Statement::AlterTable(alter) => {
@@ -102,7 +104,7 @@ async fn define_allowed(run: &Run, txn: &mut Txn<'_>, statement: &Statement) -> 
         Statement::Drop { object_type: ObjectType::Role | ObjectType::User, .. } => {
             role::drop_roles(run, txn, statement).await?
         }
-        Statement::Drop { .. } => drop_all(txn, statement).await?,
+        Statement::Drop { .. } => drop_all(run, txn, statement).await?,
         Statement::Truncate(truncate) => {
             drop::truncate(run, txn, truncate).await?;
             "TRUNCATE TABLE"
@@ -114,19 +116,30 @@ async fn define_allowed(run: &Run, txn: &mut Txn<'_>, statement: &Statement) -> 
         }
         Statement::CreateSequence { temporary, if_not_exists, name, sequence_options } => {
             refuse(*temporary, "a temporary sequence")?;
-            if sequence::create_sequence(txn, name, sequence_options, *if_not_exists).await? {
-                owner::own_sequence(run, txn, name).await?;
+            let created =
+                sequence::create_sequence(run, txn, name, sequence_options, *if_not_exists);
+            if let Some(key) = created.await? {
+                owner::own_sequence(run, txn, key).await?;
             }
             "CREATE SEQUENCE"
         }
         Statement::AlterIndex { name, operation } => {
-            index::rename_index(txn, name, operation).await?;
+            index::rename_index(run, txn, name, operation).await?;
             "ALTER INDEX"
         }
         Statement::Comment { object_type, object_name, comment, if_exists } => {
             let (kind, text) = (*object_type, comment.clone());
             comment::comment_on(run, txn, kind, *if_exists, object_name, text).await?;
             "COMMENT"
+        }
+        Statement::AlterView(alter) => move_schema::alter_view(run, txn, alter).await?,
+        Statement::CreateSchema { .. } => {
+            schema::create_schema(run, txn, statement).await?;
+            "CREATE SCHEMA"
+        }
+        Statement::AlterSchema(alter) => {
+            schema::alter_schema(run, txn, alter).await?;
+            "ALTER SCHEMA"
         }
         other if is_about_roles(other) => role::run(run, txn, other).await?,
         other => return Err(SqlError::unsupported(other)),
@@ -135,7 +148,7 @@ async fn define_allowed(run: &Run, txn: &mut Txn<'_>, statement: &Statement) -> 
 }
 
 /// DROP: what it says in the end.
-async fn drop_all(txn: &mut Txn<'_>, statement: &Statement) -> SqlResult<&'static str> {
+async fn drop_all(run: &Run, txn: &mut Txn<'_>, statement: &Statement) -> SqlResult<&'static str> {
     let Statement::Drop {
         object_type,
         if_exists,
@@ -153,30 +166,58 @@ async fn drop_all(txn: &mut Txn<'_>, statement: &Statement) -> SqlResult<&'stati
     refuse(*purge || *temporary || table.is_some(), "this form of DROP")?;
     Ok(match object_type {
         ObjectType::Table => {
-            drop::drop_tables(txn, names, *if_exists, *cascade).await?;
+            drop::drop_tables(run, txn, names, *if_exists, *cascade).await?;
             "DROP TABLE"
         }
         ObjectType::Index => {
-            index::drop_indexes(txn, names, *if_exists, *cascade).await?;
+            index::drop_indexes(run, txn, names, *if_exists, *cascade).await?;
             "DROP INDEX"
         }
         ObjectType::View => {
-            view::drop_views(txn, names, *if_exists, *cascade).await?;
+            view::drop_views(run, txn, names, *if_exists, *cascade).await?;
             "DROP VIEW"
         }
         ObjectType::Sequence => {
-            sequence::drop_sequences(txn, names, *if_exists, *cascade).await?;
+            sequence::drop_sequences(run, txn, names, *if_exists, *cascade).await?;
             "DROP SEQUENCE"
+        }
+        ObjectType::Schema => {
+            schema::drop_schemas(run, txn, names, *if_exists, *cascade).await?;
+            "DROP SCHEMA"
         }
         other => return Err(SqlError::unsupported(format!("DROP {other}"))),
     })
+}
+
+/// CREATE TABLE without a query.
+async fn create_plain(run: &Run, txn: &mut Txn<'_>, create: &CreateTable) -> SqlResult<()> {
+    let key = new_key(run, &create.name)?;
+    let (mut schema, sequences) =
+        bound(run, txn, |binder| bind_create_table(binder, create, key)).await?;
+    if create.if_not_exists && find(txn, &schema.name).await?.is_some() {
+        return Ok(());
+    }
+    owner::mark(run, &mut schema)?;
+    if sequence::is_sequence(txn, &schema.name).await? {
+        return Err(already_exists(&schema.name));
+    }
+    let mut note = TableNote::from_stored(&schema.note)?;
+    for column in note.columns.values_mut() {
+        if let Some(default) = column.default.take() {
+            column.default = Some(texts::pinned_default(run, txn, default).await?);
+        }
+    }
+    schema.note = note.to_stored()?;
+    sequence::create_for_table(run, txn, &mut schema, sequences).await?;
+    create_with_references(txn, schema).await
 }
 
 /// CREATE TABLE AS: what it says in the end.
 async fn create_as(run: &Run, txn: &mut Txn<'_>, create: &CreateTable) -> SqlResult<String> {
     let tag = "CREATE TABLE AS".to_owned();
     let Some(query) = &create.query else { return Ok(tag) };
-    let (mut schema, _) = bound(run, txn, |binder| bind_create_table(binder, create)).await?;
+    let key = new_key(run, &create.name)?;
+    let (mut schema, _) = bound(run, txn, |binder| bind_create_table(binder, create, key)).await?;
     owner::mark(run, &mut schema)?;
     let key = schema.name.clone();
     if create.if_not_exists && find(txn, &key).await?.is_some() {
@@ -185,7 +226,7 @@ async fn create_as(run: &Run, txn: &mut Txn<'_>, create: &CreateTable) -> SqlRes
     if sequence::is_sequence(txn, &key).await? {
         return Err(already_exists(&key));
     }
-    create_table(txn, schema).await?;
+    create_new(txn, schema).await?;
     if create.with_data.as_ref().is_some_and(|own| !own.data) {
         return Ok(tag);
     }
@@ -208,6 +249,6 @@ async fn create_as(run: &Run, txn: &mut Txn<'_>, create: &CreateTable) -> SqlRes
 /// Creates a table, and tells the parents of its constraints.
 async fn create_with_references(txn: &mut Txn<'_>, schema: TableSchema) -> SqlResult<()> {
     let (key, note) = (schema.name.clone(), TableNote::from_stored(&schema.note)?);
-    create_table(txn, schema).await?;
+    create_new(txn, schema).await?;
     references::refer(txn, &key, &note.foreign_keys).await
 }

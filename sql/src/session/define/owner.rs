@@ -6,10 +6,10 @@ use sqlparser::ast::{
 };
 
 use super::super::run::Run;
-use super::lookup::find;
+use super::drop::find_to_drop;
+use super::lookup::{find_named, new_key, require_create};
 use super::{index, sequence};
-use crate::bind::table_key;
-use crate::catalogue::TableNote;
+use crate::catalogue::{TableNote, name_of, split_key};
 use crate::error::SqlResult;
 use crate::exec::from_txn;
 use crate::roles::{BOOTSTRAP, Kind, Privileges, Rights, maybe_changed};
@@ -21,9 +21,8 @@ pub(super) async fn check(run: &Run, txn: &mut Txn<'_>, statement: &Statement) -
         return Ok(());
     }
     match statement {
-        Statement::CreateSequence { .. } => run.authority()?.require_create(),
         Statement::CreateTable(create) => {
-            run.authority()?.require_create()?;
+            new_key(run, &create.name)?;
             let options = create.columns.iter().flat_map(|column| &column.options);
             let columns = options.filter_map(|own| match &own.option {
                 ColumnOption::ForeignKey(key) => Some(&key.foreign_table),
@@ -33,7 +32,7 @@ pub(super) async fn check(run: &Run, txn: &mut Txn<'_>, statement: &Statement) -
             require_references(run, txn, named).await
         }
         Statement::CreateView(create) => {
-            run.authority()?.require_create()?;
+            new_key(run, &create.name)?;
             if create.or_replace {
                 require_owner(run, txn, &create.name).await?;
             }
@@ -54,20 +53,22 @@ pub(super) async fn check(run: &Run, txn: &mut Txn<'_>, statement: &Statement) -
             let named = named.collect();
             require_references(run, txn, named).await
         }
-        Statement::CreateIndex(create) => require_owner(run, txn, &create.table_name).await,
+        Statement::CreateIndex(create) => {
+            let table = find_named(run, txn, &create.table_name).await?;
+            require_owner(run, txn, &create.table_name).await?;
+            match table {
+                Some(table) => require_create(run, split_key(&table.key).0),
+                None => Ok(()),
+            }
+        }
+        Statement::AlterView(alter) => require_owner(run, txn, &alter.name).await,
         Statement::AlterIndex { name, .. } => require_owner_of_index(run, txn, name).await,
         Statement::Drop { object_type, names, .. } => {
             for name in names {
                 match object_type {
                     ObjectType::Table | ObjectType::View => require_owner(run, txn, name).await?,
                     ObjectType::Index => require_owner_of_index(run, txn, name).await?,
-                    ObjectType::Sequence => {
-                        let key = table_key(name)?;
-                        if sequence::is_sequence(txn, &key).await? {
-                            let rights = rights_of_sequence(run, &key)?;
-                            run.authority()?.require_owner(Kind::Sequence, &key, &rights)?;
-                        }
-                    }
+                    ObjectType::Sequence => require_owner_of_sequence(run, txn, name).await?,
                     _ => {}
                 }
             }
@@ -92,7 +93,7 @@ async fn require_references(
     tables: Vec<&ObjectName>,
 ) -> SqlResult<()> {
     for name in tables {
-        if let Some(table) = find(txn, &table_key(name)?).await? {
+        if let Some(table) = find_named(run, txn, name).await? {
             let wanted = Privileges::REFERENCES;
             run.authority()?.require(wanted, table.kind(), &table.name, &table.rights)?;
         }
@@ -100,15 +101,26 @@ async fn require_references(
     Ok(())
 }
 
+/// Refuses to change a sequence that a role does not own.
+pub(super) async fn require_owner_of_sequence(
+    run: &Run,
+    txn: &mut Txn<'_>,
+    name: &ObjectName,
+) -> SqlResult<()> {
+    let Some(key) = sequence::find_sequence(run, txn, name, true).await? else { return Ok(()) };
+    let rights = rights_of_sequence(run, &key)?;
+    run.authority()?.require_owner(Kind::Sequence, name_of(&key), &rights)
+}
+
 async fn require_owner(run: &Run, txn: &mut Txn<'_>, name: &ObjectName) -> SqlResult<()> {
-    match find(txn, &table_key(name)?).await? {
+    match find_to_drop(run, txn, name, true).await? {
         None => Ok(()),
         Some(table) => run.authority()?.require_owner(table.kind(), &table.name, &table.rights),
     }
 }
 
 async fn require_owner_of_index(run: &Run, txn: &mut Txn<'_>, name: &ObjectName) -> SqlResult<()> {
-    let Some((table, index)) = index::table_of(txn, name).await? else { return Ok(()) };
+    let Some((table, index)) = index::table_of(run, txn, name).await? else { return Ok(()) };
     if run.authority()?.owns(&table.rights) {
         return Ok(());
     }
@@ -137,9 +149,9 @@ pub(super) fn mark(run: &Run, schema: &mut TableSchema) -> SqlResult<()> {
 pub(super) async fn keep(run: &Run, txn: &mut Txn<'_>, statement: &Statement) -> SqlResult<()> {
     let Some(roles) = run.authority()?.roles() else { return Ok(()) };
     match statement {
-        Statement::CreateTable(create) => own_of_table(txn, &create.name).await,
+        Statement::CreateTable(create) => own_of_table(run, txn, &create.name).await,
         Statement::AlterTable(alter) => {
-            own_of_table(txn, &alter.name).await?;
+            own_of_table(run, txn, &alter.name).await?;
             forget(txn, roles.sequences.keys().cloned().collect()).await
         }
         Statement::Drop { .. } => forget(txn, roles.sequences.keys().cloned().collect()).await,
@@ -148,13 +160,13 @@ pub(super) async fn keep(run: &Run, txn: &mut Txn<'_>, statement: &Statement) ->
 }
 
 /// Makes the role of a statement the owner of a sequence that it has created.
-pub(super) async fn own_sequence(run: &Run, txn: &mut Txn<'_>, name: &ObjectName) -> SqlResult<()> {
-    own_sequences(txn, vec![table_key(name)?], run.authority()?.oid()).await
+pub(super) async fn own_sequence(run: &Run, txn: &mut Txn<'_>, key: String) -> SqlResult<()> {
+    own_sequences(txn, vec![key], run.authority()?.oid()).await
 }
 
 /// The sequences of the columns of a table belong to its owner.
-async fn own_of_table(txn: &mut Txn<'_>, name: &ObjectName) -> SqlResult<()> {
-    match find(txn, &table_key(name)?).await? {
+async fn own_of_table(run: &Run, txn: &mut Txn<'_>, name: &ObjectName) -> SqlResult<()> {
+    match find_to_drop(run, txn, name, true).await? {
         None => Ok(()),
         Some(table) => own_sequences(txn, sequence::sequences_of(&table), table.rights.owner).await,
     }

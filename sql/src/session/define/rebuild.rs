@@ -12,15 +12,12 @@ use selkie_txn::{Column, KeyOrder, SchemaError, TableSchema, Txn, TxnError};
 use super::super::run::Run;
 use super::lookup::found;
 use crate::bind::{HIDDEN_KEY, scan_of};
-use crate::catalogue::{ColumnNote, TableDef, TableNote};
+use crate::catalogue::{ColumnNote, TableDef, TableNote, aside};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::from_txn;
 use crate::plan::{ApplyKind, Expr, Insert, Plan, SortKey};
 use crate::types::stored::column_type;
 use crate::types::{Scalar, SqlType};
-
-/// Where a table is while another takes its name: a schema that has no other use.
-const ASIDE: &str = "selkie_aside";
 
 /// What is put in the place of a table.
 pub(super) struct NewForm {
@@ -102,7 +99,7 @@ pub(super) async fn rebuild(
 ) -> SqlResult<()> {
     let failed = |error| from_txn(error, Some(old));
     record_rows(txn, old).await?;
-    txn.rename_table(old.table, &format!("{ASIDE}.{key}")).await.map_err(failed)?;
+    txn.rename_table(old.table, &aside(old.table.number())).await.map_err(failed)?;
     let NewForm { mut schema, note, values, applied } = form;
     key.clone_into(&mut schema.name);
     schema.note = note.to_stored()?;

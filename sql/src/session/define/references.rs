@@ -9,7 +9,7 @@ use super::super::run::Run;
 use super::alter::Alteration;
 use super::lookup::{change_note, find, found};
 use super::rebuild::record_rows;
-use crate::catalogue::{ForeignKey, Reference, TableDef};
+use crate::catalogue::{ForeignKey, Reference, TableDef, name_of};
 use crate::error::{SqlError, SqlResult, SqlState};
 
 const HINT: &str = "Use DROP ... CASCADE to drop the dependent objects too.";
@@ -61,6 +61,7 @@ pub(super) async fn drop_constraints(
 /// A table is to be dropped, with those of `others`: no other may refer to it, unless `cascade`
 /// drops the constraints.
 pub(super) async fn leave(
+    run: &Run,
     txn: &mut Txn<'_>,
     table: &TableDef,
     others: &BTreeSet<String>,
@@ -69,9 +70,10 @@ pub(super) async fn leave(
     let is_left = |own: &&Reference| own.child != table.key && !others.contains(&own.child);
     let left: Vec<&Reference> = table.referenced_by.iter().filter(is_left).collect();
     if !left.is_empty() && !cascade {
-        let own = &table.name;
+        let own = run.path.shown(&table.key);
         let message = format!("cannot drop table {own} because other objects depend on it");
         let line = |Reference { child, name }: &Reference| {
+            let child = run.path.shown(child);
             format!("constraint {name} on table {child} depends on table {own}")
         };
         let lines: Vec<String> = left.into_iter().map(line).collect();
@@ -92,6 +94,7 @@ fn dependent(message: String, detail: String) -> SqlError {
 /// A key of a table is to be dropped, which is called `what`: constraints that rest on it are
 /// dropped if `cascade` says so.
 pub(super) async fn leave_key(
+    run: &Run,
     txn: &mut Txn<'_>,
     table: &TableDef,
     index: Option<usize>,
@@ -108,6 +111,7 @@ pub(super) async fn leave_key(
         }
         if !cascade {
             let message = format!("cannot drop {what} because other objects depend on it");
+            let child = run.path.shown(&child);
             let detail =
                 format!("constraint {constraint} on table {child} depends on index {name}");
             return Err(dependent(message, detail));
@@ -147,6 +151,7 @@ pub(super) async fn with_children(
             }
             if !cascade {
                 let message = "cannot truncate a table referenced in a foreign key constraint";
+                let child = name_of(&child);
                 let detail = format!("Table \"{child}\" references \"{}\".", table.name);
                 let hint = format!(
                     "Truncate table \"{child}\" at the same time, or use TRUNCATE ... CASCADE."
@@ -194,7 +199,8 @@ impl Alteration<'_, '_> {
                 continue;
             }
             if !cascade {
-                let table = &self.table.name;
+                let table = self.run.path.shown(&self.key);
+                let child = self.run.path.shown(&child);
                 let message = format!(
                     "cannot drop column {column} of table {table} because other objects depend on it"
                 );

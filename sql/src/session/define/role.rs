@@ -308,7 +308,7 @@ pub(super) async fn drop_roles(
                 format!("cannot drop role {name} because it is required by the database system");
             return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, message));
         }
-        check_free(txn, roles, &name, role.oid).await?;
+        check_free(run, txn, roles, &name, role.oid).await?;
         change(txn, of_txn, |roles| {
             roles.remove(&name);
             Ok(())
@@ -319,15 +319,22 @@ pub(super) async fn drop_roles(
 }
 
 /// A role that owns something, or was granted something, stays.
-async fn check_free(txn: &mut Txn<'_>, roles: &Roles, name: &str, oid: u32) -> SqlResult<()> {
+async fn check_free(
+    run: &Run,
+    txn: &mut Txn<'_>,
+    roles: &Roles,
+    name: &str,
+    oid: u32,
+) -> SqlResult<()> {
     let mut found = Vec::new();
     for (key, table) in load_all(txn).await.map_err(of_txn)? {
         let table = table?;
         if let Some(own) = table.rights.names(oid) {
-            found.push((format!("{} {key}", table.kind().name()), own));
+            found.push((format!("{} {}", table.kind().name(), run.path.shown(&key)), own));
         }
     }
-    found.extend(roles.mentions(oid));
+    found.extend(roles.mentions(oid, |key| run.path.shown(key)));
+    found.extend(run.path.schemas().into_iter().flat_map(|all| all.mentions(oid)));
     if found.is_empty() {
         return Ok(());
     }

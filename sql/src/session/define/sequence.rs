@@ -1,29 +1,49 @@
 //! CREATE and DROP SEQUENCE, and the sequences of columns.
 
 use selkie_txn::{SequenceError, SequenceSchema, TableSchema, Txn, TxnError};
-use sqlparser::ast::{Expr as Ast, Function, FunctionArg, FunctionArgExpr, FunctionArguments};
-use sqlparser::ast::{ObjectName, SequenceOptions, Value, visit_expressions};
+use sqlparser::ast::{ObjectName, SequenceOptions};
 
-use super::lookup::{already_exists, find};
-use crate::bind::{NewSequence, check_name, default_expr, sequence_schema, table_key};
-use crate::catalogue::{TableDef, TableNote, load_all};
+use super::super::run::Run;
+use super::lookup::{already_exists, find, key_in, keys_of, last_part, new_key};
+use super::texts;
+use crate::bind::{NewSequence, sequence_schema};
+use crate::catalogue::{TableDef, TableNote, load_all, split_key};
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::exec::{from_txn, sequence_key};
+use crate::exec::from_txn;
 
-/// Creates a sequence. Whether it was not there before.
+/// Creates a sequence. Its name in the catalogue, unless it was there before.
 pub(super) async fn create_sequence(
+    run: &Run,
     txn: &mut Txn<'_>,
     name: &ObjectName,
     options: &[SequenceOptions],
     if_not_exists: bool,
-) -> SqlResult<bool> {
-    let key = table_key(name)?;
-    check_name(key.rsplit('.').next().unwrap_or(&key))?;
+) -> SqlResult<Option<String>> {
+    let key = new_key(run, name)?;
     let schema = sequence_schema(&key, None, options)?;
     if is_taken(txn, &key).await? {
-        return if if_not_exists { Ok(false) } else { Err(already_exists(&key)) };
+        return if if_not_exists { Ok(None) } else { Err(already_exists(&key)) };
     }
-    create(txn, schema).await.map(|()| true)
+    create(txn, schema).await.map(|()| Some(key))
+}
+
+/// The name in the catalogue of a sequence, if there is one.
+pub(super) async fn find_sequence(
+    run: &Run,
+    txn: &mut Txn<'_>,
+    name: &ObjectName,
+    if_exists: bool,
+) -> SqlResult<Option<String>> {
+    let keys = match keys_of(run, name) {
+        Err(error) if if_exists && error.state() == SqlState::INVALID_SCHEMA_NAME => Vec::new(),
+        keys => keys?,
+    };
+    for key in keys {
+        if is_sequence(txn, &key).await? {
+            return Ok(Some(key));
+        }
+    }
+    Ok(None)
 }
 
 async fn create(txn: &mut Txn<'_>, schema: SequenceSchema) -> SqlResult<()> {
@@ -49,24 +69,27 @@ async fn is_taken(txn: &mut Txn<'_>, key: &str) -> SqlResult<bool> {
 
 /// Creates the sequence of a column, which has its values by default. Its name, and the default.
 pub(super) async fn create_for_column(
+    run: &Run,
     txn: &mut Txn<'_>,
     table: &str,
     new: NewSequence,
 ) -> SqlResult<(String, String)> {
+    let (schema, table) = split_key(table);
     let base = format!("{table}_{}_seq", new.column);
-    let mut name = base.clone();
+    let mut key = key_in(schema, &base)?;
     let mut number = 0;
-    while is_taken(txn, &name).await? {
+    while is_taken(txn, &key).await? {
         number += 1;
-        name = format!("{base}{number}");
+        key = key_in(schema, &format!("{base}{number}"))?;
     }
-    create(txn, SequenceSchema { name: name.clone(), ..new.schema }).await?;
-    let default = format!("nextval('{}')", written(&name).replace('\'', "''"));
-    Ok((name, default))
+    create(txn, SequenceSchema { name: key.clone(), ..new.schema }).await?;
+    let default = texts::next_value_of(&run.path.written(&key));
+    Ok((key, default))
 }
 
 /// Creates the sequences of a table that is to be created.
 pub(super) async fn create_for_table(
+    run: &Run,
     txn: &mut Txn<'_>,
     schema: &mut TableSchema,
     sequences: Vec<NewSequence>,
@@ -77,26 +100,13 @@ pub(super) async fn create_for_table(
     let mut note = TableNote::from_stored(&schema.note)?;
     for new in sequences {
         let column = new.column.clone();
-        let (name, default) = create_for_column(txn, &schema.name, new).await?;
+        let (name, default) = create_for_column(run, txn, &schema.name, new).await?;
         if let Some(own) = note.columns.get_mut(&column) {
             (own.sequence, own.default) = (Some(name), Some(default));
         }
     }
     schema.note = note.to_stored()?;
     Ok(())
-}
-
-/// A name in the catalogue as SQL writes it.
-pub(super) fn written(key: &str) -> String {
-    let plain = |part: &str| {
-        part.starts_with(|own: char| own.is_ascii_lowercase() || own == '_')
-            && part
-                .chars()
-                .all(|own| own.is_ascii_lowercase() || own.is_ascii_digit() || own == '_')
-    };
-    let parts = key.splitn(2, '.');
-    let parts = parts.map(|part| if plain(part) { part.to_owned() } else { format!("\"{part}\"") });
-    parts.collect::<Vec<_>>().join(".")
 }
 
 /// Drops the sequences of columns.
@@ -126,52 +136,69 @@ pub(super) async fn restart(txn: &mut Txn<'_>, table: &TableDef) -> SqlResult<()
 }
 
 pub(super) async fn drop_sequences(
+    run: &Run,
     txn: &mut Txn<'_>,
     names: &[ObjectName],
     if_exists: bool,
     cascade: bool,
 ) -> SqlResult<()> {
     for name in names {
-        let key = table_key(name)?;
-        if !is_sequence(txn, &key).await? {
+        let Some(key) = find_sequence(run, txn, name, if_exists).await? else {
             if if_exists {
                 continue;
             }
-            let message = format!("sequence \"{key}\" does not exist");
+            let message = format!("sequence \"{}\" does not exist", last_part(name)?);
             return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message));
-        }
-        for (_, table) in load_all(txn).await.map_err(|error| from_txn(error, None))? {
-            release(txn, &table?, &key, cascade).await?;
-        }
-        drop_of_columns(txn, [key]).await?;
+        };
+        drop_sequence(run, txn, key, cascade).await?;
     }
     Ok(())
 }
 
+/// Drops a sequence, and defaults that have its values if `cascade` says so.
+pub(super) async fn drop_sequence(
+    run: &Run,
+    txn: &mut Txn<'_>,
+    key: String,
+    cascade: bool,
+) -> SqlResult<()> {
+    for (_, table) in load_all(txn).await.map_err(|error| from_txn(error, None))? {
+        release(run, txn, &table?, &key, cascade).await?;
+    }
+    drop_of_columns(txn, [key]).await
+}
+
 /// Takes defaults away that are values of a sequence, or refuses that.
-async fn release(txn: &mut Txn<'_>, table: &TableDef, key: &str, cascade: bool) -> SqlResult<()> {
+async fn release(
+    run: &Run,
+    txn: &mut Txn<'_>,
+    table: &TableDef,
+    key: &str,
+    cascade: bool,
+) -> SqlResult<()> {
     let mut users = Vec::new();
+    let shown = run.path.shown(key);
     for column in &table.columns {
         if column.identity.is_some() && column.sequence.as_deref() == Some(key) {
-            let (column, table) = (&column.name, &table.name);
+            let (column, table) = (&column.name, run.path.shown(&table.key));
             let message = format!(
-                "cannot drop sequence {key} because column {column} of table {table} requires it"
+                "cannot drop sequence {shown} because column {column} of table {table} requires it"
             );
             let hint = format!("You can drop column {column} of table {table} instead.");
             return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, message).hint(hint));
         }
         if let Some(default) = &column.default
-            && takes_from(default, key)?
+            && (column.sequence.as_deref() == Some(key) || texts::takes_from(run, default, key)?)
         {
             users.push(column.name.clone());
         }
     }
     let Some(first) = users.first() else { return Ok(()) };
     if !cascade {
-        let message = format!("cannot drop sequence {key} because other objects depend on it");
+        let message = format!("cannot drop sequence {shown} because other objects depend on it");
         let detail = format!(
-            "default value for column {first} of table {} depends on sequence {key}",
-            table.name
+            "default value for column {first} of table {} depends on sequence {shown}",
+            run.path.shown(&table.key)
         );
         let hint = "Use DROP ... CASCADE to drop the dependent objects too.";
         return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, message).detail(detail).hint(hint));
@@ -184,28 +211,4 @@ async fn release(txn: &mut Txn<'_>, table: &TableDef, key: &str, cascade: bool) 
         }
     })
     .await
-}
-
-/// Whether a default has a value of a sequence.
-fn takes_from(default: &str, key: &str) -> SqlResult<bool> {
-    let expr = default_expr(default)?;
-    let mut found = false;
-    let _ = visit_expressions(&expr, |own: &Ast| {
-        if let Ast::Function(Function { name, args: FunctionArguments::List(list), .. }) = own
-            && name.to_string().to_lowercase().ends_with("nextval")
-            && let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(first))) = list.args.first()
-        {
-            let first = match first {
-                Ast::Cast { expr, .. } => expr,
-                other => other,
-            };
-            if let Ast::Value(value) = first
-                && let Value::SingleQuotedString(text) = &value.value
-            {
-                found |= sequence_key(text).is_ok_and(|own| own == key);
-            }
-        }
-        std::ops::ControlFlow::<()>::Continue(())
-    });
-    Ok(found)
 }

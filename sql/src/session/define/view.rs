@@ -1,18 +1,22 @@
 //! CREATE and DROP VIEW, and what depends on tables and views.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use selkie_txn::{ColumnType, TableSchema, Txn};
 use sqlparser::ast::{self, ObjectName};
 
 use super::super::run::Run;
-use super::super::tables::load_with_used;
-use super::lookup::{already_exists, change_note, create_table, find};
-use super::{owner, sequence};
-use crate::bind::{Binder, HIDDEN_KEY, bind_view, check_name, refuse, relations_of, table_key};
+use super::super::tables::{load_key, load_named};
+use super::drop::find_to_drop;
+use super::lookup::{already_exists, change_note, create_new, find, last_part, new_key};
+use super::{owner, sequence, texts};
+use crate::bind::{Binder, HIDDEN_KEY, bind_view, refuse, relations_of};
 use crate::catalogue::{TableDef, TableNote, ViewNote, load_all};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::from_txn;
+use crate::roles::Kind;
+use crate::schemas::SearchPath;
 use crate::types::SqlType;
 
 pub(super) async fn create_view(
@@ -38,35 +42,35 @@ pub(super) async fn create_view(
     };
     refuse(create.materialized, "a materialized view")?;
     refuse(plain != *create, "this form of CREATE VIEW")?;
-    let key = table_key(&create.name)?;
-    check_name(key.rsplit('.').next().unwrap_or(&key))?;
-    let names = relations_of(&create.query)?;
-    let tables = load_with_used(txn, names.clone()).await;
+    let key = new_key(run, &create.name)?;
+    let tables = load_named(txn, &relations_of(&create.query), &run.path).await;
     let tables = tables.map_err(|error| from_txn(error, None))??;
-    let uses: BTreeSet<String> =
-        names.into_iter().filter(|name| tables.contains_key(name)).collect();
     let parsed = &run.work.parsed;
     let mut binder = Binder::new(&parsed.sql, &tables, &run.settings.format, &run.work.types);
-    let view = bind_view(&mut binder, create, uses)?;
+    let mut view = bind_view(&mut binder, create)?;
+    for own in binder.needed.iter().filter(|own| own.kind == Kind::Schema) {
+        own.check(run.authority()?)?;
+    }
+    view.query = texts::pinned_query(run, txn, &view.query).await?;
     if sequence::is_sequence(txn, &key).await? {
         return Err(already_exists(&key));
     }
     match find(txn, &key).await? {
         None => {
             let note = TableNote { view: Some(view), ..TableNote::default() };
-            let mut schema = TableSchema::new(key)
+            let mut schema = TableSchema::new(&key)
                 .column(HIDDEN_KEY, ColumnType::Bool)
                 .primary_key([0])
                 .note(note.to_stored()?);
             owner::mark(run, &mut schema)?;
-            create_table(txn, schema).await
+            create_new(txn, schema).await
         }
         Some(_) if !create.or_replace => Err(already_exists(&key)),
         Some(old) => {
             let Some(before) = &old.view else { return Err(not_a(&old, "view")) };
-            if tables.contains_key(&key) {
+            if tables.defs.contains_key(&key) {
                 let message =
-                    format!("infinite recursion detected in rules for relation \"{key}\"");
+                    format!("infinite recursion detected in rules for relation \"{}\"", old.name);
                 return Err(SqlError::new(SqlState::INVALID_OBJECT_DEFINITION, message));
             }
             check_columns(before, &view)?;
@@ -109,19 +113,24 @@ pub(super) fn not_a(table: &TableDef, kind: &str) -> SqlError {
 }
 
 pub(super) async fn drop_views(
+    run: &Run,
     txn: &mut Txn<'_>,
     names: &[ObjectName],
     if_exists: bool,
     cascade: bool,
 ) -> SqlResult<()> {
+    let mut dropped = BTreeSet::new();
     for name in names {
-        let key = table_key(name)?;
-        match find(txn, &key).await? {
+        dropped.extend(find_to_drop(run, txn, name, if_exists).await?.map(|own| own.key));
+    }
+    for name in names {
+        match find_to_drop(run, txn, name, if_exists).await? {
             Some(table) if table.view.is_none() => return Err(not_a(&table, "view")),
-            Some(table) => drop_with_views(txn, &key, &table, cascade).await?,
+            Some(table) => drop_with_views(run, txn, &table, &dropped, cascade).await?,
+            // One before it has taken it along.
             None if if_exists => {}
             None => {
-                let message = format!("view \"{key}\" does not exist");
+                let message = format!("view \"{}\" does not exist", last_part(name)?);
                 return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message));
             }
         }
@@ -129,18 +138,20 @@ pub(super) async fn drop_views(
     Ok(())
 }
 
-/// Drops a table or view, with the views that use it if `cascade` says so.
+/// Drops a table or view, with the views that use it if `cascade` says so. Those of `others` are
+/// dropped, too.
 pub(super) async fn drop_with_views(
+    run: &Run,
     txn: &mut Txn<'_>,
-    key: &str,
     table: &TableDef,
+    others: &BTreeSet<String>,
     cascade: bool,
 ) -> SqlResult<()> {
-    let views = views_over(txn, key).await?;
-    if let Some((view, _)) = views.first()
+    let views = views_over(txn, &table.key).await?;
+    if let Some((view, _)) = views.iter().find(|(view, _)| !others.contains(view))
         && !cascade
     {
-        return Err(is_used(table, key, view));
+        return Err(is_used(run, table, view));
     }
     // Those that use a view go before it.
     for (_, view) in views.iter().rev() {
@@ -155,8 +166,9 @@ async fn drop_one(txn: &mut Txn<'_>, table: &TableDef) -> SqlResult<()> {
     dropped.map_err(|error| from_txn(error, Some(table)))
 }
 
-fn is_used(table: &TableDef, key: &str, view: &str) -> SqlError {
+fn is_used(run: &Run, table: &TableDef, view: &str) -> SqlError {
     let kind = if table.view.is_some() { "view" } else { "table" };
+    let (key, view) = (run.path.shown(&table.key), run.path.shown(view));
     let message = format!("cannot drop {kind} {key} because other objects depend on it");
     let detail = format!("view {view} depends on {kind} {key}");
     let hint = "Use DROP ... CASCADE to drop the dependent objects too.";
@@ -195,9 +207,10 @@ pub(super) async fn check_views(
     views: &[(String, TableDef)],
 ) -> SqlResult<()> {
     for (key, table) in views {
-        let sql = format!("select 1 from \"{}\"", key.replace('.', "\".\""));
+        let sql = format!("select 1 from {}", run.path.written(key));
         let mut statements = crate::parse::parse(&sql)?;
-        let tables = load_with_used(txn, vec![key.clone()]).await;
+        let stored = Arc::new(SearchPath::stored(run.path.schemas().cloned()));
+        let tables = load_key(txn, key, &stored).await;
         let tables = tables.map_err(|error| from_txn(error, None))??;
         let mut binder = Binder::new(&sql, &tables, &run.settings.format, &[]);
         let Some(ast::Statement::Query(query)) = statements.pop() else { continue };

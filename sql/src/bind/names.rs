@@ -1,0 +1,163 @@
+//! What the names of tables in a statement stand for.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use sqlparser::ast::{ObjectName, ObjectNamePart};
+
+use super::{Binder, fold, refuse};
+use crate::catalogue::TableDef;
+use crate::error::{SqlError, SqlResult, SqlState};
+use crate::roles::{Kind, Needed, Privileges};
+use crate::schemas::{INFORMATION_SCHEMA, PG_CATALOG, SearchPath, Searched};
+use crate::system::{Relation, find_relation};
+
+/// The definitions of the tables and views that a statement names, and of those that the views use.
+#[derive(Debug)]
+pub(crate) struct Tables {
+    /// By their names in the catalogue.
+    pub(crate) defs: HashMap<String, Arc<TableDef>>,
+    /// Where the names of the statement were looked for.
+    pub(crate) path: Arc<SearchPath>,
+    /// Names in the catalogue of which there is no table, and by which one would be found before
+    /// one that is there.
+    pub(crate) absent: Vec<String>,
+}
+
+impl Tables {
+    /// No tables.
+    pub(crate) fn none() -> Self {
+        Self { defs: HashMap::new(), path: SearchPath::plain(), absent: Vec::new() }
+    }
+
+    /// The table or view of a name, and its name in the catalogue.
+    pub(super) fn find(
+        &self,
+        path: &SearchPath,
+        parts: &[String],
+    ) -> SqlResult<Option<&Arc<TableDef>>> {
+        let keys = path.keys_of(parts)?;
+        Ok(keys.iter().find_map(|key| self.defs.get(key)))
+    }
+}
+
+impl<'b> Binder<'b> {
+    /// The table of a name.
+    pub(crate) fn table(&mut self, name: &ObjectName) -> SqlResult<Arc<TableDef>> {
+        let table = self.relation_named(name)?;
+        refuse(table.view.is_some(), "a view in the place of a table")?;
+        Ok(Arc::clone(table))
+    }
+
+    /// The table or view of a name.
+    pub(super) fn relation_named(&mut self, name: &ObjectName) -> SqlResult<&'b Arc<TableDef>> {
+        let parts = name_parts(name)?;
+        let tables = self.tables;
+        let found = match self.uses {
+            None => tables.find(&self.path, &parts)?,
+            Some(uses) => {
+                // Earlier versions wrote a dot in a name as it was.
+                let dotted = [parts.join(".")];
+                let keys = self.path.keys_of(&parts)?;
+                let own = keys.iter().chain(&dotted).find(|key| uses.contains(*key));
+                own.and_then(|key| tables.defs.get(key))
+            }
+        };
+        if let [schema, _] = &*parts {
+            self.need_schema(schema);
+        }
+        if let (Some(found), Some(named), None) = (found, &mut self.named, self.acting) {
+            named.push((sqlparser::ast::Spanned::span(name), found.key.clone()));
+        }
+        found.ok_or_else(|| self.place(no_relation(&parts), name))
+    }
+
+    /// Whether there is a schema of a name.
+    pub(super) fn has_schema(&self, name: &str) -> bool {
+        is_system_schema(name) || self.path.id(name).is_ok()
+    }
+
+    /// The relation of the system that a name stands for.
+    pub(super) fn system_relation_named(&self, parts: &[String]) -> Option<&'static Relation> {
+        let [name] = parts else { return find_relation(parts) };
+        let of = |schema: &str| find_relation(&[schema.to_owned(), name.clone()]);
+        let searched = self.path.searched();
+        let is_first = !searched.contains(&Searched::System(PG_CATALOG));
+        if let Some(found) = is_first.then(|| of(PG_CATALOG)).flatten() {
+            return Some(found);
+        }
+        for own in searched {
+            match own {
+                Searched::System(schema) => {
+                    if let Some(found) = of(schema) {
+                        return Some(found);
+                    }
+                }
+                Searched::User(id) if self.tables.defs.contains_key(&id.key(name)) => return None,
+                Searched::User(_) => {}
+            }
+        }
+        None
+    }
+
+    /// Notes that the statement needs privileges of a table or view.
+    pub(super) fn need(&mut self, table: &TableDef, privileges: Privileges) {
+        self.needed.push(Needed {
+            kind: table.kind(),
+            name: table.name.clone(),
+            rights: table.rights.clone(),
+            privileges,
+            by: self.acting,
+        });
+    }
+
+    /// Notes that the statement has named a schema. What the query of a view names was looked at
+    /// when that was created.
+    pub(super) fn need_schema(&mut self, name: &str) {
+        if self.acting.is_some() || self.is_stored {
+            return;
+        }
+        let Some(schema) = self.path.schema(name) else { return };
+        self.needed.push(Needed {
+            kind: Kind::Schema,
+            name: name.to_owned(),
+            rights: schema.rights.clone(),
+            privileges: Privileges::USAGE,
+            by: None,
+        });
+    }
+
+    /// Does something for a text that stands in the catalogue: names in it mean what they meant
+    /// when it came there.
+    pub(super) fn as_stored<T>(&mut self, bind: impl FnOnce(&mut Self) -> T) -> T {
+        let stored = Arc::clone(self.stored.get_or_insert_with(|| match self.path.is_public() {
+            true => Arc::clone(&self.path),
+            false => Arc::new(SearchPath::stored(self.path.schemas().cloned())),
+        }));
+        let path = std::mem::replace(&mut self.path, stored);
+        let is_stored = std::mem::replace(&mut self.is_stored, true);
+        let bound = bind(self);
+        (self.path, self.is_stored) = (path, is_stored);
+        bound
+    }
+}
+
+/// The parts of a name.
+pub(crate) fn name_parts(name: &ObjectName) -> SqlResult<Vec<String>> {
+    let part = |part: &ObjectNamePart| match part {
+        ObjectNamePart::Identifier(name) => Ok(fold(name)),
+        ObjectNamePart::Function(_) => Err(SqlError::unsupported("a function as a name")),
+    };
+    name.0.iter().map(part).collect()
+}
+
+/// That there is no table, view or sequence of a name.
+pub(crate) fn no_relation(parts: &[String]) -> SqlError {
+    let message = format!("relation \"{}\" does not exist", parts.join("."));
+    SqlError::new(SqlState::UNDEFINED_TABLE, message)
+}
+
+/// Whether a schema is one of the system.
+pub(crate) fn is_system_schema(name: &str) -> bool {
+    matches!(name, PG_CATALOG | INFORMATION_SCHEMA)
+}

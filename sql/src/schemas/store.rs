@@ -1,0 +1,84 @@
+//! Reading and changing the schemas of a database.
+//!
+//! They are the note of a table of the system, whose name no statement can say. Who creates
+//! something in a schema has read that note, and so does not commit if another has dropped the
+//! schema meanwhile.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use selkie_txn::{ColumnType, DefinitionId, SchemaError, Table, TableSchema, Txn, TxnError};
+
+use super::document::Schemas;
+use crate::error::{SqlError, SqlResult};
+
+/// The name of the table of schemas in the catalogue.
+const KEY: &str = "selkie_system.schemas";
+
+/// The schemas that were read last. The sessions of one database may share it.
+#[derive(Default)]
+pub(crate) struct SchemasCache(Mutex<Option<Loaded>>);
+
+/// The schemas, and of which definition of their table they are.
+#[derive(Clone, Debug)]
+pub(crate) struct Loaded {
+    pub(crate) table: Table,
+    pub(crate) definition: DefinitionId,
+    pub(crate) schemas: Arc<Schemas>,
+}
+
+/// The schemas in the state that a transaction sees; `None` if none was ever made.
+pub(crate) async fn load(
+    txn: &mut Txn<'_>,
+    cache: &SchemasCache,
+) -> Result<SqlResult<Option<Loaded>>, TxnError> {
+    let known = cache.0.lock().clone();
+    if let Some(known) = known {
+        match txn.definition_id(known.table).await {
+            Ok(found) if found == known.definition => return Ok(Ok(Some(known))),
+            Ok(_) | Err(TxnError::Schema(SchemaError::NoSuchTable { .. })) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let Some((table, schemas)) = read(txn).await? else { return Ok(Ok(None)) };
+    let schemas = match schemas {
+        Ok(schemas) => Arc::new(schemas),
+        Err(error) => return Ok(Err(error)),
+    };
+    let definition = txn.definition_id(table).await?;
+    let loaded = Loaded { table, definition, schemas };
+    *cache.0.lock() = Some(loaded.clone());
+    Ok(Ok(Some(loaded)))
+}
+
+async fn read(txn: &mut Txn<'_>) -> Result<Option<(Table, SqlResult<Schemas>)>, TxnError> {
+    let table = match txn.table(KEY).await {
+        Ok(table) => table,
+        Err(TxnError::Schema(SchemaError::NoSuchTable { .. })) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let schema = txn.schema(table).await?;
+    Ok(Some((table, Schemas::from_stored(&schema.note))))
+}
+
+/// Changes the schemas, as a change of the transaction.
+pub(crate) async fn change<T>(
+    txn: &mut Txn<'_>,
+    of_txn: fn(TxnError) -> SqlError,
+    change: impl FnOnce(&mut Schemas) -> SqlResult<T>,
+) -> SqlResult<T> {
+    let (table, mut schemas) = match read(txn).await.map_err(of_txn)? {
+        Some((table, schemas)) => (Some(table), schemas?),
+        None => (None, Schemas::initial()),
+    };
+    let changed = change(&mut schemas)?;
+    let note = schemas.to_stored()?;
+    match table {
+        Some(table) => txn.set_note(table, &note).await.map_err(of_txn)?,
+        None => {
+            let schema = TableSchema::new(KEY).column("none", ColumnType::Bool).primary_key([0]);
+            txn.create_table(schema.note(note)).await.map_err(of_txn)?;
+        }
+    }
+    Ok(changed)
+}

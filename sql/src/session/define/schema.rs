@@ -1,0 +1,327 @@
+//! CREATE, DROP and ALTER SCHEMA, and comments on schemas.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+use selkie_txn::{Txn, TxnError};
+use sqlparser::ast::{
+    AlterSchema, AlterSchemaOperation, Ident, ObjectName, ObjectNamePart, SchemaName, Statement,
+    visit_relations_mut,
+};
+
+use super::super::run::Run;
+use super::lookup::{change_note, find};
+use super::{references, role, sequence, texts, view};
+use crate::bind::{check_name, fold, is_system_schema, name_parts, refuse};
+use crate::catalogue::{Reference, SchemaId, TableDef, load_all, split_key};
+use crate::error::{SqlError, SqlResult, SqlState};
+use crate::exec::from_txn;
+use crate::roles::{BOOTSTRAP_NAME, Kind, Rights, denied, no_role};
+use crate::schemas::{PUBLIC, SYSTEM, Schema, change, no_schema, quoted};
+
+const HINT: &str = "Use DROP ... CASCADE to drop the dependent objects too.";
+
+fn of_txn(error: TxnError) -> SqlError {
+    from_txn(error, None)
+}
+
+/// The name of a schema.
+pub(super) fn schema_name(name: &ObjectName) -> SqlResult<String> {
+    match &*name_parts(name)? {
+        [name] => Ok(name.clone()),
+        _ => Err(SqlError::unsupported("a name of a schema of two parts")),
+    }
+}
+
+/// Creates a schema.
+pub(super) async fn create_schema(
+    run: &Run,
+    txn: &mut Txn<'_>,
+    statement: &Statement,
+) -> SqlResult<()> {
+    let Statement::CreateSchema {
+        schema_name: named,
+        or_replace,
+        if_not_exists,
+        with,
+        options,
+        default_collate_spec,
+        clone,
+    } = statement
+    else {
+        return Err(SqlError::internal("a CREATE SCHEMA that is none"));
+    };
+    let is_odd = *or_replace
+        || with.is_some()
+        || options.is_some()
+        || default_collate_spec.is_some()
+        || clone.is_some();
+    refuse(is_odd, "this form of CREATE SCHEMA")?;
+    let (name, owner) = match named {
+        SchemaName::Simple(name) => (schema_name(name)?, None),
+        SchemaName::UnnamedAuthorization(owner) => {
+            (role::role_named(run, owner)?, Some(owner_of(run, owner)?))
+        }
+        SchemaName::NamedAuthorization(name, owner) => {
+            (schema_name(name)?, Some(owner_of(run, owner)?))
+        }
+    };
+    let authority = run.authority()?;
+    require_database(run)?;
+    check_schema_name(&name)?;
+    if *if_not_exists && (is_system_schema(&name) || run.path.id(&name).is_ok()) {
+        return Ok(());
+    }
+    let rights = Rights::of(owner.unwrap_or(authority.oid()));
+    change(txn, of_txn, |all| all.add(&name, rights)).await
+}
+
+/// Only superusers may create schemas: nobody can be granted that.
+fn require_database(run: &Run) -> SqlResult<()> {
+    match run.authority()?.is_superuser() {
+        true => Ok(()),
+        false => Err(denied("permission denied for database selkie")),
+    }
+}
+
+fn owner_of(run: &Run, owner: &Ident) -> SqlResult<u32> {
+    let name = role::role_named(run, owner)?;
+    let authority = run.authority()?;
+    if authority.roles().is_none() {
+        // Before there are roles everyone is the first superuser.
+        let is_known = name == BOOTSTRAP_NAME || name == *run.user;
+        return if is_known { Ok(authority.oid()) } else { Err(no_role(&name)) };
+    }
+    let found = authority.roles().and_then(|roles| roles.find(&name));
+    found.map(|own| own.oid).ok_or_else(|| no_role(&name))
+}
+
+fn check_schema_name(name: &str) -> SqlResult<()> {
+    check_name(name)?;
+    let detail = match name {
+        SYSTEM => "It is the name of what the system keeps for itself.",
+        name if name.starts_with("pg_") => "The prefix \"pg_\" is reserved for system schemas.",
+        _ => return Ok(()),
+    };
+    let message = format!("unacceptable schema name \"{name}\"");
+    Err(SqlError::new(SqlState::RESERVED_NAME, message).detail(detail.to_owned()))
+}
+
+/// A schema that its owner changes.
+fn owned<'r>(run: &'r Run, name: &str) -> SqlResult<&'r Schema> {
+    if is_system_schema(name) {
+        let message =
+            format!("cannot change schema {name} because it is required by the database system");
+        return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, message));
+    }
+    refuse(name == PUBLIC, "a change of the schema public")?;
+    let own = run.path.schema(name).ok_or_else(|| no_schema(name))?;
+    run.authority()?.require_owner(Kind::Schema, name, &own.rights)?;
+    Ok(own)
+}
+
+/// What is in a schema.
+struct Contents {
+    tables: Vec<TableDef>,
+    /// Those that are not of columns.
+    sequences: Vec<String>,
+}
+
+impl Contents {
+    async fn of(txn: &mut Txn<'_>, schema: SchemaId) -> SqlResult<Self> {
+        let mut tables = Vec::new();
+        for (key, table) in load_all(txn).await.map_err(of_txn)? {
+            if split_key(&key).0 == schema {
+                tables.push(table?);
+            }
+        }
+        // In the order in which they were created.
+        tables.sort_by_key(|own| own.table.number());
+        let owned: BTreeSet<String> = tables.iter().flat_map(sequence::sequences_of).collect();
+        let all = txn.sequences().await.map_err(of_txn)?.into_iter().map(|own| own.name);
+        let is_one = |key: &String| split_key(key).0 == schema && !owned.contains(key);
+        Ok(Self { tables, sequences: all.filter(is_one).collect() })
+    }
+
+    /// What depends on the schema, as messages call it: also what is elsewhere, and uses a table
+    /// that is in it. Those of `keys` are dropped with their own schemas.
+    async fn lines(
+        &self,
+        run: &Run,
+        txn: &mut Txn<'_>,
+        schema: &str,
+        keys: &BTreeSet<String>,
+    ) -> SqlResult<Vec<String>> {
+        let mut lines = Vec::new();
+        for own in &self.tables {
+            let (kind, name) = (own.kind().name(), run.path.shown(&own.key));
+            lines.push(format!("{kind} {name} depends on schema {schema}"));
+            for Reference { child, name: constraint } in &own.referenced_by {
+                if !keys.contains(child) {
+                    let child = run.path.shown(child);
+                    lines.push(format!(
+                        "constraint {constraint} on table {child} depends on {kind} {name}"
+                    ));
+                }
+            }
+            for (view, table) in view::views_over(txn, &own.key).await? {
+                let is_direct = table.view.is_some_and(|view| view.uses.contains(&own.key));
+                if is_direct && !keys.contains(&view) {
+                    let view = run.path.shown(&view);
+                    lines.push(format!("view {view} depends on {kind} {name}"));
+                }
+            }
+        }
+        let sequences = self.sequences.iter().map(|key| run.path.shown(key));
+        lines.extend(sequences.map(|name| format!("sequence {name} depends on schema {schema}")));
+        Ok(lines)
+    }
+}
+
+/// Drops schemas.
+pub(super) async fn drop_schemas(
+    run: &Run,
+    txn: &mut Txn<'_>,
+    names: &[ObjectName],
+    if_exists: bool,
+    cascade: bool,
+) -> SqlResult<()> {
+    let mut dropped: Vec<(String, Contents)> = Vec::new();
+    for name in names {
+        let name = schema_name(name)?;
+        let is_there =
+            name == PUBLIC || is_system_schema(&name) || run.path.schema(&name).is_some();
+        if !is_there && if_exists || dropped.iter().any(|(own, _)| *own == name) {
+            continue;
+        }
+        let contents = Contents::of(txn, owned(run, &name)?.id()).await?;
+        dropped.push((name, contents));
+    }
+    let keys = dropped.iter().flat_map(|(_, own)| own.tables.iter().map(|own| own.key.clone()));
+    let keys: BTreeSet<String> = keys.collect();
+    if !cascade {
+        check_empty(run, txn, &dropped, &keys).await?;
+    }
+    for key in &keys {
+        // A view may be gone with what it uses.
+        let Some(table) = find(txn, key).await? else { continue };
+        references::leave(run, txn, &table, &keys, true).await?;
+        view::drop_with_views(run, txn, &table, &keys, true).await?;
+    }
+    for (name, contents) in dropped {
+        for key in contents.sequences {
+            sequence::drop_sequence(run, txn, key, true).await?;
+        }
+        change(txn, of_txn, |all| {
+            all.remove(&name);
+            Ok(())
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+async fn check_empty(
+    run: &Run,
+    txn: &mut Txn<'_>,
+    dropped: &[(String, Contents)],
+    keys: &BTreeSet<String>,
+) -> SqlResult<()> {
+    let mut lines = Vec::new();
+    for (name, own) in dropped {
+        lines.extend(own.lines(run, txn, &quoted(name), keys).await?);
+    }
+    if lines.is_empty() {
+        return Ok(());
+    }
+    let message = match dropped {
+        [(name, _)] => {
+            let name = quoted(name);
+            format!("cannot drop schema {name} because other objects depend on it")
+        }
+        _ => "cannot drop desired object(s) because other objects depend on them".to_owned(),
+    };
+    let error = SqlError::new(SqlState::DEPENDENT_OBJECTS, message);
+    Err(error.detail(lines.join("\n")).hint(HINT))
+}
+
+/// Changes a schema.
+pub(super) async fn alter_schema(
+    run: &Run,
+    txn: &mut Txn<'_>,
+    alter: &AlterSchema,
+) -> SqlResult<()> {
+    let AlterSchema { name, if_exists, operations } = alter;
+    let old = schema_name(name)?;
+    for operation in operations {
+        match operation {
+            AlterSchemaOperation::Rename { name } if !if_exists => {
+                let new = schema_name(name)?;
+                owned(run, &old)?;
+                require_database(run)?;
+                check_schema_name(&new)?;
+                change(txn, of_txn, |all| all.rename(&old, &new)).await?;
+                rename_in_texts(txn, &old, &new).await?;
+            }
+            other => return Err(SqlError::unsupported(format!("ALTER SCHEMA {other}"))),
+        }
+    }
+    Ok(())
+}
+
+/// Texts in the catalogue name a schema as it is called now.
+async fn rename_in_texts(txn: &mut Txn<'_>, old: &str, new: &str) -> SqlResult<()> {
+    texts::rename_sequences(txn, |parts| match parts {
+        [schema, name] if schema == old => Some(format!("{}.{}", quoted(new), quoted(name))),
+        _ => None,
+    })
+    .await?;
+    for (_, table) in load_all(txn).await.map_err(of_txn)? {
+        let table = table?;
+        let Some(own) = &table.view else { continue };
+        let mut query = texts::query_of(&own.query)?;
+        let mut is_named = false;
+        let _ = visit_relations_mut(&mut query, |name| {
+            if let [ObjectNamePart::Identifier(schema), _] = &mut *name.0
+                && fold(schema) == old
+            {
+                *schema = Ident::from(&*quoted(new));
+                is_named = true;
+            }
+            ControlFlow::<()>::Continue(())
+        });
+        if is_named {
+            let query = query.to_string();
+            change_note(txn, &table, |note| {
+                note.view.iter_mut().for_each(|own| own.query.clone_from(&query));
+            })
+            .await?;
+        }
+    }
+    Ok(())
+}
+
+/// Sets the comment on a schema, or takes it away.
+pub(super) async fn comment_on(
+    run: &Run,
+    txn: &mut Txn<'_>,
+    name: &ObjectName,
+    text: Option<String>,
+) -> SqlResult<()> {
+    let (name, text) = (schema_name(name)?, text.filter(|text| !text.is_empty()));
+    if name == PUBLIC {
+        let roles = run.authority()?.roles();
+        let rights = roles.map_or_else(Rights::of_public_schema, |roles| roles.public.clone());
+        run.authority()?.require_owner(Kind::Schema, &name, &rights)?;
+    } else {
+        owned(run, &name)?;
+    }
+    change(txn, of_txn, |all| {
+        match &*name {
+            PUBLIC => all.public_comment = text,
+            name => all.find_mut(name)?.comment = text,
+        }
+        Ok(())
+    })
+    .await
+}

@@ -84,6 +84,65 @@ Check constraints:
     assert_eq!(psql("\\d item"), expected);
 }
 
+/// As PostgreSQL 15 shows them, but for the owner of `public`.
+#[test]
+fn psql_describes_schemas_and_what_is_in_them() {
+    let (_server, port) = start();
+    let psql = |sql: &str| runs("psql", &port, &["-X", "-v", "ON_ERROR_STOP=1", "-c", sql]);
+    psql("create schema shop; create schema \"Other\"; comment on schema shop is 'all of it'");
+    psql("create table shop.item (id int primary key, name text not null)");
+    psql("create table \"Other\".item (of int references shop.item)");
+    psql("create view shop.names as select name from shop.item");
+    let item = r#"                 Table "shop.item"
+ Column |  Type   | Collation | Nullable | Default 
+--------+---------+-----------+----------+---------
+ id     | integer |           | not null | 
+ name   | text    |           | not null | 
+Indexes:
+    "item_pkey" PRIMARY KEY, btree (id)
+Referenced by:
+    TABLE ""Other".item" CONSTRAINT "item_of_fkey" FOREIGN KEY (of) REFERENCES shop.item(id)
+
+"#;
+    let schemas = "  List of schemas
+  Name  |  Owner   
+--------+----------
+ Other  | postgres
+ public | postgres
+ shop   | postgres
+(3 rows)
+
+";
+    let with_comment = "                  List of schemas
+ Name |  Owner   | Access privileges | Description 
+------+----------+-------------------+-------------
+ shop | postgres |                   | all of it
+(1 row)
+
+";
+    let tables = "        List of relations
+ Schema | Name | Type  |  Owner   
+--------+------+-------+----------
+ shop   | item | table | postgres
+(1 row)
+
+";
+    for (command, expected) in [
+        ("\\dn", schemas),
+        ("\\dn+ shop", with_comment),
+        ("\\dt shop.*", tables),
+        ("\\d shop.item", item),
+    ] {
+        assert_eq!(psql(command), expected, "{command}");
+    }
+    // Nothing of it is found without its schema, unless the connection says so.
+    let path = ["-X", "-v", "ON_ERROR_STOP=1", "-c", "\\dt"];
+    assert!(!runs("psql", &port, &path).contains("item"));
+    let options = format!("port={port} options='-c search_path=shop'");
+    let found = runs("psql", &port, &["-X", "-c", "\\dt", "-d", &options]);
+    assert_eq!(found, tables);
+}
+
 #[test]
 fn psql_copies_files_in_and_out() {
     let (_server, port) = start();

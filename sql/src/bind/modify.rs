@@ -15,7 +15,7 @@ use super::{Binder, Bound, fold, name_parts, refuse};
 use crate::catalogue::{Identity, TableDef};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::plan::{Assignments, Expr, LockRows, Locking, Modify, Plan, Typed};
-use crate::roles::Privileges;
+use crate::roles::{Kind, Privileges};
 use crate::types::SqlType;
 use crate::types::cast::{CastContext, can_cast};
 
@@ -259,9 +259,14 @@ impl Binder<'_> {
         let mut lockable: Vec<LockableTable> = Vec::new();
         let first = self.needed.len();
         let (mut plan, scope) = self.from(&from, None, &mut lockable)?;
-        // That the table itself is read is said later.
-        if self.needed.get(first).is_some_and(|needed| needed.name == own.name) {
-            self.needed.remove(first);
+        // That the table itself is read is said later. Its schema may stand before it.
+        let mut added = self.needed.iter().skip(first);
+        let at = added.position(|needed| needed.kind != Kind::Schema);
+        let at = at.map(|at| first + at);
+        if let Some(at) = at
+            && self.needed.get(at).is_some_and(|needed| needed.name == own.name)
+        {
+            self.needed.remove(at);
         }
         mark_for_update(&mut plan);
         Ok(Target { table: own, plan, scope })

@@ -193,7 +193,10 @@ impl Binder<'_> {
             [schema, _] => self.need_schema(schema),
             _ => self.uses_path |= !self.is_stored,
         }
-        self.path.keys_of(&parts).map(Some)
+        let keys = self.path.keys_of(&parts)?;
+        // Its schema may come to be there.
+        self.uses_path |= keys.is_empty();
+        Ok(Some(keys))
     }
 
     /// A call of a function of sequences.

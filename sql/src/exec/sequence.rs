@@ -71,7 +71,15 @@ async fn value_of(call: &SequenceCall, context: &mut ExecContext<'_, '_>) -> Sql
     };
     let keys = match &call.keys {
         Some(keys) => keys.clone(),
-        None => context.path.keys_of(&names_of_text(name)?)?,
+        None => {
+            let parts = names_of_text(name)?;
+            if let ([schema, _], Some(authority)) = (&*parts, context.authority)
+                && let Some(own) = context.path.schema(schema)
+            {
+                authority.require(Privileges::USAGE, Kind::Schema, schema, &own.rights)?;
+            }
+            context.path.keys_of(&parts)?
+        }
     };
     let key = found_key(keys, name, context).await?;
     if !call.is_identity {

@@ -104,6 +104,18 @@ fn a_plan_is_made_anew_when_a_table_comes_before_its_own() {
     });
 }
 
+#[test]
+fn a_sequence_of_a_schema_that_comes_later_is_found() {
+    with_nodes(2, async |databases| {
+        let (mut early, mut maker) = (session(&databases[0]), session(&databases[1]));
+        let prepared = early.prepare("select nextval('s.q')", &[]).await.unwrap();
+        let early_run = early.run_prepared(&prepared, Vec::new()).await;
+        assert_eq!(early_run.unwrap_err().state().code(), "3F000");
+        maker.execute("create schema s; create sequence s.q").await.unwrap();
+        early.run_prepared(&prepared, Vec::new()).await.unwrap().unwrap();
+    });
+}
+
 /// In each order of the two.
 #[test]
 fn no_table_is_left_in_a_schema_that_is_dropped() {

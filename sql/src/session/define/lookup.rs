@@ -9,7 +9,7 @@ use crate::bind::{Binder, MAX_NAME_BYTES, check_name, is_system_schema, name_par
 use crate::catalogue::{SchemaId, TableDef, TableNote, load, name_of, split_key};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::from_txn;
-use crate::roles::{Kind, Privileges, denied};
+use crate::roles::{KEY_PREFIX, Kind, Privileges, denied};
 use crate::schemas::{Searched, refuse_reserved};
 
 /// Binds something of a statement, with the tables that the statement names.
@@ -57,6 +57,7 @@ pub(super) async fn create_table(txn: &mut Txn<'_>, schema: TableSchema) -> SqlR
 pub(super) async fn hide(txn: &mut Txn<'_>, key: &str) -> SqlResult<()> {
     let (schema, name) = split_key(key);
     if schema != SchemaId::PUBLIC
+        && !name.starts_with(KEY_PREFIX)
         && let Some(hidden) = find(txn, name).await?
     {
         return change_note(txn, &hidden, |_| {}).await;
@@ -149,8 +150,9 @@ pub(super) fn new_key(run: &Run, name: &ObjectName) -> SqlResult<String> {
 /// The name in the catalogue of what is to be in a schema.
 pub(super) fn key_in(schema: SchemaId, name: &str) -> SqlResult<String> {
     check_name(name)?;
+    // In no schema: what is there is found by its name alone where it hides a table of `public`.
+    refuse_reserved(name)?;
     let key = schema.key(name);
-    refuse_reserved(&key)?;
     if key.len() > MAX_NAME_BYTES {
         let most = MAX_NAME_BYTES - (key.len() - name.len());
         let message = format!(

@@ -34,6 +34,7 @@ use crate::bind::{bind_create_table, refuse};
 use crate::catalogue::TableNote;
 use crate::error::{SqlError, SqlResult};
 use crate::plan::optimize;
+use crate::roles::Kind;
 
 /// Whether a statement changes tables.
 pub(super) fn is_definition(statement: &Statement) -> bool {
@@ -192,8 +193,15 @@ async fn drop_all(run: &Run, txn: &mut Txn<'_>, statement: &Statement) -> SqlRes
 /// CREATE TABLE without a query.
 async fn create_plain(run: &Run, txn: &mut Txn<'_>, create: &CreateTable) -> SqlResult<()> {
     let key = new_key(run, &create.name)?;
-    let (mut schema, sequences) =
-        bound(run, txn, |binder| bind_create_table(binder, create, key)).await?;
+    let made = bound(run, txn, |binder| {
+        let made = bind_create_table(binder, create, key)?;
+        Ok((made, std::mem::take(&mut binder.needed)))
+    });
+    let ((mut schema, sequences), needed) = made.await?;
+    // Schemas that its defaults name; later they are not asked for.
+    for own in needed.iter().filter(|own| own.kind == Kind::Schema) {
+        own.check(run.authority()?)?;
+    }
     if create.if_not_exists && find(txn, &schema.name).await?.is_some() {
         return Ok(());
     }

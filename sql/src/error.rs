@@ -17,6 +17,8 @@ macro_rules! states {
 states! {
     ACTIVE_TRANSACTION = "25001", "A transaction is in progress already.";
     ADMIN_SHUTDOWN = "57P01", "The server ends.";
+    NULL_VALUE_NOT_ALLOWED = "22004", "NULL where a value is needed.";
+    AMBIGUOUS_ALIAS = "42P09", "A name stands for several tables of FROM.";
     AMBIGUOUS_COLUMN = "42702", "A name stands for several columns.";
     AMBIGUOUS_FUNCTION = "42725", "A call fits several functions.";
     ARRAY_SUBSCRIPT = "2202E", "The dimensions of arrays do not fit.";

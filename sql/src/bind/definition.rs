@@ -9,7 +9,7 @@ use sqlparser::ast::{
     visit_expressions_mut,
 };
 
-use super::scope::Scope;
+use super::scope::{SchemaName, Scope};
 use super::sequence::{NewSequence, identity_of, serial_type};
 use super::stage::Stage;
 use super::{Binder, OutputColumn, Tables, fold, refuse};
@@ -378,8 +378,24 @@ impl NewTable<'_> {
             free_name(&base, |name| self.checks.iter().any(|(own, _)| own == name))
         });
         check_name(&name)?;
-        self.checks.push((name, check.expr.to_string()));
+        self.checks.push((name, self.without_schema(&check.expr).to_string()));
         Ok(())
+    }
+
+    /// A condition whose columns have no schema before the name of the table: that may be called
+    /// otherwise later.
+    fn without_schema(&self, condition: &Ast) -> Ast {
+        let mut condition = condition.clone();
+        let _ = visit_expressions_mut(&mut condition, |own: &mut Ast| {
+            if let Ast::CompoundIdentifier(names) = own
+                && let [_, table, _] = &**names
+                && fold(table) == self.name
+            {
+                names.remove(0);
+            }
+            ControlFlow::<()>::Continue(())
+        });
+        condition
     }
 
     /// The column that a condition names, if that is one.
@@ -464,7 +480,7 @@ pub(super) fn check_expressions(
     for (_, condition) in checks {
         let mut scope = Scope::inside(None);
         let columns = columns.iter().map(|own| (own.name.clone(), own.ty, own.hidden));
-        scope.add_table(table, columns)?;
+        scope.add_table(table, SchemaName::Any, columns)?;
         let mut stage = Stage::new(&scope, "check constraints");
         let bound = binder.expr(&default_expr(condition)?, &mut stage)?;
         refuse(!stage.applies.is_empty(), "a subquery in a check constraint")?;

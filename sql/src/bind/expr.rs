@@ -2,6 +2,7 @@
 
 use sqlparser::ast::{self, BinaryOperator, CastKind, Expr as Ast, UnaryOperator};
 
+use super::scope::Qualifier;
 use super::stage::Stage;
 use super::{Binder, fold, name_parts, refuse};
 use crate::error::{SqlError, SqlResult, SqlState};
@@ -27,10 +28,9 @@ impl Binder<'_> {
             Ast::Value(value) => self.literal(value),
             Ast::Identifier(name) => self.column(None, &fold(name), stage),
             Ast::CompoundIdentifier(names) => match &*names.iter().map(fold).collect::<Vec<_>>() {
-                [table, name] => self.column(Some(table), name, stage),
+                [table, name] => self.column(Some((None, table)), name, stage),
                 [schema, table, name] if self.has_schema(schema) => {
-                    stage.scope.check_schema(schema, table)?;
-                    self.column(Some(table), name, stage)
+                    self.column(Some((Some(schema), table)), name, stage)
                 }
                 _ => Err(SqlError::unsupported("a column with so many qualifiers")),
             },
@@ -118,7 +118,7 @@ impl Binder<'_> {
 
     fn column(
         &mut self,
-        table: Option<&str>,
+        table: Option<Qualifier<'_>>,
         name: &str,
         stage: &mut Stage<'_>,
     ) -> SqlResult<Typed> {
@@ -373,12 +373,12 @@ fn grouped(ast: &Ast, stage: &Stage<'_>) -> Option<Typed> {
 }
 
 /// The error of a column that is there, and is not grouped.
-fn ungrouped(table: Option<&str>, name: &str, stage: &Stage<'_>) -> Option<SqlError> {
+fn ungrouped(table: Option<Qualifier<'_>>, name: &str, stage: &Stage<'_>) -> Option<SqlError> {
     let found = stage.grouping.as_ref()?.input.find(table, name).ok()?;
     let columns = &stage.grouping.as_ref()?.input.columns;
     let column = columns.iter().find(|own| own.at == found.at)?;
     let full = match &column.table {
-        Some(table) if !table.is_empty() => format!("{table}.{name}"),
+        Some(table) if !table.name.is_empty() => format!("{}.{name}", table.name),
         _ => name.to_owned(),
     };
     let message = format!(

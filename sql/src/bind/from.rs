@@ -8,7 +8,7 @@ use sqlparser::ast::{
 };
 
 use super::query::{LockableTable, rename};
-use super::scope::{Scope, ScopeColumn};
+use super::scope::{SchemaName, Scope, ScopeColumn};
 use super::stage::{Stage, with_applies};
 use super::{Binder, Bound, OutputColumn, fold, name_parts, refuse};
 use crate::catalogue::{TableDef, split_key};
@@ -174,18 +174,25 @@ impl Binder<'_> {
             let (shown, mut scope) = (columns.len() - 1, Scope::inside(outer));
             let named = (0..).zip(columns);
             let named = named.map(|(at, own): (usize, _)| (own.name, own.ty, at >= shown));
-            scope.add_table(&called, named)?;
+            let schema = match alias {
+                None => SchemaName::Any,
+                Some(_) => SchemaName::Alias,
+            };
+            scope.add_table(&called, schema, named)?;
             return Ok(Part { plan: system.plan, scope, is_lateral: false });
         }
         let table = self.relation_named(name)?;
         self.need(table, Privileges::SELECT);
-        let schema = split_key(&table.key).0;
-        let schema = alias.is_none().then(|| self.path.name(schema).to_owned());
+        let schema = match alias {
+            None => SchemaName::Of(self.path.name(split_key(&table.key).0).to_owned()),
+            Some(_) => SchemaName::Alias,
+        };
         if let Some(view) = &table.view {
             let Bound { plan, mut columns } = self.view(table, view)?;
             rename(&mut columns, &names, &called)?;
-            let mut scope = scope_of(&called, &columns, outer)?;
-            scope.schemas.extend(schema.map(|schema| (called, schema)));
+            let mut scope = Scope::inside(outer);
+            let named = columns.into_iter().map(|own| (own.name, own.ty, false));
+            scope.add_table(&called, schema, named)?;
             return Ok(Part { plan, scope, is_lateral: false });
         }
         let mut columns: Vec<OutputColumn> = table.columns.iter().map(output_of).collect();
@@ -193,8 +200,7 @@ impl Binder<'_> {
         let mut scope = Scope::inside(outer);
         let hidden = table.columns.iter().map(|column| column.is_hidden);
         let named = columns.into_iter().zip(hidden);
-        scope.add_table(&called, named.map(|(own, hidden)| (own.name, own.ty, hidden)))?;
-        scope.schemas.extend(schema.map(|schema| (called.clone(), schema)));
+        scope.add_table(&called, schema, named.map(|(own, hidden)| (own.name, own.ty, hidden)))?;
         lockable.push(LockableTable {
             name: called,
             table: Arc::clone(table),
@@ -367,14 +373,7 @@ fn merged_names(
 
 /// The columns of both sides.
 fn combined<'s>(mut left: Scope<'s>, right: Scope<'s>) -> SqlResult<Scope<'s>> {
-    for table in right.tables {
-        if !table.is_empty() && left.tables.contains(&table) {
-            let message = format!("table name \"{table}\" specified more than once");
-            return Err(SqlError::new(SqlState::DUPLICATE_ALIAS, message));
-        }
-        left.tables.push(table);
-    }
-    left.schemas.extend(right.schemas);
+    right.tables.into_iter().try_for_each(|table| left.push_table(table))?;
     let shifted = right.columns.into_iter();
     let width = left.width;
     left.columns.extend(shifted.map(|own| ScopeColumn { at: own.at + width, ..own }));
@@ -420,7 +419,8 @@ fn scope_of<'s>(
     outer: Option<&'s Scope<'s>>,
 ) -> SqlResult<Scope<'s>> {
     let mut scope = Scope::inside(outer);
-    scope.add_table(table, columns.iter().map(|own| (own.name.clone(), own.ty, false)))?;
+    let columns = columns.iter().map(|own| (own.name.clone(), own.ty, false));
+    scope.add_table(table, SchemaName::Alias, columns)?;
     Ok(scope)
 }
 

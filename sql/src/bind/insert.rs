@@ -8,7 +8,7 @@ use sqlparser::ast::{
 };
 
 use super::modify::{always_generated, column_of, is_default, table_scope};
-use super::scope::Scope;
+use super::scope::{SchemaName, Scope};
 use super::stage::{Stage, with_applies};
 use super::{Binder, Bound, fold, name_parts, refuse};
 use crate::catalogue::{Identity, TableDef};
@@ -337,7 +337,7 @@ impl Binder<'_> {
                 let mut scope = table_scope(table, called)?;
                 let columns = table.columns.iter();
                 let columns = columns.map(|own| (own.name.clone(), own.ty, own.is_hidden));
-                scope.add_table("excluded", columns)?;
+                scope.add_table("excluded", SchemaName::Alias, columns)?;
                 // A name without its table is that of the table.
                 let width = table.columns.len();
                 scope.columns.iter_mut().skip(width).for_each(|own| own.is_plain = false);

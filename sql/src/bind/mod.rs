@@ -91,7 +91,7 @@ pub(crate) struct Binder<'b> {
     /// Whether such a text is bound.
     is_stored: bool,
     /// What the view uses whose query is bound, by names in the catalogue.
-    uses: Option<&'b BTreeSet<String>>,
+    pub(crate) uses: Option<&'b BTreeSet<String>>,
     /// Where tables were named, and their names in the catalogue, if that is asked for.
     pub(crate) named: Option<Vec<(Span, String)>>,
     settings: &'b FormatSettings,

@@ -9,7 +9,7 @@ use sqlparser::ast::{
 };
 
 use super::query::LockableTable;
-use super::scope::Scope;
+use super::scope::{SchemaName, Scope};
 use super::stage::{PendingApply, Stage, with_applies};
 use super::{Binder, Bound, fold, name_parts, refuse};
 use crate::catalogue::{Identity, TableDef};
@@ -332,7 +332,8 @@ fn mark_for_update(plan: &mut Plan) {
 pub(super) fn table_scope<'s>(table: &TableDef, called: &str) -> SqlResult<Scope<'s>> {
     let mut scope = Scope::inside(None);
     let columns = table.columns.iter().map(|own| (own.name.clone(), own.ty, own.is_hidden));
-    scope.add_table(called, columns)?;
+    let schema = if called == table.name { SchemaName::Any } else { SchemaName::Alias };
+    scope.add_table(called, schema, columns)?;
     Ok(scope)
 }
 

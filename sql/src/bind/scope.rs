@@ -14,11 +14,50 @@ pub(crate) fn fold(name: &Ident) -> String {
     }
 }
 
+/// A table of FROM, as a statement may call it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TableName {
+    pub(crate) name: String,
+    pub(crate) schema: SchemaName,
+}
+
+/// Whether the schema of a table may stand before its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SchemaName {
+    /// The name was given by the statement.
+    Alias,
+    /// There is no other table: any schema that there is.
+    Any,
+    Of(String),
+}
+
+/// What stands before the name of a column: the schema, and the table.
+pub(crate) type Qualifier<'n> = (Option<&'n str>, &'n str);
+
+impl TableName {
+    fn is(&self, (schema, name): Qualifier<'_>) -> bool {
+        let is_of = |schema| match &self.schema {
+            SchemaName::Alias => false,
+            SchemaName::Any => true,
+            SchemaName::Of(own) => own == schema,
+        };
+        self.name == name && schema.is_none_or(is_of)
+    }
+
+    /// Whether the two cannot stand in one FROM.
+    fn clashes(&self, other: &Self) -> bool {
+        let is_told_apart = match (&self.schema, &other.schema) {
+            (SchemaName::Of(own), SchemaName::Of(other)) => own != other,
+            _ => false,
+        };
+        !self.name.is_empty() && self.name == other.name && !is_told_apart
+    }
+}
+
 /// A column that can be named.
 #[derive(Clone, Debug)]
 pub(crate) struct ScopeColumn {
-    /// The table, by the name that it has in FROM.
-    pub(crate) table: Option<String>,
+    pub(crate) table: Option<TableName>,
     /// Empty if it has none.
     pub(crate) name: String,
     pub(crate) ty: SqlType,
@@ -34,10 +73,8 @@ pub(crate) struct ScopeColumn {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scope<'s> {
     pub(crate) columns: Vec<ScopeColumn>,
-    /// Tables of FROM, in order; a name may stand once.
-    pub(crate) tables: Vec<String>,
-    /// The schemas of those that have no other name in FROM.
-    pub(crate) schemas: Vec<(String, String)>,
+    /// Tables of FROM, in order.
+    pub(crate) tables: Vec<TableName>,
     pub(crate) outer: Option<&'s Scope<'s>>,
     /// How many there are around it.
     pub(crate) depth: usize,
@@ -73,16 +110,14 @@ impl<'s> Scope<'s> {
     /// Adds the columns of a table of FROM.
     pub(crate) fn add_table(
         &mut self,
-        table: &str,
+        name: &str,
+        schema: SchemaName,
         columns: impl IntoIterator<Item = (String, SqlType, bool)>,
     ) -> SqlResult<()> {
-        if !table.is_empty() && self.tables.iter().any(|own| own == table) {
-            let message = format!("table name \"{table}\" specified more than once");
-            return Err(SqlError::new(SqlState::DUPLICATE_ALIAS, message));
-        }
-        self.tables.push(table.to_owned());
+        let table = TableName { name: name.to_owned(), schema };
+        self.push_table(table.clone())?;
         for (name, ty, is_hidden) in columns {
-            let (table, at) = (Some(table.to_owned()), self.width);
+            let (table, at) = (Some(table.clone()), self.width);
             let (is_plain, is_shown) = (!is_hidden, !is_hidden);
             self.columns.push(ScopeColumn { table, name, ty, at, is_plain, is_shown });
             self.width += 1;
@@ -90,15 +125,37 @@ impl<'s> Scope<'s> {
         Ok(())
     }
 
+    /// Adds a table of FROM.
+    pub(crate) fn push_table(&mut self, table: TableName) -> SqlResult<()> {
+        if self.tables.iter().any(|own| own.clashes(&table)) {
+            let message = format!("table name \"{}\" specified more than once", table.name);
+            return Err(SqlError::new(SqlState::DUPLICATE_ALIAS, message));
+        }
+        self.tables.push(table);
+        Ok(())
+    }
+
+    /// The table that is called like this here.
+    pub(crate) fn table(&self, called: Qualifier<'_>) -> SqlResult<Option<&TableName>> {
+        let mut found = self.tables.iter().filter(|own| own.is(called));
+        let (first, second) = (found.next(), found.next());
+        if second.is_some() {
+            let message = format!("table reference \"{}\" is ambiguous", called.1);
+            return Err(SqlError::new(SqlState::AMBIGUOUS_ALIAS, message));
+        }
+        Ok(first)
+    }
+
     /// The column of that name, here or further out.
-    pub(crate) fn find(&self, table: Option<&str>, name: &str) -> SqlResult<Found> {
+    pub(crate) fn find(&self, table: Option<Qualifier<'_>>, name: &str) -> SqlResult<Found> {
         let mut level = 0;
         let mut scope = Some(self);
         while let Some(own) = scope {
+            let called = table.map(|table| own.table(table)).transpose()?;
             let fits = |column: &&ScopeColumn| {
                 column.name == name
-                    && match table {
-                        Some(table) => column.table.as_deref() == Some(table),
+                    && match called {
+                        Some(called) => called.is_some() && column.table.as_ref() == called,
                         None => column.is_plain,
                     }
             };
@@ -110,20 +167,15 @@ impl<'s> Scope<'s> {
                 }
                 return Ok(Found { level, at: *at, ty: *ty });
             }
-            if let Some(table) = table
-                && own.tables.iter().any(|own| own == table)
-            {
+            if called.flatten().is_some() {
                 break;
             }
             scope = own.outer;
             level += 1;
         }
         match table {
-            Some(table) if !self.knows(table) => {
-                let message = format!("missing FROM-clause entry for table \"{table}\"");
-                Err(SqlError::new(SqlState::UNDEFINED_TABLE, message))
-            }
-            Some(table) => {
+            Some(called) if !self.knows(called) => Err(self.no_table(called)),
+            Some((_, table)) => {
                 let message = format!("column {table}.{name} does not exist");
                 Err(SqlError::new(SqlState::UNDEFINED_COLUMN, message))
             }
@@ -134,26 +186,17 @@ impl<'s> Scope<'s> {
         }
     }
 
-    /// Refuses a schema that a table of FROM is not of.
-    pub(crate) fn check_schema(&self, schema: &str, table: &str) -> SqlResult<()> {
-        let mut scope = Some(self);
-        while let Some(own) = scope {
-            let known = own.schemas.iter().find(|(name, _)| name == table);
-            if known.is_some_and(|(_, known)| known != schema) {
-                let message =
-                    format!("invalid reference to FROM-clause entry for table \"{table}\"");
-                return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message));
-            }
-            if own.tables.iter().any(|own| own == table) {
-                break;
-            }
-            scope = own.outer;
-        }
-        Ok(())
+    /// That no table of FROM is called like this.
+    pub(crate) fn no_table(&self, (schema, table): Qualifier<'_>) -> SqlError {
+        let message = match schema.is_some() && self.knows((None, table)) {
+            true => format!("invalid reference to FROM-clause entry for table \"{table}\""),
+            false => format!("missing FROM-clause entry for table \"{table}\""),
+        };
+        SqlError::new(SqlState::UNDEFINED_TABLE, message)
     }
 
-    fn knows(&self, table: &str) -> bool {
-        self.tables.iter().any(|own| own == table)
-            || self.outer.is_some_and(|outer| outer.knows(table))
+    fn knows(&self, called: Qualifier<'_>) -> bool {
+        self.tables.iter().any(|own| own.is(called))
+            || self.outer.is_some_and(|outer| outer.knows(called))
     }
 }

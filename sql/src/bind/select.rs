@@ -348,8 +348,8 @@ fn grouped_scope<'s>(scope: &Scope<'s>, keys: &[(Ast, Typed)]) -> Scope<'s> {
         let own = scope.columns.iter().filter(|own| own.at == column);
         columns.extend(own.cloned().map(|own| ScopeColumn { at, ..own }));
     }
-    let (tables, schemas) = (scope.tables.clone(), scope.schemas.clone());
-    Scope { columns, tables, schemas, outer: scope.outer, depth: scope.depth, width: keys.len() }
+    let (tables, width) = (scope.tables.clone(), keys.len());
+    Scope { columns, tables, outer: scope.outer, depth: scope.depth, width }
 }
 
 /// The tables whose rows are locked, of so many in FROM.

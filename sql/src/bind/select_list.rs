@@ -2,7 +2,7 @@
 
 use sqlparser::ast::{self, Expr as Ast, SelectItem, SelectItemQualifiedWildcardKind};
 
-use super::scope::{Scope, ScopeColumn};
+use super::scope::{SchemaName, Scope, ScopeColumn};
 use super::stage::Stage;
 use super::{Binder, OutputColumn, fold, name_parts, refuse};
 use crate::error::{SqlError, SqlResult, SqlState};
@@ -32,23 +32,26 @@ impl Binder<'_> {
                         return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
                     }
                     let plain = scope.columns.iter().filter(|column| column.is_plain);
-                    items.extend(plain.map(Item::of_column));
+                    items.extend(plain.map(|column| Item::of_column(column, scope)));
                 }
                 SelectItem::QualifiedWildcard(kind, options) => {
                     refuse(!is_plain_wildcard(options), "a modifier of *")?;
                     let SelectItemQualifiedWildcardKind::ObjectName(name) = kind else {
                         return Err(SqlError::unsupported("* of an expression"));
                     };
-                    let table = name_parts(name)?.pop().unwrap_or_default();
-                    if !scope.tables.contains(&table) {
-                        let message = format!("missing FROM-clause entry for table \"{table}\"");
-                        return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message));
-                    }
-                    let own = scope
-                        .columns
-                        .iter()
-                        .filter(|column| column.is_shown && column.table.as_ref() == Some(&table));
-                    items.extend(own.map(Item::of_column));
+                    let parts = name_parts(name)?;
+                    let called = match &*parts {
+                        [table] => (None, &**table),
+                        [schema, table] => (Some(&**schema), &**table),
+                        _ => return Err(SqlError::unsupported("* with so many qualifiers")),
+                    };
+                    let Some(table) = scope.table(called)? else {
+                        return Err(scope.no_table(called));
+                    };
+                    let is_own =
+                        |own: &&ScopeColumn| own.is_shown && own.table.as_ref() == Some(table);
+                    let own = scope.columns.iter().filter(is_own);
+                    items.extend(own.map(|column| Item::of_column(column, scope)));
                 }
                 SelectItem::ExprWithAliases { .. } => {
                     return Err(SqlError::unsupported("several names of one expression"));
@@ -86,11 +89,18 @@ pub(super) struct Item {
 }
 
 impl Item {
-    fn of_column(column: &ScopeColumn) -> Self {
+    fn of_column(column: &ScopeColumn, scope: &Scope<'_>) -> Self {
         let quoted = |name: &str| ast::Ident::with_quote('"', name);
         let expr = match &column.table {
-            Some(table) if !table.is_empty() => {
-                Ast::CompoundIdentifier(vec![quoted(table), quoted(&column.name)])
+            Some(table) if !table.name.is_empty() => {
+                let mut parts = vec![quoted(&table.name), quoted(&column.name)];
+                // Another table may have its name in another schema.
+                if let SchemaName::Of(schema) = &table.schema
+                    && scope.table((None, &table.name)).is_err()
+                {
+                    parts.insert(0, quoted(schema));
+                }
+                Ast::CompoundIdentifier(parts)
             }
             _ => Ast::Identifier(quoted(&column.name)),
         };

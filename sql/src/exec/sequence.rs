@@ -82,18 +82,32 @@ async fn value_of(call: &SequenceCall, context: &mut ExecContext<'_, '_>) -> Sql
         }
     };
     let key = found_key(keys, name, context).await?;
+    match value_by(call, &key, &arguments, context).await {
+        // As it was called.
+        Err(error) if error.state() == SqlState::UNDEFINED_TABLE => {
+            Err(no_sequence(&names_of_text(name)?.join(".")))
+        }
+        value => value,
+    }
+}
+
+async fn value_by(
+    call: &SequenceCall,
+    key: &str,
+    arguments: &[Datum],
+    context: &mut ExecContext<'_, '_>,
+) -> SqlResult<Datum> {
     if !call.is_identity {
-        check(call.function, &key, context).await?;
+        check(call.function, key, context).await?;
     }
     let value = match call.function {
-        SequenceFunction::Next => next(&key, context).await?,
+        SequenceFunction::Next => next(key, context).await?,
         SequenceFunction::Current => {
-            context.txn.sequence(&key).await.map_err(|error| sequence_error(error, &key))?;
-            let known = context.sequences.values.lock().values.get(&key).copied();
-            known
-                .ok_or_else(|| not_defined(format!("currval of sequence \"{}\"", name_of(&key))))?
+            context.txn.sequence(key).await.map_err(|error| sequence_error(error, key))?;
+            let known = context.sequences.values.lock().values.get(key).copied();
+            known.ok_or_else(|| not_defined(format!("currval of sequence \"{}\"", name_of(key))))?
         }
-        SequenceFunction::Last | SequenceFunction::Set => set(&key, &arguments, context).await?,
+        SequenceFunction::Last | SequenceFunction::Set => set(key, arguments, context).await?,
     };
     Ok(Datum::I64(value))
 }

@@ -83,17 +83,17 @@ pub struct CallContext<'a> {
 /// Parameters that a statement sets by calls: their names, their values, and whether they are local
 /// to the transaction.
 #[derive(Debug, Default)]
-pub struct ToSet(parking_lot::Mutex<Vec<(String, String, bool)>>);
+pub struct ToSet(parking_lot::Mutex<Vec<(String, Option<String>, bool)>>);
 
 impl ToSet {
-    /// Sets a parameter.
-    pub fn add(&self, name: &str, value: &str, is_local: bool) {
-        self.0.lock().push((name.to_owned(), value.to_owned(), is_local));
+    /// Sets a parameter; without a value to its default.
+    pub fn add(&self, name: &str, value: Option<&str>, is_local: bool) {
+        self.0.lock().push((name.to_owned(), value.map(str::to_owned), is_local));
     }
 
     /// What was set since this was asked last.
     #[must_use]
-    pub fn take(&self) -> Vec<(String, String, bool)> {
+    pub fn take(&self) -> Vec<(String, Option<String>, bool)> {
         std::mem::take(&mut self.0.lock())
     }
 }

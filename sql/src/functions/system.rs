@@ -86,14 +86,18 @@ fn search_path(table: &mut Table<Body>) {
         let all = catalogue.into_iter().chain(names).collect();
         Ok(super::arrays::of_elements(SqlType::NAME.scalar, all))
     });
-    table.add("set_config", "volatile text text bool -> text", |values, context| {
-        let (Datum::Text(name), Datum::Text(value), Datum::Bool(is_local)) =
-            (argument(values, 0), argument(values, 1), argument(values, 2))
-        else {
-            return Ok(Datum::Null);
+    table.add("set_config", "lax volatile text text bool -> text", |values, context| {
+        let Datum::Text(name) = argument(values, 0) else {
+            let message = "SET requires parameter name";
+            return Err(SqlError::new(SqlState::NULL_VALUE_NOT_ALLOWED, message));
         };
-        context.to_set.add(name, value, *is_local);
-        Ok(Datum::text(&**value))
+        let value = match argument(values, 1) {
+            Datum::Text(value) => Some(&**value),
+            _ => None,
+        };
+        let is_local = matches!(argument(values, 2), Datum::Bool(true));
+        context.to_set.add(name, value, is_local);
+        Ok(value.map_or(Datum::Null, Datum::text))
     });
 }
 

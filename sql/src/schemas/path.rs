@@ -163,8 +163,8 @@ impl SearchPath {
     pub(crate) fn shown(&self, key: &str) -> String {
         let (schema, name) = split_key(key);
         match self.searched.contains(&Searched::User(schema)) {
-            true => name.to_owned(),
-            false => format!("{}.{name}", self.name(schema)),
+            true => quoted(name),
+            false => format!("{}.{}", quoted(self.name(schema)), quoted(name)),
         }
     }
 

@@ -76,7 +76,7 @@ impl Run {
         let Explain { statement, analyze } = explain;
         let sql = &self.work.parsed.sql;
         let source = self.path_source();
-        let planned = match plan_anew(txn, statement, sql, &self.work.types, &source).await? {
+        let planned = match plan_anew(txn, statement, sql, &self.work.types, &source, None).await? {
             Ok(planned) => planned,
             Err(error) => return Ok(Err(error)),
         };

@@ -23,8 +23,25 @@ use crate::roles::{Authority, Roles, Standing};
 use crate::schemas::SearchPath;
 
 /// The path that a session has had last.
-#[derive(Debug, Default)]
-pub(super) struct PathMemory(Mutex<Option<Known>>);
+#[derive(Debug)]
+pub(super) struct PathMemory {
+    known: Mutex<Option<Known>>,
+    /// `public` alone. Each session has its own: all count who has it.
+    plain: Arc<SearchPath>,
+}
+
+impl Default for PathMemory {
+    fn default() -> Self {
+        Self { known: Mutex::default(), plain: Arc::new(SearchPath::stored(None)) }
+    }
+}
+
+impl PathMemory {
+    /// `public` alone.
+    pub(super) fn plain(&self) -> Arc<SearchPath> {
+        Arc::clone(&self.plain)
+    }
+}
 
 #[derive(Clone, Debug)]
 struct Known {
@@ -54,7 +71,7 @@ pub(super) struct PathSource<'s> {
 impl PathSource<'_> {
     /// The path that the session has had last, if it is set to what it was.
     pub(super) fn known(&self) -> Option<Arc<SearchPath>> {
-        let known = self.memory.0.lock();
+        let known = self.memory.known.lock();
         let known = known.as_ref().filter(|own| Arc::ptr_eq(&own.settings, self.settings))?;
         Some(Arc::clone(&known.current.path))
     }
@@ -78,7 +95,7 @@ impl PathSource<'_> {
             },
             _ => None,
         };
-        if let Some(known) = &*self.memory.0.lock()
+        if let Some(known) = &*self.memory.known.lock()
             && known.current.schemas == schemas
             && Arc::ptr_eq(&known.settings, self.settings)
             && known.roles.as_ref().map(Arc::as_ptr) == roles.as_ref().map(Arc::as_ptr)
@@ -101,7 +118,7 @@ impl PathSource<'_> {
         let path = SearchPath::new(setting, user, all, authority.as_ref());
         let current = CurrentPath { path: Arc::new(path), schemas };
         let settings = Arc::clone(self.settings);
-        *self.memory.0.lock() = Some(Known { settings, roles, current: current.clone() });
+        *self.memory.known.lock() = Some(Known { settings, roles, current: current.clone() });
         Ok(Ok(current))
     }
 
@@ -113,7 +130,7 @@ impl PathSource<'_> {
     ) -> Result<SqlResult<bool>, TxnError> {
         if planned.schemas.is_none()
             && !planned.uses_path
-            && let Some(known) = &*self.memory.0.lock()
+            && let Some(known) = &*self.memory.known.lock()
             && known.current.schemas.is_none()
             && Arc::ptr_eq(&known.settings, self.settings)
         {

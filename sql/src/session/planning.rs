@@ -21,11 +21,12 @@ pub(super) async fn plan_of(
     source: &PathSource<'_>,
 ) -> Result<SqlResult<Arc<Planned>>, TxnError> {
     // By the path that the session knows, and by what that is now.
+    let mut now = None;
     for known in source.known().map(Some).into_iter().chain([None]) {
         let path = match known {
             Some(path) => path,
             None => match source.current(txn).await? {
-                Ok(current) => current.path,
+                Ok(current) => Arc::clone(&now.insert(current).path),
                 Err(error) => return Ok(Err(error)),
             },
         };
@@ -39,7 +40,7 @@ pub(super) async fn plan_of(
             }
         }
     }
-    let planned = plan_anew(txn, &parsed.statement, &parsed.sql, types, source);
+    let planned = plan_anew(txn, &parsed.statement, &parsed.sql, types, source, now);
     let planned = Box::pin(planned).await?;
     Ok(planned.map(|planned| {
         let planned = Arc::new(planned);
@@ -48,17 +49,21 @@ pub(super) async fn plan_of(
     }))
 }
 
-/// A new plan of a statement.
+/// A new plan of a statement, by the path that is right `now` if that is known.
 pub(super) async fn plan_anew(
     txn: &mut Txn<'_>,
     statement: &Statement,
     sql: &str,
     types: &Arc<[Option<SqlType>]>,
     source: &PathSource<'_>,
+    now: Option<CurrentPath>,
 ) -> Result<SqlResult<Planned>, TxnError> {
-    let CurrentPath { path, schemas } = match source.current(txn).await? {
-        Ok(current) => current,
-        Err(error) => return Ok(Err(error)),
+    let CurrentPath { path, schemas } = match now {
+        Some(now) => now,
+        None => match source.current(txn).await? {
+            Ok(current) => current,
+            Err(error) => return Ok(Err(error)),
+        },
     };
     let format = &source.settings.format;
     let tables = match super::tables::load_tables(txn, statement, &path).await? {

@@ -132,7 +132,10 @@ impl Session {
         let to_set = self.to_set.take();
         let ran = ran.map_err(|error| from_txn(error, None))??;
         for (name, value, is_local) in to_set {
-            self.set_values(&name, &[value], is_local)?;
+            match value {
+                Some(value) => self.set_values(&name, &[value], is_local)?,
+                None => self.reset_parameter(&name, is_local)?,
+            }
         }
         Ok(ran)
     }
@@ -150,7 +153,7 @@ impl Session {
             plans: Arc::clone(&self.plans),
             known_path: Arc::clone(&self.path),
             to_set: Arc::clone(&self.to_set),
-            path: SearchPath::plain(),
+            path: self.path.plain(),
             sequences: Arc::clone(&self.sequences),
             relations: Arc::clone(self.plans.relations()),
             deferred: Arc::clone(&self.deferred),

@@ -10,7 +10,7 @@ use sqlparser::ast::{CopySource, ObjectName, Statement, visit_relations};
 use crate::bind::{Tables, name_parts, parents_of};
 use crate::catalogue::{TableDef, load};
 use crate::error::SqlResult;
-use crate::schemas::SearchPath;
+use crate::schemas::{SearchPath, Searched};
 
 /// The definitions of the tables that a statement names. Names of which there is no table are left
 /// out: they may be those of common table expressions. With views come the tables that they use.
@@ -39,21 +39,26 @@ pub(super) async fn load_named(
     path: &Arc<SearchPath>,
 ) -> Result<SqlResult<Tables>, TxnError> {
     let (mut defs, mut absent) = (HashMap::new(), Vec::new());
+    let has_system = path.searched().iter().any(|own| matches!(own, Searched::System(_)));
     for name in names {
         let keys = match name_parts(name).and_then(|parts| path.keys_of(&parts)) {
             Ok(keys) => keys,
             Err(error) => return Ok(Err(error)),
         };
-        let mut missed = Vec::new();
+        let (mut missed, mut is_found) = (Vec::new(), false);
         for key in keys {
             match with_used(txn, &key, &mut defs).await? {
                 Ok(true) => {
-                    absent.append(&mut missed);
+                    is_found = true;
                     break;
                 }
                 Ok(false) => missed.push(key),
                 Err(error) => return Ok(Err(error)),
             }
+        }
+        // It may be found in a schema of the system, behind these.
+        if is_found || has_system {
+            absent.append(&mut missed);
         }
     }
     absent.sort_unstable();

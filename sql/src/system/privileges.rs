@@ -1,8 +1,5 @@
 //! Roles, their memberships, and who may do what.
 
-use selkie_txn::{Txn, TxnError};
-
-use super::oids;
 use super::record::{Cell, Record};
 use super::relation::Relation;
 use super::snapshot::{SystemSnapshot, SystemTable};

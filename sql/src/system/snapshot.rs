@@ -148,10 +148,6 @@ impl SystemSnapshot {
         Some((own.schema, own.name.to_owned()))
     }
 
-    fn is_searched(&self, schema: &str) -> bool {
-        self.searched().any(|own| own == schema)
-    }
-
     fn oid_in(&self, schema: &str, name: &str) -> Option<u32> {
         let own = relations().iter().find(|own| own.schema == schema && own.name == name);
         let table = || self.tables.iter().find(|own| own.schema == schema && own.def.name == name);
@@ -289,8 +285,8 @@ impl ObjectNames for SystemSnapshot {
     }
 
     fn is_visible(&self, oid: u32) -> Option<bool> {
-        let (schema, name) = self.relation(oid)?;
-        Some(self.is_searched(schema) && self.relation_oid(&quoted(&name)) == Some(oid))
+        let (_, name) = self.relation(oid)?;
+        Some(self.relation_oid(&quoted(&name)) == Some(oid))
     }
 
     fn index_definition(&self, oid: u32, column: usize) -> Option<String> {

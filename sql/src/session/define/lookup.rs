@@ -56,6 +56,7 @@ pub(super) async fn create_table(txn: &mut Txn<'_>, schema: TableSchema) -> SqlR
 /// ([`path`](crate::session)).
 pub(super) async fn hide(txn: &mut Txn<'_>, key: &str) -> SqlResult<()> {
     let (schema, name) = split_key(key);
+    hold_schema(txn, schema).await?;
     if schema != SchemaId::PUBLIC
         && !name.starts_with(KEY_PREFIX)
         && let Some(hidden) = find(txn, name).await?
@@ -63,6 +64,15 @@ pub(super) async fn hide(txn: &mut Txn<'_>, key: &str) -> SqlResult<()> {
         return change_note(txn, &hidden, |_| {}).await;
     }
     Ok(())
+}
+
+/// Does not let a schema be dropped by who does not see what is created there: of the two
+/// transactions one fails, as both write the schemas.
+pub(super) async fn hold_schema(txn: &mut Txn<'_>, schema: SchemaId) -> SqlResult<()> {
+    if schema == SchemaId::PUBLIC {
+        return Ok(());
+    }
+    crate::schemas::change(txn, |error| from_txn(error, None), |_| Ok(())).await
 }
 
 /// The table of a name in the catalogue, if there is one.

@@ -9,12 +9,13 @@ use super::super::run::Run;
 use super::super::tables::load_key;
 use super::alter::Alteration;
 use super::drop::find_to_drop;
-use super::lookup::{change_note, find, found, key_in, require_create};
+use super::lookup::{change_note, find, found, hold_schema, key_in, require_create};
 use super::{owner, sequence, texts, view};
 use crate::bind::{Binder, is_system_schema, name_parts, no_relation, with_schemas};
 use crate::catalogue::{SchemaId, TableDef, name_of, split_key};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::from_txn;
+use crate::parse_schemas::{SEQUENCE, TABLE, VIEW};
 use crate::roles::maybe_changed;
 use crate::schemas::SearchPath;
 
@@ -34,21 +35,23 @@ pub(super) async fn alter_view(
         return Err(SqlError::unsupported(format!("ALTER VIEW {operation}")));
     };
     let (schema, kind) = match &*name_parts(schema_name)? {
-        [schema, kind] if !materialized => (schema.clone(), kind.clone()),
-        _ => return Err(SqlError::unsupported("ALTER MATERIALIZED VIEW")),
+        [schema, kind] if !materialized && [TABLE, VIEW, SEQUENCE].contains(&&**kind) => {
+            (schema.clone(), kind.clone())
+        }
+        _ => return Err(SqlError::unsupported("this form of ALTER VIEW")),
     };
-    if kind == "sequence" {
+    if kind == SEQUENCE {
         move_named_sequence(run, txn, name, *if_exists, &schema).await?;
         return Ok("ALTER SEQUENCE");
     }
-    let tag = if kind == "view" { "ALTER VIEW" } else { "ALTER TABLE" };
+    let tag = if kind == VIEW { "ALTER VIEW" } else { "ALTER TABLE" };
     let Some(table) = find_to_drop(run, txn, name, *if_exists).await? else {
         if *if_exists {
             return Ok(tag);
         }
         return Err(no_relation(&name_parts(name)?));
     };
-    if kind == "view" && table.view.is_none() {
+    if kind == VIEW && table.view.is_none() {
         return Err(view::not_a(&table, "view"));
     }
     let to = target(run, &schema)?;
@@ -99,8 +102,12 @@ async fn move_table(run: &Run, txn: &mut Txn<'_>, table: TableDef, to: SchemaId)
         let table = found(txn, &key).await?;
         change_note(txn, &table, |note| {
             let columns = note.columns.values_mut();
-            let own = columns.filter(|own| own.sequence.as_ref() == Some(&from));
-            own.for_each(|own| own.sequence = Some(new.clone()));
+            for own in columns.filter(|own| own.sequence.as_ref() == Some(&from)) {
+                own.sequence = Some(new.clone());
+                if own.default.is_some() {
+                    own.default = Some(texts::next_value_of(&run.path.written(&new)));
+                }
+            }
         })
         .await?;
         move_sequence(run, txn, &from, &new).await?;
@@ -133,12 +140,18 @@ async fn users(
         let Statement::Query(query) = texts::query_of(&own.query)? else { continue };
         let tables = load_key(txn, &name, &stored).await.map_err(of_txn)??;
         let mut binder = Binder::new(&own.query, &tables, &run.settings.format, &[]);
+        binder.uses = Some(&own.uses);
         binder.named = Some(Vec::new());
         binder.statement(&query)?;
         let mut named = binder.named.take().unwrap_or_default();
         named.retain(|(_, own)| own == key);
         named.iter_mut().for_each(|(_, own)| new.clone_into(own));
-        let query: Query = with_schemas(&query, &named, |id| run.path.name(id).to_owned());
+        let mut query: Query = with_schemas(&query, &named, |id| run.path.name(id).to_owned());
+        let ((old, table), (to, _)) = (split_key(key), split_key(new));
+        let (old, to) = (run.path.name(old), run.path.name(to));
+        texts::rename_qualifiers(&mut query, &mut |schema, own| {
+            (schema == old && own == table).then(|| to.to_owned())
+        });
         all.push((name, query.to_string()));
     }
     Ok(all)
@@ -169,6 +182,7 @@ async fn move_named_sequence(
         return Ok(());
     }
     let new = free_key(run, txn, to, name_of(&key)).await?;
+    hold_schema(txn, to).await?;
     move_sequence(run, txn, &key, &new).await
 }
 
@@ -178,7 +192,7 @@ async fn move_sequence(run: &Run, txn: &mut Txn<'_>, key: &str, new: &str) -> Sq
     renamed.map_err(of_txn)?;
     let stored = SearchPath::stored(run.path.schemas().cloned());
     let written = run.path.written(new);
-    texts::rename_sequences(txn, |parts| {
+    texts::rename_sequences(txn, |parts, _| {
         let keys = stored.keys_of(parts).ok()?;
         keys.iter().any(|own| own == key).then(|| written.clone())
     })

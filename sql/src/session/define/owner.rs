@@ -7,7 +7,7 @@ use sqlparser::ast::{
 
 use super::super::run::Run;
 use super::drop::find_to_drop;
-use super::lookup::{find_named, new_key, require_create};
+use super::lookup::{find, find_named, new_key, require_create};
 use super::{index, sequence};
 use crate::catalogue::{TableNote, name_of, split_key};
 use crate::error::SqlResult;
@@ -32,11 +32,13 @@ pub(super) async fn check(run: &Run, txn: &mut Txn<'_>, statement: &Statement) -
             require_references(run, txn, named).await
         }
         Statement::CreateView(create) => {
-            new_key(run, &create.name)?;
-            if create.or_replace {
-                require_owner(run, txn, &create.name).await?;
+            let key = new_key(run, &create.name)?;
+            match find(txn, &key).await? {
+                Some(old) if create.or_replace => {
+                    run.authority()?.require_owner(old.kind(), &old.name, &old.rights)
+                }
+                _ => Ok(()),
             }
-            Ok(())
         }
         Statement::AlterTable(alter) => {
             require_owner(run, txn, &alter.name).await?;

@@ -269,9 +269,18 @@ pub(super) async fn alter_schema(
     Ok(())
 }
 
+fn last_name(part: &ObjectNamePart) -> String {
+    match part {
+        ObjectNamePart::Identifier(name) => fold(name),
+        ObjectNamePart::Function(_) => String::new(),
+    }
+}
+
 /// Texts in the catalogue name a schema as it is called now.
 async fn rename_in_texts(txn: &mut Txn<'_>, old: &str, new: &str) -> SqlResult<()> {
-    texts::rename_sequences(txn, |parts| match parts {
+    texts::rename_sequences(txn, |parts, of_column| match parts {
+        // Earlier versions wrote a dot in a name as it was.
+        _ if of_column == Some(&*parts.join(".")) => None,
         [schema, name] if schema == old => Some(format!("{}.{}", quoted(new), quoted(name))),
         _ => None,
     })
@@ -279,11 +288,15 @@ async fn rename_in_texts(txn: &mut Txn<'_>, old: &str, new: &str) -> SqlResult<(
     for (_, table) in load_all(txn).await.map_err(of_txn)? {
         let table = table?;
         let Some(own) = &table.view else { continue };
-        let mut query = texts::query_of(&own.query)?;
-        let mut is_named = false;
+        let Statement::Query(mut query) = texts::query_of(&own.query)? else { continue };
+        let mut is_named = texts::rename_qualifiers(&mut query, &mut |schema, _| {
+            (schema == old).then(|| new.to_owned())
+        });
         let _ = visit_relations_mut(&mut query, |name| {
-            if let [ObjectNamePart::Identifier(schema), _] = &mut *name.0
+            if let [ObjectNamePart::Identifier(schema), last] = &mut *name.0
                 && fold(schema) == old
+                // Earlier versions wrote a dot in a name as it was.
+                && !own.uses.contains(&format!("{old}.{}", last_name(last)))
             {
                 *schema = Ident::from(&*quoted(new));
                 is_named = true;

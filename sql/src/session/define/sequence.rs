@@ -4,7 +4,7 @@ use selkie_txn::{SequenceError, SequenceSchema, TableSchema, Txn, TxnError};
 use sqlparser::ast::{ObjectName, SequenceOptions};
 
 use super::super::run::Run;
-use super::lookup::{already_exists, find, key_in, keys_of, last_part, new_key};
+use super::lookup::{already_exists, find, hold_schema, key_in, keys_of, last_part, new_key};
 use super::texts;
 use crate::bind::{NewSequence, sequence_schema};
 use crate::catalogue::{TableDef, TableNote, load_all, split_key};
@@ -48,6 +48,7 @@ pub(super) async fn find_sequence(
 
 async fn create(txn: &mut Txn<'_>, schema: SequenceSchema) -> SqlResult<()> {
     let name = schema.name.clone();
+    hold_schema(txn, split_key(&name).0).await?;
     txn.create_sequence(schema).await.map_err(|error| match error {
         TxnError::Sequence(SequenceError::Exists { .. }) => already_exists(&name),
         error => from_txn(error, None),

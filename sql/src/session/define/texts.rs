@@ -9,18 +9,19 @@ use std::ops::ControlFlow;
 
 use selkie_txn::Txn;
 use sqlparser::ast::{
-    Expr as Ast, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Statement, Value,
-    VisitMut, visit_expressions_mut,
+    Expr as Ast, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectNamePart,
+    Query, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Statement, Value, VisitMut,
+    VisitorMut, visit_expressions_mut,
 };
 
 use super::super::run::Run;
 use super::lookup::change_note;
 use super::sequence::is_sequence;
-use crate::bind::default_expr;
+use crate::bind::{default_expr, fold};
 use crate::catalogue::{SchemaId, load_all, split_key};
 use crate::error::{SqlError, SqlResult};
 use crate::exec::from_txn;
-use crate::schemas::{SearchPath, names_of_text};
+use crate::schemas::{SearchPath, names_of_text, quoted};
 
 /// A call that gives the next value of a sequence.
 pub(super) fn next_value_of(written: &str) -> String {
@@ -119,11 +120,81 @@ async fn pin(run: &Run, txn: &mut Txn<'_>, node: &mut impl VisitMut) -> SqlResul
     Ok(!pinned.is_empty())
 }
 
+/// Writes the schemas anew that stand before names of columns and before `*`: `renamed` gives the
+/// new one of a schema and a table, if it is another. Whether any is.
+pub(super) fn rename_qualifiers(
+    query: &mut Query,
+    renamed: &mut dyn FnMut(&str, &str) -> Option<String>,
+) -> bool {
+    let mut qualifiers = Qualifiers { renamed, changed: false };
+    let _ = query.visit(&mut qualifiers);
+    qualifiers.changed
+}
+
+struct Qualifiers<'f> {
+    renamed: &'f mut dyn FnMut(&str, &str) -> Option<String>,
+    changed: bool,
+}
+
+impl Qualifiers<'_> {
+    fn rename(&mut self, schema: &mut Ident, table: &Ident) {
+        if let Some(new) = (self.renamed)(&fold(schema), &fold(table)) {
+            *schema = Ident::from(&*quoted(&new));
+            self.changed = true;
+        }
+    }
+
+    fn of_body(&mut self, body: &mut SetExpr) {
+        match body {
+            SetExpr::Select(select) => {
+                for item in &mut select.projection {
+                    if let SelectItem::QualifiedWildcard(kind, _) = item
+                        && let SelectItemQualifiedWildcardKind::ObjectName(name) = kind
+                        && let [
+                            ObjectNamePart::Identifier(schema),
+                            ObjectNamePart::Identifier(table),
+                        ] = &mut *name.0
+                    {
+                        self.rename(schema, table);
+                    }
+                }
+            }
+            SetExpr::SetOperation { left, right, .. } => {
+                self.of_body(left);
+                self.of_body(right);
+            }
+            _ => {}
+        }
+    }
+}
+
+impl VisitorMut for Qualifiers<'_> {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        self.of_body(&mut query.body);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Ast) -> ControlFlow<()> {
+        if let Ast::CompoundIdentifier(names) = expr
+            && let [schema, table, _] = &mut **names
+        {
+            self.rename(schema, table);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
 /// Writes names of sequences anew. Whether any is another now.
-fn rename_in(node: &mut impl VisitMut, renamed: &impl Fn(&[String]) -> Option<String>) -> bool {
+fn rename_in(
+    node: &mut impl VisitMut,
+    of_column: Option<&str>,
+    renamed: &impl Fn(&[String], Option<&str>) -> Option<String>,
+) -> bool {
     let mut changed = false;
     each_sequence(node, &mut |text| {
-        let new = names_of_text(text).ok().and_then(|parts| renamed(&parts));
+        let new = names_of_text(text).ok().and_then(|parts| renamed(&parts, of_column));
         if let Some(new) = new.filter(|new| new != text) {
             *text = new;
             changed = true;
@@ -133,10 +204,10 @@ fn rename_in(node: &mut impl VisitMut, renamed: &impl Fn(&[String]) -> Option<St
 }
 
 /// Writes names of sequences anew in all texts: `renamed` gives the new text of a name, of which it
-/// gets the parts, if it has another.
+/// gets the parts, if it has another, and the sequence of the column whose default it is in.
 pub(super) async fn rename_sequences(
     txn: &mut Txn<'_>,
-    renamed: impl Fn(&[String]) -> Option<String>,
+    renamed: impl Fn(&[String], Option<&str>) -> Option<String>,
 ) -> SqlResult<()> {
     for (_, table) in load_all(txn).await.map_err(|error| from_txn(error, None))? {
         let table = table?;
@@ -144,14 +215,14 @@ pub(super) async fn rename_sequences(
         for column in &table.columns {
             let Some(default) = &column.default else { continue };
             let mut expr = default_expr(default)?;
-            if rename_in(&mut expr, &renamed) {
+            if rename_in(&mut expr, column.sequence.as_deref(), &renamed) {
                 defaults.push((column.name.clone(), expr.to_string()));
             }
         }
         let mut query = None;
         if let Some(view) = &table.view {
             let mut own = query_of(&view.query)?;
-            if rename_in(&mut own, &renamed) {
+            if rename_in(&mut own, None, &renamed) {
                 query = Some(own.to_string());
             }
         }

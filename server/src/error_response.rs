@@ -33,6 +33,15 @@ fn fields(severity: &str, error: &SqlError) -> Vec<(u8, String)> {
     ];
     fields.extend(error.detail_text().map(|text| (b'D', clean(text))));
     fields.extend(error.hint_text().map(|text| (b'H', clean(text))));
+    let subject = error.subject();
+    for (field, name) in [
+        (b's', &subject.schema),
+        (b't', &subject.table),
+        (b'c', &subject.column),
+        (b'n', &subject.constraint),
+    ] {
+        fields.extend(name.as_ref().map(|name| (field, clean(name))));
+    }
     fields.extend(error.position().map(|position| (b'P', position.to_string())));
     fields
 }

@@ -145,13 +145,28 @@ struct SqlErrorParts {
     hint: Option<String>,
     /// The first character that it is about, counted from 1.
     position: Option<usize>,
+    subject: ErrorSubject,
+}
+
+/// The table, column or constraint that an error is about, as far as it is about one.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ErrorSubject {
+    /// The schema of the table.
+    pub schema: Option<String>,
+    /// The table. Until the session knows its schema, by its name in the catalogue.
+    pub table: Option<String>,
+    /// A column of the table.
+    pub column: Option<String>,
+    /// A constraint of the table.
+    pub constraint: Option<String>,
 }
 
 impl SqlError {
     /// An error that is not about a place in the statement.
     pub fn new(state: SqlState, message: impl Into<String>) -> Self {
-        let message = message.into();
-        Self(Box::new(SqlErrorParts { state, message, detail: None, hint: None, position: None }))
+        let (message, subject) = (message.into(), ErrorSubject::default());
+        let (detail, hint, position) = (None, None, None);
+        Self(Box::new(SqlErrorParts { state, message, detail, hint, position, subject }))
     }
 
     /// SQL that this engine cannot do: `what` with its article or in the plural.
@@ -191,6 +206,42 @@ impl SqlError {
     pub fn at(mut self, position: usize) -> Self {
         self.0.position.get_or_insert(position);
         self
+    }
+
+    /// About a table, by its name in the catalogue.
+    #[must_use]
+    pub(crate) fn of_table(mut self, key: &str) -> Self {
+        self.0.subject.table = Some(key.to_owned());
+        self
+    }
+
+    /// About a column of its table.
+    #[must_use]
+    pub(crate) fn of_column(mut self, name: &str) -> Self {
+        self.0.subject.column = Some(name.to_owned());
+        self
+    }
+
+    /// About a constraint of its table.
+    #[must_use]
+    pub(crate) fn of_constraint(mut self, name: &str) -> Self {
+        self.0.subject.constraint = Some(name.to_owned());
+        self
+    }
+
+    /// Gives the table its schema and its name there, which `named` knows.
+    pub(crate) fn name_table(&mut self, named: impl FnOnce(&str) -> (String, String)) {
+        let subject = &mut self.0.subject;
+        if let (None, Some(key)) = (&subject.schema, &subject.table) {
+            let (schema, table) = named(key);
+            (subject.schema, subject.table) = (Some(schema), Some(table));
+        }
+    }
+
+    /// What it is about.
+    #[must_use]
+    pub fn subject(&self) -> &ErrorSubject {
+        &self.0.subject
     }
 
     /// Its code.

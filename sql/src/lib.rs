@@ -46,7 +46,7 @@ pub mod types;
 
 pub use bind::OutputColumn;
 pub use client::{Client, Outcome};
-pub use error::{SqlError, SqlResult, SqlState};
+pub use error::{ErrorSubject, SqlError, SqlResult, SqlState};
 pub use roles::{LogIn, ProvenRole, RoleLogIn, Verifier, have_password, log_in};
 pub use session::{CancelHandle, Clock, PlanCache, Prepared, Session, TransactionState};
 pub use session_list::SessionList;

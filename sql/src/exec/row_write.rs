@@ -24,7 +24,9 @@ pub(crate) fn check_row(
         let is_changed = changed.is_none_or(|changed| changed.contains(&at));
         if value.is_null() && !column.nullable && is_changed {
             let message = not_null_message(&column.name, &table.name);
-            let error = SqlError::new(SqlState::NOT_NULL_VIOLATION, message);
+            let error = SqlError::new(SqlState::NOT_NULL_VIOLATION, message)
+                .of_table(&table.key)
+                .of_column(&column.name);
             return Err(with_failing_row(error, table, row, changed.is_none(), &context.call));
         }
     }
@@ -34,7 +36,9 @@ pub(crate) fn check_row(
                 "new row for relation \"{}\" violates check constraint \"{name}\"",
                 table.name
             );
-            let error = SqlError::new(SqlState::CHECK_VIOLATION, message);
+            let error = SqlError::new(SqlState::CHECK_VIOLATION, message)
+                .of_table(&table.key)
+                .of_constraint(name);
             return Err(with_failing_row(error, table, row, changed.is_none(), &context.call));
         }
     }

@@ -15,7 +15,10 @@ pub(crate) fn from_txn(error: TxnError, table: Option<&TableDef>) -> SqlError {
     }
     let (state, message) = match &error {
         TxnError::Duplicate { table: name, index } => {
-            return duplicate(constraint_name(table, name, index));
+            return duplicate(
+                &constraint_name(table, name, index),
+                table.map_or(name, |own| &own.key),
+            );
         }
         TxnError::Row(error) if !matches!(error, RowError::UnknownLayout { .. }) => {
             return from_row(error, table);
@@ -145,9 +148,10 @@ pub(crate) fn index_of_duplicate(table: &TableDef, index: &str) -> Option<Option
     table.indexes.iter().position(|own| own.name == index).map(Some)
 }
 
-fn duplicate(constraint: String) -> SqlError {
+fn duplicate(constraint: &str, table: &str) -> SqlError {
     let message = format!("duplicate key value violates unique constraint \"{constraint}\"");
-    SqlError::new(SqlState::UNIQUE_VIOLATION, message)
+    let error = SqlError::new(SqlState::UNIQUE_VIOLATION, message);
+    error.of_table(table).of_constraint(constraint)
 }
 
 fn from_row(error: &RowError, table: Option<&TableDef>) -> SqlError {

@@ -253,7 +253,7 @@ impl Session {
             _ => return Ok(()),
         };
         self.note_end();
-        ended
+        ended.map_err(|error| self.named(error))
     }
 
     /// The statements of a text.
@@ -303,8 +303,14 @@ impl Session {
             self.state = TransactionState::Failed;
         }
         self.note_end();
-        client.end(&ran?);
+        client.end(&ran.map_err(|error| self.named(error))?);
         Ok(())
+    }
+
+    /// An error with the schema of the table that it is about.
+    fn named(&self, mut error: SqlError) -> SqlError {
+        error.name_table(|key| self.path.named(key));
+        error
     }
 
     /// A transaction that has failed takes nothing but its end.

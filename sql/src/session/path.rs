@@ -18,6 +18,7 @@ use selkie_txn::{DefinitionId, Table, Txn, TxnError};
 use super::Settings;
 use super::parsed::{PlanCache, Planned};
 use super::run::Run;
+use crate::catalogue::split_key;
 use crate::error::SqlResult;
 use crate::roles::{Authority, Roles, Standing};
 use crate::schemas::SearchPath;
@@ -37,6 +38,14 @@ impl Default for PathMemory {
 }
 
 impl PathMemory {
+    /// The schema and the name of what is in the catalogue, as the session has last known them.
+    pub(super) fn named(&self, key: &str) -> (String, String) {
+        let (schema, name) = split_key(key);
+        let known = self.known.lock();
+        let path = known.as_ref().map_or(&self.plain, |known| &known.current.path);
+        (path.name(schema).to_owned(), name.to_owned())
+    }
+
     /// `public` alone.
     pub(super) fn plain(&self) -> Arc<SearchPath> {
         Arc::clone(&self.plain)

@@ -265,4 +265,53 @@ fn errors_say_what_is_wrong() {
     });
 }
 
+/// What drivers read without looking at the message.
+#[test]
+fn errors_say_which_table_column_or_constraint_they_are_about() {
+    with_session(async |session| {
+        for sql in [
+            "create schema a",
+            "create table p (id int primary key)",
+            "create table a.\"T\" (id int primary key, n int not null check (n > 0), u int unique, \
+             p int constraint to_p references p deferrable)",
+            "insert into p values (1)",
+            "insert into a.\"T\" values (1, 1, 1, 1)",
+        ] {
+            session.execute(sql).await.unwrap();
+        }
+        let insert = "insert into a.\"T\" values";
+        for (sql, column, constraint) in [
+            (format!("{insert} (1, 1, 2, null)"), "", "T_pkey"),
+            (format!("{insert} (2, 1, 1, null)"), "", "T_u_key"),
+            (format!("{insert} (2, 0, 2, null)"), "", "T_n_check"),
+            (format!("{insert} (2, null, 2, null)"), "n", ""),
+            (format!("{insert} (2, 1, 2, 7)"), "", "to_p"),
+            (
+                format!("begin; set constraints all deferred; {insert} (2, 1, 2, 7); commit"),
+                "",
+                "to_p",
+            ),
+            ("delete from p".to_owned(), "", "to_p"),
+            ("alter table a.\"T\" add check (n > 1)".to_owned(), "", "T_n_check1"),
+            (
+                "alter table a.\"T\" add unique (n), alter u set not null; \
+              insert into a.\"T\" values (3, 1, 3)"
+                    .to_owned(),
+                "",
+                "T_n_key",
+            ),
+        ] {
+            let error = session.execute(&sql).await.unwrap_err();
+            let _ = session.execute("rollback").await;
+            let subject = error.subject();
+            let shown = [&subject.schema, &subject.table, &subject.column, &subject.constraint];
+            let shown = shown.map(|own| own.as_deref().unwrap_or_default());
+            assert_eq!(shown, ["a", "T", column, constraint], "{sql}: {error}");
+        }
+        let error = session.execute("insert into p values (1)").await.unwrap_err();
+        assert_eq!(error.subject().schema.as_deref(), Some("public"));
+        assert_eq!(session.execute("select 1 / 0").await.unwrap_err().subject().table, None);
+    });
+}
+
 const NOWHERE: &str = "no schema has been selected to create in";

@@ -46,7 +46,8 @@ pub(super) fn orphan(
         let shown = Constraint::shown(child, &constraint.columns, key, context);
         format!("{shown} is not present in table \"{}\".", constraint.parent.name)
     };
-    SqlError::new(SqlState::FOREIGN_KEY_VIOLATION, message).detail(detail)
+    let error = SqlError::new(SqlState::FOREIGN_KEY_VIOLATION, message).detail(detail);
+    error.of_table(&child.key).of_constraint(name)
 }
 
 /// Does what the constraint says with the children of keys that a parent has no more.
@@ -169,5 +170,7 @@ pub(super) fn refused(
     );
     let shown = Constraint::shown(parent, parent_columns, key, context);
     let detail = format!("{shown} is still referenced from table \"{}\".", child.name);
-    SqlError::new(SqlState::FOREIGN_KEY_VIOLATION, message).detail(detail)
+    let error = SqlError::new(SqlState::FOREIGN_KEY_VIOLATION, message).detail(detail);
+    // The constraint is the child's.
+    error.of_table(&child.key).of_constraint(&own.name)
 }

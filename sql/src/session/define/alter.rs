@@ -175,7 +175,8 @@ impl<'a, 'db> Alteration<'a, 'db> {
                     "check constraint \"{name}\" of relation \"{}\" is violated by some row",
                     table.name
                 );
-                return Err(SqlError::new(SqlState::CHECK_VIOLATION, message));
+                let error = SqlError::new(SqlState::CHECK_VIOLATION, message);
+                return Err(error.of_table(&table.key).of_constraint(&name));
             }
         }
         change_note(self.txn, &self.table, |note| note.checks.push((name, condition))).await

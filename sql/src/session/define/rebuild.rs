@@ -150,10 +150,13 @@ fn of_key(error: SqlError) -> SqlError {
         return error;
     }
     let name = error.message().split('"').nth(1).unwrap_or_default();
+    let subject = error.subject().clone();
     let message = format!("could not create unique index \"{name}\"");
     let detail = error.detail_text().unwrap_or_default();
     let detail = detail.replace("already exists.", "is duplicated.");
-    SqlError::new(SqlState::UNIQUE_VIOLATION, message).detail(detail)
+    let made = SqlError::new(SqlState::UNIQUE_VIOLATION, message).detail(detail);
+    let made = made.of_constraint(name);
+    subject.table.iter().fold(made, |made, table| made.of_table(table))
 }
 
 /// Records all rows of a table as read, whatever the isolation of the transaction: it does not
@@ -182,5 +185,5 @@ pub(super) async fn require_not_null(
 pub(super) fn has_nulls(table: &TableDef, column: &str) -> SqlError {
     let message =
         format!("column \"{column}\" of relation \"{}\" contains null values", table.name);
-    SqlError::new(SqlState::NOT_NULL_VIOLATION, message)
+    SqlError::new(SqlState::NOT_NULL_VIOLATION, message).of_table(&table.key).of_column(column)
 }

@@ -185,6 +185,21 @@ impl Rights {
         self.grants.get_or_insert_with(|| vec![owner])
     }
 
+    /// Makes another role the owner, with what the last one could do as that.
+    pub(crate) fn give_to(&mut self, owner: u32) {
+        let last = std::mem::replace(&mut self.owner, owner);
+        let Some(grants) = &mut self.grants else { return };
+        let own = grants.iter().position(|own| own.to == owner).map(|at| grants.remove(at));
+        match (grants.iter_mut().find(|grant| grant.to == last), own) {
+            (Some(grant), own) => {
+                grant.to = owner;
+                let more = own.map_or(Privileges::NONE, |own| own.privileges);
+                grant.privileges = grant.privileges.with(more);
+            }
+            (None, own) => grants.extend(own),
+        }
+    }
+
     /// Gives a role privileges.
     pub(crate) fn grant(&mut self, kind: Kind, to: u32, privileges: Privileges) {
         let grants = self.explicit(kind);
@@ -236,6 +251,21 @@ mod tests {
         assert!(!rights.held(Kind::Table, |role| role == 7).has_all(Privileges::DELETE));
         rights.revoke(Kind::Table, 8, Kind::Table.all());
         assert_eq!(rights.names(8), None);
+    }
+
+    #[test]
+    fn another_owner_may_do_what_the_last_one_could() {
+        let mut rights = Rights::of(7);
+        rights.grant(Kind::Table, 8, Privileges::SELECT);
+        rights.revoke(Kind::Table, 7, Privileges::DELETE);
+        rights.give_to(8);
+        assert_eq!((rights.names(7), rights.names(8)), (None, Some(Mention::Owner)));
+        let held = rights.held(Kind::Table, |role| role == 8);
+        assert!(held.has_all(Privileges::SELECT.with(Privileges::UPDATE)));
+        assert!(!held.has_all(Privileges::DELETE));
+        let mut rights = Rights::of(7);
+        rights.give_to(8);
+        assert_eq!(rights, Rights::of(8));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::lookup::{
     schema_of,
 };
 use super::rebuild::{HIDDEN_DEFAULT, NewForm, record_rows, require_not_null};
-use super::{index, rebuild, references, sequence, view};
+use super::{index, new_owner, rebuild, references, sequence, view};
 use crate::bind::{
     Added, bind_added_constraint, bind_default, check_name, fold, is_constraint, name_parts,
     refuse, scan_of,
@@ -60,6 +60,9 @@ impl<'a, 'db> Alteration<'a, 'db> {
             Some(table) => table,
             None => found_named(run, txn, name).await?,
         };
+        if let [Action::OwnerTo { new_owner }] = &**operations {
+            return new_owner::give_table(run, txn, &table, new_owner).await;
+        }
         let key = table.key.clone();
         if table.view.is_some() {
             let message = format!("a change of view \"{}\" by ALTER TABLE", table.name);
@@ -123,6 +126,9 @@ impl<'a, 'db> Alteration<'a, 'db> {
             Action::DropConstraint { if_exists, name, drop_behavior } => {
                 let cascade = is_cascade(drop_behavior.as_ref());
                 self.drop_constraint(&fold(name), *if_exists, cascade).await
+            }
+            Action::OwnerTo { new_owner } => {
+                new_owner::give_table(self.run, self.txn, &self.table, new_owner).await
             }
             other => Err(SqlError::unsupported(format!("ALTER TABLE {other}"))),
         }

@@ -12,6 +12,7 @@ mod grant;
 mod index;
 mod lookup;
 mod move_schema;
+mod new_owner;
 mod owner;
 mod rebuild;
 mod references;

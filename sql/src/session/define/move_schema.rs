@@ -10,7 +10,7 @@ use super::super::tables::load_key;
 use super::alter::Alteration;
 use super::drop::find_to_drop;
 use super::lookup::{change_note, find, found, hold_schema, key_in, require_create};
-use super::{owner, sequence, texts, view};
+use super::{new_owner, owner, sequence, texts, view};
 use crate::bind::{Binder, is_system_schema, name_parts, no_relation, with_schemas};
 use crate::catalogue::{SchemaId, TableDef, name_of, split_key};
 use crate::error::{SqlError, SqlResult, SqlState};
@@ -31,8 +31,19 @@ pub(super) async fn alter_view(
     alter: &ast::AlterView,
 ) -> SqlResult<&'static str> {
     let ast::AlterView { materialized, name, if_exists, operation } = alter;
-    let AlterViewOperation::SetSchema { schema_name } = operation else {
-        return Err(SqlError::unsupported(format!("ALTER VIEW {operation}")));
+    let schema_name = match operation {
+        AlterViewOperation::SetSchema { schema_name } => schema_name,
+        AlterViewOperation::OwnerTo(owner) if !materialized => {
+            let view = find_to_drop(run, txn, name, *if_exists).await?;
+            match view {
+                Some(view) if view.view.is_none() => return Err(view::not_a(&view, "view")),
+                Some(view) => new_owner::give_table(run, txn, &view, owner).await?,
+                None if *if_exists => {}
+                None => return Err(no_relation(&name_parts(name)?)),
+            }
+            return Ok("ALTER VIEW");
+        }
+        _ => return Err(SqlError::unsupported(format!("ALTER VIEW {operation}"))),
     };
     let (schema, kind) = match &*name_parts(schema_name)? {
         [schema, kind] if !materialized && [TABLE, VIEW, SEQUENCE].contains(&&**kind) => {

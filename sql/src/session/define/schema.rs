@@ -11,7 +11,7 @@ use sqlparser::ast::{
 
 use super::super::run::Run;
 use super::lookup::{change_note, find};
-use super::{references, role, sequence, texts, view};
+use super::{new_owner, references, role, sequence, texts, view};
 use crate::bind::{check_name, fold, is_system_schema, name_parts, refuse};
 use crate::catalogue::{Reference, SchemaId, TableDef, load_all, split_key};
 use crate::error::{SqlError, SqlResult, SqlState};
@@ -84,7 +84,8 @@ fn require_database(run: &Run) -> SqlResult<()> {
     }
 }
 
-fn owner_of(run: &Run, owner: &Ident) -> SqlResult<u32> {
+/// The number of a role, as it may be before there are roles.
+pub(super) fn owner_of(run: &Run, owner: &Ident) -> SqlResult<u32> {
     let name = role::role_named(run, owner)?;
     let authority = run.authority()?;
     if authority.roles().is_none() {
@@ -262,6 +263,16 @@ pub(super) async fn alter_schema(
                 check_schema_name(&new)?;
                 change(txn, of_txn, |all| all.rename(&old, &new)).await?;
                 rename_in_texts(txn, &old, &new).await?;
+            }
+            AlterSchemaOperation::OwnerTo { owner } if !if_exists => {
+                owned(run, &old)?;
+                let owner = new_owner::new_owner(run, owner)?;
+                require_database(run)?;
+                change(txn, of_txn, |all| {
+                    all.find_mut(&old)?.rights.give_to(owner);
+                    Ok(())
+                })
+                .await?;
             }
             other => return Err(SqlError::unsupported(format!("ALTER SCHEMA {other}"))),
         }

@@ -9,6 +9,7 @@ use sqlparser::ast::{
     visit_expressions_mut,
 };
 
+use super::names::each_name;
 use super::scope::{SchemaName, Scope};
 use super::sequence::{NewSequence, identity_of, serial_type};
 use super::stage::Stage;
@@ -61,18 +62,6 @@ pub(crate) fn default_expr(text: &str) -> SqlResult<Ast> {
         Some(ast::SelectItem::UnnamedExpr(expr)) if select.projection.is_empty() => Ok(expr),
         _ => Err(damaged()),
     }
-}
-
-/// Calls `f` with each name of a column in an expression.
-pub(crate) fn each_name(expr: &mut Ast, f: &mut dyn FnMut(&mut ast::Ident)) {
-    let _ = visit_expressions_mut(expr, |own: &mut Ast| {
-        match own {
-            Ast::Identifier(name) => f(name),
-            Ast::CompoundIdentifier(names) => names.last_mut().into_iter().for_each(&mut *f),
-            _ => {}
-        }
-        ControlFlow::<()>::Continue(())
-    });
 }
 
 /// The schema of a table with what SQL keeps beside it.

@@ -1,9 +1,10 @@
 //! What the names of tables in a statement stand for.
 
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use sqlparser::ast::{ObjectName, ObjectNamePart};
+use sqlparser::ast::{Expr as Ast, Ident, ObjectName, ObjectNamePart, visit_expressions_mut};
 
 use super::{Binder, fold, refuse};
 use crate::catalogue::TableDef;
@@ -140,6 +141,18 @@ impl<'b> Binder<'b> {
         (self.path, self.is_stored) = (path, is_stored);
         bound
     }
+}
+
+/// Calls `f` with each name of a column in an expression.
+pub(crate) fn each_name(expr: &mut Ast, f: &mut dyn FnMut(&mut Ident)) {
+    let _ = visit_expressions_mut(expr, |own: &mut Ast| {
+        match own {
+            Ast::Identifier(name) => f(name),
+            Ast::CompoundIdentifier(names) => names.last_mut().into_iter().for_each(&mut *f),
+            _ => {}
+        }
+        ControlFlow::<()>::Continue(())
+    });
 }
 
 /// The parts of a name.

@@ -11,6 +11,7 @@ use crate::catalogue::TableDef;
 use crate::error::{SqlError, SqlResult};
 use crate::functions::resolve_operator;
 use crate::plan::{Comparison, Expr, Join, JoinKind, LockRows, Locking, Modify, Plan};
+use crate::schemas::SearchPath;
 use crate::types::{Datum, FormatSettings};
 
 /// What is done with the children of a key.
@@ -32,8 +33,10 @@ pub(crate) fn change_children(
     keys: Vec<Vec<Datum>>,
     change: ChildChange,
     settings: &FormatSettings,
+    path: &SearchPath,
 ) -> SqlResult<Plan> {
-    let tables = Tables::none();
+    let path = Arc::new(SearchPath::stored(path.schemas().cloned()));
+    let tables = Tables { path, ..Tables::none() };
     let mut binder = Binder::new("", &tables, settings, &[]);
     let (width, key_width) = (table.columns.len(), columns.len());
     let left_width = keys.first().map_or(0, Vec::len);

@@ -367,20 +367,21 @@ impl NewTable<'_> {
             free_name(&base, |name| self.checks.iter().any(|(own, _)| own == name))
         });
         check_name(&name)?;
-        self.checks.push((name, self.without_schema(&check.expr).to_string()));
+        self.checks.push((name, self.without_table(&check.expr).to_string()));
         Ok(())
     }
 
-    /// A condition whose columns have no schema before the name of the table: that may be called
+    /// A condition whose columns have nothing before their names: table and schema may be called
     /// otherwise later.
-    fn without_schema(&self, condition: &Ast) -> Ast {
+    fn without_table(&self, condition: &Ast) -> Ast {
         let mut condition = condition.clone();
         let _ = visit_expressions_mut(&mut condition, |own: &mut Ast| {
             if let Ast::CompoundIdentifier(names) = own
-                && let [_, table, _] = &**names
+                && let [.., table, _] = &**names
                 && fold(table) == self.name
+                && let Some(name) = names.pop()
             {
-                names.remove(0);
+                *own = Ast::Identifier(name);
             }
             ControlFlow::<()>::Continue(())
         });

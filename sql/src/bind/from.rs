@@ -11,7 +11,7 @@ use super::query::{LockableTable, rename};
 use super::scope::{SchemaName, Scope, ScopeColumn};
 use super::stage::{Stage, with_applies};
 use super::{Binder, Bound, OutputColumn, fold, name_parts, refuse};
-use crate::catalogue::{TableDef, split_key};
+use crate::catalogue::TableDef;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::functions::resolve_rows;
 use crate::plan::{Access, Expr, Join, JoinKind, Plan, Scan, Typed};
@@ -184,7 +184,7 @@ impl Binder<'_> {
         let table = self.relation_named(name)?;
         self.need(table, Privileges::SELECT);
         let schema = match alias {
-            None => SchemaName::Of(self.path.name(split_key(&table.key).0).to_owned()),
+            None => self.schema_name(table, &table.name),
             Some(_) => SchemaName::Alias,
         };
         if let Some(view) = &table.view {

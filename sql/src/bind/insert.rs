@@ -99,7 +99,7 @@ impl Binder<'_> {
             Some(_) => return Err(SqlError::unsupported("ON DUPLICATE KEY")),
         };
         self.need(&table, needed(on.as_ref(), returning.is_some()));
-        let scope = table_scope(&table, &called)?;
+        let scope = table_scope(&table, &called, self.schema_name(&table, &called))?;
         let (returning, columns) = self.returning(returning.as_deref(), &scope)?;
         let insert = Insert { table, source, checks, on_conflict, returning };
         Ok(Bound { plan: Plan::Insert(Box::new(insert)), columns })
@@ -334,7 +334,7 @@ impl Binder<'_> {
                         "ON CONFLICT DO UPDATE requires inference specification or constraint name";
                     return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
                 }
-                let mut scope = table_scope(table, called)?;
+                let mut scope = table_scope(table, called, self.schema_name(table, called))?;
                 let columns = table.columns.iter();
                 let columns = columns.map(|own| (own.name.clone(), own.ty, own.is_hidden));
                 scope.add_table("excluded", SchemaName::Alias, columns)?;

@@ -96,7 +96,7 @@ impl Binder<'_> {
         let mut checks = Vec::new();
         for (name, condition) in &table.checks {
             let ast = super::default_expr(condition)?;
-            let scope = table_scope(table, &table.name)?;
+            let scope = table_scope(table, &table.name, SchemaName::Any)?;
             let mut stage = Stage::new(&scope, "check constraints");
             let bound = self.as_stored(|own| own.expr(&ast, &mut stage))?;
             refuse(!stage.applies.is_empty(), "a subquery in a check constraint")?;
@@ -329,10 +329,13 @@ fn mark_for_update(plan: &mut Plan) {
     }
 }
 
-pub(super) fn table_scope<'s>(table: &TableDef, called: &str) -> SqlResult<Scope<'s>> {
+pub(super) fn table_scope<'s>(
+    table: &TableDef,
+    called: &str,
+    schema: SchemaName,
+) -> SqlResult<Scope<'s>> {
     let mut scope = Scope::inside(None);
     let columns = table.columns.iter().map(|own| (own.name.clone(), own.ty, own.is_hidden));
-    let schema = if called == table.name { SchemaName::Any } else { SchemaName::Alias };
     scope.add_table(called, schema, columns)?;
     Ok(scope)
 }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use sqlparser::ast::{Expr as Ast, Ident, ObjectName, ObjectNamePart, visit_expressions_mut};
 
+use super::scope::SchemaName;
 use super::{Binder, fold, refuse};
-use crate::catalogue::TableDef;
+use crate::catalogue::{TableDef, split_key};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::roles::{Kind, Needed, Privileges};
 use crate::schemas::{INFORMATION_SCHEMA, PG_CATALOG, SearchPath, Searched};
@@ -71,6 +72,14 @@ impl<'b> Binder<'b> {
             named.push((sqlparser::ast::Spanned::span(name), found.key.clone()));
         }
         found.ok_or_else(|| self.place(no_relation(&parts), name))
+    }
+
+    /// Which schema may stand before the name of a table that a statement calls like this.
+    pub(super) fn schema_name(&self, table: &TableDef, called: &str) -> SchemaName {
+        match called == table.name {
+            true => SchemaName::Of(self.path.name(split_key(&table.key).0).to_owned()),
+            false => SchemaName::Alias,
+        }
     }
 
     /// Whether there is a schema of a name.

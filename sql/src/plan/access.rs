@@ -29,22 +29,13 @@ impl Access {
             Self::Each { .. } => true,
         }
     }
-
-    /// How many columns of a key it sets, a bounded one as half of one.
-    pub(super) fn columns(&self) -> (usize, bool) {
-        match self {
-            Self::Range { prefix, low, high, .. } => {
-                (prefix.len(), low.is_some() || high.is_some())
-            }
-            Self::Each { .. } => (0, true),
-        }
-    }
 }
 
-/// Chooses the key that leaves least to read, and takes out of `conditions` what it sees to.
-pub(super) fn choose_access(scan: &mut Scan, conditions: &mut Vec<Expr>) {
+/// Chooses the key that leaves least to read, and takes out of `conditions` what it sees to. How
+/// good that key is, 0 if none is used.
+pub(super) fn choose_access(scan: &mut Scan, conditions: &mut Vec<Expr>) -> usize {
     if scan.access.is_keyed() {
-        return;
+        return 0;
     }
     let known = known_columns(scan, conditions);
     let keys = std::iter::once(None).chain((0..scan.table.indexes.len()).map(Some));
@@ -60,8 +51,8 @@ pub(super) fn choose_access(scan: &mut Scan, conditions: &mut Vec<Expr>) {
             best = Some((score, index));
         }
     }
-    let Some((_, index)) = best else { return };
-    let Some((columns, _)) = scan.table.key(index) else { return };
+    let Some((score, index)) = best else { return 0 };
+    let Some((columns, _)) = scan.table.key(index) else { return 0 };
     let columns = columns.to_vec();
     let mut used = Vec::new();
     let (mut prefix, mut low, mut high) = (Vec::new(), None, None);
@@ -79,7 +70,7 @@ pub(super) fn choose_access(scan: &mut Scan, conditions: &mut Vec<Expr>) {
             scan.access = Access::Each { index, values };
             used.push(at);
             take_out(conditions, &used);
-            return;
+            return score;
         }
         for (from, to) in [(own.low.take(), &mut low), (own.high.take(), &mut high)] {
             if let Some((bound, at)) = from {
@@ -91,6 +82,7 @@ pub(super) fn choose_access(scan: &mut Scan, conditions: &mut Vec<Expr>) {
     }
     scan.access = Access::Range { index, prefix, low, high, descending: false };
     take_out(conditions, &used);
+    score
 }
 
 fn take_out(conditions: &mut Vec<Expr>, used: &[usize]) {
@@ -139,6 +131,11 @@ fn known_columns(scan: &Scan, conditions: &[Expr]) -> Vec<ColumnConditions> {
                     _ => continue,
                 };
                 let Some(own) = known.get_mut(column) else { continue };
+                let is_array = scan.table.columns.get(column).is_none_or(|own| own.ty.is_array);
+                // Keys have arrays in another order than they are compared in.
+                if is_array && comparison != Comparison::Equal {
+                    continue;
+                }
                 let bound = |inclusive| Some((KeyBound { value: value.clone(), inclusive }, at));
                 match comparison {
                     Comparison::Equal if own.equal.is_none() => {

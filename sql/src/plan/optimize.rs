@@ -179,7 +179,7 @@ fn push_join(mut join: Join, conditions: Vec<Expr>) -> Plan {
     if join.is_lateral {
         to_right.iter_mut().for_each(outward);
     }
-    let right = whole_scan(&join.right).map(|scan| (scan, to_right.clone()));
+    let right = whole_scan(&join.right, &to_right);
     join.left = push(join.left, to_left);
     join.right = push(join.right, to_right);
     if let Some((scan, conditions)) = right {
@@ -197,10 +197,19 @@ fn outward(expr: &mut Expr) {
     });
 }
 
-/// A table that is read as a whole as yet.
-fn whole_scan(plan: &Plan) -> Option<Scan> {
-    let Plan::Scan(scan) = plan else { return None };
-    (!scan.access.is_keyed()).then(|| Scan::clone(scan))
+/// A table that is read as a whole as yet, and the conditions of its rows, with these.
+fn whole_scan(plan: &Plan, conditions: &[Expr]) -> Option<(Scan, Vec<Expr>)> {
+    match plan {
+        Plan::Scan(scan) if !scan.access.is_keyed() => {
+            Some((Scan::clone(scan), conditions.to_vec()))
+        }
+        Plan::Filter { input, condition } => {
+            let (scan, mut all) = whole_scan(input, conditions)?;
+            conjuncts(condition.clone(), &mut all);
+            Some((scan, all))
+        }
+        _ => None,
+    }
 }
 
 /// Reads the right side, which is `scan` with these conditions, by the key that rows of the left
@@ -211,12 +220,11 @@ fn by_key(join: &mut Join, mut scan: Scan, mut conditions: Vec<Expr>) {
     if !is_kind || join.is_lateral || join.equal.is_empty() || !has_few_rows(&join.left) {
         return;
     }
-    // Without the rows of the left it is read by this key; with them it has to be by more.
-    let Plan::Scan(alone) = &join.right else { return };
-    let columns = alone.access.columns();
     if let Some(filter) = scan.filter.take() {
         conjuncts(filter, &mut conditions);
     }
+    // The key that it is read by without the rows of the left.
+    let alone = choose_access(&mut scan.clone(), &mut conditions.clone());
     conditions.iter_mut().for_each(outward);
     for (left, right) in &join.equal {
         let mut left = left.clone();
@@ -229,8 +237,7 @@ fn by_key(join: &mut Join, mut scan: Scan, mut conditions: Vec<Expr>) {
         let Some(equal) = join_condition(left, right.clone(), &scan) else { return };
         conditions.push(equal);
     }
-    choose_access(&mut scan, &mut conditions);
-    if scan.access.columns() <= columns {
+    if choose_access(&mut scan, &mut conditions) <= alone {
         return;
     }
     scan.filter = all_of(conditions);

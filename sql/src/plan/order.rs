@@ -107,6 +107,10 @@ fn direction(
         if columns.iter().take(next).any(|before| *before == column) {
             continue;
         }
+        // Keys have arrays in another order than they are compared in.
+        if table.columns.get(column).is_none_or(|own| own.ty.is_array) {
+            return None;
+        }
         let Some(own) = columns.get(next) else {
             // No two rows are left that it could tell apart.
             let is_exact = is_unique && !columns.iter().copied().skip(bound).any(is_nullable);

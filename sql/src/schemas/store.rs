@@ -1,8 +1,8 @@
 //! Reading and changing the schemas of a database.
 //!
-//! They are the note of a table of the system, whose name no statement can say. Who creates
-//! something in a schema has read that note, and so does not commit if another has dropped the
-//! schema meanwhile.
+//! They are the note of a table of the system, whose name no statement can say. A second one has a
+//! note that all write who rely on schemas staying as they are, or change them: who creates
+//! something in a schema does not commit beside one who drops it. Plans do not look at that one.
 
 use std::sync::Arc;
 
@@ -14,6 +14,9 @@ use crate::error::{SqlError, SqlResult};
 
 /// The name of the table of schemas in the catalogue.
 const KEY: &str = "selkie_system.schemas";
+
+/// The name of the table whose note is written to keep schemas as they are.
+const HOLD_KEY: &str = "selkie_system.schemas_held";
 
 /// The schemas that were read last. The sessions of one database may share it.
 #[derive(Default)]
@@ -61,6 +64,22 @@ async fn read(txn: &mut Txn<'_>) -> Result<Option<(Table, SqlResult<Schemas>)>, 
     Ok(Some((table, Schemas::from_stored(&schema.note))))
 }
 
+/// Keeps the schemas as they are until the transaction has committed, or changes them alone.
+pub(crate) async fn hold(txn: &mut Txn<'_>, of_txn: fn(TxnError) -> SqlError) -> SqlResult<()> {
+    match txn.table(HOLD_KEY).await {
+        Ok(table) => {
+            let schema = txn.schema(table).await.map_err(of_txn)?;
+            txn.set_note(table, &schema.note).await.map_err(of_txn)
+        }
+        Err(TxnError::Schema(SchemaError::NoSuchTable { .. })) => {
+            let schema =
+                TableSchema::new(HOLD_KEY).column("none", ColumnType::Bool).primary_key([0]);
+            txn.create_table(schema).await.map(drop).map_err(of_txn)
+        }
+        Err(error) => Err(of_txn(error)),
+    }
+}
+
 /// Changes the schemas, as a change of the transaction.
 pub(crate) async fn change<T>(
     txn: &mut Txn<'_>,
@@ -72,6 +91,7 @@ pub(crate) async fn change<T>(
         None => (None, Schemas::initial()),
     };
     let changed = change(&mut schemas)?;
+    hold(txn, of_txn).await?;
     let note = schemas.to_stored()?;
     match table {
         Some(table) => txn.set_note(table, &note).await.map_err(of_txn)?,

@@ -104,6 +104,53 @@ fn a_plan_is_made_anew_when_a_table_comes_before_its_own() {
     });
 }
 
+/// Nothing tells it of them but the table that its plan reads.
+#[test]
+fn a_session_that_knows_of_no_schemas_finds_a_table_that_comes_before_its_own() {
+    with_nodes(2, async |databases| {
+        let (mut early, mut maker) = (session(&databases[0]), session(&databases[1]));
+        maker.execute("create table t (n text); insert into t values ('public')").await.unwrap();
+        assert!(one(&mut early, "select n from t").await.contains("public"));
+        maker.execute("create schema tester; create table tester.t (n text)").await.unwrap();
+        assert_eq!(one(&mut early, "select n from t").await, "[]");
+    });
+}
+
+/// Whatever is created in a schema meanwhile.
+#[test]
+fn a_transaction_elsewhere_commits_beside_one_that_creates_a_table_in_a_schema() {
+    with_nodes(2, async |databases| {
+        let (mut writer, mut maker) = (session(&databases[0]), session(&databases[1]));
+        maker
+            .execute("create schema s; create table s.t (n int); create table x (n int)")
+            .await
+            .unwrap();
+        writer.execute("begin; insert into x select n from s.t").await.unwrap();
+        writer.execute("insert into x values (1)").await.unwrap();
+        maker.execute("create table s.other (i serial)").await.unwrap();
+        writer.execute("insert into s.t values (2)").await.unwrap();
+        writer.execute("commit").await.unwrap();
+    });
+}
+
+/// In each order of the two.
+#[test]
+fn a_view_over_a_schema_and_a_new_name_of_that_do_not_both_commit() {
+    with_database(async |database| {
+        let (mut one, mut other) = (session(database), session(database));
+        one.execute("create schema s; create table s.t (n int)").await.unwrap();
+        one.execute("begin; alter schema s rename to u").await.unwrap();
+        other.execute("begin; create view v as select n from s.t").await.unwrap();
+        other.execute("commit").await.unwrap();
+        assert_eq!(one.execute("commit").await.unwrap_err().state().code(), "40001");
+        one.execute("begin; alter schema s rename to u").await.unwrap();
+        other.execute("begin; create view w as select n from s.t").await.unwrap();
+        one.execute("commit").await.unwrap();
+        assert_eq!(other.execute("commit").await.unwrap_err().state().code(), "40001");
+        assert_eq!(self::one(&mut one, "select * from v").await, "[]");
+    });
+}
+
 #[test]
 fn a_sequence_of_a_schema_that_comes_later_is_found() {
     with_nodes(2, async |databases| {

@@ -123,7 +123,7 @@ async fn act(
         _ => ChildChange::SetDefault,
     };
     let (child, columns) = (&constraint.child, &constraint.columns);
-    let plan = change_children(child, columns, rows, change, context.call.settings)?;
+    let plan = change_children(child, columns, rows, change, context.call.settings, context.path)?;
     let mut operator = build(&optimize(plan));
     while operator.next(context).await?.is_some() {}
     if change == ChildChange::SetDefault {

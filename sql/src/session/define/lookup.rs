@@ -66,13 +66,15 @@ pub(super) async fn hide(txn: &mut Txn<'_>, key: &str) -> SqlResult<()> {
     Ok(())
 }
 
-/// Does not let a schema be dropped by who does not see what is created there: of the two
-/// transactions one fails, as both write the schemas.
+/// Does not let a schema be dropped by who does not see what is created there.
 pub(super) async fn hold_schema(txn: &mut Txn<'_>, schema: SchemaId) -> SqlResult<()> {
-    if schema == SchemaId::PUBLIC {
-        return Ok(());
-    }
-    crate::schemas::change(txn, |error| from_txn(error, None), |_| Ok(())).await
+    if schema == SchemaId::PUBLIC { Ok(()) } else { hold(txn).await }
+}
+
+/// Keeps schemas as they are until the transaction has committed: of two that do this, one of which
+/// does not see what the other did, one fails.
+pub(super) async fn hold(txn: &mut Txn<'_>) -> SqlResult<()> {
+    crate::schemas::hold(txn, |error| from_txn(error, None)).await
 }
 
 /// The table of a name in the catalogue, if there is one.

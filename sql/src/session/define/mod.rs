@@ -236,9 +236,6 @@ async fn create_as(run: &Run, txn: &mut Txn<'_>, create: &CreateTable) -> SqlRes
         return Err(already_exists(&key));
     }
     create_new(txn, schema).await?;
-    if create.with_data.as_ref().is_some_and(|own| !own.data) {
-        return Ok(tag);
-    }
     let table = Arc::new(found(txn, &key).await?);
     let shown = table.columns.iter().enumerate().filter(|(_, column)| !column.is_hidden);
     let targets: Vec<usize> = shown.map(|(at, _)| at).collect();
@@ -250,6 +247,9 @@ async fn create_as(run: &Run, txn: &mut Txn<'_>, create: &CreateTable) -> SqlRes
     let (plan, needed) = plan.await?;
     for own in needed {
         own.check(run.authority()?)?;
+    }
+    if create.with_data.as_ref().is_some_and(|own| !own.data) {
+        return Ok(tag);
     }
     let plan = optimize(plan);
     Ok(format!("SELECT {}", run.perform(txn, &plan).await?))

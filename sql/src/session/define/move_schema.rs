@@ -9,7 +9,7 @@ use super::super::run::Run;
 use super::super::tables::load_key;
 use super::alter::Alteration;
 use super::drop::find_to_drop;
-use super::lookup::{change_note, find, found, hold_schema, key_in, require_create};
+use super::lookup::{change_note, find, found, hold, key_in, require_create};
 use super::{new_owner, owner, sequence, texts, view};
 use crate::bind::{Binder, is_system_schema, name_parts, no_relation, with_schemas};
 use crate::catalogue::{SchemaId, TableDef, name_of, split_key};
@@ -84,6 +84,7 @@ fn target(run: &Run, schema: &str) -> SqlResult<SchemaId> {
 
 async fn move_table(run: &Run, txn: &mut Txn<'_>, table: TableDef, to: SchemaId) -> SqlResult<()> {
     let key = free_key(run, txn, to, &table.name).await?;
+    hold(txn).await?;
     let sequences = sequence::sequences_of(&table);
     let moved: Vec<(String, String)> = {
         let mut all = Vec::new();
@@ -111,11 +112,16 @@ async fn move_table(run: &Run, txn: &mut Txn<'_>, table: TableDef, to: SchemaId)
     }
     for (from, new) in moved {
         let table = found(txn, &key).await?;
+        let mut takes = false;
+        for own in table.columns.iter().filter(|own| own.sequence.as_ref() == Some(&from)) {
+            let default = own.default.as_deref().unwrap_or("NULL");
+            takes |= texts::takes_from(run, default, Some(&from), &from)?;
+        }
         change_note(txn, &table, |note| {
             let columns = note.columns.values_mut();
             for own in columns.filter(|own| own.sequence.as_ref() == Some(&from)) {
                 own.sequence = Some(new.clone());
-                if own.default.is_some() {
+                if takes {
                     own.default = Some(texts::next_value_of(&run.path.written(&new)));
                 }
             }
@@ -193,7 +199,7 @@ async fn move_named_sequence(
         return Ok(());
     }
     let new = free_key(run, txn, to, name_of(&key)).await?;
-    hold_schema(txn, to).await?;
+    hold(txn).await?;
     move_sequence(run, txn, &key, &new).await
 }
 
@@ -203,9 +209,13 @@ async fn move_sequence(run: &Run, txn: &mut Txn<'_>, key: &str, new: &str) -> Sq
     renamed.map_err(of_txn)?;
     let stored = SearchPath::stored(run.path.schemas().cloned());
     let written = run.path.written(new);
-    texts::rename_sequences(txn, |parts, _| {
-        let keys = stored.keys_of(parts).ok()?;
-        keys.iter().any(|own| own == key).then(|| written.clone())
+    texts::rename_sequences(txn, |parts, of_column| {
+        // Earlier versions wrote a dot in a name as it was.
+        let is_it = match of_column {
+            Some(own) if own == parts.join(".") => own == key,
+            _ => stored.keys_of(parts).ok()?.iter().any(|own| own == key),
+        };
+        is_it.then(|| written.clone())
     })
     .await?;
     maybe_changed(

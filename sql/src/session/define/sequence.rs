@@ -189,7 +189,8 @@ async fn release(
             return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, message).hint(hint));
         }
         if let Some(default) = &column.default
-            && (column.sequence.as_deref() == Some(key) || texts::takes_from(run, default, key)?)
+            && (column.sequence.as_deref() == Some(key)
+                || texts::takes_from(run, default, column.sequence.as_deref(), key)?)
         {
             users.push(column.name.clone());
         }

@@ -15,7 +15,7 @@ use sqlparser::ast::{
 };
 
 use super::super::run::Run;
-use super::lookup::change_note;
+use super::lookup::{change_note, hold};
 use super::sequence::is_sequence;
 use crate::bind::{default_expr, fold};
 use crate::catalogue::{SchemaId, load_all, split_key};
@@ -55,13 +55,22 @@ fn is_about_sequences(function: &str) -> bool {
     matches!(name, "nextval" | "currval" | "setval")
 }
 
-/// Whether a default has a value of a sequence.
-pub(super) fn takes_from(run: &Run, default: &str, key: &str) -> SqlResult<bool> {
+/// Whether the default of a column, which may own a sequence, has a value of one.
+pub(super) fn takes_from(
+    run: &Run,
+    default: &str,
+    of_column: Option<&str>,
+    key: &str,
+) -> SqlResult<bool> {
     let stored = SearchPath::stored(run.path.schemas().cloned());
     let mut found = false;
     each_sequence(&mut default_expr(default)?, &mut |text| {
-        let keys = names_of_text(text).and_then(|parts| stored.keys_of(&parts));
-        found |= keys.is_ok_and(|keys| keys.iter().any(|own| own == key));
+        let Ok(parts) = names_of_text(text) else { return };
+        found |= match of_column {
+            // Earlier versions wrote a dot in a name as it was.
+            Some(own) if own == parts.join(".") => own == key,
+            _ => stored.keys_of(&parts).is_ok_and(|keys| keys.iter().any(|own| own == key)),
+        };
     });
     Ok(found)
 }
@@ -77,6 +86,9 @@ pub(super) async fn pinned_default(
     }
     let mut expr = default_expr(&text)?;
     let changed = pin(run, txn, &mut expr).await?;
+    if changed {
+        hold(txn).await?;
+    }
     Ok(if changed { expr.to_string() } else { text })
 }
 

@@ -9,10 +9,10 @@ use sqlparser::ast::{self, ObjectName};
 use super::super::run::Run;
 use super::super::tables::{load_key, load_named};
 use super::drop::find_to_drop;
-use super::lookup::{already_exists, change_note, create_new, find, last_part, new_key};
+use super::lookup::{already_exists, change_note, create_new, find, hold, last_part, new_key};
 use super::{owner, sequence, texts};
 use crate::bind::{Binder, HIDDEN_KEY, bind_view, refuse, relations_of};
-use crate::catalogue::{TableDef, TableNote, ViewNote, load_all};
+use crate::catalogue::{SchemaId, TableDef, TableNote, ViewNote, load_all, split_key};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::from_txn;
 use crate::roles::Kind;
@@ -52,6 +52,9 @@ pub(super) async fn create_view(
         own.check(run.authority()?)?;
     }
     view.query = texts::pinned_query(run, txn, &view.query).await?;
+    if view.uses.iter().any(|key| split_key(key).0 != SchemaId::PUBLIC) {
+        hold(txn).await?;
+    }
     if sequence::is_sequence(txn, &key).await? {
         return Err(already_exists(&key));
     }
@@ -121,18 +124,20 @@ pub(super) async fn drop_views(
 ) -> SqlResult<()> {
     let mut dropped = BTreeSet::new();
     for name in names {
-        dropped.extend(find_to_drop(run, txn, name, if_exists).await?.map(|own| own.key));
-    }
-    for name in names {
         match find_to_drop(run, txn, name, if_exists).await? {
             Some(table) if table.view.is_none() => return Err(not_a(&table, "view")),
-            Some(table) => drop_with_views(run, txn, &table, &dropped, cascade).await?,
-            // One before it has taken it along.
+            Some(table) => drop(dropped.insert(table.key)),
             None if if_exists => {}
             None => {
                 let message = format!("view \"{}\" does not exist", last_part(name)?);
                 return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message));
             }
+        }
+    }
+    for key in &dropped {
+        // One before it may have taken it along.
+        if let Some(view) = find(txn, key).await? {
+            drop_with_views(run, txn, &view, &dropped, cascade).await?;
         }
     }
     Ok(())

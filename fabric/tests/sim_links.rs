@@ -178,6 +178,22 @@ fn a_clock_that_is_set_forward_moves_no_timer() {
 }
 
 #[test]
+fn a_clock_that_stands_still_moves_no_timer_and_catches_up_or_stays_behind() {
+    for (catches_up, shown) in [(true, millis(7)), (false, millis(4))] {
+        let processes = Processes::set();
+        let (controls, env) = (processes.world.controls(), processes.world.env_of(COMPUTE));
+        let sleep = |long: u64| processes.world.run(BOUND, env.sleep(millis(long))).unwrap();
+        sleep(2);
+        controls.stop_clock(COMPUTE);
+        sleep(3);
+        assert_eq!((env.now(), processes.world.now()), (millis(2), millis(5)));
+        controls.start_clock(COMPUTE, catches_up);
+        sleep(2);
+        assert_eq!((env.now(), processes.world.now()), (shown, millis(7)));
+    }
+}
+
+#[test]
 fn a_fence_holds_at_the_nodes_of_its_process() {
     let processes = Processes::set();
     let other = processes.world.process_fabric().join(PeerId::memory(1)).unwrap();

@@ -19,7 +19,7 @@ use selkie_fabric::env::SplitMix;
 use selkie_pool::Coding;
 
 use crate::cluster::LEASE;
-use crate::plan::{Plan, Trouble, WayToPlane};
+use crate::plan::{ClockGoesOn, Plan, Trouble, WayToPlane};
 
 /// How much may go wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -64,6 +64,12 @@ const WIDE_STREAM: u64 = 40;
 const SHORT_STREAM: u64 = 47;
 /// Stream of the seed that draws which node leaves.
 const LEAVE_STREAM: u64 = 50;
+/// Stream of the seed that draws rarer troubles: clocks that stand still, those of memory nodes,
+/// and tasks that not every node has. They are drawn for themselves, so that they move no other,
+/// and by a stream in which the seeds that tests name have none.
+const RARE_STREAM: u64 = 13_609;
+/// Stream of the seed that draws the long troubles of runs without leases.
+const LONG_STREAM: u64 = 62;
 /// The span in which the troubles of the wide envelope begin.
 const SPAN: Duration = Duration::from_millis(12);
 /// How long an operation on a link that is away is tried: longer than any link is cut, but in some
@@ -78,6 +84,19 @@ const PLANE_THREAT: Duration = Duration::from_millis(2 * 8);
 
 /// Tasks of an engine that may panic.
 const TASKS: [&str; 6] = ["lease", "mail", "recovery", "evictor", "housekeeping", "log"];
+
+/// More of them, which are not always there, or rarely do anything.
+const RARE_TASKS: [&str; 9] = [
+    "checkpoints",
+    "archive",
+    "doubts",
+    "regeneration",
+    "activity",
+    "eviction",
+    "latch operation",
+    "hold",
+    "late splits",
+];
 
 /// What a pool survives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -157,9 +176,18 @@ impl Draw {
         }
     }
 
-    fn task(&self) -> &'static str {
-        let number = self.random.below(TASKS.len() as u64) as usize;
-        TASKS.get(number).copied().unwrap_or("lease")
+    fn task(&self, tasks: &[&'static str]) -> &'static str {
+        let number = self.random.below(tasks.len() as u64) as usize;
+        tasks.get(number).copied().unwrap_or("lease")
+    }
+
+    /// The clock of a node stands still. That of one that nothing else happens to: its lease is as
+    /// long as its clock says.
+    fn standing_clock(&self, others: &[(Duration, Trouble)]) -> Option<Trouble> {
+        let (peer, long) = (self.any(), self.long());
+        let how = if self.one_in(2) { ClockGoesOn::Right } else { ClockGoesOn::Behind };
+        let is_alone = others.iter().all(|(_, trouble)| !trouble.may_silence(peer));
+        is_alone.then_some(Trouble::ClockStands(peer, long, how))
     }
 }
 
@@ -202,16 +230,60 @@ impl Plan {
             troubles.push(Trouble::ClockForward(draw.compute(), draw.long()));
         }
         if draw.one_in(8) {
-            troubles.push(Trouble::Panic(draw.compute(), draw.task()));
+            troubles.push(Trouble::Panic(draw.compute(), draw.task(&TASKS)));
         }
         self.troubles.extend(troubles.into_iter().map(|trouble| (draw.when(), trouble)));
         let leaver = Draw { random: SplitMix::of_stream(seed, LEAVE_STREAM), ..draw };
         if leaver.one_in(6) {
             self.troubles.push((leaver.when(), Trouble::Leave(leaver.compute())));
         }
+        self.add_rare(&Draw { random: SplitMix::of_stream(seed, RARE_STREAM), ..leaver });
         if !draw.one_in(8) {
             self.spare_what_is_not_kept(keeps);
         }
+        self.troubles.sort_by_key(|(at, _)| *at);
+    }
+
+    fn add_rare(&mut self, draw: &Draw) {
+        let (kind, at) = (draw.random.below(20), draw.when());
+        let trouble = match kind {
+            0..=1 => Some(Trouble::Panic(draw.compute(), draw.task(&RARE_TASKS))),
+            2 => Some(Trouble::ClockForward(draw.memory(), draw.long())),
+            3..=4 => draw.standing_clock(&self.troubles),
+            _ => None,
+        };
+        self.troubles.extend(trouble.map(|trouble| (at, trouble)));
+    }
+
+    /// Adds troubles of any length to a run whose nodes have no leases, so that nothing ends by
+    /// them: all goes on when they are over.
+    pub(crate) fn prolong(&mut self, seed: u64, memory_nodes: u16, compute_nodes: u16) {
+        let draw = Draw {
+            random: SplitMix::of_stream(seed, LONG_STREAM),
+            memory_nodes: u64::from(memory_nodes),
+            compute_nodes: u64::from(compute_nodes),
+        };
+        self.cost.unreachable_after = UNREACHABLE_AFTER;
+        let mut troubles = Vec::new();
+        if draw.one_in(2) {
+            for _ in 0..=draw.random.below(2) {
+                troubles.extend(draw.cut());
+            }
+        }
+        if draw.one_in(2) {
+            troubles.push(draw.stop(draw.compute()));
+        }
+        if draw.one_in(2) {
+            troubles.push(draw.stop(draw.memory()));
+        }
+        if draw.one_in(8) {
+            troubles.push(Trouble::ClockForward(draw.compute(), draw.long()));
+        }
+        if draw.one_in(8) {
+            let how = if draw.one_in(2) { ClockGoesOn::Right } else { ClockGoesOn::Behind };
+            troubles.push(Trouble::ClockStands(draw.compute(), draw.long(), how));
+        }
+        self.troubles.extend(troubles.into_iter().map(|trouble| (draw.when(), trouble)));
         self.troubles.sort_by_key(|(at, _)| *at);
     }
 
@@ -292,10 +364,28 @@ impl Trouble {
             | Self::Freeze(peer, long)
             | Self::Suspend(peer, long)
             | Self::PlaneCut(peer, _, long)
-            | Self::ClockForward(peer, long) => Some((peer, long)),
+            | Self::ClockForward(peer, long)
+            // It finds itself late when its clock goes on.
+            | Self::ClockStands(peer, long, _) => Some((peer, long)),
             // It ends.
             Self::Panic(peer, _) => Some((peer, THREAT)),
             _ => None,
+        }
+    }
+
+    /// Whether others may miss the node meanwhile, or not hear of it.
+    fn may_silence(&self, node: PeerId) -> bool {
+        match *self {
+            Self::Sever(one, other, _) | Self::Block(one, other, _) | Self::Cut(one, other, _) => {
+                one == node || other == node
+            }
+            Self::PlaneStands(_) | Self::PlaneLate(..) => true,
+            Self::Slow(..) => false,
+            _ => {
+                self.silences().is_some_and(|(peer, _)| peer == node)
+                    || self.loses() == Some(node)
+                    || *self == Self::Leave(node)
+            }
         }
     }
 
@@ -310,7 +400,8 @@ impl Trouble {
             | Self::PlaneLate(_, long)
             | Self::Cut(_, _, long)
             | Self::Sever(_, _, long)
-            | Self::Block(_, _, long) => long,
+            | Self::Block(_, _, long)
+            | Self::ClockStands(_, long, _) => long,
             _ => Duration::ZERO,
         }
     }
@@ -346,7 +437,10 @@ mod tests {
             having(|t| matches!(t, Trouble::PlaneLate(..))),
             having(|t| matches!(t, Trouble::PlaneCut(..))),
             having(|t| matches!(t, Trouble::ClockForward(..))),
+            having(|t| matches!(t, Trouble::ClockForward(peer, _) if peer.is_memory())),
+            having(|t| matches!(t, Trouble::ClockStands(..))),
             having(|t| matches!(t, Trouble::Panic(..))),
+            having(|t| matches!(t, Trouble::Panic(_, task) if RARE_TASKS.contains(task))),
             having(|t| matches!(t, Trouble::Leave(_))),
         ];
         assert!(counts.iter().all(|count| *count > 20), "{counts:?}");

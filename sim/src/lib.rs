@@ -33,7 +33,7 @@ pub use disk::{AppendStage, DiskConfig, SimDisk};
 pub use envelope::Envelope;
 pub use error::SimError;
 pub use failure::Failure;
-pub use plan::{Plan, Trouble, WayToPlane};
+pub use plan::{ClockGoesOn, Plan, Trouble, WayToPlane};
 pub use scenario::{
     Case, RecordedHistory, Refused, RefusedProtocol, Scenario, Summary, Tune, UnknownScenario,
     history, run, run_with,

@@ -47,6 +47,9 @@ pub enum Trouble {
     PlaneCut(PeerId, WayToPlane, Duration),
     /// The clock of the node is set forward.
     ClockForward(PeerId, Duration),
+    /// The clock of the node stands still for so long; then it jumps to where it would be, or stays
+    /// behind.
+    ClockStands(PeerId, Duration, ClockGoesOn),
     /// A task of the node's engine panics.
     Panic(PeerId, &'static str),
     /// The compute node closes, and its process ends.
@@ -59,6 +62,15 @@ pub enum Trouble {
     KillAtVerb(PeerId, u64),
     /// The same in the append of this number to its log.
     KillInAppend(PeerId, u64, AppendStage),
+}
+
+/// How a clock goes on that stood still.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ClockGoesOn {
+    /// Where it would be.
+    Right,
+    /// Where it stood.
+    Behind,
 }
 
 /// What gets lost between a node and the control plane.
@@ -281,6 +293,12 @@ fn arrange(
                     controls.at(at + long, move |controls| controls.thaw(peer));
                 }
                 Trouble::ClockForward(peer, by) => controls.set_clock_forward(peer, by),
+                Trouble::ClockStands(peer, long, how) => {
+                    controls.stop_clock(peer);
+                    controls.at(at + long, move |controls| {
+                        controls.start_clock(peer, how == ClockGoesOn::Right);
+                    });
+                }
                 Trouble::Panic(peer, task) => controls.panic_in(peer, task),
                 Trouble::Crash(peer) => controls.crash(peer),
                 Trouble::Kill(peer) => controls.kill(peer),
@@ -351,6 +369,9 @@ impl fmt::Display for Trouble {
                 write!(f, "{peer} cut off from the plane for {long:?}, lost: {way:?}")
             }
             Trouble::ClockForward(peer, by) => write!(f, "the clock of {peer} goes {by:?} forward"),
+            Trouble::ClockStands(peer, long, how) => {
+                write!(f, "the clock of {peer} stands still {long:?}, and goes on: {how:?}")
+            }
             Trouble::Panic(peer, task) => write!(f, "task `{task}` of {peer} panics"),
             Trouble::Leave(peer) => write!(f, "{peer} leaves and ends"),
             Trouble::Crash(peer) => write!(f, "{peer} crashes"),

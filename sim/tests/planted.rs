@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use selkie_engine::Planted;
 use selkie_fabric::PeerId;
-use selkie_sim::{Case, Failure, Scenario, Summary, Trouble, run, run_with};
+use selkie_sim::{Case, ClockGoesOn, Failure, Scenario, Summary, Trouble, run, run_with};
 use selkie_txn::Protocol;
 
 /// The first of `seeds` seeds that finds `planted`, and what it reports.
@@ -192,6 +192,32 @@ fn finds_in_wide(
 #[test]
 fn what_is_acknowledged_without_asking_the_lease_is_found_within_200_seeds() {
     let (seed, report) = finds_wide(Planted::UnaskedLease, Scenario::Counter, 200);
+    println!("seed {seed}: {report}");
+}
+
+/// A clock that stands still with a suspended machine: a node that wakes up takes the lease for one
+/// that lasts, and reads old pages.
+#[test]
+fn a_clock_that_stands_still_while_its_machine_is_suspended_is_found_within_400_seeds() {
+    let found = (0..400).find_map(|seed| {
+        let case = Case::of(Scenario::Counter, seed);
+        let mut plan = case.plan();
+        let stands = plan.troubles.iter().filter_map(|(at, trouble)| match trouble {
+            Trouble::Suspend(peer, long) if !peer.is_memory() => {
+                Some((*at, Trouble::ClockStands(*peer, *long, ClockGoesOn::Behind)))
+            }
+            _ => None,
+        });
+        let stands: Vec<_> = stands.collect();
+        if stands.is_empty() {
+            return None;
+        }
+        plan.troubles.extend(stands);
+        let failure = run_with(case, &plan, &|_| {}, None).err()?;
+        run(case, None).unwrap();
+        Some((seed, failure.to_string()))
+    });
+    let (seed, report) = found.expect("it is found");
     println!("seed {seed}: {report}");
 }
 

@@ -86,6 +86,9 @@ fn seeds_that_found_something_hold() {
         (Scenario::Crash, 782, "a copy that no node could change held the log back for ever"),
         (Scenario::Crash, 7410, "pages stayed lost that one made again who died over it"),
         (Scenario::Crash, 9818, "the log of one was forgotten whose lines were in doubt"),
+        (Scenario::SlabEviction, 9695, "a word moved without its dead holder, who had granted it"),
+        (Scenario::SlabEviction, 2426, "the last node left before it had ended a rebuild"),
+        (Scenario::SlabEviction, 6287, "a grant at rest was not doubted when its grantor died"),
     ] {
         run(Case::gentle(scenario, seed), None).unwrap_or_else(|failure| panic!("{failure}"));
     }
@@ -124,9 +127,6 @@ fn seeds_of_the_wide_envelope_that_found_something_hold() {
         (Scenario::Tree, 6410, "the same, of a node that others had declared dead"),
         (Scenario::Tree, 6291, "a granted page was given up as the plane did not say who was dead"),
         (Scenario::Crash, 3605, "a page that memory could not keep was given up, its word was not"),
-        (Scenario::SlabEviction, 9695, "a word moved without its dead holder, who had granted it"),
-        (Scenario::SlabEviction, 2426, "the last node left before it had ended a rebuild"),
-        (Scenario::SlabEviction, 6287, "a grant at rest was not doubted when its grantor died"),
         (Scenario::Tree, 5873, "a split held a page that the recovery needed, and waited for it"),
         (Scenario::History, 8189, "the same, of a commit"),
         (Scenario::Crash, 3851, "the journal of one was not read whose own recovery was over"),

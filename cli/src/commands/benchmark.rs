@@ -48,6 +48,10 @@ pub(crate) struct BenchmarkOptions {
     /// Cache of each compute node in MiB [default: half of the loaded database]
     #[arg(long, value_name = "N")]
     cache_mb: Option<u64>,
+    /// Most memory of each compute node beside its cache in MiB, for pages that large transactions
+    /// have changed; one that needs more is refused [default: 4096]
+    #[arg(long, value_name = "N")]
+    overflow_mb: Option<u64>,
     /// Memory of each memory node in MiB [default: enough for data, growth and headroom]
     #[arg(long, value_name = "N")]
     memory_mb: Option<u64>,
@@ -96,6 +100,7 @@ impl BenchmarkOptions {
             workers: self.workers,
             network,
             cache_mib: self.cache_mb,
+            overflow_mib: self.overflow_mb,
             memory_bytes: self.memory_mb.map(|mib| mib.saturating_mul(1 << 20)),
             gcl_bytes: self.gcl,
             protocol: self.protocol,

@@ -7,7 +7,7 @@ use selkie::pool::{Health, Residency, Verdict};
 use selkie_tpcc::units;
 
 /// The verdict as one word.
-pub(super) fn word(verdict: Verdict) -> &'static str {
+pub(crate) fn word(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Incomplete => "incomplete",
         Verdict::Healthy => "healthy",

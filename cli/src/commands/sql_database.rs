@@ -18,6 +18,10 @@ pub(crate) struct PoolArguments {
     /// Cache of this node, as 64M
     #[arg(long, value_name = "SIZE", value_parser = values::size, default_value = "64M")]
     cache: u64,
+    /// Most memory beside the cache, as 16G, for pages that large transactions have changed; one
+    /// that needs more is refused
+    #[arg(long, value_name = "SIZE", value_parser = values::size, default_value = "4G")]
+    overflow: u64,
     /// Memory of an embedded pool, as 512M [default: 512M; 1G if it is kept in a directory, or
     /// twice as much as its pages take]
     #[arg(long, value_name = "SIZE", value_parser = values::size)]
@@ -38,7 +42,7 @@ impl PoolArguments {
     /// # Errors
     /// [`OpenError`].
     pub(crate) async fn open(&self) -> Result<Database, OpenError> {
-        let options = PoolOptions::new().cache_bytes(self.cache);
+        let options = PoolOptions::new().cache_bytes(self.cache).overflow_bytes(self.overflow);
         let memory = self.memory.or_else(|| self.ends_with_process().then_some(MEMORY));
         let options = memory.map_or(options.clone(), |bytes| options.memory_bytes(bytes));
         // All that was kept is read, which may take a while.

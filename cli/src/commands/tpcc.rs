@@ -88,6 +88,10 @@ pub(crate) struct Arguments {
     /// Cache of each compute node in MiB [default: half of the loaded database]
     #[arg(long, value_name = "N")]
     cache_mb: Option<u64>,
+    /// Most memory of each compute node beside its cache in MiB, for pages that large transactions
+    /// have changed; one that needs more is refused [default: 4096]
+    #[arg(long, value_name = "N")]
+    overflow_mb: Option<u64>,
     /// Memory of each memory node of an embedded pool in MiB [default: enough for data, growth and
     /// headroom]
     #[arg(long, value_name = "N")]
@@ -312,6 +316,7 @@ fn config(arguments: &Arguments) -> Result<Config, TpccError> {
         workers: arguments.workers,
         network: selkie_tpcc::Network::in_process(arguments.threads),
         cache_mib: arguments.cache_mb,
+        overflow_mib: arguments.overflow_mb,
         memory_bytes: arguments.memory_mb.map(|mib| mib.saturating_mul(1 << 20)),
         gcl_bytes: arguments.gcl.unwrap_or(default.gcl_bytes),
         coding: arguments.coding.unwrap_or(Coding::usual_for(memory_nodes)),

@@ -52,7 +52,7 @@ impl View {
         });
         let (state, living, beats) = looked.map_err(refused)?;
         let health = state.health(|node| living.contains(&node));
-        let seen = self.watch.look(&self.name, self.started.elapsed(), &state, &beats);
+        let seen = self.watch.look(&self.name, self.started.elapsed(), &state, &beats, &health);
         let rebuilt = self.rebuilt(&state, health.slabs_to_rebuild);
         Ok(Look { state, health, rate: seen.total.operations, rebuilt })
     }

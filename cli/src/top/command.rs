@@ -1,12 +1,13 @@
 //! `selkie top`.
 
+use std::collections::BTreeSet;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use selkie::fabric::RealRuntime;
-use selkie::pool::control::ControlError;
+use selkie::pool::control::{Beat, ControlError};
 use selkie::shared::{Place, SharedPool, SharedPoolError};
 
 use super::plain;
@@ -105,14 +106,25 @@ impl View {
     fn look(&mut self) -> Result<Snapshot, TopError> {
         let plane = self.pool.plane();
         let looked = self.runtime.block_on(async {
-            let state = plane.load().await?.state;
-            Ok::<_, ControlError>((state, plane.beats().await?))
+            let (state, beats) = (plane.load().await?.state, plane.beats().await?);
+            // Also by processes of this host, where memory is shared: as `pool status` has it.
+            let living = self.pool.living().await;
+            Ok::<_, ControlError>((state, beats, living))
         });
         let now = Instant::now();
         let error = match looked {
-            Ok((state, beats)) => {
+            Ok((state, beats, living)) => {
+                // The plane may have gone away meanwhile.
+                let fresh = |(beat, age): &(Beat, Duration)| {
+                    (*age <= state.timing.lease).then_some(beat.node)
+                };
+                let living: BTreeSet<_> = living.map_or_else(
+                    |_| beats.iter().filter_map(fresh).collect(),
+                    |living| living.into_iter().collect(),
+                );
+                let health = state.health(|node| living.contains(&node));
                 let at = now - self.started;
-                let seen = self.watch.look(&self.name.to_string(), at, &state, &beats);
+                let seen = self.watch.look(&self.name.to_string(), at, &state, &beats, &health);
                 self.latest = Some((seen.clone(), now));
                 return Ok(seen);
             }

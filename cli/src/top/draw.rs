@@ -47,7 +47,7 @@ pub(crate) fn draw(frame: &mut Frame<'_>, snapshot: &Snapshot) {
         },
         Section { headers: &plain::HOTTEST, widths: &[18, 7, 11, 12, 30], rows: hottest.collect() },
     ];
-    let head: Vec<_> = [plain::headline(snapshot)]
+    let head: Vec<_> = [plain::headline(snapshot), plain::times(snapshot)]
         .into_iter()
         .chain(plain::waits(snapshot))
         .map(|line| Line::from(line).bold())
@@ -173,6 +173,10 @@ mod tests {
         };
         Snapshot {
             pool: "demo".to_owned(),
+            verdict: "degraded".to_owned(),
+            says: "degraded: mem2 is gone".to_owned(),
+            slabs_to_rebuild: 3,
+            slabs_without_place: 3,
             lease_s: 2.0,
             memory_nodes: (0..3).map(memory).collect(),
             compute_nodes: (0..compute_nodes).map(compute).collect(),
@@ -200,7 +204,8 @@ mod tests {
     #[test]
     fn all_that_is_in_the_snapshot_is_on_the_screen() {
         let lines = drawn(&made_up(3), 120, 40);
-        line_with(&lines, &["pool demo", "lease 2 s", "17 pages lost"]);
+        assert!(lines[0].starts_with("pool demo: degraded: mem2 is gone"), "{}", lines[0]);
+        line_with(&lines, &["lease 2 s", "17 pages lost"]);
         line_with(
             &lines,
             &[

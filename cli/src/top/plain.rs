@@ -68,14 +68,19 @@ pub(crate) fn hot_cells(row: &HotRow) -> [String; 5] {
     [gcl, row.home.clone(), count(row.at_least), count(row.at_most), row.nodes.join(" ")]
 }
 
-/// One line about the whole pool.
+/// The first line: how the pool is, as `pool status` has it.
 pub(crate) fn headline(snapshot: &Snapshot) -> String {
-    let Snapshot { pool, lease_s, lost_pages, .. } = snapshot;
+    format!("pool {}: {}", snapshot.pool, snapshot.says)
+}
+
+/// A line about its time, and what it keeps.
+pub(crate) fn times(snapshot: &Snapshot) -> String {
+    let Snapshot { lease_s, lost_pages, .. } = snapshot;
     let lost = if *lost_pages > 0 { format!(", {lost_pages} pages lost") } else { String::new() };
     let latest = snapshot.latest().map_or_else(String::new, |(node, silence)| {
         format!(", longest silence {silence:.1} s ({node})")
     });
-    format!("pool {pool}, lease {lease_s} s{latest}{lost}{}", snapshots(snapshot))
+    format!("lease {lease_s} s{latest}{lost}{}", snapshots(snapshot))
 }
 
 /// A counter of all compute nodes.
@@ -139,7 +144,7 @@ pub(crate) fn text(snapshot: &Snapshot) -> String {
     let memory = snapshot.memory_nodes.iter().map(|row| memory_cells(row, lease_s).to_vec());
     let compute = snapshot.compute_nodes.iter().map(|row| compute_cells(row, lease_s).to_vec());
     let compute = compute.chain([total_cells(snapshot).to_vec()]);
-    let mut text = headline(snapshot) + "\n";
+    let mut text = headline(snapshot) + "\n" + &times(snapshot) + "\n";
     text.extend(waits(snapshot).into_iter().map(|line| line + "\n"));
     text += &table(&MEMORY, memory, 3);
     text += &table(&COMPUTE, compute, 3);

@@ -6,9 +6,12 @@ use std::fmt;
 use std::time::Duration;
 
 use selkie::fabric::PeerId;
+use selkie::pool::Health;
 use selkie::pool::control::{Beat, PoolState};
 use selkie::report::{ComputeReport, EVERY, MemoryReport, NodeReport, Report};
 use serde::Serialize;
+
+use crate::commands::pool_verdict::{self, word};
 
 /// Hottest lines of the pool that are shown.
 const HOTTEST: usize = 10;
@@ -19,6 +22,14 @@ const STALE: Duration = EVERY.saturating_mul(4);
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Snapshot {
     pub(crate) pool: String,
+    /// `healthy`, `degraded`, ... as `pool status` has it.
+    pub(crate) verdict: String,
+    /// The verdict with its reasons.
+    pub(crate) says: String,
+    /// Slabs that are gone and can be made anew.
+    pub(crate) slabs_to_rebuild: usize,
+    /// Of those, the ones for which there is no place.
+    pub(crate) slabs_without_place: usize,
     /// How long a node may be silent.
     pub(crate) lease_s: f64,
     pub(crate) memory_nodes: Vec<MemoryRow>,
@@ -215,6 +226,7 @@ impl PoolWatch {
         now: Duration,
         state: &PoolState,
         beats: &[(Beat, Duration)],
+        health: &Health,
     ) -> Snapshot {
         if self.pool != state.id {
             *self = Self { pool: state.id, nodes: BTreeMap::new() };
@@ -259,6 +271,10 @@ impl PoolWatch {
         let rates = compute_nodes.iter().filter_map(|row| row.rates);
         Snapshot {
             pool: name.to_owned(),
+            verdict: word(health.verdict()).to_owned(),
+            says: pool_verdict::headline(health, state, None),
+            slabs_to_rebuild: health.slabs_to_rebuild,
+            slabs_without_place: if health.has_place { 0 } else { health.slabs_to_rebuild },
             lease_s: lease.as_secs_f64(),
             total: rates.fold(Rates::default(), Rates::add),
             hottest: self.hottest(&members),
@@ -406,6 +422,7 @@ mod tests {
     use selkie::report::{HotGcl, Traffic, VERSION};
     use serde_json::json;
 
+    use super::super::plain;
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -471,7 +488,7 @@ mod tests {
                 (beat(0, 1, &compute_report(at, factor)), SECOND / 2),
                 (beat(1, 2, &compute_report(at + 100, factor)), SECOND),
             ];
-            watch.look("p", SECOND * now as u32, &state, &beats)
+            watch.look("p", SECOND * now as u32, &state, &beats, &Health::default())
         };
         let first = look(&mut watch, 0, 10, 1);
         assert!(first.compute_nodes[0].rates.is_none() && !watch.is_complete(&first));
@@ -493,7 +510,11 @@ mod tests {
         // A pool of the same name that is another one.
         let other = PoolState { id: 10, ..state.clone() };
         let beats = [(beat(0, 1, &compute_report(14, 4)), SECOND)];
-        assert!(watch.look("p", SECOND * 8, &other, &beats).compute_nodes[0].rates.is_none());
+        assert!(
+            watch.look("p", SECOND * 8, &other, &beats, &Health::default()).compute_nodes[0]
+                .rates
+                .is_none()
+        );
     }
 
     #[test]
@@ -503,7 +524,7 @@ mod tests {
         // all.
         let future = r#"{"version":2}"#;
         let beats = [(beat(0, 7, &compute_report(1, 1)), SECOND), (beat(1, 2, future), SECOND)];
-        let seen = PoolWatch::default().look("p", SECOND, &state, &beats);
+        let seen = PoolWatch::default().look("p", SECOND, &state, &beats, &Health::default());
         let states: Vec<_> =
             seen.compute_nodes.iter().map(|row| (row.node.as_str(), row.state)).collect();
         let expected = [
@@ -517,9 +538,40 @@ mod tests {
         assert!(seen.memory_nodes.iter().all(|row| row.state == NodeState::NotJoined));
         assert_eq!((seen.lost_pages, seen.lease_s), (1, 2.0));
         let late = [(beat(1, 2, ""), SECOND * 3)];
-        let seen = PoolWatch::default().look("p", SECOND, &state, &late);
+        let seen = PoolWatch::default().look("p", SECOND, &state, &late, &Health::default());
         assert_eq!(seen.compute_nodes[1].state, NodeState::Silent);
         assert_eq!(seen.compute_nodes[1].silent_s, Some(3.0));
+    }
+
+    /// The verdict was that of `status` alone: a pool that had lost a memory node looked as before.
+    #[test]
+    fn the_verdict_is_that_of_the_pool() {
+        let state = PoolState { coding: "2+1".parse().unwrap(), ..pool() };
+        let look = |health: &Health| PoolWatch::default().look("p", SECOND, &state, &[], health);
+        let gone = Health {
+            gone: vec![1],
+            living: 2,
+            slabs_to_rebuild: 12,
+            spare_when_whole: 1,
+            ..Health::default()
+        };
+        let seen = look(&gone);
+        assert_eq!((&*seen.verdict, seen.slabs_to_rebuild), ("degraded", 12));
+        assert_eq!(seen.slabs_without_place, 12);
+        let first = plain::headline(&seen);
+        assert!(first.starts_with("pool p: degraded: mem1 is gone; 12 slabs ("), "{first}");
+        assert!(first.contains("for which there is no place"), "{first}");
+        let json = serde_json::to_value(&seen).unwrap();
+        assert_eq!(json["verdict"], "degraded");
+        assert!(json["says"].as_str().unwrap().contains("mem1 is gone"));
+        let seen = look(&Health { has_place: true, ..gone });
+        assert_eq!((seen.slabs_to_rebuild, seen.slabs_without_place), (12, 0));
+        let whole = Health { living: 3, spare: 1, spare_when_whole: 1, ..Health::default() };
+        let seen = look(&whole);
+        assert_eq!(
+            (&*seen.verdict, &*seen.says),
+            ("healthy", "healthy: 1 memory node can be lost")
+        );
     }
 
     /// Each has its own number: none stands for another.
@@ -541,7 +593,7 @@ mod tests {
         let node = NodeReport::Compute(report);
         let report = Report { version: VERSION, at_us: 1, longest_silence_us: 0, node };
         let beats = [(beat(0, 1, &report.to_json().unwrap()), SECOND)];
-        let seen = PoolWatch::default().look("p", SECOND, &pool(), &beats);
+        let seen = PoolWatch::default().look("p", SECOND, &pool(), &beats, &Health::default());
         let row = serde_json::to_value(&seen.compute_nodes[0]).unwrap();
         for (figure, expected) in [
             ("snapshots_too_old", json!(1)),
@@ -566,7 +618,7 @@ mod tests {
             (beat(0, 1, &compute_report(1, 2)), SECOND),
             (beat(1, 2, &compute_report(1, 3)), SECOND),
         ];
-        let seen = PoolWatch::default().look("p", SECOND, &state, &beats);
+        let seen = PoolWatch::default().look("p", SECOND, &state, &beats, &Health::default());
         let first = &seen.hottest[0];
         assert_eq!((first.gcl, first.home.as_str()), (4096, "mem1"));
         assert_eq!((first.at_least, first.at_most), (48, 50));

@@ -10,6 +10,7 @@ mod drain;
 mod drops;
 mod eviction;
 mod free_lines;
+mod full_plane;
 mod grow;
 mod late;
 mod lease;

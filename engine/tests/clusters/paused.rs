@@ -1,5 +1,6 @@
 //! A memory node that stands still for a while, over TCP: either it is back in time, or it is
-//! declared dead and its slabs are made anew. No compute node ends, and none is stuck.
+//! declared dead and its slabs are made anew, if the pool can spare it. No compute node ends, and
+//! none is stuck.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -13,11 +14,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use selkie_engine::{Engine, EngineConfig, GAddr};
+use selkie_engine::log::LogTo;
+use selkie_engine::{Engine, EngineConfig, GAddr, change_together};
 use selkie_fabric::env::{Env, RealRuntime};
 use selkie_fabric::tcp::{Admission, TcpConfig, TcpFabric};
 use selkie_fabric::{Domain, Endpoint, Fabric, FabricError, FenceScope, PeerId};
-use selkie_pool::Pool;
+use selkie_pool::{Pool, PoolConfig};
 
 use crate::common::engine_config;
 use crate::common::pages::coded;
@@ -86,7 +88,9 @@ async fn add(
         let mut page = engine.exclusive(addr).await.unwrap();
         let before = u64::from_le_bytes(page[..8].try_into().unwrap());
         page.bytes_mut(0..8).copy_from_slice(&(before + 1).to_le_bytes());
+        let lsn = change_together([&mut page]).unwrap_or_default();
         drop(page);
+        engine.until_durable(lsn).await.unwrap();
         sum.fetch_add(1, Ordering::Relaxed);
         engine.env().yield_now().await;
     }
@@ -105,7 +109,8 @@ fn is_settled(pool: &Pool, memory: usize) -> bool {
     !pool.is_memory_dead(memory) || pool.rebuilds().is_empty()
 }
 
-fn paused_for(pauses: &[Duration]) {
+/// Has a memory node of the pool stand still for each of these in turn, until it is dead.
+fn paused_for(shape: &PoolConfig, log: Option<&LogTo>, pauses: &[Duration]) {
     let runtime = RealRuntime::new(2).unwrap();
     let env = runtime.env();
     runtime.block_on(async {
@@ -121,8 +126,9 @@ fn paused_for(pauses: &[Duration]) {
             let inner = TcpFabric::new(config, env.clone());
             Arc::new(Proxied { inner, proxies: Arc::clone(&proxies) })
         };
-        let engine = EngineConfig { request_timeout: PATIENCE, ..engine_config() };
-        let both = (coded(5, "2+1"), &engine);
+        let log = log.cloned();
+        let engine = EngineConfig { request_timeout: PATIENCE, log, ..engine_config() };
+        let both = (*shape, &engine);
         let cluster = Processes::start_with(&env, both, LEASE, fabric).await;
         let [one, two] = &cluster.engines;
         let mut addrs = Vec::new();
@@ -158,6 +164,7 @@ fn paused_for(pauses: &[Duration]) {
             until(&env, "it is back, or rebuilt", || is_settled(pool, usize::from(VICTIM))).await;
             let is_dead = pool.is_memory_dead(usize::from(VICTIM));
             println!("after {pause:?}: dead: {is_dead}");
+            assert!(!is_dead || !shape.coding.is_plain(), "it has the only copy");
             if is_dead {
                 break;
             }
@@ -179,10 +186,19 @@ fn paused_for(pauses: &[Duration]) {
 #[test]
 fn no_node_ends_when_a_memory_node_stands_still_for_about_a_lease() {
     let leases = [0.5, 1.02, 1.1, 1.18, 1.25];
-    paused_for(&leases.map(|leases| LEASE.mul_f64(leases)));
+    paused_for(&coded(5, "2+1"), None, &leases.map(|leases| LEASE.mul_f64(leases)));
 }
 
 #[test]
 fn no_node_ends_when_a_memory_node_stands_still_for_long() {
-    paused_for(&[LEASE * 3]);
+    paused_for(&coded(5, "2+1"), None, &[LEASE * 3]);
+}
+
+/// Its memory is the only copy: it was lost with all that was there.
+#[test]
+fn a_plain_pool_loses_nothing_when_a_memory_node_stands_still_for_longer_than_a_lease() {
+    let plain = PoolConfig { log_bytes: 256 << 10, ..coded(3, "plain") };
+    for log in [None, Some(LogTo::Memory)] {
+        paused_for(&plain, log.as_ref(), &[LEASE.mul_f64(1.2), LEASE * 2]);
+    }
 }

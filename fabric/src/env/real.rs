@@ -157,3 +157,54 @@ impl Environment for RealEnvironment {
         }
     }
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test that meets something else has failed")]
+
+    use std::process::Command;
+
+    use rustix::time::{ClockId, clock_gettime};
+
+    use super::*;
+
+    /// Set in the process whose clocks are apart.
+    const APART: &str = "SELKIE_TEST_CLOCKS_APART";
+    /// For how long its machine was suspended, as its clocks have it.
+    const SUSPENDED: Duration = Duration::from_secs(100_000);
+
+    fn clock(id: ClockId) -> Duration {
+        let time = clock_gettime(id);
+        Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
+    }
+
+    /// By the clock that stands still meanwhile, a node that wakes up would take its lease for one
+    /// that lasts. On a machine that was never suspended both clocks are the same, so this runs in
+    /// a namespace where they are not.
+    #[test]
+    fn time_for_which_the_machine_was_suspended_counts() {
+        if std::env::var_os(APART).is_some() {
+            let apart = clock(ClockId::Boottime).saturating_sub(clock(ClockId::Monotonic));
+            assert!(apart >= SUSPENDED, "{apart:?}");
+            let before = clock(ClockId::Boottime);
+            let now = boot_time();
+            assert!((before..=clock(ClockId::Boottime)).contains(&now), "{now:?}, not {before:?}");
+            return;
+        }
+        let seconds = SUSPENDED.as_secs().to_string();
+        let name = "env::real::tests::time_for_which_the_machine_was_suspended_counts";
+        let unshare = |program: &[&str]| {
+            let mut command = Command::new("unshare");
+            command.args(["--map-root-user", "--time", "--fork", "--boottime", &seconds, "--"]);
+            command.args(program).env(APART, "1").output()
+        };
+        if !unshare(&["true"]).is_ok_and(|output| output.status.success()) {
+            println!("not tested: no namespace of clocks may be made here");
+            return;
+        }
+        let own = std::env::current_exe().unwrap();
+        let output = unshare(&[own.to_str().unwrap(), "--exact", name, "--nocapture"]).unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.contains("1 passed"), "{output:?}");
+    }
+}

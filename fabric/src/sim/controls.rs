@@ -171,6 +171,33 @@ impl Controls {
         });
     }
 
+    /// The clock of the node stands still from now on. Its timers go on.
+    pub fn stop_clock(&self, peer: PeerId) {
+        if let Some(simulation) = self.simulation.upgrade() {
+            simulation.any_clock_off.store(true, Ordering::Relaxed);
+        }
+        self.change(&format!("the clock of {peer} stands still"), |network| {
+            let now = network.now;
+            if let Some(index) = network.names.get(&peer).copied() {
+                network.node_mut(index).clock_stands_since.get_or_insert(now);
+            }
+        });
+    }
+
+    /// Ends [`Controls::stop_clock`]: the clock jumps to where it would be, or stays behind.
+    pub fn start_clock(&self, peer: PeerId, catches_up: bool) {
+        self.change(&format!("the clock of {peer} goes on"), |network| {
+            let now = network.now;
+            if let Some(index) = network.names.get(&peer).copied() {
+                let node = network.node_mut(index);
+                let since = node.clock_stands_since.take();
+                if !catches_up {
+                    node.behind += since.map_or(0, |since| now - since);
+                }
+            }
+        });
+    }
+
     /// Has the next task of that name on the node panic, where it sleeps or posts.
     pub fn panic_in(&self, peer: PeerId, task: &'static str) {
         let mut index = None;

@@ -51,7 +51,7 @@ impl Environment for SimEnvironment {
             return now;
         }
         let Some(node) = self.node() else { return now };
-        now + Duration::from_nanos(self.simulation.network.lock().node(node).ahead)
+        Duration::from_nanos(self.simulation.network.lock().clock_of(node))
     }
 
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {

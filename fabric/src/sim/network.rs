@@ -109,6 +109,13 @@ impl Network {
         &mut self.nodes[index]
     }
 
+    /// What the clock of a node shows.
+    pub(super) fn clock_of(&self, index: usize) -> u64 {
+        let node = self.node(index);
+        let shown = node.clock_stands_since.unwrap_or(self.now);
+        (shown + node.ahead).saturating_sub(node.behind)
+    }
+
     /// What the timers of a node show; those of no node show the time of the world.
     pub(super) fn timers_of(&self, node: Option<usize>) -> u64 {
         let Some(node) = node.map(|index| self.node(index)) else { return self.now };

@@ -27,6 +27,10 @@ pub(super) struct SimNode {
     pub(super) suspended_for: u64,
     /// How far its clock is ahead of that of the world.
     pub(super) ahead: u64,
+    /// Since when its clock stands still, if it does.
+    pub(super) clock_stands_since: Option<u64>,
+    /// How far its clock is behind that of the world, as it stood still.
+    pub(super) behind: u64,
     /// Its tasks run no more, and its memory cannot be reached.
     pub(super) crashed: bool,
     /// No verb of it executes any more.
@@ -50,6 +54,8 @@ impl SimNode {
             suspended_since: None,
             suspended_for: 0,
             ahead: 0,
+            clock_stands_since: None,
+            behind: 0,
             crashed: false,
             fenced: false,
             verbs_left: None,

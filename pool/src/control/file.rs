@@ -242,5 +242,9 @@ fn write<T: Serialize>(path: &Path, value: &T) -> Result<(), ControlError> {
             None => Ok(()),
         }
     };
-    written().map_err(|error| unavailable(path, &error))
+    written().map_err(|error| {
+        // A full file system would be fuller by it.
+        let _ = fs::remove_file(&new);
+        unavailable(path, &error)
+    })
 }

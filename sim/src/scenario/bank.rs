@@ -205,7 +205,8 @@ impl Bank {
     fn spawn_bulk(&self, clients: &mut Clients<'_>) {
         let (Some(bulk), Some((node, db))) = (&self.bulk, self.branches.last()) else { return };
         let env = clients.cluster.env_of(*node);
-        clients.spawn(*node, "bulk", bulk.clone().run(Arc::clone(db), env));
+        let controls = clients.cluster.world.controls();
+        clients.spawn(*node, "bulk", bulk.clone().run(Arc::clone(db), env, controls));
     }
 
     /// Checks what the large transaction has left, at the last branch.

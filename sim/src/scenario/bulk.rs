@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use selkie_btree::TreeError;
 use selkie_engine::EngineError;
 use selkie_fabric::env::{Env, SplitMix};
+use selkie_fabric::sim::Controls;
 use selkie_txn::{
     AbortCause, ColumnType, Database, Direction, KeyRange, Table, TableSchema, TxnError,
 };
@@ -85,7 +86,12 @@ impl Bulk {
     }
 
     /// Makes the transaction; returns its rows.
-    pub(super) async fn run(self, db: Arc<Database>, env: Env) -> Result<u64, SimError> {
+    pub(super) async fn run(
+        self,
+        db: Arc<Database>,
+        env: Env,
+        controls: Controls,
+    ) -> Result<u64, SimError> {
         let table = db.table("bulk")?;
         if self.leaves_cache {
             db.set_cached_leaves(0);
@@ -98,6 +104,9 @@ impl Bulk {
                     return Ok(self.rows);
                 }
                 Err(error) if is_refusal(&error) => {
+                    if is_pool_full(&error) {
+                        controls.note(POOL_IS_FULL);
+                    }
                     *self.end.lock() = BulkEnd::Undone;
                     return Ok(0);
                 }
@@ -173,6 +182,9 @@ impl Bulk {
         }
     }
 }
+
+/// What the event log says when a client finds the pool full.
+const POOL_IS_FULL: &str = "the pool is full";
 
 /// What a row says beside its key.
 const NOTE: &str =

@@ -15,11 +15,15 @@ const LEAST_GCL_BYTES: usize = 512;
 
 /// Stream of the seed that draws the logs of wide runs.
 const LOG_STREAM: u64 = 41;
+/// Stream of the seed that draws whether troubles are long in runs without leases.
+const LONG_STREAM: u64 = 63;
 /// Stream of the random numbers of the choice of snapshots.
 const SNAPSHOT_STREAM: u64 = 48;
 
 /// Stream of the seed that draws whether the pool is small, and how often it is.
 const POOL_STREAM: u64 = 44;
+/// The same where pages are coded.
+const CODED_POOL_STREAM: u64 = 79;
 const SMALL_POOLS: [bool; 6] = [true, false, false, false, false, false];
 
 /// A case determines a run completely.
@@ -82,18 +86,30 @@ impl Case {
         self.envelope
     }
 
-    /// Whether the nodes are processes of their own, each with a lease. Where they are not, the
-    /// wide envelope is as the gentle one.
-    pub(crate) const fn has_processes(self) -> bool {
-        let has = matches!(
-            self.scenario,
+    /// Whether the nodes are processes of their own, each with a lease: in one half of the runs with
+    /// stragglers, too.
+    pub(crate) fn has_processes(self) -> bool {
+        let has = match self.scenario {
             Scenario::Counter
-                | Scenario::Bank
-                | Scenario::History
-                | Scenario::Tree
-                | Scenario::Crash
-        );
-        has && matches!(self.envelope, Envelope::Wide)
+            | Scenario::Bank
+            | Scenario::History
+            | Scenario::Tree
+            | Scenario::Crash => true,
+            Scenario::Straggler => !self.draws_long_troubles(),
+            _ => false,
+        };
+        has && self.envelope == Envelope::Wide
+    }
+
+    /// Whether nodes and links fail for any length of time though no node has a lease: in half of
+    /// the runs of the other scenarios.
+    pub(crate) fn has_long_troubles(self) -> bool {
+        let is_wide = self.envelope == Envelope::Wide && !self.has_processes();
+        is_wide && self.draws_long_troubles()
+    }
+
+    fn draws_long_troubles(self) -> bool {
+        *drawn(self.seed, LONG_STREAM, &[true, false])
     }
 
     /// Bytes of the log of each engine at each memory node, if it keeps one there.
@@ -105,15 +121,16 @@ impl Case {
 
     /// Whether the pool is so small that it may get full.
     pub(super) fn has_small_pool(self) -> bool {
-        let is_plain_bank = self.scenario == Scenario::Bank && self.coding().is_plain();
-        is_plain_bank && self.has_processes() && *drawn(self.seed, POOL_STREAM, &SMALL_POOLS)
+        let stream = if self.coding().is_plain() { POOL_STREAM } else { CODED_POOL_STREAM };
+        let is_bank = self.scenario == Scenario::Bank;
+        is_bank && self.has_processes() && *drawn(self.seed, stream, &SMALL_POOLS)
     }
 
     /// What the pool survives.
     pub(crate) fn keeps(self) -> Keeps {
         let has_logs = self.scenario == Scenario::Crash || self.log_bytes().is_some();
         // That knows which pages may be lost.
-        let finds_losses = self.scenario == Scenario::Counter;
+        let finds_losses = matches!(self.scenario, Scenario::Counter | Scenario::Straggler);
         Keeps { coding: self.coding(), has_logs, finds_losses }
     }
 

@@ -25,17 +25,29 @@ pub(super) fn run(
     tune: &Tune<'_>,
     log: Option<TraceSink>,
 ) -> Result<RunOutcome, SimError> {
-    let mut cluster = start(case, plan, tune, log, |_| {})?;
-    let nodes = cluster.engines.len();
     let many = case.seed.is_multiple_of(4);
     let page_count = if many { MANY_PAGES } else { 2 * HOT_PAGES };
+    let steps = if many { 4 * STEPS } else { STEPS };
+    run_on(case, plan, tune, log, (page_count, steps))
+}
+
+/// Runs clients on so many pages, each for so many steps.
+pub(super) fn run_on(
+    case: Case,
+    plan: &Plan,
+    tune: &Tune<'_>,
+    log: Option<TraceSink>,
+    (page_count, steps): (usize, usize),
+) -> Result<RunOutcome, SimError> {
+    let mut cluster = start(case, plan, tune, log, |_| {})?;
+    let nodes = cluster.engines.len();
     let pages = cluster.run(CounterPages::allocate(&cluster, page_count))??;
     let excuses = Excuses::of(case, plan, &cluster);
     plan.arrange_in(&cluster);
     let mut clients = Clients::new(&cluster);
     let load = PageLoad {
         seed: case.seed,
-        steps: if many { 4 * STEPS } else { STEPS },
+        steps,
         until: excuses.load_until(&cluster),
         tolerance: Tolerance { lost: case.has_processes(), damaged: false },
         acknowledges: case.has_processes(),

@@ -21,6 +21,8 @@ impl Case {
         }
         if self.has_processes() {
             plan.widen(self.seed, self.memory_nodes(), self.compute_nodes(), self.keeps());
+        } else if self.has_long_troubles() {
+            plan.prolong(self.seed, self.memory_nodes(), self.compute_nodes());
         }
         plan
     }

@@ -91,7 +91,10 @@ impl Scenario {
             10..=13 => Scenario::Tree,
             14 => Scenario::Ring,
             15 => Scenario::SlabEviction,
-            16..=17 => Scenario::MemnodeLoss,
+            16 => Scenario::MemnodeLoss,
+            // That takes longest.
+            17 if seed / 20 % 8 == 0 => Scenario::TpccLoss,
+            17 => Scenario::MemnodeLoss,
             18 => Scenario::Corruption,
             _ => Scenario::Straggler,
         }

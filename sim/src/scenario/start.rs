@@ -18,8 +18,6 @@ const SIZES_STREAM: u64 = 42;
 const TICK: Duration = Duration::from_micros(500);
 /// Longer than any trouble, and what follows from it.
 const REQUEST_TIMEOUT: Duration = Duration::from_millis(25 * 8);
-/// Memory of each node of a pool that gets full.
-const SMALL_POOL: u64 = 1 << 20;
 /// Compute nodes that keep a log, at most.
 const MOST_LOGS: u64 = 8;
 
@@ -57,11 +55,17 @@ fn widen(case: Case, shape: &mut SimShape) {
         shape.engine.cache_bytes = EngineConfig::min_cache_bytes(shape.gcl_bytes) + pages;
     }
     if case.has_small_pool() {
-        shape.bytes_per_node = SMALL_POOL;
+        shape.bytes_per_node = small_pool(case);
     }
     if let Some(bytes) = case.log_bytes() {
         shape.bytes_per_node += bytes * MOST_LOGS;
         shape.log_bytes = bytes;
         shape.engine.log = Some(LogTo::Memory);
     }
+}
+
+/// Memory of each node of a pool that gets full, without logs. Coded ones have journals, too.
+fn small_pool(case: Case) -> u64 {
+    let kib = if case.coding().is_plain() { 1024 } else { 1536 };
+    kib << 10
 }

@@ -9,6 +9,7 @@ use selkie_fabric::sim::TraceSink;
 
 use super::case::Case;
 use super::clients::Clients;
+use super::counter;
 use super::deaths::{check_rest, interrupt_write_back};
 use super::lost_nodes::LostNodes;
 use super::outcome::RunOutcome;
@@ -50,9 +51,13 @@ pub(super) fn run(
     tune: &Tune<'_>,
     log: Option<TraceSink>,
 ) -> Result<RunOutcome, SimError> {
-    let mut cluster = start(case, plan, tune, log, |_| {})?;
     let has_many = SplitMix::of_stream(case.seed, PAGES_STREAM).below(4) == 0;
     let page_count = if has_many { MANY_PAGES } else { FEW_PAGES };
+    if case.has_processes() {
+        // Who dies there is the plan's.
+        return counter::run_on(case, plan, tune, log, (page_count, STEPS));
+    }
+    let mut cluster = start(case, plan, tune, log, |_| {})?;
     let pages = cluster.run(CounterPages::allocate(&cluster, page_count))??;
     let now = cluster.world.now();
     plan.arrange_in(&cluster);

@@ -125,7 +125,10 @@ impl<T: TableSet> Cluster<T> {
     }
 
     fn engine_config(&self) -> Result<EngineConfig, TpccError> {
+        let default = EngineConfig::default();
+        let overflow = self.shape.setup.overflow_mib.map(|mib| mib << 20);
         Ok(EngineConfig {
+            overflow_bytes: overflow.unwrap_or(default.overflow_bytes),
             coherence: self.shape.setup.coherence,
             cache_bytes: self.shape.cache_bytes(),
             threads: u32::try_from(self.shape.setup.processors()).unwrap_or(u32::MAX),
@@ -134,7 +137,7 @@ impl<T: TableSet> Cluster<T> {
                 .max(2 * self.pool.all_missed_within().unwrap_or_default()),
             mail_tasks: self.shape.setup.mail_tasks,
             log: self.shape.setup.durability.log()?,
-            ..EngineConfig::default()
+            ..default
         })
     }
 

@@ -57,6 +57,9 @@ pub struct Setup {
     pub network: Network,
     /// Cache of each compute node, MiB; `None`: half of the loaded database.
     pub cache_mib: Option<u64>,
+    /// Most memory of each compute node beside the cache, MiB, for pages that large transactions
+    /// have changed; `None`: as engines have it.
+    pub overflow_mib: Option<u64>,
     /// Memory lent by each memory node, bytes; `None`: what data, growth and some headroom take.
     pub memory_bytes: Option<u64>,
     /// Bytes of a global cache line.
@@ -88,6 +91,7 @@ impl Default for Setup {
             mail_tasks: EngineConfig::default().mail_tasks,
             network: Network::default(),
             cache_mib: None,
+            overflow_mib: None,
             memory_bytes: None,
             gcl_bytes: 2048,
             coherence: Coherence::default(),
@@ -129,6 +133,9 @@ impl Setup {
         if let Some(cache) = self.cache_mib {
             let least = EngineConfig::min_cache_bytes(self.gcl_bytes).div_ceil(MIB);
             within("cache-mb", cache, least, MAX_MEMORY_MIB)?;
+        }
+        if let Some(overflow) = self.overflow_mib {
+            within("overflow-mb", overflow, 0, MAX_MEMORY_MIB)?;
         }
         if let Some(memory) = self.memory_bytes {
             within("memory-mb", memory.div_ceil(MIB), self.least_memory_mib(), MAX_MEMORY_MIB)?;

@@ -41,6 +41,9 @@ pub struct Config {
     pub network: Network,
     /// Cache of each compute node, MiB; `None`: half of the loaded database.
     pub cache_mib: Option<u64>,
+    /// Most memory of each compute node beside the cache, MiB, for pages that large transactions
+    /// have changed; `None`: as engines have it.
+    pub overflow_mib: Option<u64>,
     /// Memory lent by each memory node, bytes; `None`: what data, growth and some headroom take.
     pub memory_bytes: Option<u64>,
     /// Bytes of a global cache line.
@@ -94,6 +97,7 @@ impl Default for Config {
             mail_tasks: setup.mail_tasks,
             network: setup.network,
             cache_mib: setup.cache_mib,
+            overflow_mib: setup.overflow_mib,
             memory_bytes: setup.memory_bytes,
             gcl_bytes: setup.gcl_bytes,
             coherence: setup.coherence,
@@ -212,6 +216,7 @@ impl Config {
             mail_tasks: self.mail_tasks,
             network: self.network.clone(),
             cache_mib: self.cache_mib,
+            overflow_mib: self.overflow_mib,
             memory_bytes: self.memory_bytes,
             gcl_bytes: self.gcl_bytes,
             coherence: self.coherence,
@@ -329,6 +334,8 @@ mod tests {
         assert_eq!(refused(|c| c.gcl_bytes = 1000), format!("gcl = 1000: {gcl}"));
         assert_eq!(refused(|c| c.gcl_bytes = 16384), format!("gcl = 16384: {gcl}"));
         assert!(refused(|c| c.cache_mib = Some(1)).starts_with("cache-mb = 1: must be 2 to"));
+        let overflow = refused(|c| c.overflow_mib = Some(u64::MAX));
+        assert!(overflow.contains("must be 0 to 1048576"), "{overflow}");
         assert!(
             refused(|c| c.memory_bytes = Some(1 << 20)).starts_with("memory-mb = 1: must be 5 to")
         );

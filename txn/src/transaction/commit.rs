@@ -20,6 +20,7 @@
 use std::ops::Range;
 
 use selkie_btree::LeafView;
+use selkie_fabric::env::yield_now;
 
 use crate::access::leaf::{LeafRef, no_stable_leaf};
 use crate::catalogue::table_info::IndexInfo;
@@ -31,6 +32,9 @@ use crate::protocol::leaf_latch::LatchMode;
 use crate::protocol::undo_log::EntryChange;
 use crate::protocol::write_set::{DeferredChange, WriteSet};
 use crate::transaction::txn::{Txn, TxnPhase};
+
+/// Changes that commit makes, or finds the leaves of, before other tasks run.
+const CHANGES_AT_ONCE: usize = 256;
 
 /// Bytes compared at once.
 const WORD: usize = 8;
@@ -88,6 +92,7 @@ impl<'db> Txn<'db> {
     async fn end_failed_commit(mut self, error: TxnError) -> TxnError {
         let error = self.error_if_in_force(error).await;
         // An error of the caller's, which would leave the transaction usable, cannot come here.
+        self.undo_in_turns(0).await;
         let row_locks = self.row_locks.take();
         self.abort(error.abort_cause().unwrap_or(AbortCause::Failure));
         row_locks.released().await;
@@ -124,8 +129,9 @@ impl<'db> Txn<'db> {
             }
             _ => leaves,
         };
-        for (change, (index, leaf)) in writes.all().zip(leaves) {
+        for (number, (change, (index, leaf))) in (1..).zip(writes.all().zip(leaves)) {
             self.apply_one(index, leaf, change.key, change.value).await?;
+            yield_among_changes(number).await;
         }
         self.order.stamp_writes(&mut self.work.locks)
     }
@@ -160,6 +166,7 @@ impl<'db> Txn<'db> {
             let index = self.index_of_tree(tree)?;
             if let Some(leaf) = self.latch_unchanged(index, read)? {
                 leaves.push((index, leaf));
+                yield_among_changes(leaves.len()).await;
                 continue;
             }
             match self.find(index, key, LatchMode::Exclusive).await?.leaf {
@@ -215,6 +222,14 @@ impl<'db> Txn<'db> {
         target.copy_from_slice(&value[differs]);
         locks.note_change(leaf);
         Ok(())
+    }
+}
+
+/// Lets other tasks run after some of the changes of a commit, of which this is the `number`th. It
+/// holds leaves, so it does that less often than an operation.
+pub(super) async fn yield_among_changes(number: usize) {
+    if number.is_multiple_of(CHANGES_AT_ONCE) {
+        yield_now().await;
     }
 }
 

@@ -38,6 +38,7 @@ use crate::error::TxnError;
 use crate::protocol::leaf_latch::LeafLatch;
 use crate::protocol::row_reads::LeafVersion;
 use crate::protocol::write_set::{DeferredChange, WriteSet};
+use crate::transaction::commit::yield_among_changes;
 use crate::transaction::commit_locks::{Obstacles, met_locks};
 use crate::transaction::txn::Txn;
 
@@ -66,8 +67,9 @@ impl<'db> Txn<'db> {
             match self.latch_and_validate(writes, attempt > 0, &mut obstacles).await {
                 Ok((leaves, stamp, active)) => {
                     self.stamp_leaves(stamp, &active)?;
-                    for (change, (index, leaf)) in writes.all().zip(leaves) {
+                    for (number, (change, (index, leaf))) in (1..).zip(writes.all().zip(leaves)) {
                         self.apply_one(index, leaf, change.key, change.value).await?;
+                        yield_among_changes(number).await;
                     }
                     return Ok(());
                 }

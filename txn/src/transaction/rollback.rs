@@ -1,8 +1,13 @@
 //! Rolling a transaction back, all of it or to a savepoint.
 
+use selkie_fabric::env::yield_now;
+
 use crate::error::{AbortCause, TxnError};
 use crate::transaction::savepoint::{Savepoint, SavepointPosition};
 use crate::transaction::txn::Txn;
+
+/// Changes that are taken back before other tasks run.
+const UNDONE_AT_ONCE: usize = 64;
 
 impl Txn<'_> {
     /// Takes every change back, releases every latch, then maintains trees as
@@ -15,12 +20,30 @@ impl Txn<'_> {
 
     /// As [`rollback`](Self::rollback), for this cause.
     pub(super) async fn rollback_for(mut self, cause: AbortCause) {
+        self.undo_in_turns(0).await;
         let row_locks = self.row_locks.take();
         self.abort(cause);
         if !row_locks.is_empty() {
             Box::pin(row_locks.released()).await;
         }
         self.maintain().await;
+    }
+
+    /// Takes back the latest changes of a transaction that is in progress, until about so many are
+    /// left, and lets other tasks run now and then. What follows takes back the rest, also if this
+    /// future is dropped: so it is called where nothing else may follow than a rollback to there.
+    pub(super) async fn undo_in_turns(&mut self, mark: usize) {
+        if !self.is_active() {
+            return;
+        }
+        // Undo gives back what it would need.
+        self.log_need = self.log_need.max(self.log_need());
+        while self.work.undo.len() > mark + UNDONE_AT_ONCE {
+            let (before, left) = (self.open_critical(), self.work.undo.len() - UNDONE_AT_ONCE);
+            self.work.undo_to(&self.db.engine, left);
+            yield_now().await;
+            self.close_critical(before);
+        }
     }
 
     /// Marks this point in the transaction, to be rolled back to by

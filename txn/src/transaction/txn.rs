@@ -319,6 +319,7 @@ impl<'db> Txn<'db> {
     async fn end_failed_read(&mut self, error: TxnError) -> TxnError {
         let error = self.error_if_in_force(error).await;
         if let Some(cause) = error.abort_cause() {
+            self.undo_in_turns(0).await;
             self.abort(cause);
         }
         self.wait_if_full(error).await
@@ -358,8 +359,16 @@ impl<'db> Txn<'db> {
     async fn end_failed_change(&mut self, mark: usize, error: TxnError) -> TxnError {
         let error = self.error_if_in_force(error).await;
         match error.abort_cause() {
-            Some(cause) => self.abort(cause),
-            None => self.take_back(mark),
+            Some(cause) => {
+                self.undo_in_turns(0).await;
+                self.abort(cause);
+            }
+            None => {
+                if !self.defers_writes() {
+                    self.undo_in_turns(mark).await;
+                }
+                self.take_back(mark);
+            }
         }
         self.wait_if_full(error).await
     }
@@ -418,7 +427,7 @@ impl<'db> Txn<'db> {
         }
         self.phase = TxnPhase::RolledBack(cause);
         self.give_created_back(0);
-        self.log_need = self.log_need();
+        self.log_need = self.log_need.max(self.log_need());
         self.work.undo_to(&self.db.engine, 0);
         // A rollback promises nothing that would have to be durable.
         let _ = self.release_all();

@@ -420,3 +420,58 @@ fn what_is_there_or_not_is_validated_where_reads_are_not_latched() {
         }
     });
 }
+
+/// A statement and a commit went through any number of changes in one turn, so bulk work on the only
+/// thread of a node outlived the node's lease.
+#[test]
+fn a_large_transaction_lets_other_tasks_run_all_the_while() {
+    const ROWS: i64 = 6_000;
+    // Of what is done between two turns: leaves looked at, and changes made or taken back.
+    const AT_ONCE: usize = 256;
+    for protocol in Protocol::ALL {
+        with_items(small_pages(40_000), protocol, async |db, table| {
+            for is_committed in [true, false] {
+                let rows = || (0..ROWS).map(|number| number * STRIDE % ROWS);
+                let mut txn = db.begin();
+                let (turns, splits) = turns_of(db, async {
+                    for id in rows() {
+                        insert(db, &mut txn, table, id).await.unwrap();
+                    }
+                })
+                .await;
+                assert!(turns > ROWS as usize / AT_ONCE, "{protocol}: {turns} in the inserts");
+                assert!(splits < AT_ONCE as u64, "{protocol}: {splits} at once in the inserts");
+                let (turns, splits) = turns_of(db, async {
+                    if is_committed { txn.commit().await.unwrap() } else { txn.rollback().await }
+                })
+                .await;
+                // A commit has posted the separators, a rollback has undone the splits.
+                if is_committed || protocol == Protocol::TwoPhase {
+                    assert!(turns > ROWS as usize / AT_ONCE, "{protocol}: {turns} in the end");
+                }
+                assert!(splits < AT_ONCE as u64, "{protocol}: {splits} at once in the end");
+                let mut txn = db.begin();
+                for id in rows().filter(|_| is_committed) {
+                    txn.delete(table, &key![id]).await.unwrap();
+                }
+                txn.commit().await.unwrap();
+            }
+        });
+    }
+}
+
+/// How often other tasks of the thread could run while this one did, and how many leaves it has
+/// split at most before one could.
+async fn turns_of(db: &Database, work: impl Future<Output = ()>) -> (usize, u64) {
+    let mut work = std::pin::pin!(work);
+    let (mut turns, mut most) = (0, 0);
+    poll_fn(|cx| {
+        let before = db.stats().splits;
+        let polled = work.as_mut().poll(cx);
+        most = most.max(db.stats().splits - before);
+        turns += 1;
+        polled
+    })
+    .await;
+    (turns, most)
+}

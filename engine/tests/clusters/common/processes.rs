@@ -120,6 +120,9 @@ pub struct Processes {
     pub engines: [Engine; 2],
     /// Of the compute nodes.
     pub pools: [Arc<Pool>; 2],
+    /// Of a further process.
+    fabric: Arc<dyn Fabric>,
+    config: EngineConfig,
     _memory: Vec<Arc<MemoryServer>>,
 }
 
@@ -143,12 +146,23 @@ impl Processes {
         fabric: impl Fn() -> Arc<dyn Fabric>,
     ) -> Self {
         let plane = Aged::empty(env);
+        Self::start_on(env, &plane, (pool, engine), lease, fabric).await
+    }
+
+    /// As [`Processes::start_with`], by this control plane.
+    pub async fn start_on(
+        env: &Env,
+        plane: &Arc<dyn ControlPlane>,
+        (pool, engine): (PoolConfig, &EngineConfig),
+        lease: Duration,
+        fabric: impl Fn() -> Arc<dyn Fabric>,
+    ) -> Self {
         let identity = Identity { name: "test", id: 7, fabric: "tcp" };
         let timing = Timing { lease, heartbeat: lease / 10 };
-        create(&*plane, identity, &pool, timing).await.unwrap();
+        create(&**plane, identity, &pool, timing).await.unwrap();
         let (mut memory, mut memory_ways) = (Vec::new(), Vec::new());
         for number in 0..pool.memory_nodes {
-            let way = Way::to(&plane);
+            let way = Way::to(plane);
             let plane = Arc::clone(&way) as Arc<dyn ControlPlane>;
             let host = 100 + number as u64;
             let lent = MemoryServer::join(&fabric(), plane, env, host, 8 << 20).await.unwrap();
@@ -156,7 +170,7 @@ impl Processes {
             memory.push(lent);
             memory_ways.push(way);
         }
-        let ways = [(); 2].map(|()| Way::to(&plane));
+        let ways = [(); 2].map(|()| Way::to(plane));
         let start = async |number: usize| {
             let (fabric, way) = (fabric(), Arc::clone(&ways[number]));
             let host = 1 + number as u64;
@@ -167,7 +181,16 @@ impl Processes {
         };
         let ((one, here), (two, there)) = (start(0).await, start(1).await);
         let (engines, pools) = ([one, two], [here, there]);
-        Self { memory_ways, ways, engines, pools, _memory: memory }
+        let (fabric, config) = (fabric(), engine.clone());
+        Self { memory_ways, ways, engines, pools, fabric, config, _memory: memory }
+    }
+
+    /// Starts a third compute node.
+    pub async fn start_third(&self, env: &Env) -> Engine {
+        let (fabric, way) = (Arc::clone(&self.fabric), Arc::clone(&self.ways[0]));
+        let pool = Pool::open(Arc::clone(&fabric), way, 3).await.unwrap();
+        pool.follow(env);
+        Engine::start(&pool, &fabric, env, id(2), self.config.clone()).await.unwrap()
     }
 
     pub fn all_ways(&self) -> impl Iterator<Item = &Arc<Way>> {

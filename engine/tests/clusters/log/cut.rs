@@ -22,27 +22,32 @@ use crate::common::pages::coded;
 use crate::common::processes::{Carded, Processes};
 use crate::common::{engine_config, page};
 
-const LEASE: Duration = Duration::from_millis(200);
+pub(super) const LEASE: Duration = Duration::from_millis(200);
 /// As `Timing::unreachable_after` has it.
-const LINKS_END: Duration = LEASE.saturating_mul(4);
+pub(super) const LINKS_END: Duration = LEASE.saturating_mul(4);
 const ONE: PeerId = PeerId::compute(0);
 const TWO: PeerId = PeerId::compute(1);
 const PAGES: u64 = 24;
 
 /// Two compute nodes with logs in memory, on a network whose links end as those of TCP.
-fn with_cuts(coding: &str, test: impl AsyncFnOnce(&Processes, &Env, &Controls)) {
+pub(super) fn with_cuts(coding: &str, test: impl AsyncFnOnce(&Processes, &Env, &Controls)) {
+    with_cuts_and(coding, Some(LogTo::Memory), test);
+}
+
+/// The same, with logs or without.
+pub(super) fn with_cuts_and(
+    coding: &str,
+    log: Option<LogTo>,
+    test: impl AsyncFnOnce(&Processes, &Env, &Controls),
+) {
     let cost = CostModel { unreachable_after: LINKS_END, ..CostModel::PAPER };
     let world = World::new(WorldConfig { cost, ..WorldConfig::new(29) });
     let (env, network, controls) = (world.env(), world.fabric(), world.controls());
     let fabric = || -> Arc<dyn Fabric> { Arc::new(Carded(Arc::clone(&network) as _)) };
-    let engine = EngineConfig {
-        log: Some(LogTo::Memory),
-        request_timeout: 40 * LEASE,
-        cache_bytes: 1 << 20,
-        ..engine_config()
-    };
+    let engine =
+        EngineConfig { log, request_timeout: 40 * LEASE, cache_bytes: 1 << 20, ..engine_config() };
     let main = async {
-        let config = PoolConfig { log_bytes: 1 << 20, max_compute_nodes: 2, ..coded(4, coding) };
+        let config = PoolConfig { log_bytes: 1 << 20, max_compute_nodes: 4, ..coded(4, coding) };
         let config = PoolConfig { bytes_per_node: 8 << 20, ..config };
         let processes = Processes::start_with(&env, (config, &engine), LEASE, fabric).await;
         test(&processes, &env, &controls).await;
@@ -51,15 +56,15 @@ fn with_cuts(coding: &str, test: impl AsyncFnOnce(&Processes, &Env, &Controls)) 
 }
 
 /// Changes pages in turn, and notes what is acknowledged, until its node ends.
-struct Writer {
-    addrs: Vec<GAddr>,
-    acknowledged: Arc<Mutex<Vec<u64>>>,
-    ended: Arc<Mutex<Option<EngineError>>>,
+pub(super) struct Writer {
+    pub(super) addrs: Vec<GAddr>,
+    pub(super) acknowledged: Arc<Mutex<Vec<u64>>>,
+    pub(super) ended: Arc<Mutex<Option<EngineError>>>,
     _task: TaskHandle,
 }
 
 impl Writer {
-    async fn start(engine: &Engine, env: &Env) -> Self {
+    pub(super) async fn start(engine: &Engine, env: &Env) -> Self {
         let mut addrs = Vec::new();
         for _ in 0..PAGES {
             addrs.push(page(engine).await);
@@ -74,7 +79,7 @@ impl Writer {
                 let changed = async {
                     let mut page = engine.exclusive(pages[at]).await?;
                     page.bytes_mut(16..24).copy_from_slice(&number.to_le_bytes());
-                    let lsn = change_together([&mut page]).unwrap();
+                    let lsn = change_together([&mut page]).unwrap_or_default();
                     drop(page);
                     engine.until_durable(lsn).await
                 };
@@ -95,7 +100,7 @@ impl Writer {
 
     /// Waits until another node has read every page. How long that took; nothing acknowledged is
     /// lost.
-    async fn others_go_on(&self, other: &Engine, env: &Env) -> Duration {
+    pub(super) async fn others_go_on(&self, other: &Engine, env: &Env) -> Duration {
         let (started, noted) = (env.now(), self.acknowledged.lock().clone());
         for (addr, acknowledged) in self.addrs.iter().zip(noted) {
             let found = read(other, *addr).await;
@@ -105,7 +110,7 @@ impl Writer {
         env.now() - started
     }
 
-    fn end(&self) -> Option<PeerId> {
+    pub(super) fn end(&self) -> Option<PeerId> {
         match &*self.ended.lock() {
             Some(EngineError::Unreachable { peer }) => Some(*peer),
             _ => None,

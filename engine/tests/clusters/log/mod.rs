@@ -7,5 +7,6 @@ mod damage;
 mod durability;
 mod merging;
 mod redo;
+mod still;
 mod unreachable;
 pub(crate) mod valve;

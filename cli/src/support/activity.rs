@@ -1,5 +1,5 @@
-//! What a command does while it has nothing else to show: a spinner on a terminal, else a line after
-//! a second, and then less and less often.
+//! What a command does while it has nothing else to show: a spinner on a terminal, else a line
+//! after a second, and then less and less often.
 
 use std::io::{IsTerminal, Write};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};

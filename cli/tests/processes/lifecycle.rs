@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::drivers::{running, setup};
 use crate::harness::{
-    Over, Pool, Process, Setup, TINY, fails, prints, refused, selkie, soon, succeeds, text, until,
+    Over, Pool, Process, Setup, TINY, fails, prints, refused, selkie, soon, succeeds, until,
 };
 use crate::observation::{address, get};
 use crate::reports::ungrouped;
@@ -499,8 +499,8 @@ fn a_second_signal_ends_a_benchmark_at_once() {
     assert_eq!(code, None, "the second has ended it: {said}");
 }
 
-/// Another fills the disk. A benchmark tells of it again and again, and ends when a change has waited
-/// for as long as it may.
+/// Another fills the disk. A benchmark tells of it again and again, and ends when a change has
+/// waited for as long as it may.
 #[test]
 fn a_benchmark_whose_log_directory_is_full_warns_again_and_ends_with_an_error() {
     let may_mount = std::process::Command::new("unshare").args(["-rm", "true"]).status();

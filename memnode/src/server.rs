@@ -70,7 +70,8 @@ impl MemoryServer {
                     if let Some(waited) = notice.due(env.now()) {
                         tracing::info!(
                             target: NOTICE,
-                            "has waited for {} s, and for {} s at most, for the process that joins as memory node {node}",
+                            "has waited for {} s, and for {} s at most, for the process that joins as memory node {node}: it \
+                             takes its memory first, and one at a time joins; if it hangs, end it",
                             waited.as_secs(),
                             OTHER.as_secs()
                         );

@@ -7,6 +7,7 @@ use crate::layout::{
     LOG_BYTES, MAX_COMPUTE_NODES, MAX_GCL_BYTES, MAX_RANGE_BYTES, MIN_GCL_BYTES, SlabGeometry,
     min_range_bytes,
 };
+use crate::units;
 
 /// Most memory nodes in a pool.
 pub const MAX_MEMORY_NODES: usize = 1024;
@@ -125,12 +126,12 @@ impl PoolConfig {
                 bytes => format!(
                     ", and {} for logs ({} for each of {} compute nodes: --log-size and --max-compute-nodes of `selkie pool \
                      create`)",
-                    size(bytes),
-                    size(self.log_bytes),
+                    units::bytes_at_least(bytes),
+                    units::bytes_at_least(self.log_bytes),
                     self.max_compute_nodes
                 ),
             };
-            let least = size(least);
+            let least = units::bytes_at_least(least);
             let allowed = format!("at least {least}, what one range of this size needs{logs}");
             return Err(refused("bytes_per_node", self.bytes_per_node, allowed));
         }
@@ -144,16 +145,6 @@ impl PoolConfig {
             let allowed = format!("at most {}", most.min(isize::MAX.cast_unsigned() as u64));
             refused("bytes_per_node", self.bytes_per_node, allowed)
         })
-    }
-}
-
-/// A size that is no less, as options take it: 133M, 1060K.
-fn size(bytes: u64) -> String {
-    const MIB: u64 = 1 << 20;
-    if bytes >= 10 * MIB || bytes.is_multiple_of(MIB) {
-        format!("{}M", bytes.div_ceil(MIB))
-    } else {
-        format!("{}K", bytes.div_ceil(1 << 10))
     }
 }
 
@@ -232,8 +223,7 @@ mod tests {
     fn a_node_too_small_for_one_range_says_how_much_it_takes() {
         let least = 4096 + (1 << 20) + 512 * 64;
         let config = PoolConfig { bytes_per_node: least - 1, ..GOOD };
-        assert_eq!((size(least), size((133 << 20) - 1)), ("1060K".into(), "133M".into()));
-        let allowed = "at least 1060K, what one range of this size needs".to_owned();
+        let allowed = "at least 1.1 MiB, what one range of this size needs".to_owned();
         let value = (least - 1).to_string();
         assert_refused(config, ["bytes_per_node", &value, &allowed]);
         assert_eq!(PoolConfig { bytes_per_node: least, ..GOOD }.plan().unwrap().ranges, 1);

@@ -3,6 +3,7 @@
 use crate::compute_index::ComputeIndex;
 use crate::control::ControlError;
 use crate::document::MAX_RANGES;
+use crate::units;
 use selkie_fabric::{FabricError, PeerId};
 use thiserror::Error;
 
@@ -34,8 +35,8 @@ pub enum PoolError {
     /// The host has less memory than a memory node is to lend.
     #[error(
         "memory node {node}: {} of memory are to be lent, and {} are free on this host: lend less",
-        gib(*.bytes),
-        gib(*.free)
+        units::bytes(*.bytes),
+        units::bytes(*.free)
     )]
     HostMemory {
         /// Index of the memory node.
@@ -237,11 +238,6 @@ pub enum PoolError {
 /// The names of compute nodes.
 fn names(nodes: &[ComputeIndex]) -> String {
     nodes.iter().map(|node| format!("cn{node}")).collect::<Vec<_>>().join(", ")
-}
-
-/// Bytes of memory for a person, in GiB.
-fn gib(bytes: u64) -> String {
-    format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30))
 }
 
 impl PoolError {

@@ -41,6 +41,7 @@ mod rebuild;
 mod reclaim;
 mod recoverers;
 mod token;
+pub mod units;
 mod unreached;
 mod wait_notice;
 

@@ -107,6 +107,19 @@ pub enum SharedPoolError {
         /// What is not done, and when it will be.
         what: String,
     },
+    /// Compute nodes are in the pool, and do not get on with what a command waits for.
+    #[error(
+        "the compute nodes of pool {place} have not got on for {waited_s} s (`selkie top {place}` shows what they do): \
+         {what}"
+    )]
+    NoProgress {
+        /// The pool.
+        place: String,
+        /// For how long they have not, seconds.
+        waited_s: u64,
+        /// What is not done, and when it will be.
+        what: String,
+    },
     /// Nodes still use the pool.
     #[error("{what} of the pool lives; stop it first, or use --force")]
     InUse {
@@ -148,7 +161,10 @@ impl SharedPoolError {
         match self {
             Self::Pool(error) => error.is_retryable(),
             Self::Fabric(error) => error.is_retryable(),
-            Self::InUse { .. } | Self::NoComputeNode { .. } | Self::Incomplete { .. } => true,
+            Self::InUse { .. }
+            | Self::NoComputeNode { .. }
+            | Self::NoProgress { .. }
+            | Self::Incomplete { .. } => true,
             Self::Security(_)
             | Self::Token { .. }
             | Self::Role { .. }

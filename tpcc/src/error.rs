@@ -8,7 +8,7 @@ use selkie_pool::PoolError;
 use selkie_txn::partition::PartitionError;
 use selkie_txn::{AbortCause, RetryError, RowError, TxnError};
 
-use crate::figures::units::bytes;
+use crate::figures::units::{bytes, count};
 
 /// Error of a load, a run or a check.
 #[derive(Debug, thiserror::Error)]
@@ -62,6 +62,20 @@ pub enum TpccError {
     DatabaseInUse {
         /// How many.
         drivers: usize,
+    },
+    /// Other drivers show that they live, and do not end what they do.
+    #[error(
+        "{} been in the way for {} s, and not ended {what}; look what hangs there (`selkie top` shows what the nodes of the \
+         pool do), and end it",
+        others_have(*.drivers), count(*.waited_s)
+    )]
+    PhaseHangs {
+        /// How many.
+        drivers: usize,
+        /// What they are waited for to end.
+        what: &'static str,
+        /// For how long none of them has, seconds.
+        waited_s: u64,
     },
     /// Another driver has replaced the database while this one was about to use it.
     #[error("another driver replaces the database: start again")]
@@ -177,6 +191,13 @@ fn others_work(drivers: usize) -> String {
     match drivers {
         1 => "another driver works on the database".to_owned(),
         more => format!("{more} other drivers work on the database"),
+    }
+}
+
+fn others_have(drivers: usize) -> String {
+    match drivers {
+        1 => "another driver has".to_owned(),
+        more => format!("{more} other drivers have"),
     }
 }
 

@@ -10,7 +10,7 @@ use selkie::fabric::sim::CostModel;
 use selkie::pool::Coding;
 use selkie::txn::Protocol;
 use selkie_tpcc::benchmark::{Benchmark, Report, Valid};
-use selkie_tpcc::{MAX_DURATION, Network, Progress, Setup, TpccError};
+use selkie_tpcc::{MAX_DURATION, Network, Progress, Setup, TpccError, units};
 
 use crate::options::durability::DurabilityArguments;
 use crate::options::values;
@@ -166,7 +166,8 @@ pub(super) fn run<B: Benchmark>(
     }
     let lost = report.interval.measurements.lost();
     if lost > 0 {
-        eprintln!("error: {lost} transactions were given up, though no node died");
+        let lost = units::plural(lost, "transaction");
+        eprintln!("error: {lost} given up, though no node died");
     }
     code
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use rustix::process::{Pid, getpid};
-use selkie::fabric::{Env, FabricError, RealRuntime};
+use selkie::fabric::{Env, RealRuntime};
 use selkie::memnode::monitor::HostMemory;
 use selkie::memnode::{Capacity, MemoryServer, ServerEnd};
 use selkie::pool::{FailureDomain, PoolError};
@@ -188,12 +188,12 @@ fn refused(error: &SharedPoolError, pool: &Place, listen: Option<SocketAddr>) ->
         let value = value.parse().map_or_else(|_| value.clone(), units::bytes);
         return exit::refuse_option(key, &value, allowed);
     }
-    let is_of_network = matches!(
-        error,
-        SharedPoolError::Pool(PoolError::MemoryNode { source: FabricError::Network { .. }, .. })
-    );
-    let listen = listen.filter(|listen| is_of_network && listen.port() != 0);
-    let held_by = listen.map_or_else(String::new, listener::held_by);
+    let held_by = match error {
+        SharedPoolError::Pool(PoolError::MemoryNode { source, .. }) => {
+            listener::held_by_in(source, listen)
+        }
+        _ => String::new(),
+    };
     exit::fail(&format_args!("{error}{held_by}"))
 }
 

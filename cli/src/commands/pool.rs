@@ -333,8 +333,8 @@ async fn create(
 /// How often the progress of a drain is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Waits for as long as the compute nodes in the pool take: the time depends on how much data there
-/// is.
+/// Waits for as long as the compute nodes in the pool get on: the time depends on how much data
+/// there is.
 async fn drain(
     env: &Env,
     name: &Place,
@@ -363,10 +363,8 @@ async fn drain(
         let state = shared.load().await?;
         leaving = state.leaving_of(node);
         let slabs = units::plural(leaving.slabs as u64, "slab");
-        wait.look(&state, env.now(), || {
-            format!(
-                "mem{node} is to leave all the same: {slabs} to be moved as soon as one is there"
-            )
+        wait.look(&state, env.now(), leaving.slabs, || {
+            format!("mem{node} is to leave all the same: {slabs} to be moved as soon as one can")
         })?;
         if !leaving.has_left && !state.lives(node) {
             let why = "it died before it was empty".to_owned();

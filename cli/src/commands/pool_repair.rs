@@ -17,6 +17,7 @@ use serde_json::json;
 use super::compute_wait::ComputeWait;
 use crate::options::member::{Logs, MemberArguments, MemberError};
 use crate::options::network::TlsArguments;
+use crate::support::activity::Activity;
 use crate::support::exit;
 use crate::support::signals::Interrupt;
 use crate::support::stdout::tell;
@@ -132,20 +133,22 @@ fn tell(name: &Place, dry_run: bool, weighed: &[Forgiveness]) {
     }
     let would = if dry_run { "would be" } else { "is" };
     for Forgiveness { node, pages, ranges } in weighed {
+        let shown = units::plural(*pages, "page");
         let what = match (node.is_memory(), pages, ranges) {
-            (false, pages, _) => format!(
-                "{node} {would} given up: of the {pages} pages that logs could bring back, those that only its log has are \
+            (false, _, _) => format!(
+                "{node} {would} given up: of the {shown} that logs could bring back, those that only its log has are \
                  lost for good"
             ),
             (true, 0, 0) => {
                 format!("{node} {would} given up: every page can be made from the others")
             }
             (true, 0, ranges) => {
-                format!("{node} {would} given up: {ranges} ranges can be read no more")
+                let ranges = units::plural(*ranges, "range");
+                format!("{node} {would} given up: {ranges} can be read no more")
             }
-            (true, pages, _) => format!(
-                "{node} {would} given up with room for {pages} pages, and all that is in it"
-            ),
+            (true, _, _) => {
+                format!("{node} {would} given up with room for {shown}, and all that is in it")
+            }
         };
         tell!("pool {name}: {what}");
     }
@@ -161,14 +164,16 @@ async fn until_recovered(
     let mut wait = ComputeWait::new(name);
     loop {
         let state: Arc<PoolState> = shared.load().await?;
-        let is_under_way = |given_up: &Forgiveness| {
+        let is_under_way = |given_up: &&Forgiveness| {
             !given_up.node.is_memory() && state.lost.contains_key(&given_up.node.index())
         };
-        if !weighed.iter().any(is_under_way) {
+        let left: Vec<_> = weighed.iter().filter(is_under_way).map(|one| one.node).collect();
+        if left.is_empty() {
             return Ok(());
         }
-        wait.look(&state, env.now(), || {
-            "it is given up all the same, and recovered from as soon as one is there".to_owned()
+        wait.look(&state, env.now(), left.len(), || {
+            let left = left.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            format!("{left} is given up all the same, and recovered from as soon as one can")
         })?;
         env.sleep(LOOK_EVERY).await;
     }
@@ -185,7 +190,11 @@ pub(super) fn repair(arguments: &RepairArguments) -> Result<(), MemberError> {
         Ok(engine.repair_lines(&pages, *dry_run).await?)
     };
     let before = async |_: &Pool| Ok(());
-    let census = member.take_part(&Interrupt::mind()?, name, Logs::AsOthers(None), before, work)?;
+    let interrupt = Interrupt::mind()?;
+    let shown =
+        Activity::begin(&format!("looking for lines of pool {name} that nothing leads to"))?;
+    let census = member.take_part(&interrupt, name, Logs::AsOthers(None), before, work)?;
+    drop(shown);
     let LineCensus { leased, in_use, free, leaked, lost } = census;
     if *json {
         let object = json!({

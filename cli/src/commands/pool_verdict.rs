@@ -52,7 +52,8 @@ fn reasons(health: &Health, state: &PoolState, rate: Option<f64>) -> Vec<String>
     };
     let wanted = state.memory_nodes.len();
     say(health.missing > 0, &|| {
-        format!("{} of {wanted} memory nodes have joined", wanted - health.missing)
+        let (joined, wanted) = (wanted - health.missing, units::count(wanted as u64));
+        format!("{} of {wanted} memory nodes have joined", units::count(joined as u64))
     });
     say(!health.gone.is_empty(), &|| format!("{} gone", are("mem", &health.gone)));
     say(!health.silent.is_empty(), &|| format!("{} silent", are("mem", &health.silent)));
@@ -60,12 +61,14 @@ fn reasons(health: &Health, state: &PoolState, rate: Option<f64>) -> Vec<String>
         say(health.lost_ranges > 0, &|| "what was there is lost".to_owned());
         say(health.waiting_ranges > 0, &|| "its pages are waited for".to_owned());
     } else {
-        let ranges = state.ranges.len();
+        let ranges = units::count(state.ranges.len() as u64);
         say(health.lost_ranges > 0, &|| {
-            format!("{} of {ranges} ranges have too few splits left", health.lost_ranges)
+            let lost = units::count(health.lost_ranges as u64);
+            format!("{lost} of {ranges} ranges have too few splits left")
         });
         say(health.waiting_ranges > 0, &|| {
-            format!("{} of {ranges} ranges are waited for", health.waiting_ranges)
+            let waiting = units::count(health.waiting_ranges as u64);
+            format!("{waiting} of {ranges} ranges are waited for")
         });
         say(health.is_withheld, &|| {
             "no memory is usable, as memory nodes keep theirs back (--headroom)".to_owned()

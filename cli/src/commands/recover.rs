@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use comfy_table::{Table, presets};
-use indicatif::ProgressBar;
 use selkie::engine::log::{
     Joined, LogError, LogFiles, LogObjects, LogOwner, LogStore, MergeError, MergedLog, NoRecord,
     Pages, merge,
@@ -22,6 +21,7 @@ use serde_json::json;
 
 use super::pool_names;
 use crate::options::member::{self, Logs, MemberArguments};
+use crate::support::activity::Activity;
 use crate::support::exit;
 use crate::support::signals::Interrupt;
 use exit::Refusal;
@@ -96,6 +96,8 @@ enum RecoverError {
 
 /// The pages that the logs of a pool make.
 struct RecoveredPages {
+    /// The pool that was lost, for people.
+    pool: String,
     owners: Vec<LogOwner>,
     /// The reason of a refusal, if the logs are refused.
     refused: Option<String>,
@@ -126,9 +128,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 
 fn recover(arguments: &Arguments) -> Result<(RecoveredPages, Duration), RecoverError> {
     let started = Instant::now();
-    let bar = ProgressBar::new_spinner();
-    bar.enable_steady_tick(Duration::from_millis(100));
-    bar.set_message("reading logs");
+    let shown = Activity::begin("reading logs")?;
     let places = arguments.log_dir.iter().map(|place| existing(place));
     let store = Joined(places.collect::<Result<_, _>>()?);
     let runtime = RealRuntime::new(2)?;
@@ -141,10 +141,10 @@ fn recover(arguments: &Arguments) -> Result<(RecoveredPages, Duration), RecoverE
     let found = read.map_err(member::MemberError::from)??;
     if let (Some(into), None) = (&arguments.into, &found.refused) {
         let pages = units::plural(found.lines.len() as u64, "page");
-        bar.set_message(format!("putting {pages} into {into}"));
+        shown.turn_to(&format!("putting {pages} into {into}"));
         put(&interrupt, &found, into, arguments)?;
     }
-    bar.finish_and_clear();
+    drop(shown);
     Ok((found, started.elapsed()))
 }
 
@@ -212,7 +212,9 @@ async fn look(
         // With a part missing, what led to such a page may be older than the page.
         pages.retain(|page| !selkie::txn::is_unlinked(page));
     }
-    Ok(RecoveredPages { owners, refused, logs: merged?, lines: pages.into_lines(), labels })
+    let names = pool_names::by_id().await;
+    let pool = pool_names::described(pool, &names, &arguments.log_dir);
+    Ok(RecoveredPages { pool, owners, refused, logs: merged?, lines: pages.into_lines(), labels })
 }
 
 /// Puts pages and labels into a pool.
@@ -279,15 +281,15 @@ impl RecoveredPages {
                 behind(log),
             ]);
         }
-        let pool = self.owners.first().map_or(0, |owner| owner.pool);
         let bytes = self.lines.len() as u64 * self.line_bytes() as u64;
         let done = match (&arguments.into, &self.refused) {
             (Some(into), None) => format!("are in pool {into}"),
             _ => "would be there".to_owned(),
         };
         format!(
-            "Logs of pool {pool:016x}\n{table}\n{} pages, {}, {done}, after {:.1} s\n",
-            units::count(self.lines.len() as u64),
+            "Logs of pool {}\n{table}\n{}, {}, {done}, after {:.1} s\n",
+            self.pool,
+            units::plural(self.lines.len() as u64, "page"),
             units::bytes(bytes),
             took.as_secs_f64()
         )

@@ -15,6 +15,7 @@ use selkie_tpcc::units;
 use serde_json::json;
 
 use crate::options::member::{Logs, MemberArguments, MemberError, check_room, set_labels};
+use crate::support::activity::Activity;
 use crate::support::exit;
 use crate::support::signals::Interrupt;
 
@@ -88,6 +89,7 @@ fn restore(arguments: &Arguments) -> Result<Restored, MemberError> {
     let interrupt = Interrupt::mind()?;
     let from = LogObjects::at(&arguments.from, 0)?;
     let runtime = RealRuntime::new(1)?;
+    let shown = Activity::begin(&format!("reading the backup at {}", arguments.from))?;
     let mut backup = runtime.block_on(interrupt.or_end(&runtime.env(), Backup::open(&from)))??;
     backup.retain(|page| !selkie::txn::is_unlinked(page));
     let logs = Logs::In(arguments.log_dir.as_ref());
@@ -104,6 +106,8 @@ fn restore(arguments: &Arguments) -> Result<Restored, MemberError> {
         set_labels(pool, backup.labels()).await?;
         Ok((env.now() - started).as_secs_f64())
     };
+    let count = units::plural(backup.lines().len() as u64, "page");
+    shown.turn_to(&format!("putting {count} into {}", arguments.into));
     let seconds = arguments.member.take_part(&interrupt, &arguments.into, logs, before, work)?;
     let pages = backup.lines().len();
     let bytes = (pages * backup.line_bytes()) as u64;

@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use clap::Args;
 use prometheus_client::collector::Collector;
+use selkie::Database;
 use selkie::engine::EngineError;
 use selkie::sql::clock;
-use selkie::{Database, OpenError};
 use selkie_server::{Clear, Server, ServerConfig, ServerError, Tls, TlsError};
 
-use super::sql_database::PoolArguments;
+use super::sql_database::{NotOpened, PoolArguments, or_destroyed};
 use crate::support::server_metrics::OfServer;
 use crate::support::signals::{Interrupt, Interrupted};
-use crate::support::{exit, metrics};
+use crate::support::{exit, listener, metrics};
 
 /// Serves PostgreSQL clients from the database of a pool, until a signal ends it. Any number of
 /// servers on one pool show one database. A pool that has no database gets one.
@@ -58,7 +58,7 @@ pub(crate) struct Arguments {
 #[derive(Debug, thiserror::Error)]
 enum ServerCommandError {
     #[error(transparent)]
-    Open(#[from] OpenError),
+    Open(#[from] NotOpened),
     #[error(transparent)]
     Engine(#[from] EngineError),
     #[error(transparent)]
@@ -94,14 +94,23 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         Ok(interrupt) => interrupt,
         Err(error) => return exit::fail(&error),
     };
-    match selkie::block_on(connected(arguments, &interrupt)) {
+    match connected(arguments, &interrupt) {
         // That is how a server ends.
         Ok(Ok(interrupted)) => {
             eprintln!("ended: {interrupted}");
             ExitCode::SUCCESS
         }
         Ok(Err(code)) => code,
-        Err(error) => exit::fail(&error),
+        Err(ServerCommandError::Open(NotOpened::Interrupted(interrupted))) => interrupted.end(),
+        Err(error) => {
+            let held_by = match &error {
+                ServerCommandError::Server(ServerError::Listen { addr, .. }) => {
+                    listener::held_by(*addr)
+                }
+                _ => String::new(),
+            };
+            exit::fail(&format_args!("{error}{held_by}"))
+        }
     }
 }
 
@@ -109,14 +118,11 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 type Ended = Result<Interrupted, ExitCode>;
 
 /// Joins the pool, serves until a signal comes, and leaves.
-async fn connected(
-    arguments: &Arguments,
-    interrupt: &Interrupt,
-) -> Result<Ended, ServerCommandError> {
-    let database = arguments.pool.open().await?;
-    let served = serve(arguments, interrupt, &database).await;
-    database.close().await?;
-    served
+fn connected(arguments: &Arguments, interrupt: &Interrupt) -> Result<Ended, ServerCommandError> {
+    let database = arguments.pool.open(interrupt)?;
+    let served = selkie::block_on(serve(arguments, interrupt, &database));
+    let closed = selkie::block_on(database.close()).map_err(ServerCommandError::from);
+    or_destroyed(&database, closed.and(served))
 }
 
 async fn serve(

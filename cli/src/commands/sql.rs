@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use selkie::Database;
 use selkie::engine::EngineError;
 use selkie::sql::clock;
-use selkie::{Database, OpenError};
 use selkie_sql::{Session, SqlError};
 
-use super::sql_database::PoolArguments;
+use super::sql_database::{NotOpened, PoolArguments, or_destroyed};
 use crate::shell::{Flow, Format, HistoryChoice, Shell, ShellError, ShellOptions};
 use crate::support::exit;
 use crate::support::signals::Interrupt;
@@ -53,7 +53,7 @@ pub(crate) struct Arguments {
 #[derive(Debug, thiserror::Error)]
 enum SqlCommandError {
     #[error(transparent)]
-    Open(#[from] OpenError),
+    Open(#[from] NotOpened),
     #[error(transparent)]
     Close(#[from] EngineError),
     #[error(transparent)]
@@ -87,7 +87,10 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     match connected(arguments, &interrupt) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
-        Err(SqlCommandError::Shell(ShellError::Interrupted(interrupted))) => interrupted.end(),
+        Err(
+            SqlCommandError::Shell(ShellError::Interrupted(interrupted))
+            | SqlCommandError::Open(NotOpened::Interrupted(interrupted)),
+        ) => interrupted.end(),
         Err(SqlCommandError::Shell(ShellError::Unread)) => ExitCode::from(exit::UNREAD),
         Err(error) => exit::fail(&error),
     }
@@ -95,10 +98,11 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 
 /// Joins the pool, runs the statements and leaves. Whether all of them succeeded.
 fn connected(arguments: &Arguments, interrupt: &Interrupt) -> Result<bool, SqlCommandError> {
-    let database = selkie::block_on(arguments.pool.open())?;
+    let database = arguments.pool.open(interrupt)?;
     let done = with_database(arguments, interrupt, &database);
-    selkie::block_on(database.close())?;
-    done
+    // Why it cannot leave is what became of the pool.
+    let closed = selkie::block_on(database.close()).map_err(SqlCommandError::from);
+    or_destroyed(&database, closed.and(done))
 }
 
 fn with_database(

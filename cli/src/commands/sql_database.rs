@@ -1,12 +1,13 @@
 //! The database of a pool that SQL is run on.
 
-use std::time::Duration;
-
 use clap::Args;
-use indicatif::ProgressBar;
+use selkie::engine::EngineError;
+use selkie::fabric::RealRuntime;
 use selkie::{Database, OpenError, PoolOptions};
 
 use crate::options::values;
+use crate::support::activity::Activity;
+use crate::support::signals::{Interrupt, Interrupted};
 
 /// Which pool, and how it is joined.
 #[derive(Args)]
@@ -31,31 +32,63 @@ pub(crate) struct PoolArguments {
 /// Memory of a pool that ends with the process.
 const MEMORY: u64 = 512 << 20;
 
+/// The error of the work on a database; that its pool was destroyed says more than what it met
+/// because of that.
+pub(crate) fn or_destroyed<T, E: From<EngineError>>(
+    database: &Database,
+    done: Result<T, E>,
+) -> Result<T, E> {
+    match done {
+        Err(_) if selkie::block_on(database.pool().pool().is_destroyed()) => {
+            Err(EngineError::PoolDestroyed.into())
+        }
+        done => done,
+    }
+}
+
+/// Why the database is not there.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotOpened {
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The system gives no threads.
+    #[error(transparent)]
+    Threads(#[from] std::io::Error),
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
+}
+
 impl PoolArguments {
     /// Whether nothing of the database outlives this process.
     pub(crate) fn ends_with_process(&self) -> bool {
         self.pool == "embedded:"
     }
 
-    /// Joins the pool, and opens its database; one that has none gets one.
+    /// Joins the pool, and opens its database; one that has none gets one. Blocks the calling
+    /// thread. A signal ends that.
     ///
     /// # Errors
-    /// [`OpenError`].
-    pub(crate) async fn open(&self) -> Result<Database, OpenError> {
+    /// [`NotOpened`].
+    pub(crate) fn open(&self, interrupt: &Interrupt) -> Result<Database, NotOpened> {
         let options = PoolOptions::new().cache_bytes(self.cache).overflow_bytes(self.overflow);
         let memory = self.memory.or_else(|| self.ends_with_process().then_some(MEMORY));
         let options = memory.map_or(options.clone(), |bytes| options.memory_bytes(bytes));
         // All that was kept is read, which may take a while.
         let kept = self.pool.strip_prefix("embedded:").filter(|directory| !directory.is_empty());
-        let bar = kept.map(|directory| {
-            let bar = ProgressBar::new_spinner().with_message(format!("opening {directory}"));
-            bar.enable_steady_tick(Duration::from_millis(100));
-            bar
-        });
-        let opened = options.open_sql_database(&self.pool).await;
-        if let Some(bar) = bar {
-            bar.finish_and_clear();
+        let opening = |directory: &str| Activity::begin(&format!("opening {directory}"));
+        let shown = kept.map(opening).transpose()?;
+        // Only its clock is used: a pool has threads of its own.
+        let clock = RealRuntime::new(1)?;
+        let opened = options.open_sql_database(&self.pool);
+        // Not on the threads of the clock, as those of a pool end with what is dropped.
+        let opened = selkie::block_on(interrupt.or_end_soon(&clock.env(), opened));
+        drop(shown);
+        let database = opened??.database().clone();
+        if let Err(interrupted) = interrupt.check() {
+            // That it was asked to end says more than why it cannot leave.
+            let _ = selkie::block_on(database.close());
+            return Err(interrupted.into());
         }
-        Ok(opened?.database().clone())
+        Ok(database)
     }
 }

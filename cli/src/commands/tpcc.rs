@@ -1,14 +1,15 @@
 //! `selkie tpcc`.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, ValueEnum};
-use selkie_tpcc::{Affinity, Config, Progress, Report, Scale, TpccError};
+use selkie_tpcc::{Affinity, Config, Progress, Report, Scale, TpccError, units};
 
-use selkie::engine::Roster;
+use selkie::engine::{EngineError, Roster};
 use selkie::fabric::RealRuntime;
 use selkie::pool::{Coding, Pool};
 use selkie::report;
@@ -20,12 +21,11 @@ use super::tpcc_via::ViaArgument;
 use crate::options::durability::DurabilityArguments;
 use crate::options::network::NetworkArguments;
 use crate::options::values;
-use crate::support::exit;
-use crate::support::metrics;
 use crate::support::progress::{Stderr, fail_driver};
 use crate::support::signals::{Interrupt, Interrupted};
 use crate::support::stdout::tell;
 use crate::support::waiting::Waiting;
+use crate::support::{exit, listener, metrics};
 
 /// As the help says.
 const _: () = assert!(selkie_tpcc::MAX_COMMIT_RECORDS == 262_144);
@@ -231,11 +231,26 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
                     // As it would be typed.
                     exit::fail(&format_args!("{error}: `selkie tpcc --pool {place} --reload`"))
                 }
-                Err(SharedError::Tpcc(error)) => fail_driver(&interrupt, &error),
+                Err(SharedError::Tpcc(error)) => {
+                    match held_by(&error, arguments.network.network().listen) {
+                        held_by if held_by.is_empty() => fail_driver(&interrupt, &error),
+                        held_by => exit::fail(&format_args!("{error}{held_by}")),
+                    }
+                }
                 Err(SharedError::Pool(error)) => exit::fail(&error),
                 Err(SharedError::Interrupted(interrupted)) => interrupted.end(),
             }
         }
+    }
+}
+
+/// The process that listens where a node of this one was to, if that is what is wrong.
+fn held_by(error: &TpccError, listen: Option<SocketAddr>) -> String {
+    match error {
+        TpccError::Fabric(error) | TpccError::Engine(EngineError::Fabric(error)) => {
+            listener::held_by_in(error, listen)
+        }
+        _ => String::new(),
     }
 }
 
@@ -426,10 +441,13 @@ fn finish(report: &Report, json: bool, began: Option<&SystemTime>) -> ExitCode {
     if report.commits().missing > 0 {
         let commits = report.commits();
         let first = commits.examples.join("; ");
-        eprintln!("error: {} committed transactions are missing, first {first}", commits.missing);
+        let missing = units::plural(commits.missing, "committed transaction");
+        let are = if commits.missing == 1 { "is" } else { "are" };
+        eprintln!("error: {missing} {are} missing, first {first}");
     }
     if report.lost_without_a_death() {
-        let (pages, given_up) = (report.lost_pages(), report.lost());
+        let pages = units::count(report.lost_pages() as u64);
+        let given_up = units::count(report.lost());
         eprintln!(
             "error: {pages} pages are taken for lost, and {given_up} transactions were given up, though no node died"
         );

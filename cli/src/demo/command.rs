@@ -19,9 +19,9 @@ use crate::support::signals::Interrupt;
 /// driver looks for all that it has committed.
 ///
 /// All of these are processes of this host, which share about 600 MiB of memory (`shm`). They end
-/// with the demo, however it ends, and the pool is removed. The demo tells what happens on stdout;
-/// `selkie top` shows the pool meanwhile in another terminal. For programs there is `selkie
-/// scenario run --json`.
+/// with the demo, however it ends, and the pool is removed. The demo tells what happens on stdout,
+/// and shows once what `selkie top` does, which shows the pool meanwhile in another terminal. For
+/// programs there is `selkie scenario run --json`.
 ///
 /// Exit code 0: every commit was found, and the pool was healed; 1: not so, or the demo could not
 /// be played; 2: the arguments are wrong, and nothing was started; 130 or 143: SIGINT or SIGTERM

@@ -68,9 +68,13 @@ impl<'a> Stage<'a> {
 
     /// Tells people what happens.
     pub(super) fn say(&self, what: &str) -> Result<(), ScenarioError> {
-        let line = format!("{:5.1} s  {what}\n", self.began.elapsed().as_secs_f64());
+        self.show(&format!("{:5.1} s  {what}\n", self.began.elapsed().as_secs_f64()))
+    }
+
+    /// Shows people lines as they are.
+    pub(super) fn show(&self, lines: &str) -> Result<(), ScenarioError> {
         let mut stdout = std::io::stdout();
-        let told = stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush());
+        let told = stdout.write_all(lines.as_bytes()).and_then(|()| stdout.flush());
         told.map_err(|source| ScenarioError::io("stdout", source))
     }
 

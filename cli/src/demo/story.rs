@@ -10,6 +10,7 @@ use super::verdict::DemoVerdict;
 use super::view::Look;
 use crate::commands::pool_verdict::advice;
 use crate::scenario::error::ScenarioError;
+use crate::top::plain;
 
 /// The memory node that is killed.
 const VICTIM: u16 = 1;
@@ -26,6 +27,7 @@ pub(super) fn play(stage: &mut Stage<'_>, seconds: u64) -> Result<bool, Scenario
     watch(stage, act, |_| false)?;
     kill(stage)?;
     watch(stage, act, |_| false)?;
+    show_top(stage)?;
     heal(stage)?;
     watch(stage, act, |_| false)?;
     stage.say("both drivers are told to stop, and look for all that they have committed")?;
@@ -60,6 +62,14 @@ fn set_up(stage: &mut Stage<'_>) -> Result<(), ScenarioError> {
     stage
         .say(&format!("two drivers, processes {drivers}, both change all of the same database"))?;
     stage.say(&format!("(in another terminal, `selkie top {place}` shows the pool at work)"))
+}
+
+/// Shows what `top` does.
+fn show_top(stage: &mut Stage<'_>) -> Result<(), ScenarioError> {
+    let look = stage.look()?;
+    let place = stage.place().to_string();
+    stage.say(&format!("`selkie top --once {place}` shows, with one memory node dead:"))?;
+    stage.show(&plain::text(&look.seen))
 }
 
 fn kill(stage: &mut Stage<'_>) -> Result<(), ScenarioError> {

@@ -11,7 +11,7 @@ use selkie_tpcc::units;
 
 use crate::commands::pool_verdict::headline;
 use crate::scenario::error::ScenarioError;
-use crate::top::snapshot::PoolWatch;
+use crate::top::snapshot::{PoolWatch, Snapshot};
 
 /// A pool that is looked at again and again.
 pub(super) struct View {
@@ -28,8 +28,8 @@ pub(super) struct View {
 pub(super) struct Look {
     pub(super) state: Arc<PoolState>,
     pub(super) health: Health,
-    /// Transactions a second of all drivers, if they have reported.
-    pub(super) rate: Option<f64>,
+    /// What `selkie top` shows.
+    pub(super) seen: Snapshot,
     /// Bytes a second that are rebuilt.
     rebuilt: Option<f64>,
 }
@@ -54,7 +54,7 @@ impl View {
         let health = state.health(|node| living.contains(&node));
         let seen = self.watch.look(&self.name, self.started.elapsed(), &state, &beats, &health);
         let rebuilt = self.rebuilt(&state, health.slabs_to_rebuild);
-        Ok(Look { state, health, rate: seen.total.operations, rebuilt })
+        Ok(Look { state, health, seen, rebuilt })
     }
 
     /// How fast slabs become fewer that are to be rebuilt, since they began to.
@@ -86,7 +86,8 @@ impl Look {
 
     /// The first line of `pool status`, and the rate of `top`.
     pub(super) fn line(&self) -> String {
-        let rate = match self.rate {
+        // Transactions a second of all drivers, if they have reported.
+        let rate = match self.seen.total.operations {
             Some(rate) => format!("{} transactions a second", units::count(rate as u64)),
             None => "no rate yet".to_owned(),
         };

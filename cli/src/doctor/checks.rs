@@ -118,7 +118,10 @@ fn lateness(host: &Host) -> Check {
 fn memory(host: &Host) -> Check {
     let found = host.available_memory.map_or_else(
         || "not known".to_owned(),
-        |bytes| format!("{} available", units::bytes(bytes)),
+        |bytes| {
+            let by = if host.is_limited { ", by the limit of a control group" } else { "" };
+            format!("{} available{by}", units::bytes(bytes))
+        },
     );
     Check::new("memory", found).if_not(
         host.available_memory.is_none_or(|bytes| bytes >= MEMORY),
@@ -214,7 +217,12 @@ fn rdma(host: &Host) -> Check {
         [] => "none: pools use shared memory, or TCP".to_owned(),
         all => format!("{}: not used, as fabrics are `shm` and `tcp`", all.join(", ")),
     };
-    Check::new("RDMA devices", found)
+    Check::new("RDMA devices", found).if_not(
+        host.rdma.is_empty(),
+        Finding::Note,
+        "a pool over TCP goes through them if nodes listen at the address of their network interface (`ip addr`): \
+         `selkie memnode --listen ADDR:0`, and so for drivers",
+    )
 }
 
 /// The worst of the verdicts.
@@ -234,6 +242,7 @@ mod tests {
             kernel: word("6.1.0"),
             cores: Some(8),
             available_memory: Some(16 << 30),
+            is_limited: false,
             overcommit: word("0"),
             shared_memory: Some((8 << 30, 8 << 30)),
             shared_huge_pages: word("advise"),
@@ -300,7 +309,15 @@ mod tests {
             "clocksource=tsc",
         );
         finds(Host { open_files: Some(256), ..fit() }, "open files", Note, "ulimit -n");
-        let device = Host { rdma: vec!["mlx5_0".to_owned()], ..fit() };
-        finds(device, "locked memory", Note, "ulimit -l");
+        let device = Host { rdma: vec!["mlx5_0".to_owned()], locked_memory: None, ..fit() };
+        finds(device.clone(), "RDMA devices", Note, "--listen ADDR:0");
+        let limited = all(&Host { locked_memory: Some(8 << 20), ..device });
+        let locked = limited.iter().find(|check| check.name == "locked memory").unwrap();
+        assert_eq!(locked.verdict, Note);
+        assert!(locked.remedy.as_deref().unwrap().contains("ulimit -l"), "{locked:?}");
+        let group = Host { available_memory: Some(1 << 30), is_limited: true, ..fit() };
+        finds(group.clone(), "memory", Note, "--memory");
+        let found = all(&group).into_iter().find(|check| check.name == "memory").unwrap().found;
+        assert_eq!(found, "1.0 GiB available, by the limit of a control group");
     }
 }

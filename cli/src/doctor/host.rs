@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, getrlimit};
+use selkie::memnode::monitor::{FreeMemory, HostMemory};
 
 /// Where shared pools lie.
 pub(super) const SHARED_MEMORY: &str = "/dev/shm";
@@ -17,8 +18,10 @@ const SLEEP: Duration = Duration::from_millis(5);
 pub(super) struct Host {
     pub(super) kernel: Option<String>,
     pub(super) cores: Option<usize>,
-    /// Bytes that can be had without swapping.
+    /// Bytes that can be had without swapping, and within the limits of this process.
     pub(super) available_memory: Option<u64>,
+    /// Those of a control group are what leaves least.
+    pub(super) is_limited: bool,
     /// `vm.overcommit_memory`.
     pub(super) overcommit: Option<String>,
     /// Bytes of the file system for shared memory: in all, and free.
@@ -39,10 +42,15 @@ pub(super) struct Host {
 impl Host {
     /// Looks at this host; takes a tenth of a second.
     pub(super) fn this() -> Self {
+        let of_host = line_of("/proc/meminfo", "MemAvailable:").and_then(|kib| bytes(&kib));
+        // As a memory node asks before it takes what it is to lend.
+        let available = HostMemory::default().free_bytes().ok().or(of_host);
         Self {
             kernel: line("/proc/sys/kernel/osrelease"),
             cores: std::thread::available_parallelism().ok().map(Into::into),
-            available_memory: line_of("/proc/meminfo", "MemAvailable:").and_then(|kib| bytes(&kib)),
+            available_memory: available,
+            // The host's changes in between.
+            is_limited: available.zip(of_host).is_some_and(|(own, host)| own < host / 10 * 9),
             overcommit: line("/proc/sys/vm/overcommit_memory"),
             shared_memory: rustix::fs::statvfs(SHARED_MEMORY)
                 .ok()

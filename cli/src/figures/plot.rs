@@ -62,7 +62,8 @@ pub(super) fn draw(
         .build_cartesian_2d(0.0..most_x, y_range)?;
     let at = |x: &f64| {
         let label = labels.get(x.round().max(0.0) as usize);
-        label.filter(|_| (x - x.round()).abs() < 1e-6).cloned().unwrap_or_default()
+        let label = label.filter(|_| (x - x.round()).abs() < 1e-6);
+        label.map(|label| part_in_words(label).to_owned()).unwrap_or_default()
     };
     let plain = |x: &f64| format!("{x:.1}");
     chart
@@ -100,14 +101,72 @@ pub(super) fn draw(
 
 /// The name of a series for people who do not know the names of options.
 fn in_words(series: &str) -> String {
-    let word = |part| match part {
-        "selcc" => "SELCC, pages cached",
-        "sel" => "SEL, no cache",
-        "rpc" => "directories at memory nodes",
-        "2pl" => "two-phase locking",
-        "to" => "timestamp ordering",
-        "occ" => "optimistic",
-        part => part,
+    let word = |part: &str| match part {
+        "selcc" => "SELCC, pages cached".to_owned(),
+        "sel" => "SEL, no cache".to_owned(),
+        "rpc" => "directories at memory nodes".to_owned(),
+        "2pl" => "two-phase locking".to_owned(),
+        "to" => "timestamp ordering".to_owned(),
+        "occ" => "optimistic".to_owned(),
+        "plain" => "no redundancy".to_owned(),
+        "r + 1 copies" => "as many copies + 1".to_owned(),
+        "random" => "nodes at random".to_owned(),
+        "two choices" => "better of two at random".to_owned(),
+        "least loaded" => "least loaded nodes".to_owned(),
+        part => match part.strip_prefix("l = ") {
+            Some(spare) => format!("{spare} more in a set"),
+            None => coding_in_words(part).unwrap_or_else(|| part.to_owned()),
+        },
     };
     series.split(", ").map(word).collect::<Vec<_>>().join(", ")
+}
+
+/// `8 data + 2 parity` for `8+2`, and with `Δ1` behind it how many further splits are read.
+fn coding_in_words(part: &str) -> Option<String> {
+    let (coding, further) = part.split_once(" Δ").map_or((part, None), |(k, d)| (k, Some(d)));
+    let (data, parity) = coding.split_once('+')?;
+    let [data, parity] = [data.parse::<u16>().ok()?, parity.parse::<u16>().ok()?];
+    let further = further.map_or_else(String::new, |further| format!(", {further} further read"));
+    Some(format!("{data} data + {parity} parity{further}"))
+}
+
+/// The part of the protocol that is switched off, short enough for an axis; all else as it is.
+fn part_in_words(label: &str) -> &str {
+    match label {
+        "gamma" => "local bound",
+        "ageing" => "ageing",
+        "batching" => "batches",
+        "send-ring" => "send ring",
+        "dirty-bounds" => "dirty part",
+        "sticky-bits" => "kept bits",
+        "looks" => "first look",
+        "hold" => "holding",
+        label => label,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use selkie_tpcc::micro::ProtocolFeature;
+
+    use super::*;
+
+    #[test]
+    fn series_and_parts_are_named_in_words() {
+        for (series, words) in [
+            ("selcc, to", "SELCC, pages cached, timestamp ordering"),
+            ("8+2 Δ0", "8 data + 2 parity, 0 further read"),
+            ("8+2, random", "8 data + 2 parity, nodes at random"),
+            ("CodingSets, l = 2", "CodingSets, 2 more in a set"),
+            ("2 copies", "2 copies"),
+            ("cn0 + cn1", "cn0 + cn1"),
+        ] {
+            assert_eq!(in_words(series), words);
+        }
+        let short = |part: ProtocolFeature| {
+            let words = part_in_words(part.name());
+            words.len() <= 11 && !words.contains('-') && words != "gamma"
+        };
+        assert!(ProtocolFeature::ALL.into_iter().all(short));
+    }
 }

@@ -96,8 +96,9 @@ impl DurabilityArguments {
         let Ok(Some(free)) = free_bytes(place) else { return };
         if free < most {
             let (place, free, most) = (place.display(), units::bytes(free), units::bytes(most));
+            let nodes = units::plural(nodes as u64, "compute node");
             tracing::warn!(
-                "{place} has {free} free, and the logs of {nodes} compute nodes may take {most} (--log-mb {log_mib}): with \
+                "{place} has {free} free, and the logs of {nodes} may take {most} (--log-mb {log_mib}): with \
                  a lower --log-mb they are truncated before it is full"
             );
         }

@@ -1,6 +1,7 @@
 //! Commands that join a shared pool as a compute node for as long as they run.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -16,8 +17,8 @@ use selkie::shared::{Place, SharedPool, SharedPoolError};
 use selkie_tpcc::{Durability, units};
 
 use super::network::NetworkArguments;
-use crate::support::exit;
 use crate::support::signals::{Interrupt, Interrupted};
+use crate::support::{exit, listener};
 
 /// Capacity of the log of a node that changes nothing, MiB: the least that files take, as the log
 /// stays there.
@@ -34,6 +35,9 @@ pub(crate) enum MemberError {
     Pool(#[from] PoolError),
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// With the process that has the address at which this one was to listen.
+    #[error("{error}{held_by}")]
+    Listen { error: EngineError, held_by: String },
     #[error(transparent)]
     Log(#[from] LogError),
     #[error(transparent)]
@@ -132,22 +136,46 @@ impl MemberArguments {
         runtime.block_on(async {
             let network = self.network.network();
             let (fabric, pool) = interrupt.or_end(&env, shared.open(&env, &network)).await??;
-            let used = |error: MemberError| error.or_used(place, &pool);
-            before(&pool).await.map_err(used)?;
-            let log = log_to(&pool, logs)?;
-            let missed = pool.all_missed_within().unwrap_or_default();
-            let request_timeout = REQUEST_TIMEOUT.max(2 * missed);
-            let config = EngineConfig { log, request_timeout, ..EngineConfig::default() };
-            let id =
-                interrupt.or_end(&env, Engine::free_index(&pool, &fabric, &env, &config)).await??;
-            let engine = Engine::start(&pool, &fabric, &env, id, config).await?;
-            let done = interrupt.or_end(&env, work(&env, &pool, &engine)).await;
-            let closed = engine.close().await;
-            // The error of the work says more than that of the close.
-            let done = done?.map_err(used)?;
-            closed?;
-            Ok(done)
+            let done = async {
+                let used = |error: MemberError| error.or_used(place, &pool);
+                interrupt.or_end(&env, before(&pool)).await?.map_err(used)?;
+                let log = log_to(&pool, logs)?;
+                let missed = pool.all_missed_within().unwrap_or_default();
+                let request_timeout = REQUEST_TIMEOUT.max(2 * missed);
+                let config = EngineConfig { log, request_timeout, ..EngineConfig::default() };
+                let id = Engine::free_index(&pool, &fabric, &env, &config);
+                let listens = |error| at_listener(error, network.listen);
+                let id = interrupt.or_end_soon(&env, id).await?.map_err(listens)?;
+                let engine = Engine::start(&pool, &fabric, &env, id, config);
+                let engine = interrupt.or_end_soon(&env, engine).await?.map_err(listens)?;
+                let done = interrupt.or_end(&env, work(&env, &pool, &engine)).await;
+                let closed = engine.close().await;
+                // The error of the work says more than that of the close.
+                let done = done?.map_err(used)?;
+                closed?;
+                Ok(done)
+            };
+            match done.await {
+                Err(error) if !matches!(error, MemberError::Interrupted(_)) => {
+                    // Says more than what was met because of that.
+                    let is_destroyed = pool.is_destroyed().await;
+                    Err(if is_destroyed { EngineError::PoolDestroyed.into() } else { error })
+                }
+                done => done,
+            }
         })
+    }
+}
+
+/// The error with the process that listens where this one was to, if that is what is wrong.
+fn at_listener(error: EngineError, listen: Option<SocketAddr>) -> MemberError {
+    let held_by = match &error {
+        EngineError::Fabric(error) => listener::held_by_in(error, listen),
+        _ => String::new(),
+    };
+    match held_by.is_empty() {
+        true => error.into(),
+        false => MemberError::Listen { error, held_by },
     }
 }
 

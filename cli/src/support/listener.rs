@@ -4,6 +4,8 @@ use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
+use selkie::fabric::FabricError;
+
 /// State of a socket that listens, in `/proc/net/tcp`.
 const LISTENS: &str = "0A";
 
@@ -16,6 +18,13 @@ pub(crate) fn held_by(address: SocketAddr) -> String {
     });
     let holder = inodes.concat().into_iter().find_map(|inode| process_with(&inode));
     holder.map_or_else(String::new, |holder| format!(": {holder} listens there"))
+}
+
+/// The same of an address that a node was to listen at, if it is the network that has failed.
+pub(crate) fn held_by_in(error: &FabricError, listen: Option<SocketAddr>) -> String {
+    let is_asked_for = matches!(error, FabricError::Network { .. });
+    let listen = listen.filter(|listen| is_asked_for && listen.port() != 0);
+    listen.map_or_else(String::new, held_by)
 }
 
 /// The inode of the socket in a line of the table, if it listens there.

@@ -1,6 +1,7 @@
 //! What commands stand on: configuration files, exit codes, listeners, the log, metrics, progress,
 //! signals, certificates, stdout.
 
+pub(crate) mod activity;
 pub(crate) mod certificates;
 pub(crate) mod config_file;
 pub(crate) mod exit;

@@ -22,6 +22,9 @@ use signal_hook::{SigId, flag, low_level};
 
 /// What shells add to the number of a signal that ended a process.
 const EXIT_BASE: u8 = 128;
+/// How long a command that was asked to end waits for what puts it into a pool: broken off there it
+/// would leave a node behind that the others have to recover from.
+const GRACE: Duration = Duration::from_secs(1);
 /// How often a command that waits looks for a signal.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
@@ -128,6 +131,38 @@ impl Interrupt {
         self.or_end_looking(env, work, || {}).await
     }
 
+    /// Waits for `work` that joins a pool, and for [`GRACE`] more once a signal asks the process to
+    /// end: what has joined by then leaves in an orderly way. Drops it after that.
+    ///
+    /// # Errors
+    /// The signal, if the work was not done by then.
+    pub(crate) async fn or_end_soon<T>(
+        &self,
+        env: &Env,
+        work: impl Future<Output = T>,
+    ) -> Result<T, Interrupted> {
+        let mut work = pin!(work);
+        match self.or_end(env, work.as_mut()).await {
+            Ok(done) => Ok(done),
+            Err(interrupted) => {
+                let mut over = env.sleep(GRACE);
+                poll_fn(|context| match work.as_mut().poll(context) {
+                    Poll::Ready(done) => Poll::Ready(Ok(done)),
+                    Poll::Pending => over.as_mut().poll(context).map(|()| Err(interrupted)),
+                })
+                .await
+            }
+        }
+    }
+
+    /// Fails if the process was asked to end.
+    ///
+    /// # Errors
+    /// The signal.
+    pub(crate) fn check(&self) -> Result<(), Interrupted> {
+        self.signal().map_or(Ok(()), Err)
+    }
+
     /// As [`or_end`](Self::or_end), and does `each` every now and then meanwhile.
     ///
     /// # Errors
@@ -199,6 +234,22 @@ mod tests {
         assert_eq!(interrupted.to_string(), "interrupted by SIGTERM");
         assert_eq!(interrupted.end(), ExitCode::from(143));
     }
+
+    #[test]
+    fn what_joins_a_pool_has_a_moment_to_do_so_and_no_more() {
+        let runtime = RealRuntime::new(1).unwrap();
+        let (env, interrupt) = (runtime.env(), Interrupt::default());
+        interrupt.signal.store(15, Ordering::Relaxed);
+        let soon = async {
+            env.sleep(3 * LOOK_EVERY).await;
+            7
+        };
+        assert_eq!(runtime.block_on(interrupt.or_end_soon(&env, soon)), Ok(7));
+        let never = interrupt.or_end_soon(&env, std::future::pending::<()>());
+        assert_eq!(runtime.block_on(never), Err(Interrupted::by(15)));
+        assert_eq!(interrupt.check(), Err(Interrupted::by(15)));
+    }
+
     #[test]
     fn what_runs_for_a_user_ends_by_sigint_and_the_process_does_not() {
         let interrupt = Interrupt::mind().unwrap();

@@ -5,7 +5,7 @@
 
 mod command;
 mod draw;
-mod plain;
+pub(crate) mod plain;
 mod screen;
 pub(crate) mod snapshot;
 mod units;

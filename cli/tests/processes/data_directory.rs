@@ -34,7 +34,8 @@ fn a_server_is_killed_and_the_next_has_all_that_it_acknowledged() {
             acknowledged.extend(inserting.await.unwrap());
         });
     }
-    assert!(acknowledged.len() >= 600, "{}", acknowledged.len());
+    // In each round one may have been there whose client was not told so.
+    assert!(acknowledged.len() >= 597, "{}", acknowledged.len());
 
     // A shell is another way in; one of them at a time.
     let count = ["sql", "--pool", &url, "--format", "csv", "-c", "select count(*) >= 600 from t"];

@@ -1,6 +1,6 @@
 //! Errors that a person meets first: each names what is wrong once, and what there is instead.
 
-use crate::harness::{fails, refused, run, selkie, succeeds, text};
+use crate::harness::{Over, Pool, Setup, fails, refused, run, selkie, succeeds, text};
 
 #[test]
 fn a_pool_that_is_not_there_is_told_by_its_name_with_those_that_are() {
@@ -56,6 +56,18 @@ fn an_address_is_named_once_and_one_in_use_with_its_process() {
     let error = fails(&lend, 1, &holder);
     assert!(error.contains("cannot listen at"), "{error}");
     succeeds(&["pool", "destroy", &name]);
+    fails(&["server", "--listen", &at], 1, &holder);
+    let setup = Setup { test: "held", over: Over::Tcp, memory_nodes: 1, ..Setup::default() };
+    let pool = Pool::start(&setup);
+    let listen = ["--listen", &at];
+    for command in [
+        pool.tpcc(&["--load-only"]),
+        vec!["backup", &pool.name, "--to", "/nonexistent/backup"],
+        vec!["pool", "repair", &pool.name],
+    ] {
+        let error = fails(&[&command[..], &listen].concat(), 1, &holder);
+        assert!(error.contains("cannot listen at"), "{error}");
+    }
 }
 
 /// Runs a command whose arguments are wrong; what it says.

@@ -71,8 +71,9 @@ impl Page<'_> {
         let Page { file, pools, before, smaller, left_out } = self;
         let text = page(&format!("docs/guide/{file}"));
         let typed = typed(&text);
-        for (start, _) in *left_out {
+        for (start, reason) in *left_out {
             assert!(typed.iter().any(|line| line.starts_with(start)), "{file}: no {start:?}");
+            names_tests(reason);
         }
         let run =
             typed.iter().filter(|line| !left_out.iter().any(|(start, _)| line.starts_with(start)));
@@ -98,6 +99,19 @@ impl Page<'_> {
         let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(binary.join("selkie"), executable).unwrap();
         runs(&script.join("\n"), &names, (&binary, place))
+    }
+}
+
+/// Each test that a reason names, as `module::test`, is there.
+#[track_caller]
+fn names_tests(reason: &str) {
+    for quoted in reason.split('`').skip(1).step_by(2).filter(|quoted| !quoted.contains(' ')) {
+        let (module, test) = quoted.split_once("::").unwrap_or_else(|| panic!("{reason}"));
+        let file = page(&format!("cli/tests/processes/{module}.rs"));
+        let (before, _) = file
+            .split_once(&format!("\nfn {test}() {{"))
+            .unwrap_or_else(|| panic!("no {quoted}: {reason}"));
+        assert!(before.ends_with("#[test]"), "{quoted} is no test that the gate runs: {reason}");
     }
 }
 
@@ -203,7 +217,11 @@ fn what_the_guide_says_of_failures_is_run() {
         file: "failures.md",
         pools: &["demo"],
         before: &made,
-        left_out: &[("selkie pool forgive", "`decisions` has pools that lack something")],
+        left_out: &[(
+            "selkie pool forgive",
+            "`decisions::a_silent_memory_node_of_a_plain_pool_is_waited_for_until_it_is_given_up` has a pool that lacks \
+             something",
+        )],
         ..Page::default()
     }
     .is_run(place.path());
@@ -270,7 +288,10 @@ fn what_the_guide_says_of_redundancy_is_run() {
         pools: &["demo", "safe"],
         before: &made,
         smaller: &[("mem2", "mem2; selkie pool status demo; kill $driver; wait $driver")],
-        left_out: &[("selkie scenario run", "`scenarios` runs it, shorter")],
+        left_out: &[(
+            "selkie scenario run",
+            "`scenarios::memory_of_a_coded_pool_is_killed_over_shm` runs it, shorter",
+        )],
     }
     .is_run(place.path());
     assert!(said.contains("in use no more: mem2 (has left)"), "{said}");
@@ -294,12 +315,27 @@ fn the_shared_pools_of_the_guide_are_worked_on_shown_and_removed() {
             (&any.0, &any.1),
         ],
         left_out: &[
-            ("selkie demo", "`demo` runs it"),
+            (
+                "selkie demo",
+                "`demo::the_demo_kills_a_memory_node_heals_the_pool_and_finds_every_commit` runs it, shorter",
+            ),
             ("scp ", "there is no other host"),
-            ("selkie pool status tcp:10.0.0.1", "`tokens` asks so, from this host"),
-            ("selkie memnode --pool net --memory 1G --listen 10.0.0.1", "`tls` has such pools"),
-            ("selkie tpcc --pool tcp:10.0.0.1", "`tls` has such drivers"),
-            ("selkie pool drain tcp:10.0.0.1", "`tls` drains so"),
+            (
+                "selkie pool status tcp:10.0.0.1",
+                "`tokens::who_has_not_the_token_of_a_pool_is_told_how_to_be_let_in` asks so, from this host",
+            ),
+            (
+                "selkie memnode --pool net --memory 1G --listen 10.0.0.1",
+                "`tls::drivers_and_memory_share_a_database_over_secured_connections` has such pools",
+            ),
+            (
+                "selkie tpcc --pool tcp:10.0.0.1",
+                "`tls::drivers_and_memory_share_a_database_over_secured_connections` has such drivers",
+            ),
+            (
+                "selkie pool drain tcp:10.0.0.1",
+                "`tls::roles_say_what_the_holder_of_a_certificate_may_do` drains so",
+            ),
             ("cargo test", "the gate runs it"),
         ],
         ..Page::default()
@@ -317,8 +353,17 @@ fn the_simulations_of_the_guide_are_run() {
         file: "testing.md",
         smaller: &[("--seeds 0..1000", "--seeds 0..3")],
         left_out: &[
-            ("selkie scenario", "`scenarios` runs them, shorter"),
-            ("selkie figures", "`virtual_time` draws figures, smaller"),
+            ("selkie scenario run", "`scenarios::a_driver_is_killed_over_shm` runs it, shorter"),
+            (
+                "selkie scenario random",
+                "`scenarios::rounds_that_were_drawn_at_random_go_as_they_must` draws two, and keeps the output of one",
+            ),
+            (
+                "selkie figures locality",
+                "`virtual_time::figures_are_files_and_a_page` draws one of them, shorter, and \
+                 `virtual_time::figures_keep_the_runs_that_a_signal_finds_finished` begins with both",
+            ),
+            ("selkie figures tpcc", "it takes many minutes: its points have tests of their own"),
         ],
         ..Page::default()
     }

@@ -98,6 +98,15 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// How long something may take that is to be done at once: seconds, and more where the machine is
+/// so busy that a command that does nothing takes long.
+#[track_caller]
+pub(crate) fn soon() -> Duration {
+    let began = Instant::now();
+    succeeds(&["--version"]);
+    Duration::from_secs(5) + 20 * began.elapsed()
+}
+
 /// Polls until `look` finds something.
 #[track_caller]
 pub(crate) fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
@@ -225,6 +234,15 @@ impl Process {
     pub(crate) fn ends(&mut self) -> (Option<i32>, String) {
         let status = until("a process ends", || self.end());
         (status.code(), self.stderr.all())
+    }
+
+    /// Waits for its end, which is to come at once, measured from then.
+    #[track_caller]
+    pub(crate) fn ends_soon(&mut self, since: Instant) -> (Option<i32>, String) {
+        let ended = self.ends();
+        let (took, bound) = (since.elapsed(), soon());
+        assert!(took < bound, "it took {took:?}, and has {bound:?}: {}", ended.1);
+        ended
     }
 
     /// Waits until it ends well; what it printed.

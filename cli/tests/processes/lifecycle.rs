@@ -1,20 +1,25 @@
 //! How commands end, and what the next one finds: signals, loads that were broken off, pools that
 //! were destroyed or whose memory is gone, logs without a pool or without room.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::drivers::{running, setup};
 use crate::harness::{
-    Over, Pool, Process, Setup, TINY, fails, prints, refused, selkie, succeeds, until,
+    Over, Pool, Process, Setup, TINY, fails, prints, refused, selkie, soon, succeeds, until,
 };
 use crate::observation::{address, get};
+use crate::reports::ungrouped;
 
 /// Options of a database that takes long enough to load for a test to come in between.
 const LARGE: [&str; 6] = ["--warehouses", "20", "--threads", "2", "--load-only", "--json"];
+
+/// The lease of a pool whose driver is killed in a load, and a second more, until that is known.
+const LEASE: Duration = Duration::from_secs(2);
 
 /// What is said to a user that waits for memory nodes.
 const ARRIVALS: &str =
@@ -45,8 +50,12 @@ fn is_loaded_again(pool: &Pool) {
     let same = [&["tpcc", "--pool", &pool.url], &LARGE[..]].concat();
     let command =
         format!("load it again with --reload: `selkie tpcc --pool {} --reload`", pool.url);
+    let asked = Instant::now();
     let said = fails(&same, 1, &command);
     assert!(said.contains("was broken off"), "{said}");
+    // At most for the lease of a driver that was killed; it was 13 s once.
+    let (took, bound) = (asked.elapsed(), LEASE + soon());
+    assert!(took < bound, "it was waited for {took:?}, and for {bound:?} at most: {said}");
     let report = prints(&pool.tpcc(&["--reload", "--duration", "1", "--json"]));
     assert_eq!(report["consistency"], "ok", "{report}");
     assert!(report["load"]["rows"].as_u64() > Some(0), "{report}");
@@ -67,7 +76,9 @@ fn a_load_that_a_signal_ends_is_done_again() {
     let label = format!(" (process {})", other.id());
     assert_eq!(
         waits,
-        format!("another driver, which loads the database{label}"),
+        format!(
+            "another driver, which loads the database; if that hangs, end it, and load with --reload{label}"
+        ),
         "whose line it is"
     );
     let (_, metrics) = get(&at, "/metrics");
@@ -93,7 +104,13 @@ fn a_load_without_a_log_whose_driver_was_killed_is_done_again() {
 fn load_is_killed(test: &str, more: &[&str]) {
     let create = &["--lease", "1s"];
     let pool = Pool::start(&Setup { create, ..setup(Over::Shm, test, 3) });
-    loading(&pool, more).kill();
+    let mut driver = loading(&pool, more);
+    let mut waits = Process::start(&[&["tpcc", "--pool", &pool.url], &LARGE[..]].concat());
+    waits.finds("has waited for 1 s, for another driver, which loads the database; ");
+    driver.kill();
+    // The wait ends with the driver that it was for.
+    let (code, said) = waits.ends();
+    assert!(code == Some(1) && said.contains("was broken off"), "{code:?}: {said}");
     is_loaded_again(&pool);
 }
 
@@ -112,6 +129,19 @@ fn a_driver_without_memory_nodes_says_what_it_waits_for_and_minds_signals() {
     assert!(said.contains(" INFO ") && !said.contains("WARN"), "it is how pools begin: {said}");
     assert!(said.contains("`selkie memnode --pool "), "{said}");
     ends_by(driver, Signal::TERM, 143, "SIGTERM");
+    let (name, url) = (&*pool.name, &*pool.url);
+    for command in [
+        &["sql", "--pool", url, "-c", "select 1"][..],
+        &["server", "--pool", url, "--listen", "127.0.0.1:0"],
+        &["backup", name, "--to", "/nonexistent/backup"],
+    ] {
+        let waits = Process::start(command);
+        waits.finds("0 of 2 have joined");
+        let asked = Instant::now();
+        ends_by(waits, Signal::TERM, 143, "SIGTERM");
+        let (took, bound) = (asked.elapsed(), soon());
+        assert!(took < bound, "{command:?} took {took:?}, and has {bound:?}");
+    }
 }
 
 /// Of a plain pool it is waited for: each access for half a minute, and four times each.
@@ -193,9 +223,13 @@ fn pool_is_destroyed(over: Over) {
     let mut pool = Pool::start(&setup(over, "destroyed", 3));
     succeeds(&pool.tpcc(&["--load-only"]));
     let (driver, _) = running(&pool);
+    let server = Process::start(&["server", "--pool", &pool.url, "--listen", "127.0.0.1:0"]);
+    server.finds("serving ");
     refused(&["pool", "destroy", &pool.name], 1, "of the pool lives");
     succeeds(&["pool", "destroy", &pool.name, "--force"]);
-    let said = ends_by_destruction(driver);
+    let asked = Instant::now();
+    let said = ends_by_destruction(driver, asked);
+    ends_by_destruction(server, asked);
     // The first words are the reason, and nothing that comes of it, such as a log without memory.
     let first = said.lines().find(|line| line.contains(" WARN "));
     assert!(first.is_none_or(|line| line.ends_with("error=the pool was destroyed")), "{said}");
@@ -237,14 +271,22 @@ fn join_is_cut_short(over: Over) {
         (taken > 64 << 10).then_some(())
     });
     second.signal(Signal::STOP);
+    if over == Over::Shm {
+        // One at a time takes the memory of a memory node; the next waits, and minds signals.
+        let third = Process::start(&[&lend[..], &["300M"]].concat());
+        let said = third.finds("for the process that joins as memory node 1");
+        assert!(said.contains("if it hangs, end it"), "{said}");
+        ends_by(third, Signal::TERM, 143, "SIGTERM");
+    }
     succeeds(&["pool", "destroy", &pool.name, "--force"]);
+    let asked = Instant::now();
     second.signal(Signal::CONT);
     for mut memory in [first, second] {
         let (code, said) = memory.ends();
         assert_eq!(code, Some(0), "it ends as it was asked to: {said}");
         assert!(said.contains(&format!("pool {} was destroyed\n", pool.name)), "{said}");
     }
-    ends_by_destruction(driver);
+    ends_by_destruction(driver, asked);
 }
 
 #[test]
@@ -252,15 +294,73 @@ fn who_waits_for_a_load_in_a_pool_that_is_destroyed_says_so() {
     let pool = Pool::start(&setup(Over::Shm, "unloaded", 3));
     let loads = loading(&pool, &[]);
     let waits = Process::start(&[&["tpcc", "--pool", &pool.url], &LARGE[..]].concat());
-    waits.says("has waited for 1 s, for another driver, which loads the database (process ");
+    waits.says("has waited for 1 s, for another driver, which loads the database; ");
     succeeds(&["pool", "destroy", &pool.name, "--force"]);
-    ends_by_destruction(loads);
-    ends_by_destruction(waits);
+    let asked = Instant::now();
+    ends_by_destruction(loads, asked);
+    ends_by_destruction(waits, asked);
+}
+
+/// The statements come one by one, as of a user who types.
+#[test]
+fn a_shell_whose_pool_is_destroyed_says_so_at_its_next_statement() {
+    let pool = Pool::start(&setup(Over::Shm, "shell-destroyed", 1));
+    let mut shell = selkie(&["sql", "--pool", &pool.url]);
+    let mut shell =
+        shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut typed = shell.stdin.take().unwrap();
+    typed.write_all(b"create table t (id int primary key);\nselect 6 * 7 as answer;\n").unwrap();
+    let mut told = BufReader::new(shell.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(told.any(|line| line.contains("42")));
+    succeeds(&["pool", "destroy", &pool.name, "--force"]);
+    let asked = Instant::now();
+    // It may end before it has read that.
+    let _ = typed.write_all(b"insert into t values (1);\n");
+    drop(typed);
+    let status = until("the shell ends", || shell.try_wait().unwrap());
+    let (took, bound) = (asked.elapsed(), soon());
+    let mut said = String::new();
+    shell.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(said.contains("the pool was destroyed"), "{said}");
+    assert!(took < bound, "it took {took:?}, and has {bound:?}: {said}");
+}
+
+/// It is stopped in the middle of what it does, at whatever that is.
+#[test]
+fn a_backup_whose_pool_is_destroyed_says_so() {
+    // While it stands still no node takes it for dead.
+    let create = ["--lease", "5min", "--log-size", "1M", "--max-compute-nodes", "4"];
+    let pool = Pool::start(&Setup { create: &create, ..setup(Over::Shm, "backup-destroyed", 1) });
+    succeeds(&pool.tpcc(&["--load-only"]));
+    let place = tempfile::tempdir().unwrap();
+    let mut backup = (0..100)
+        .find_map(|attempt| {
+            let to = place.path().join(attempt.to_string());
+            let mut backup = Process::start(&["backup", &pool.name, "--to", to.to_str().unwrap()]);
+            loop {
+                backup.signal(Signal::STOP);
+                if !pool.compute_nodes().is_empty() {
+                    return Some(backup);
+                }
+                backup.signal(Signal::CONT);
+                if backup.end().is_some() {
+                    return None;
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        })
+        .unwrap_or_else(|| panic!("no backup was caught in the pool"));
+    succeeds(&["pool", "destroy", &pool.name, "--force"]);
+    let asked = Instant::now();
+    backup.signal(Signal::CONT);
+    let (code, said) = backup.ends_soon(asked);
+    assert!(code == Some(1) && said.contains("the pool was destroyed"), "{code:?}: {said}");
 }
 
 #[track_caller]
-fn ends_by_destruction(mut driver: Process) -> String {
-    let (code, said) = driver.ends();
+fn ends_by_destruction(mut process: Process, since: Instant) -> String {
+    let (code, said) = process.ends_soon(since);
     let last = said.lines().last();
     assert_eq!((code, last), (Some(1), Some("error: the pool was destroyed")), "{said}");
     assert!(!said.contains("the others"), "{said}");
@@ -318,7 +418,10 @@ fn a_database_of_an_embedded_pool_is_recovered_into_one_that_drivers_share() {
     assert!(said.contains(" INFO ") && !said.contains("WARN"), "it is how pools begin: {said}");
     ends_by(waits, Signal::TERM, 143, "SIGTERM");
     let pool = Pool::start(&setup(Over::Shm, "recovered", 3));
-    succeeds(&["recover", "--log-dir", logs, "--into", &pool.name]);
+    let told = succeeds(&["recover", "--log-dir", logs, "--into", &pool.name]);
+    let (heading, table) = told.split_once('\n').unwrap();
+    assert!(heading.starts_with("Logs of pool ") && heading.contains(" (written 20"), "{told}");
+    assert_eq!(ungrouped(table.replace(&pool.name, "").as_str()), Vec::<&str>::new(), "{told}");
     let report = prints(&pool.tpcc(&["--duration", "1", "--json"]));
     assert_eq!((&report["consistency"], &report["load"]["rows"]), (&"ok".into(), &0.into()));
 }
@@ -359,13 +462,72 @@ fn a_driver_ends_by_a_signal_while_its_log_cannot_be_written() {
     driver.finds("run: 0 %");
     // No file can be made in a directory that is somewhere else.
     std::fs::rename(&logs, place.path().join("elsewhere")).unwrap();
-    driver.finds("the log cannot be written");
+    let said = driver.finds("the log cannot be written");
+    let fails =
+        "a change fails that has waited for 30 s; it is tried again all the time: make room";
+    assert!(said.contains(fails), "{said}");
     let asked = std::time::Instant::now();
     driver.signal(Signal::INT);
     let (code, said) = driver.ends();
     assert!(code == Some(1) && said.contains("No such file"), "{code:?}: {said}");
     // Half a minute is the bound of the engine; it was ten times that.
     assert!(asked.elapsed().as_secs() < 120, "{:?}", asked.elapsed());
+}
+
+/// A second signal, of whatever kind, ends a benchmark that waits for its log.
+#[test]
+fn a_second_signal_ends_a_benchmark_at_once() {
+    let place = tempfile::tempdir().unwrap();
+    let logs = place.path().join("logs");
+    let durable = ["--durability", "disk", "--log-dir", logs.to_str().unwrap(), "--log-mb", "16"];
+    let long = ["--accounts", "1000", "--threads", "2", "--duration", "600"];
+    let arguments = [&["smallbank"], &long[..], &durable, &["--compute-nodes", "1"]].concat();
+    let mut benchmark = Process::start(&arguments);
+    benchmark.finds("run: 0 %");
+    std::fs::rename(&logs, place.path().join("elsewhere")).unwrap();
+    benchmark.finds("the log cannot be written");
+    let asked = Instant::now();
+    // Those that come together are taken for one.
+    until("it ends", || {
+        let end = benchmark.end();
+        if end.is_none() {
+            benchmark.signal(Signal::INT);
+        }
+        end
+    });
+    let (code, said) = benchmark.ends_soon(asked);
+    assert_eq!(code, None, "the second has ended it: {said}");
+}
+
+/// Another fills the disk. A benchmark tells of it again and again, and ends when a change has
+/// waited for as long as it may.
+#[test]
+fn a_benchmark_whose_log_directory_is_full_warns_again_and_ends_with_an_error() {
+    let may_mount = std::process::Command::new("unshare").args(["-rm", "true"]).status();
+    if !may_mount.is_ok_and(|status| status.success()) {
+        eprintln!("not run: no file system can be mounted here, not even in a namespace");
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    std::fs::create_dir(place.path().join("logs")).unwrap();
+    let script = "mount -t tmpfs -o size=96M tmpfs logs
+        $selkie smallbank --accounts 1000 --threads 2 --duration 600 --compute-nodes 1 --durability disk \
+          --log-dir logs/own --log-mb 16 2> said > told & driver=$!
+        until grep -q 'run: 0 %' said; do kill -0 $driver || exit 99; sleep 0.1; done
+        while kill -0 $driver 2> /dev/null; do
+          cat /dev/zero >> logs/other 2> /dev/null; sleep 0.1
+        done
+        wait $driver";
+    let mut bash = std::process::Command::new("timeout");
+    let bash = bash.args(["240", "unshare", "-rm", "bash", "-c", script]);
+    let bash = bash.env("selkie", env!("CARGO_BIN_EXE_selkie")).current_dir(place.path());
+    let status = bash.stdin(Stdio::null()).status().unwrap();
+    let said = std::fs::read_to_string(place.path().join("said")).unwrap();
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(said.contains("the log cannot be written: nothing is changed until it can"), "{said}");
+    assert!(said.matches("the log has not been written for ").count() >= 2, "{said}");
+    let last = said.lines().last().unwrap();
+    assert!(last.starts_with("error: ") && last.contains("No space left on device"), "{said}");
 }
 
 /// A sweep in a pipe whose reader is gone: what it says of the signal goes nowhere, and it ends.

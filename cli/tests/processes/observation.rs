@@ -44,6 +44,9 @@ fn top_shows_once_what_nodes_do() {
         assert!(rates["round_trips"].as_f64().unwrap() > 0.0, "{node}");
         assert!(node["frames_used"].as_u64().unwrap() <= node["frames"].as_u64().unwrap());
         assert!(node["silent_s"].as_f64().unwrap() < seen["lease_s"].as_f64().unwrap());
+        // They live, so that none was as long as a lease.
+        let longest = node["longest_silence_s"].as_f64().unwrap();
+        assert!((0.0..seen["lease_s"].as_f64().unwrap()).contains(&longest), "{node}");
     }
     let memory = seen["memory_nodes"].as_array().unwrap();
     assert_eq!(memory.len(), 2);
@@ -68,6 +71,11 @@ fn top_shows_once_what_nodes_do() {
         assert!(table.contains(word), "{word}: {table}");
     }
     assert!(!table.contains('\u{1b}'), "{table}");
+    let first = table.lines().next().unwrap();
+    let longest = first.split_once(", longest silence ").unwrap_or_else(|| panic!("{table}")).1;
+    let (seconds, node) = longest.split_once(" s (").unwrap_or_else(|| panic!("{table}"));
+    assert!(seconds.parse::<f64>().unwrap() < 60.0, "{first}");
+    assert!(["cn0)", "cn1)", "mem0)", "mem1)"].iter().any(|own| node.starts_with(own)), "{first}");
 }
 
 #[test]

@@ -100,6 +100,31 @@ fn the_first_shared_pool_survives_the_death_of_a_driver_with_every_commit() {
     assert_eq!(status["dead_compute_nodes"], Value::Array(Vec::new()), "{status}");
 }
 
+/// The first block: its databases and times are those of the commands, but that the demo works for
+/// a shorter time, as it would last more than half a minute, and in a pool of its own, as other
+/// tests may play it. What is built by `cargo run` is built here, and the last line is the gate.
+#[test]
+fn the_first_commands_of_the_readme_run_as_they_are_written() {
+    let readme = page("README.md");
+    let (_, block) = readme.split_once("## Run it").unwrap();
+    let block = block.split("```sh\n").nth(1).unwrap().split("```").next().unwrap();
+    let lines: Vec<_> = block.lines().collect();
+    assert_eq!(lines.last(), Some(&"cargo test --workspace"), "{block}");
+    let built = "cargo run --release -- ";
+    let commands = lines[..lines.len() - 1].iter().map(|line| {
+        let command = line.strip_prefix(built).unwrap_or_else(|| panic!("{line}"));
+        format!("selkie {command}\n")
+    });
+    let pool = format!("test-readme-demo-{}", std::process::id());
+    let shorter = format!("selkie demo --duration 3 --pool {pool}\n");
+    let commands = with(commands.collect(), "selkie demo\n", &shorter);
+    let place = tempfile::tempdir().unwrap();
+    let binary = Path::new(env!("CARGO_BIN_EXE_selkie")).parent().unwrap();
+    let said = runs(&commands, &[pool], (binary, place.path()));
+    assert!(said.contains("consistency: ok"), "{said}");
+    assert!(said.contains("ok: every one of "), "{said}");
+}
+
 #[test]
 fn the_sql_server_of_the_readme_keeps_what_a_client_has_made() {
     let place = tempfile::tempdir().unwrap();

@@ -27,13 +27,25 @@ fn a_driver_that_was_told_to_end_says_so_and_counts_whole_seconds() {
     let report: serde_json::Value = serde_json::from_str(&succeeds(&short)).unwrap();
     let whole = report["per_second"].as_array().unwrap().len();
     assert_eq!((&report["interrupted"], whole), (&false.into(), 1), "{report}");
+
+    let long = short.map(|word| if word == "1" { "600" } else { word });
+    let benchmark = Process::start(&long);
+    benchmark.says("run: 0 %");
+    benchmark.signal(Signal::TERM);
+    let report = benchmark.reports();
+    assert_eq!(report["interrupted"], true, "{report}");
+    assert!(report["seconds"].as_f64().unwrap() < 600.0, "{report}");
 }
 
 /// The run's steps are milliseconds, of which it dropped one now and then.
 #[test]
 fn each_stage_of_a_driver_is_told_of_up_to_its_end() {
     let driver = ["smallbank", "--accounts", "1000", "--duration", "2", "--threads", "2"];
-    let told = text(&run(&driver).stderr);
+    let output = run(&driver);
+    let (report, told) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(ungrouped(&report), Vec::<&str>::new(), "{report}");
+    let failed = "failed: accounts without the funds, as the benchmark has it; retries: attempts";
+    assert!(report.contains(failed), "{report}");
     for stage in ["load: ", "run: ", "check: "] {
         let last = told.lines().rfind(|line| line.starts_with(stage)).map(str::to_owned);
         assert_eq!(last, Some(format!("{stage}100 %")), "{told}");
@@ -62,6 +74,15 @@ fn tables_have_figures_of_one_form_and_say_what_their_columns_are() {
     let (process, report) = told.split_once('\n').unwrap();
     assert!(process.starts_with("process "), "{process}");
     assert_eq!(ungrouped(report), Vec::<&str>::new(), "{told}");
+    let status = succeeds(&["pool", "status", &pool.name]);
+    let id = pool.status()["id"].as_str().unwrap().to_owned();
+    let shown = status.replace(&pool.name, "").replace(&id, "");
+    assert_eq!(ungrouped(&shown), Vec::<&str>::new(), "{status}");
+    let place = tempfile::tempdir().unwrap();
+    let to = place.path().join("backup");
+    let told = succeeds(&["backup", &pool.name, "--to", to.to_str().unwrap()]);
+    let (_, table) = told.split_once('\n').unwrap();
+    assert_eq!(ungrouped(table), Vec::<&str>::new(), "{told}");
     let micro = ["micro", "--duration-ms", "100", "--compute-nodes", "2", "--memory-nodes", "2"];
     let told = succeeds(&micro);
     assert_eq!(ungrouped(&told), Vec::<&str>::new(), "{told}");
@@ -71,7 +92,7 @@ fn tables_have_figures_of_one_form_and_say_what_their_columns_are() {
 }
 
 /// Numbers of more than four digits without their thousands apart; also behind a point.
-fn ungrouped(report: &str) -> Vec<&str> {
+pub(crate) fn ungrouped(report: &str) -> Vec<&str> {
     let numbers = report.split(|c: char| !c.is_ascii_digit());
     numbers.filter(|digits| digits.len() > 4).collect()
 }

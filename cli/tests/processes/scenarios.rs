@@ -172,7 +172,12 @@ fn random(arguments: &[&str]) -> Vec<u64> {
             "{said}"
         );
         assert!(round["scenario"].as_str().unwrap().contains("[[fault]]"), "{round}");
-        assert!(round["output"].is_null(), "{round}");
+        let kept = round["output"].as_str().map(PathBuf::from);
+        assert_eq!(kept.is_some(), arguments.contains(&"--keep"), "{round}");
+        if let Some(kept) = kept {
+            assert!(std::fs::read_dir(&kept).unwrap().count() > 0, "{round}");
+            std::fs::remove_dir_all(kept).unwrap();
+        }
     }
     assert_eq!((&report["held"], &report["failed"]), (&rounds.len().into(), &0.into()));
     assert_eq!(output.status.code(), Some(0), "{said}");
@@ -183,7 +188,8 @@ fn random(arguments: &[&str]) -> Vec<u64> {
 fn rounds_that_were_drawn_at_random_go_as_they_must() {
     // A driver is killed; a memory node and a driver are, which is started again.
     assert_eq!(random(&["--fabric", "shm", "--rounds", "1", "--seed", "103"]), [103]);
-    assert_eq!(random(&["--fabric", "shm", "--rounds", "1", "--seed", "116"]), [116]);
+    let kept = ["--fabric", "shm", "--rounds", "1", "--seed", "116", "--keep"];
+    assert_eq!(random(&kept), [116]);
 }
 
 #[test]
@@ -200,6 +206,17 @@ fn memory_is_killed_over_shm() {
         let error = driver(&report, name)["error"].as_str().unwrap();
         assert!(error.starts_with("error: ") && error.ends_with("peer mem1 is dead"), "{error}");
     }
+}
+
+/// Pages are coded: the drivers go on, and nothing is lost.
+#[test]
+fn memory_of_a_coded_pool_is_killed_over_shm() {
+    let report = runs("lose-memory-shm", "8s", &[SPEED]);
+    checks(&report, &["memory-2 ends by signal 9", "nothing is lost at driver-1"]);
+    for name in ["driver-1", "driver-2"] {
+        worked(&report, name);
+    }
+    assert_eq!(report["lost_pages"], 0);
 }
 
 #[test]

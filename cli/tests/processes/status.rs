@@ -122,6 +122,11 @@ fn sizes_are_the_same_wherever_they_are_shown() {
     // Each row is rounded, and by less than a byte.
     let rows_used = nodes.iter().map(|node| of(node, "used_bytes")).sum::<u64>();
     assert!(used - rows_used < 3, "{seen}");
+    let line = told.lines().find(|line| line.starts_with("memory: ")).unwrap();
+    let parts: Vec<_> = line.trim_start_matches("memory: ").split(", ").collect();
+    assert!(parts.len() == 3 && parts[0].ends_with("iB lent"), "{line}");
+    assert!(parts[1].ends_with("iB of it usable for pages"), "{line}");
+    assert!(parts[2].contains("iB (") && parts[2].ends_with(" %) used"), "{line}");
     let run = pool.tpcc(&["--duration", "1"]);
     let report = succeeds(&run);
     assert!(report.starts_with("process "), "drivers may share a terminal: {report}");

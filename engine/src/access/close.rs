@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use selkie_fabric::{BoxFuture, PeerId};
-use selkie_pool::{ComputeIndex, NOTICE, PoolError, WaitNotice};
+use selkie_pool::{ComputeIndex, NOTICE, PoolError, WaitNotice, units};
 
 use super::engine::Engine;
 use crate::cache::frame::FrameId;
@@ -259,9 +259,11 @@ impl Engine {
             match watch.due(now) {
                 Some(LeaveNotice::Silence(waited)) => tracing::warn!(
                     %node,
-                    "has waited for {} s to leave, for {remain} pages that are to go home, and goes on until none \
-                     has for {patience} s: their memory nodes, the log or other nodes do not answer",
-                    waited.as_secs()
+                    "has waited for {} s to leave, for {} to go home, and goes on until none \
+                     has for {patience} s: their memory nodes, the log or other nodes do not answer \
+                     (`selkie pool status` shows which)",
+                    waited.as_secs(),
+                    units::plural(remain as u64, "page")
                 ),
                 Some(LeaveNotice::Long(passed)) => self.tell_long(passed, remain),
                 None => {}
@@ -299,7 +301,8 @@ impl Engine {
         tracing::info!(
             target: NOTICE,
             %node,
-            "has sent pages home for {passed} s, to leave: {remain} are still to go"
+            "has sent pages home for {passed} s, to leave: {} are still to go",
+            units::count(remain as u64)
         );
     }
 

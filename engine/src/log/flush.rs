@@ -39,7 +39,11 @@ async fn write(core: &Weak<Core>, log: &Log, mut turn: Turn<'_>, env: &Env) {
             Err(_) if has_failed() => return turn.give_back(),
             // Nor does it say anything to a user who has dropped the engine.
             Err(_) if core.strong_count() == 0 => {}
-            Err(error) => log.fail(error, env.now()),
+            Err(error) => {
+                let bound =
+                    core.upgrade().map_or(Duration::ZERO, |core| core.config.request_timeout);
+                log.fail(error, env.now(), bound);
+            }
         }
         if at + bytes.len() as u64 != end {
             // The sink has lost the bytes: they cannot become durable any more.

@@ -25,6 +25,10 @@ pub(super) const MAX_WAITING_BYTES: usize = 16 << 20;
 /// latched already need the rest.
 pub(super) const FULL: u64 = 2;
 
+/// What helps where a log cannot be written.
+const MENDS: &str =
+    "it is tried again all the time: make room where the log is kept, or bring that back";
+
 /// The last snapshot barrier that was marked.
 #[derive(Debug, Default)]
 pub(super) struct Marked {
@@ -389,18 +393,28 @@ impl Log {
         std::mem::replace(&mut *lines, later).into_values().flatten().collect()
     }
 
-    pub(super) fn fail(&self, error: LogError, now: Duration) {
+    /// The sink has failed: what is to be written waits. `bound` is what each change waits at most.
+    pub(super) fn fail(&self, error: LogError, now: Duration, bound: Duration) {
+        let bound = bound.as_secs();
         let mut failing = self.failing.lock();
         let notice = match failing.take() {
             Some((_, mut notice)) => {
                 if let Some(waited) = notice.due(now) {
                     let waited = waited.as_secs();
-                    tracing::warn!(%error, "the log has not been written for {waited} s: all changes wait for that");
+                    tracing::warn!(
+                        %error,
+                        "the log has not been written for {waited} s: all changes wait for that, for {bound} s each at most, \
+                         and fail then; {MENDS}"
+                    );
                 }
                 notice
             }
             None => {
-                tracing::warn!(%error, "the log cannot be written: nothing is changed until it can");
+                tracing::warn!(
+                    %error,
+                    "the log cannot be written: nothing is changed until it can, and a change fails that has waited for \
+                     {bound} s; {MENDS}"
+                );
                 WaitNotice::new(now)
             }
         };

@@ -8,6 +8,7 @@
 
 use std::time::Duration;
 
+use selkie_pool::units;
 use selkie_wal::Lsn;
 
 use super::state::Log;
@@ -67,11 +68,11 @@ impl LogWatch {
         let oldest = log.room_waits.oldest();
         if let Some(waited) = oldest.and_then(|since| self.due(since, now)) {
             return Some(format!(
-                "changes have waited for {waited} s, and for {bound} s each at most, for room in the log: {:.1} of {:.1} MiB are \
+                "changes have waited for {waited} s, and for {bound} s each at most, for room in the log: {} of {} are \
                  kept for pages that are not home yet, and half of it may be; {LONGER}, or smaller transactions, unless a memory \
                  node does not answer",
-                mib(kept),
-                mib(capacity)
+                units::bytes(kept),
+                units::bytes(capacity)
             ));
         }
         if oldest.is_some_and(|since| now.saturating_sub(since) >= FIRST) {
@@ -80,9 +81,10 @@ impl LogWatch {
         }
         let so_far = (log.fillings.times(), log.room_waits.total(now));
         let ((times, waited), passed) = self.moments(so_far, now)?;
-        let (capacity, passed) = (mib(capacity), passed.as_secs());
+        let (capacity, passed) = (units::bytes(capacity), passed.as_secs());
+        let times = units::plural(times, "time");
         Some(format!(
-            "the log of {capacity:.1} MiB was full {times} times in the last {passed} s, and changes waited for {:.1} s of it: {LONGER}",
+            "the log of {capacity} was full {times} in the last {passed} s, and changes waited for {:.1} s of it: {LONGER}",
             waited.as_secs_f64()
         ))
     }
@@ -117,10 +119,6 @@ impl LogWatch {
         self.next = now + (waited * (FACTOR - 1)).min(LONGEST);
         Some(waited.as_secs())
     }
-}
-
-fn mib(bytes: u64) -> f64 {
-    bytes as f64 / f64::from(1 << 20)
 }
 
 #[cfg(test)]
@@ -186,7 +184,7 @@ mod tests {
         };
         let told = full_for((100, 300), 300);
         assert_eq!(times(&told), [105, 165, 225, 285]);
-        let expected = "was full 1200 times in the last 60 s, and changes waited for 18.0 s of it";
+        let expected = "was full 1,200 times in the last 60 s, and changes waited for 18.0 s of it";
         assert!(told[1].1.contains(expected), "{told:?}");
         assert!(told[1].1.contains("--log-size"), "{told:?}");
         // That it costs little is as it should be, however often it is.

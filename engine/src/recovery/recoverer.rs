@@ -218,6 +218,12 @@ fn id_of(index: ComputeIndex) -> Result<ComputeId, EngineError> {
     ComputeId::new(index).ok_or(EngineError::NoSuchNode { index })
 }
 
+/// `cn0, cn3`.
+fn names<'a>(nodes: impl IntoIterator<Item = &'a u16>) -> String {
+    let names: Vec<_> = nodes.into_iter().map(|node| format!("cn{node}")).collect();
+    names.join(", ")
+}
+
 fn is_memory(raw: u16) -> bool {
     PeerId::from_raw(raw).is_memory()
 }
@@ -251,7 +257,10 @@ impl Core {
                 let (waited, bound) = (waited.as_secs(), bound.as_secs());
                 tracing::warn!(
                     node = %self.endpoint.id(),
-                    "has recovered for {waited} s from nodes that died, and goes on for {bound} s at most: {left:?} are left"
+                    "has recovered for {waited} s from nodes that died, and goes on for {bound} s at most: {} left; it waits for \
+                     memory nodes and logs that it needs, and where one does not come back, `selkie pool forgive` gives up \
+                     what only that has",
+                    names(&left)
                 );
             }
             self.env.sleep(self.config.tick).await;

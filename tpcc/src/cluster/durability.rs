@@ -10,7 +10,7 @@ use selkie_pool::layout::LOG_BYTES;
 use super::bounds::{refused, within};
 use super::network::Network;
 use crate::error::TpccError;
-use crate::figures::units::bytes;
+use crate::figures::units::{bytes, plural};
 
 const MIB: u64 = 1 << 20;
 
@@ -113,8 +113,9 @@ impl Durability {
             return Ok(());
         }
         let (first, load) = (bytes(first), bytes(load_bytes));
+        let nodes = plural(nodes as u64, "compute node");
         let allowed = format!(
-            "has {} free, and {} are needed: {first} for the logs of {nodes} compute nodes when they begin (less with a lower --log-mb), and {load} \
+            "has {} free, and {} are needed: {first} for the logs of {nodes} when they begin (less with a lower --log-mb), and {load} \
              for what is loaded; nothing was started",
             bytes(free),
             bytes(needed)

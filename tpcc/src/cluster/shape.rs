@@ -51,7 +51,8 @@ impl ClusterShape {
         self.setup.cache_mib.map_or_else(|| (self.database_bytes / 2).max(least), |mib| mib * MIB)
     }
 
-    /// Says that nodes start, which takes a while: memory is populated before it is lent.
+    /// Says that nodes start, which takes a while where there is much memory to map. It is not
+    /// populated, as that of `selkie memnode` is: a run touches little of it (decision 84).
     pub(crate) fn tell_start(&self, progress: &dyn Progress) {
         progress.note(&format!(
             "starting {} of {} and {} in this process",

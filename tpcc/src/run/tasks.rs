@@ -59,11 +59,14 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Waits for `work`, but not for long once the run is interrupted: what it has begun is dropped
 /// then, which rolls it back.
-async fn unless_interrupted(
+///
+/// # Errors
+/// Those of `work`, and [`TpccError::Interrupted`].
+pub(crate) async fn unless_interrupted<T>(
     env: &Env,
     progress: &dyn Progress,
-    work: impl Future<Output = Result<(), TpccError>>,
-) -> Result<(), TpccError> {
+    work: impl Future<Output = Result<T, TpccError>>,
+) -> Result<T, TpccError> {
     if !progress.can_be_interrupted() {
         return work.await;
     }

@@ -50,7 +50,7 @@ impl Cluster<Tables> {
     /// database that is there.
     ///
     /// # Errors
-    /// As [`Cluster::start`].
+    /// As [`Cluster::start`], and [`TpccError::Interrupted`].
     pub fn join<'a>(
         fabric: Arc<dyn Fabric>,
         pool: Arc<Pool>,
@@ -64,9 +64,8 @@ impl Cluster<Tables> {
             let fabric: Arc<dyn Fabric> = Arc::clone(&meter) as Arc<dyn Fabric>;
             let mut cluster = Self::empty(meter, pool, env, config.shape());
             for number in 0..config.compute_nodes {
-                let index = cluster.free_index(&fabric, env).await?;
                 let role = if number == 0 { role } else { DriverRole::Joins };
-                let node = cluster.join_node(&fabric, env, index, (driver, role)).await;
+                let node = cluster.join_node(&fabric, env, (driver, role)).await;
                 match node.map_err(|error| error.or_pool_full(config.needed_bytes())) {
                     Ok(node) => cluster.nodes.push(Arc::new(node)),
                     Err(error) => {
@@ -84,10 +83,11 @@ impl Cluster<Tables> {
         &self,
         fabric: &Arc<dyn Fabric>,
         env: &Env,
-        index: usize,
         (driver, role): (&Driver, DriverRole),
     ) -> Result<TpccNode, TpccError> {
-        let engine = self.start_engine(fabric, env, index).await?;
+        // Each of these may wait for other nodes, or for a recovery.
+        let index = driver.unless_interrupted(self.free_index(fabric, env)).await?;
+        let engine = driver.unless_interrupted(self.start_engine(fabric, env, index)).await?;
         let database = async {
             match role {
                 DriverRole::Joins => self.open_database(&engine).await,
@@ -102,7 +102,7 @@ impl Cluster<Tables> {
                 }
             }
         };
-        let database = database.await;
+        let database = driver.unless_interrupted(database).await;
         self.node_or_close(engine, index, database).await
     }
 }

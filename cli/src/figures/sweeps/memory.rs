@@ -57,7 +57,7 @@ pub(in crate::figures) fn table(measured: &Measured) -> Table {
         stem: "coding-latency-memory",
         title: "Memory",
         caption: "Bytes of memory for a byte of pages:",
-        x_label: "coding",
+        x_label: "coding: data + parity splits (Δ: further splits that are read)",
         columns: "lent_bytes,page_bytes,ratio",
         rows: rows.collect(),
         plot: Some(Plot::new("bytes for a byte", points)),

@@ -1,5 +1,6 @@
 //! A driver among others on one database.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,17 +8,24 @@ use selkie_fabric::env::Env;
 use selkie_pool::{Pool, WaitNotice};
 use serde::de::DeserializeOwned;
 
+use super::awaited::{
+    ANOTHER, AwaitedDriver, CHANGE, CHECK, LOADER, REPLACER, RUN, SILENT, others,
+};
 use super::labels::{
     DATABASE, DatabaseLabel, DatabaseShape, DriverPhases, LoadStage, LoadUnderWay, LoadedDatabase,
     PHASES, from_text, to_text,
 };
 use super::loader_absence::{LoaderAbsence, STARTING_PATIENCE};
 use crate::error::TpccError;
+use crate::run::tasks::unless_interrupted;
 use crate::run::{Progress, check_interrupted};
 use crate::tpcc::config::Config;
 
 /// How often a driver that waits for others looks again.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How long drivers may be in the way of a phase before the others give up, beyond the time that
+/// their measurements take: a check of a large database lasts many minutes.
+const PHASE_PATIENCE: Duration = Duration::from_secs(3600);
 
 /// Whether this driver has to load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +67,8 @@ pub struct Driver {
     env: Env,
     progress: Arc<dyn Progress>,
     shape: DatabaseShape,
+    /// How long it measures.
+    duration: Duration,
     generation: u64,
     abandoned_bytes: u64,
     /// What it is about to replace.
@@ -94,7 +104,7 @@ impl Driver {
         let mut notice = WaitNotice::new(env.now());
         loop {
             let found = driver.label::<DatabaseLabel>(DATABASE)?;
-            let mut waits_for = "another driver";
+            let mut waits_for = ANOTHER;
             match (found, loading) {
                 (None, _) => {
                     driver.generation = 1;
@@ -135,13 +145,13 @@ impl Driver {
                         (LoaderStatus::Lives, LoadPolicy::IfMissing) => {
                             // Before the wait, at the end of which it would be refused.
                             load.shape.admit(config, false)?;
-                            waits_for = "another driver, which loads the database";
+                            waits_for = LOADER;
                         }
                         (LoaderStatus::IsAway, _) => waits_for = load.stage.of_one_away(),
                     }
                 }
             }
-            driver.wait(&mut notice, || waits_for.to_owned()).await?;
+            driver.wait(&mut notice, || (waits_for.what.to_owned(), waits_for.helps)).await?;
         }
     }
 
@@ -151,6 +161,7 @@ impl Driver {
             env: env.clone(),
             progress: Arc::clone(progress),
             shape: DatabaseShape::of(config),
+            duration: config.duration,
             generation: 0,
             abandoned_bytes: 0,
             replaces: None,
@@ -173,17 +184,26 @@ impl Driver {
         Ok(driver)
     }
 
-    /// Waits a little, and says for what if that lasts.
+    /// Waits for `work`, but not for long once the run is interrupted.
+    pub(crate) async fn unless_interrupted<T>(
+        &self,
+        work: impl Future<Output = Result<T, TpccError>>,
+    ) -> Result<T, TpccError> {
+        unless_interrupted(&self.env, &*self.progress, work).await
+    }
+
+    /// Waits a little, and says for what if that lasts, and what would help.
     async fn wait(
         &self,
         notice: &mut WaitNotice,
-        what: impl FnOnce() -> String,
+        what: impl FnOnce() -> (String, &'static str),
     ) -> Result<(), TpccError> {
         check_interrupted(&*self.progress)?;
-        let what = what();
+        let (what, helps) = what();
         self.progress.wait(&what);
         if let Some(waited) = notice.due(self.env.now()) {
-            self.progress.note(&format!("has waited for {} s, for {what}", waited.as_secs()));
+            let waited = waited.as_secs();
+            self.progress.note(&format!("has waited for {waited} s, for {what}; {helps}"));
         }
         self.env.sleep(LOOK_EVERY).await;
         Ok(())
@@ -264,8 +284,7 @@ impl Driver {
             if drivers > 0 {
                 return Err(TpccError::DatabaseInUse { drivers });
             }
-            let what = "a sign of life of another driver that had the database open";
-            self.wait(&mut notice, || what.to_owned()).await?;
+            self.wait(&mut notice, || (SILENT.what.to_owned(), SILENT.helps)).await?;
         }
     }
 
@@ -356,7 +375,7 @@ impl Driver {
             phases.present.insert(host);
             0
         };
-        self.enter(present, "its change of the phases").await?;
+        self.enter(present, CHANGE).await?;
         let mut missing = LoaderAbsence::default();
         let mut notice = WaitNotice::new(self.env.now());
         loop {
@@ -369,8 +388,7 @@ impl Driver {
                     load @ LoadUnderWay { stage: LoadStage::Begins(Some(_)), .. },
                 )) => {
                     self.look_after(&load, &mut missing).await?;
-                    let what = "another driver, which is about to replace the database";
-                    self.wait(&mut notice, || what.to_owned()).await?;
+                    self.wait(&mut notice, || (REPLACER.what.to_owned(), REPLACER.helps)).await?;
                     continue;
                 }
                 Some(DatabaseLabel::Loading(_) | DatabaseLabel::CutShort { .. }) | None => None,
@@ -385,35 +403,35 @@ impl Driver {
     /// Waits until no driver checks, then enters the run phase.
     ///
     /// # Errors
-    /// [`TpccError::Pool`], [`TpccError::Interrupted`].
+    /// [`TpccError::Pool`], [`TpccError::Interrupted`], [`TpccError::PhaseHangs`].
     pub async fn begin_run(&self) -> Result<(), TpccError> {
-        let host = self.pool.host();
+        let (host, own_s) = (self.pool.host(), self.duration.as_secs());
         let run = |phases: &mut DriverPhases| {
+            let others_s = if phases.running.is_empty() { 0 } else { phases.longest_run_s };
+            phases.longest_run_s = own_s.max(others_s);
             phases.running.insert(host);
             phases.checking.len()
         };
-        self.enter(run, "the check").await
+        self.enter(run, CHECK).await
     }
 
     /// Is no longer among the drivers that run, waits until none does, and is then among those that
     /// check.
     ///
     /// # Errors
-    /// [`TpccError::Pool`], [`TpccError::Interrupted`].
+    /// [`TpccError::Pool`], [`TpccError::Interrupted`], [`TpccError::PhaseHangs`].
     pub async fn begin_check(&self) -> Result<(), TpccError> {
         let host = self.pool.host();
         let rest = |phases: &mut DriverPhases| {
             phases.running.remove(&host);
             0
         };
-        self.enter(rest, "its change of the phases").await?;
+        self.enter(rest, CHANGE).await?;
         let check = |phases: &mut DriverPhases| {
             phases.checking.insert(host);
             phases.running.len()
         };
-        let what = "the run: a check needs the database at rest (a signal ends this driver without \
-                    a check)";
-        self.enter(check, what).await
+        self.enter(check, RUN).await
     }
 
     /// Neither runs nor checks, and has the database open no more.
@@ -434,22 +452,34 @@ impl Driver {
         Ok(())
     }
 
-    /// Changes the phases as soon as no drivers are in the way, which `change` counts. Waits for as
-    /// long as there are some, until they have ended `what` they do.
+    /// Changes the phases as soon as no drivers are in the way, which `change` counts. Waits until
+    /// they have ended what they do, as long as some of them do so now and then.
     async fn enter(
         &self,
         change: impl Fn(&mut DriverPhases) -> usize,
-        what: &str,
+        phase: AwaitedDriver,
     ) -> Result<(), TpccError> {
-        let mut notice = WaitNotice::new(self.env.now());
+        let AwaitedDriver { what, helps } = phase;
+        let (mut notice, mut patience) = (WaitNotice::new(self.env.now()), None);
         while let Some(in_the_way) = self.try_to_enter(&change).await? {
-            let drivers = match in_the_way {
-                0 | 1 => "another driver".to_owned(),
-                more => format!("{more} other drivers"),
-            };
-            self.wait(&mut notice, || format!("{drivers} to end {what}")).await?;
+            let now = self.env.now();
+            let (since, fewest) = *patience.get_or_insert((now, in_the_way));
+            if in_the_way < fewest {
+                patience = Some((now, in_the_way));
+            } else if now - since > PHASE_PATIENCE + self.longest_run()? {
+                let waited_s = (now - since).as_secs();
+                return Err(TpccError::PhaseHangs { drivers: in_the_way.max(1), what, waited_s });
+            }
+            self.wait(&mut notice, || (format!("{} to end {what}", others(in_the_way)), helps))
+                .await?;
         }
         Ok(())
+    }
+
+    /// How long the measurements may last that are under way.
+    fn longest_run(&self) -> Result<Duration, TpccError> {
+        let phases = self.label::<DriverPhases>(PHASES)?.unwrap_or_default();
+        Ok(Duration::from_secs(phases.longest_run_s).max(self.duration))
     }
 
     /// Changes the phases, without the drivers whose nodes are gone, unless some are in the way:
@@ -481,8 +511,6 @@ impl Driver {
 
 #[cfg(test)]
 mod tests {
-    use std::future::Future;
-
     use selkie_fabric::sim::{World, WorldConfig};
     use selkie_memnode::EmbeddedPool;
 
@@ -614,6 +642,20 @@ mod tests {
         setting.run(driver.still_loads()).unwrap();
         setting.run(driver.give_up()).unwrap();
         assert_eq!(setting.found(), DatabaseLabel::CutShort { generation: 2 });
+    }
+
+    /// One that shows that it lives, and does not get on.
+    #[test]
+    fn a_driver_that_never_ends_its_run_is_not_waited_for_for_ever() {
+        let mut setting = Setting::new();
+        setting.config.duration = Duration::from_secs(10);
+        let (driver, _) = setting.meet(LoadPolicy::IfMissing).unwrap();
+        let waits = driver.enter(|_| 2, RUN);
+        let bound = PHASE_PATIENCE + Duration::from_secs(60);
+        let error = setting.world.run(bound, waits).unwrap().unwrap_err();
+        assert!(setting.world.now() > PHASE_PATIENCE + setting.config.duration);
+        let said = error.to_string();
+        assert!(said.starts_with("2 other drivers have been in the way for 3,6"), "{said}");
     }
 
     #[test]

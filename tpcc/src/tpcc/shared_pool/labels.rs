@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::awaited::AwaitedDriver;
 use crate::error::TpccError;
 use crate::figures::units::plural;
 use crate::tpcc::config::Config;
@@ -56,15 +57,16 @@ pub(super) enum LoadStage {
 
 impl LoadStage {
     /// What a driver is waited for whose nodes are not in the pool.
-    pub(super) fn of_one_away(&self) -> &'static str {
+    pub(super) fn of_one_away(&self) -> AwaitedDriver {
         match self {
-            Self::Begins(_) => {
-                "another driver, which is about to load the database, and starts its compute nodes"
-            }
-            Self::Writes => {
-                "another driver, which loads the database and shows no sign of life; it is taken \
-                 for gone soon"
-            }
+            Self::Begins(_) => AwaitedDriver {
+                what: "another driver, which is about to load the database, and starts its compute nodes",
+                helps: "this one loads if that does not",
+            },
+            Self::Writes => AwaitedDriver {
+                what: "another driver, which loads the database and shows no sign of life",
+                helps: "it is taken for gone soon, and then the load is to be done again with --reload",
+            },
         }
     }
 }
@@ -132,6 +134,10 @@ pub(super) struct DriverPhases {
     pub(super) present: BTreeSet<u64>,
     pub(super) running: BTreeSet<u64>,
     pub(super) checking: BTreeSet<u64>,
+    /// How long the longest measurement of those that run may be, seconds; those of an older
+    /// program do not say.
+    #[serde(default)]
+    pub(super) longest_run_s: u64,
 }
 
 pub(super) fn from_text<T: DeserializeOwned>(name: &str, text: &str) -> Result<T, TpccError> {

@@ -31,6 +31,7 @@
 //! finds its driver gone concludes it. What is there then is only replaced by a driver that is told
 //! to load anew.
 
+mod awaited;
 mod driver;
 mod labels;
 mod loader_absence;

@@ -126,12 +126,12 @@ impl PoolConfig {
                 bytes => format!(
                     ", and {} for logs ({} for each of {} compute nodes: --log-size and --max-compute-nodes of `selkie pool \
                      create`)",
-                    units::bytes_at_least(bytes),
-                    units::bytes_at_least(self.log_bytes),
+                    units::as_option(bytes),
+                    units::as_option(self.log_bytes),
                     self.max_compute_nodes
                 ),
             };
-            let least = units::bytes_at_least(least);
+            let least = units::as_option(least);
             let allowed = format!("at least {least}, what one range of this size needs{logs}");
             return Err(refused("bytes_per_node", self.bytes_per_node, allowed));
         }
@@ -223,7 +223,7 @@ mod tests {
     fn a_node_too_small_for_one_range_says_how_much_it_takes() {
         let least = 4096 + (1 << 20) + 512 * 64;
         let config = PoolConfig { bytes_per_node: least - 1, ..GOOD };
-        let allowed = "at least 1.1 MiB, what one range of this size needs".to_owned();
+        let allowed = "at least 1060K, what one range of this size needs".to_owned();
         let value = (least - 1).to_string();
         assert_refused(config, ["bytes_per_node", &value, &allowed]);
         assert_eq!(PoolConfig { bytes_per_node: least, ..GOOD }.plan().unwrap().ranges, 1);

@@ -4,16 +4,6 @@
 /// `1,022 MiB`.
 #[must_use]
 pub fn bytes(bytes: u64) -> String {
-    sized(bytes, f64::round)
-}
-
-/// As [`bytes`](fn@bytes), rounded up: so much is enough.
-#[must_use]
-pub fn bytes_at_least(bytes: u64) -> String {
-    sized(bytes, f64::ceil)
-}
-
-fn sized(bytes: u64, round: impl Fn(f64) -> f64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     if bytes < 1024 {
         return format!("{} B", count(bytes));
@@ -28,12 +18,19 @@ fn sized(bytes: u64, round: impl Fn(f64) -> f64) -> String {
         unit = larger;
     }
     // Not `1000.0`, which 999.96 would round to.
-    let number = if value >= 999.95 {
-        count(round(value) as u64)
-    } else {
-        format!("{:.1}", round(10.0 * value) / 10.0)
-    };
+    let number = if value >= 999.95 { count(value.round() as u64) } else { format!("{value:.1}") };
     format!("{number} {unit}")
+}
+
+/// A size that is no less, as options take it: `133M`, `1060K`.
+#[must_use]
+pub fn as_option(bytes: u64) -> String {
+    const MIB: u64 = 1 << 20;
+    if bytes >= 10 * MIB || bytes > 0 && bytes.is_multiple_of(MIB) {
+        format!("{}M", bytes.div_ceil(MIB))
+    } else {
+        format!("{}K", bytes.div_ceil(1 << 10))
+    }
 }
 
 /// `count` with its thousands apart: `1,234,567`.
@@ -92,14 +89,10 @@ mod tests {
         assert_eq!(bytes(1022 << 20), "1,022 MiB");
         assert_eq!(bytes((648 << 20) + (1 << 19)), "648.5 MiB");
         assert_eq!(bytes(1 << 46), "64.0 TiB");
-        for (least, text) in [
-            ((132 << 20) + 1, "132.1 MiB"),
-            (133 << 20, "133.0 MiB"),
-            ((1022 << 20) + 1, "1,023 MiB"),
-            (1_085_440, "1.1 MiB"),
-            (700, "700 B"),
-        ] {
-            assert_eq!(bytes_at_least(least), text);
+        for (least, text) in
+            [((132 << 20) + 1, "133M"), (133 << 20, "133M"), (1_085_440, "1060K"), (700, "1K")]
+        {
+            assert_eq!(as_option(least), text);
         }
     }
 

@@ -18,14 +18,15 @@ const SLOWEST: u64 = 1 << 20;
 pub(super) struct ComputeWait<'a> {
     pool: &'a Place,
     alone_since: Option<Duration>,
-    /// What is left, since when no less, and when that is told of.
-    left: Option<(usize, WaitNotice)>,
+    /// What is left, and since when no less.
+    left: Option<(usize, Duration)>,
+    notice: Option<WaitNotice>,
 }
 
 impl<'a> ComputeWait<'a> {
     /// In that pool, one may be there.
     pub(super) fn new(pool: &'a Place) -> Self {
-        Self { pool, alone_since: None, left: None }
+        Self { pool, alone_since: None, left: None, notice: None }
     }
 
     /// Looks at the pool at this time, where so much is left to do. Says once that no compute node
@@ -70,20 +71,21 @@ impl<'a> ComputeWait<'a> {
         bound: Duration,
         what: impl FnOnce() -> String,
     ) -> Result<(), SharedPoolError> {
-        let (before, notice) = self.left.get_or_insert_with(|| (left, WaitNotice::new(now)));
+        let (before, since) = self.left.get_or_insert((left, now));
         if left < *before {
-            (*before, *notice) = (left, WaitNotice::new(now));
+            (*before, *since) = (left, now);
         }
-        let waited = notice.waited(now);
+        let waited = now.saturating_sub(*since);
         if waited >= bound {
             let (place, waited_s) = (self.pool.to_string(), waited.as_secs());
             return Err(SharedPoolError::NoProgress { place, waited_s, what: what() });
         }
+        let notice = self.notice.get_or_insert_with(|| WaitNotice::new(now));
         if let Some(waited) = notice.due(now) {
             let (pool, waited, bound) = (self.pool, waited.as_secs(), bound.as_secs());
             eprintln!(
-                "pool {pool}: has waited for {waited} s, and for {bound} s at most, for compute nodes of the pool to get on \
-                 with it (`selkie top {pool}` shows what they do; --no-wait does not wait)"
+                "pool {pool}: has waited for {waited} s for compute nodes of the pool, for {bound} s at most where they do not \
+                 get on (`selkie top {pool}` shows what they do; --no-wait does not wait)"
             );
         }
         Ok(())

@@ -83,7 +83,11 @@ impl PoolArguments {
         // Not on the threads of the clock, as those of a pool end with what is dropped.
         let opened = selkie::block_on(interrupt.or_end_soon(&clock.env(), opened));
         drop(shown);
-        let database = opened??.database().clone();
+        let opened = opened?;
+        if opened.is_err() {
+            interrupt.check()?;
+        }
+        let database = opened?.database().clone();
         if let Err(interrupted) = interrupt.check() {
             // That it was asked to end says more than why it cannot leave.
             let _ = selkie::block_on(database.close());

@@ -41,7 +41,7 @@ fn the_demo_kills_a_memory_node_heals_the_pool_and_finds_every_commit() {
         "kill -9 ",
         "pool degraded: mem1 is gone",
         "`selkie top --once ",
-        ", lease 2 s",
+        "lease 2 s",
         "memory node",
         "mem1",
         "compute node",

@@ -77,8 +77,8 @@ fn with_room_for_logs_drivers_use_them_and_memory_nodes_are_larger() {
     refused(
         &lend,
         2,
-        "--memory 100.0 MiB is not allowed: at least 132.2 MiB, what one range of this size needs, and 128.0 MiB for logs \
-         (8.0 MiB for each of 16 compute nodes: --log-size and --max-compute-nodes of `selkie pool create`)",
+        "--memory 100.0 MiB is not allowed: at least 133M, what one range of this size needs, and 128M for logs \
+         (8M for each of 16 compute nodes: --log-size and --max-compute-nodes of `selkie pool create`)",
     );
 }
 

@@ -357,16 +357,17 @@ impl<'db> Txn<'db> {
     }
 
     async fn end_failed_change(&mut self, mark: usize, error: TxnError) -> TxnError {
+        // What the operation did is there until it is taken back.
+        let before = self.open_critical();
         let error = self.error_if_in_force(error).await;
+        self.close_critical(before);
         match error.abort_cause() {
             Some(cause) => {
                 self.undo_in_turns(0).await;
                 self.abort(cause);
             }
             None => {
-                if !self.defers_writes() {
-                    self.undo_in_turns(mark).await;
-                }
+                self.undo_in_turns(mark).await;
                 self.take_back(mark);
             }
         }

@@ -463,8 +463,9 @@ impl Driver {
         let (mut notice, mut patience) = (WaitNotice::new(self.env.now()), None);
         while let Some(in_the_way) = self.try_to_enter(&change).await? {
             let now = self.env.now();
-            let (since, fewest) = *patience.get_or_insert((now, in_the_way));
-            if in_the_way < fewest {
+            let (since, before) = *patience.get_or_insert((now, in_the_way));
+            // Others may have begun meanwhile, or the phases have changed.
+            if in_the_way != before {
                 patience = Some((now, in_the_way));
             } else if now - since > PHASE_PATIENCE + self.longest_run()? {
                 let waited_s = (now - since).as_secs();

@@ -18,6 +18,7 @@ states! {
     ACTIVE_TRANSACTION = "25001", "A transaction is in progress already.";
     ADMIN_SHUTDOWN = "57P01", "The server ends.";
     NULL_VALUE_NOT_ALLOWED = "22004", "NULL where a value is needed.";
+    INVALID_FRAME_OFFSET = "22013", "A frame of a window is of a negative size.";
     AMBIGUOUS_ALIAS = "42P09", "A name stands for several tables of FROM.";
     AMBIGUOUS_COLUMN = "42702", "A name stands for several columns.";
     AMBIGUOUS_FUNCTION = "42725", "A call fits several functions.";

@@ -26,6 +26,7 @@ mod stage;
 mod system;
 mod view;
 mod window;
+mod window_spec;
 mod with;
 
 use std::collections::BTreeSet;

@@ -24,6 +24,7 @@ struct Parts<'q> {
     selection: Option<&'q Ast>,
     group_by: &'q [Ast],
     having: Option<&'q Ast>,
+    named_windows: &'q [ast::NamedWindowDefinition],
 }
 
 /// The parts of a SELECT, if it has no others.
@@ -61,14 +62,14 @@ fn parts(select: &Select) -> SqlResult<Parts<'_>> {
     refuse(!connect_by.is_empty(), "CONNECT BY")?;
     let is_hive = !cluster_by.is_empty() || !distribute_by.is_empty() || !sort_by.is_empty();
     refuse(is_hive, "CLUSTER BY, DISTRIBUTE BY or SORT BY")?;
-    refuse(!named_window.is_empty(), "WINDOW")?;
     refuse(qualify.is_some() || value_table_mode.is_some(), "QUALIFY")?;
     let GroupByExpr::Expressions(group_by, modifiers) = group_by else {
         return Err(SqlError::unsupported("GROUP BY ALL"));
     };
     refuse(!modifiers.is_empty(), "a modifier of GROUP BY")?;
     let (distinct, selection, having) = (distinct.as_ref(), selection.as_ref(), having.as_ref());
-    Ok(Parts { distinct, projection, from, selection, group_by, having })
+    let named_windows = named_window;
+    Ok(Parts { distinct, projection, from, selection, group_by, having, named_windows })
 }
 
 /// What a SELECT gives, before its order and limit are seen to.
@@ -127,6 +128,7 @@ impl Binder<'_> {
             None => None,
         };
         (stage.clause, stage.windows) = ("SELECT", Some(Vec::new()));
+        stage.named_windows = parts.named_windows.to_vec();
         let mut output = self.output(parts.distinct, &items, tail.order, &mut stage)?;
         if !tail.locks.is_empty() {
             let is_plain = stage.is_plain() && output.distinct.is_none();
@@ -254,9 +256,7 @@ fn placed(mut plan: Plan, having: Option<Expr>, stage: Stage<'_>) -> Plan {
         return plan;
     }
     for call in &mut calls {
-        let order = call.order.iter_mut().map(|key| &mut key.expr);
-        let all = call.arguments.iter_mut().chain(&mut call.partition).chain(order);
-        all.for_each(|expr| settle(expr, width, applied));
+        call.exprs_mut().for_each(|expr| settle(expr, width, applied));
     }
     Plan::Window { input: Box::new(plan), calls }
 }

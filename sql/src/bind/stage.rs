@@ -34,6 +34,8 @@ pub(super) struct Stage<'s> {
     pub(super) grouping: Option<Grouping<'s>>,
     /// The calls of window functions, where they may stand.
     pub(super) windows: Option<Vec<WindowCall>>,
+    /// Those of WINDOW.
+    pub(super) named_windows: Vec<sqlparser::ast::NamedWindowDefinition>,
     /// Columns of the input, before those of subqueries; of groups it is known at the end only.
     pub(super) width: usize,
 }
@@ -48,7 +50,8 @@ pub(super) const WINDOWS: usize = usize::MAX / 2;
 impl<'s> Stage<'s> {
     pub(super) fn new(scope: &'s Scope<'s>, clause: &'static str) -> Self {
         let (applies, grouping, windows, width) = (Vec::new(), None, None, scope.width);
-        Self { scope, clause, applies, grouping, windows, width }
+        let named_windows = Vec::new();
+        Self { scope, clause, applies, grouping, windows, named_windows, width }
     }
 
     /// Whether it has neither groups nor windows.

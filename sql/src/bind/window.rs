@@ -5,10 +5,11 @@ use sqlparser::ast::{self, FunctionArg, FunctionArgExpr, FunctionArguments, Wind
 use super::aggregate::is_aggregate;
 use super::query::sort_key;
 use super::stage::{Stage, WINDOWS};
+use super::window_spec::{named, whole};
 use super::{Binder, refuse};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::functions::resolve_aggregate;
-use crate::plan::{Expr, Typed, WindowCall};
+use crate::plan::{Expr, Frame, Typed, WindowCall};
 use crate::types::cast::CastContext;
 use crate::types::{Scalar, SqlType};
 
@@ -36,7 +37,10 @@ impl Binder<'_> {
             over: _,
         } = function;
         refuse(!within_group.is_empty() || null_treatment.is_some(), "this form of a window call")?;
-        refuse(filter.is_some(), "FILTER of a window function")?;
+        refuse(
+            filter.is_some() && !is_aggregate(name),
+            "FILTER of a function that is no aggregate",
+        )?;
         let FunctionArguments::List(list) = args else {
             return Err(SqlError::unsupported("a window function without parentheses"));
         };
@@ -47,23 +51,36 @@ impl Binder<'_> {
         let given = if is_star { Vec::new() } else { self.arguments(args, stage)? };
         let given =
             given.into_iter().map(|own| self.settle_type(own)).collect::<SqlResult<Vec<_>>>()?;
-        let WindowType::WindowSpec(spec) = over else {
-            return Err(SqlError::unsupported("a window with a name"));
+        let filter = match filter {
+            Some(filter) => {
+                let filter = self.expr(filter, stage)?;
+                Some(self.condition(filter, "FILTER")?)
+            }
+            None => None,
         };
-        let ast::WindowSpec { window_name, partition_by, order_by, window_frame } = spec;
-        refuse(window_name.is_some(), "a window with a name")?;
-        refuse(window_frame.is_some(), "a frame of a window")?;
-        let (mut partition, mut order) = (Vec::new(), Vec::new());
+        let spec = match over {
+            WindowType::NamedWindow(name) => named(name, &stage.named_windows)?,
+            WindowType::WindowSpec(spec) => whole(spec, &stage.named_windows)?,
+        };
+        let ast::WindowSpec { window_name: _, partition_by, order_by, window_frame } = &spec;
+        let (mut partition, mut order, mut types) = (Vec::new(), Vec::new(), Vec::new());
         for own in partition_by {
             let bound = self.expr(own, stage)?;
             partition.push(self.settle_type(bound)?.expr);
         }
         for own in order_by {
             let bound = self.expr(&own.expr, stage)?;
-            order.push(sort_key(self.settle_type(bound)?.expr, own)?);
+            let bound = self.settle_type(bound)?;
+            types.push(bound.ty);
+            order.push(sort_key(bound.expr, own)?);
         }
+        let frame = match window_frame {
+            Some(frame) => self.frame(frame, (&order, &types), stage)?,
+            None => Frame::default(),
+        };
         let (aggregate, arguments, ty) = self.window_function(name, given)?;
-        let call = WindowCall { aggregate, name: name.to_owned(), arguments, partition, order };
+        let name = name.to_owned();
+        let call = WindowCall { aggregate, name, arguments, filter, partition, order, frame };
         let Some(windows) = &mut stage.windows else {
             return Err(SqlError::internal("the windows of a clause are gone"));
         };

@@ -53,6 +53,7 @@ mod txn_error;
 mod walk;
 mod window;
 mod window_call;
+mod window_frame;
 
 pub(crate) use build::build;
 pub(crate) use context::{Counts, ExecContext, Operator, Row, SharedRows};

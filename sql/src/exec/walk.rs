@@ -1,6 +1,6 @@
 //! What plans contain: which tables they read, and whether they depend on rows outside of them.
 
-use crate::plan::{Access, ApplyKind, Expr, Plan};
+use crate::plan::{Access, ApplyKind, Expr, Plan, WindowCall};
 use selkie_txn::Table;
 
 /// Calls `visit` for the plans that a plan has as inputs. The second argument says whether the
@@ -84,10 +84,7 @@ fn exprs<'p>(plan: &'p Plan, visit: &mut dyn FnMut(&'p Expr)) {
             }
         }
         Plan::Window { calls, .. } => {
-            for call in calls {
-                call.arguments.iter().chain(&call.partition).for_each(&mut *visit);
-                call.order.iter().for_each(|key| visit(&key.expr));
-            }
+            calls.iter().flat_map(WindowCall::exprs).for_each(visit);
         }
         Plan::Sort { keys, first, .. } => {
             keys.iter().for_each(|key| visit(&key.expr));

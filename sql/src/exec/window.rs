@@ -1,4 +1,4 @@
-//! Window functions over the default frame.
+//! Window functions.
 //!
 //! For each call the rows are sorted by its partition and order, and its value goes behind the
 //! columns that the rows have. They are given in the order of the last call.
@@ -42,7 +42,7 @@ impl Window {
     ) -> SqlResult<()> {
         let mut rows = drain(&mut input, context).await?;
         for call in &self.calls {
-            rows = with_call(rows, call, context)?;
+            rows = with_call(rows, call, context).await?;
         }
         self.rows = rows.into_iter();
         Ok(())
@@ -64,10 +64,10 @@ impl Operator for Window {
 }
 
 /// The rows, sorted for a call, with its values behind their columns.
-fn with_call(
+async fn with_call(
     rows: Vec<Row>,
     call: &WindowCall,
-    context: &ExecContext<'_, '_>,
+    context: &mut ExecContext<'_, '_>,
 ) -> SqlResult<Vec<Row>> {
     let (mut placed, mut used) = (Vec::with_capacity(rows.len()), MemoryUse::default());
     for row in rows {
@@ -83,7 +83,7 @@ fn with_call(
     for rows in placed.chunk_by(|left, right| by_partition(left, right).is_eq()) {
         let rows_of: Vec<&Row> = rows.iter().map(|placed| &placed.row).collect();
         let partition = Partition { rows: rows_of, peers: peers(rows, call) };
-        values.extend(call_values(call, &partition, context)?);
+        values.extend(call_values(call, &partition, context).await?);
     }
     let rows = placed.into_iter().zip(values).map(|(placed, value)| {
         let mut row = placed.row;

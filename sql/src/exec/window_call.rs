@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::context::{ExecContext, Row};
+use super::window_frame::frames;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::functions::ResolvedAggregate;
 use crate::plan::{Expr, WindowCall};
@@ -29,14 +30,15 @@ impl Partition<'_> {
 }
 
 /// The values of a call for the rows of a partition.
-pub(crate) fn call_values(
+pub(crate) async fn call_values(
     call: &WindowCall,
     partition: &Partition<'_>,
-    context: &ExecContext<'_, '_>,
+    context: &mut ExecContext<'_, '_>,
 ) -> SqlResult<Vec<Datum>> {
     if let Some(aggregate) = &call.aggregate {
-        return aggregate_values(aggregate, &call.arguments, partition, context);
+        return aggregate_values(aggregate, call, partition, context).await;
     }
+    let context = &*context;
     let rows = partition.rows.len();
     let argument = call.arguments.first();
     Ok(match (call.name.as_str(), argument) {
@@ -51,19 +53,33 @@ pub(crate) fn call_values(
         ("lag", Some(_)) => shifted(&call.arguments, -1, partition, context)?,
         ("lead", Some(_)) => shifted(&call.arguments, 1, partition, context)?,
         ("first_value", Some(value)) => {
-            let first = context.eval(value, partition.row(0))?;
-            vec![first; rows]
+            of_frames(call, partition, value, context, |_, frame| Ok(Some(frame.start)))?
         }
         ("last_value", Some(value)) => {
-            let last = |peers: &Range<usize>| {
-                context.eval(value, partition.row(peers.end.saturating_sub(1)))
-            };
-            let values = partition.peers.iter().map(last).collect::<SqlResult<Vec<_>>>()?;
-            partition.by_peers(|number, _| values.get(number).cloned().unwrap_or(Datum::Null))
+            of_frames(call, partition, value, context, |_, frame| Ok(frame.end.checked_sub(1)))?
         }
-        ("nth_value", Some(value)) => nth_values(value, &call.arguments, partition, context)?,
+        ("nth_value", Some(value)) => of_frames(call, partition, value, context, |row, frame| {
+            Ok(nth_of(&call.arguments, row, context)?.and_then(|nth| frame.start.checked_add(nth)))
+        })?,
         (name, _) => return Err(SqlError::unsupported(format!("the window function {name}"))),
     })
+}
+
+/// The value of one row of each frame, of which `choose` gives the place; NULL if that is not within
+/// the frame.
+fn of_frames(
+    call: &WindowCall,
+    partition: &Partition<'_>,
+    value: &Expr,
+    context: &ExecContext<'_, '_>,
+    choose: impl Fn(&[Datum], &Range<usize>) -> SqlResult<Option<usize>>,
+) -> SqlResult<Vec<Datum>> {
+    let frames = frames(call, partition, context)?;
+    let one = |(row, frame): (&&Row, &Range<usize>)| match choose(row, frame)? {
+        Some(at) if frame.contains(&at) => context.eval(value, partition.row(at)),
+        _ => Ok(Datum::Null),
+    };
+    partition.rows.iter().zip(&frames).map(one).collect()
 }
 
 fn count(number: usize) -> Datum {
@@ -74,7 +90,7 @@ fn fraction(part: usize, whole: usize) -> Datum {
     Datum::F64(if whole == 0 { 0.0 } else { part as f64 / whole as f64 })
 }
 
-fn as_i64(value: &Datum) -> SqlResult<Option<i64>> {
+pub(super) fn as_i64(value: &Datum) -> SqlResult<Option<i64>> {
     match value {
         Datum::Null => Ok(None),
         Datum::I16(value) => Ok(Some((*value).into())),
@@ -84,25 +100,39 @@ fn as_i64(value: &Datum) -> SqlResult<Option<i64>> {
     }
 }
 
-/// An aggregate over the rows up to the last of the same place in the order.
-fn aggregate_values(
+/// An aggregate over the frame of each row.
+async fn aggregate_values(
     aggregate: &ResolvedAggregate,
-    arguments: &[Expr],
+    call: &WindowCall,
     partition: &Partition<'_>,
-    context: &ExecContext<'_, '_>,
+    context: &mut ExecContext<'_, '_>,
 ) -> SqlResult<Vec<Datum>> {
     let mut accumulator = (aggregate.new)();
-    let mut values = Vec::with_capacity(partition.peers.len());
-    for peers in &partition.peers {
-        for at in peers.clone() {
-            let arguments = context.eval_all(arguments, partition.row(at))?;
-            if !(aggregate.is_strict && arguments.iter().any(Datum::is_null)) {
-                accumulator.add(&arguments)?;
+    // The rows that it has, and its value of those.
+    let (mut added, mut value) = (0..0, None);
+    let mut values = Vec::with_capacity(partition.rows.len());
+    for frame in frames(call, partition, context)? {
+        if frame != added || value.is_none() {
+            // It takes no row back: a frame that begins elsewhere is begun anew.
+            if frame.start != added.start || frame.end < added.end {
+                (accumulator, added) = ((aggregate.new)(), frame.start..frame.start);
             }
+            for at in added.end..frame.end {
+                let row = partition.row(at);
+                if context.holds(call.filter.as_ref(), row)? {
+                    let arguments = context.eval_all(&call.arguments, row)?;
+                    if !(aggregate.is_strict && arguments.iter().any(Datum::is_null)) {
+                        accumulator.add(&arguments)?;
+                    }
+                }
+            }
+            context.breathe(frame.end - added.end + 1).await;
+            added = frame;
+            value = Some(accumulator.finish()?);
         }
-        values.push(accumulator.finish()?);
+        values.extend(value.clone());
     }
-    Ok(partition.by_peers(|number, _| values.get(number).cloned().unwrap_or(Datum::Null)))
+    Ok(values)
 }
 
 /// Divides the rows into buckets, as equal as possible, the larger ones first. The number of
@@ -161,33 +191,17 @@ fn shifted(
     Ok(values)
 }
 
-fn nth_values(
-    value: &Expr,
+/// Which row of its frame `nth_value` gives, from 0.
+fn nth_of(
     arguments: &[Expr],
-    partition: &Partition<'_>,
+    row: &[Datum],
     context: &ExecContext<'_, '_>,
-) -> SqlResult<Vec<Datum>> {
-    let mut values = Vec::with_capacity(partition.rows.len());
-    for peers in &partition.peers {
-        for at in peers.clone() {
-            let nth = match arguments.get(1) {
-                Some(nth) => as_i64(&context.eval(nth, partition.row(at))?)?,
-                None => None,
-            };
-            let Some(nth) = nth else {
-                values.push(Datum::Null);
-                continue;
-            };
-            if nth <= 0 {
-                let message = "argument of nth_value must be greater than zero";
-                return Err(SqlError::new(SqlState::INVALID_ARGUMENT_FOR_NTH_VALUE, message));
-            }
-            let target = usize::try_from(nth - 1).unwrap_or(usize::MAX);
-            values.push(match target < peers.end {
-                true => context.eval(value, partition.row(target))?,
-                false => Datum::Null,
-            });
-        }
+) -> SqlResult<Option<usize>> {
+    let Some(nth) = arguments.get(1) else { return Ok(None) };
+    let Some(nth) = as_i64(&context.eval(nth, row)?)? else { return Ok(None) };
+    if nth <= 0 {
+        let message = "argument of nth_value must be greater than zero";
+        return Err(SqlError::new(SqlState::INVALID_ARGUMENT_FOR_NTH_VALUE, message));
     }
-    Ok(values)
+    Ok(usize::try_from(nth - 1).ok())
 }

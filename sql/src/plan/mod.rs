@@ -15,8 +15,8 @@ mod semi_join;
 
 pub(crate) use expr::{Branch, Comparison, Expr, Quantifier, Typed};
 pub(crate) use node::{
-    Access, AggregateCall, ApplyKind, Assignments, ConflictAction, Insert, Join, JoinKind,
-    KeyBound, LockRows, Locking, Modify, Plan, Scan, SequenceCall, SequenceFunction, SetOperator,
-    SortKey, WindowCall,
+    Access, AggregateCall, ApplyKind, Assignments, ConflictAction, Frame, FrameBound, FrameOffset,
+    FrameUnits, Insert, Join, JoinKind, KeyBound, LockRows, Locking, Modify, Plan, Scan,
+    SequenceCall, SequenceFunction, SetOperator, SortKey, WindowCall,
 };
 pub(crate) use optimize::optimize;

@@ -193,14 +193,95 @@ pub(crate) struct AggregateCall {
 /// A call of a window function.
 #[derive(Clone, Debug)]
 pub(crate) struct WindowCall {
-    /// Of an aggregate function what it is: it is over the default frame, which ends with the last
-    /// row that the order does not tell from the current one.
+    /// Of an aggregate function what it is.
     pub(crate) aggregate: Option<ResolvedAggregate>,
     /// In lower case.
     pub(crate) name: String,
     pub(crate) arguments: Vec<Expr>,
+    /// Rows for which it is not true do not count for an aggregate.
+    pub(crate) filter: Option<Expr>,
     pub(crate) partition: Vec<Expr>,
     pub(crate) order: Vec<SortKey>,
+    pub(crate) frame: Frame,
+}
+
+/// The rows around each row that its value is over. By default they end with the last row that the
+/// order does not tell from it.
+#[derive(Clone, Debug)]
+pub(crate) struct Frame {
+    pub(crate) units: FrameUnits,
+    pub(crate) start: FrameBound,
+    pub(crate) end: FrameBound,
+}
+
+impl Default for Frame {
+    fn default() -> Self {
+        let (start, end) = (FrameBound::Unbounded, FrameBound::Current);
+        Self { units: FrameUnits::Range, start, end }
+    }
+}
+
+/// What the bounds of a frame count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FrameUnits {
+    Rows,
+    /// Rows that the order does not tell apart are one.
+    Groups,
+    /// By values: the current row is all that the order does not tell from it.
+    Range,
+}
+
+/// An end of a frame.
+#[derive(Clone, Debug)]
+pub(crate) enum FrameBound {
+    /// That of the partition at this end.
+    Unbounded,
+    Preceding(FrameOffset),
+    Current,
+    Following(FrameOffset),
+}
+
+/// How far an end of a frame is from the current row.
+#[derive(Clone, Debug)]
+pub(crate) struct FrameOffset {
+    /// Over no input row; of rows and groups a bigint.
+    pub(crate) offset: Expr,
+    /// Of values: the column of the order, and the value up to which it is within the frame, both
+    /// over the row and of one type.
+    pub(crate) limit: Option<(Expr, Expr)>,
+}
+
+impl WindowCall {
+    /// All expressions over rows of the input.
+    pub(crate) fn exprs(&self) -> impl Iterator<Item = &Expr> {
+        let order = self.order.iter().map(|key| &key.expr);
+        let bounds =
+            [&self.frame.start, &self.frame.end].into_iter().filter_map(|bound| match bound {
+                FrameBound::Preceding(own) | FrameBound::Following(own) => Some(own),
+                FrameBound::Unbounded | FrameBound::Current => None,
+            });
+        let bounds = bounds.flat_map(|own| {
+            let limit = own.limit.iter().flat_map(|(order, limit)| [order, limit]);
+            limit.chain([&own.offset])
+        });
+        self.arguments.iter().chain(&self.filter).chain(&self.partition).chain(order).chain(bounds)
+    }
+
+    /// As [`exprs`](Self::exprs).
+    pub(crate) fn exprs_mut(&mut self) -> impl Iterator<Item = &mut Expr> {
+        let order = self.order.iter_mut().map(|key| &mut key.expr);
+        let bounds = [&mut self.frame.start, &mut self.frame.end];
+        let bounds = bounds.into_iter().filter_map(|bound| match bound {
+            FrameBound::Preceding(own) | FrameBound::Following(own) => Some(own),
+            FrameBound::Unbounded | FrameBound::Current => None,
+        });
+        let bounds = bounds.flat_map(|own| {
+            let limit = own.limit.iter_mut().flat_map(|(order, limit)| [order, limit]);
+            limit.chain([&mut own.offset])
+        });
+        let arguments = self.arguments.iter_mut().chain(&mut self.filter);
+        arguments.chain(&mut self.partition).chain(order).chain(bounds)
+    }
 }
 
 /// A column of an order.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::functions::resolve_aggregate;
-use crate::plan::{AggregateCall, SortKey, WindowCall};
+use crate::plan::{AggregateCall, Frame, SortKey, WindowCall};
 
 fn call(name: &str, types: &[SqlType], arguments: Vec<Expr>) -> AggregateCall {
     AggregateCall {
@@ -100,8 +100,10 @@ async fn window(name: &str, arguments: Vec<Expr>, txn: &mut Txn<'_>) -> SqlResul
         aggregate,
         name: name.to_owned(),
         arguments,
+        filter: None,
         partition: vec![col(0)],
         order: vec![ascending(1)],
+        frame: Frame::default(),
     };
     let input = Box::new(values(rows.to_vec(), 2));
     let rows = run(&Plan::Window { input, calls: vec![call] }, txn).await?;
@@ -159,8 +161,10 @@ fn windows_without_an_order_are_over_the_whole_partition() {
         aggregate: resolve_aggregate(name, &[INT]).unwrap(),
         name: name.to_owned(),
         arguments: vec![col(0)],
+        filter: None,
         partition,
         order: vec![],
+        frame: Frame::default(),
     };
     let input = Box::new(column(&[Some(4), None, Some(5), Some(4)]));
     let calls = vec![call("sum", vec![]), call("sum", vec![col(0)])];

@@ -4,6 +4,8 @@ use sqlparser::ast::{
     self, Ident, NamedWindowDefinition, NamedWindowExpr, WindowFrameBound, WindowSpec,
 };
 
+use WindowFrameBound::{CurrentRow, Following, Preceding};
+
 use super::stage::Stage;
 use super::{Binder, fold};
 use crate::error::{SqlError, SqlResult, SqlState};
@@ -67,7 +69,6 @@ impl Binder<'_> {
             return Err(wrong("GROUPS mode requires an ORDER BY clause"));
         }
         let last = frame.end_bound.as_ref().unwrap_or(&WindowFrameBound::CurrentRow);
-        use WindowFrameBound::{CurrentRow, Following, Preceding};
         match (&frame.start_bound, last) {
             (Following(None), _) => return Err(wrong("frame start cannot be UNBOUNDED FOLLOWING")),
             (_, Preceding(None)) => return Err(wrong("frame end cannot be UNBOUNDED PRECEDING")),

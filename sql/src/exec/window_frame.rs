@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use super::context::ExecContext;
+use super::context::{ExecContext, Row};
 use super::row_key::compare_with_nulls;
 use super::window_call::{Partition, as_i64};
 use crate::error::{SqlError, SqlResult, SqlState};
@@ -117,8 +117,8 @@ fn by_value(
     check_offset(&context.eval(offset, &[])?, is_start)?;
     let (descending, nulls_first) =
         call.order.first().map_or((false, false), |key| (key.descending, key.nulls_first));
-    let order = |row: &&_| context.eval(order, row);
-    let values = partition.rows.iter().map(order).collect::<SqlResult<Vec<Datum>>>()?;
+    let value = |row: &&Row| context.eval(order, row);
+    let values = partition.rows.iter().map(value).collect::<SqlResult<Vec<Datum>>>()?;
     let mut ends = of_peers();
     for (at, (row, value)) in partition.rows.iter().zip(&values).enumerate() {
         // The frame of NULL is its peers.

@@ -4,15 +4,29 @@ use crate::plan::{Comparison, Expr, Quantifier, SortKey};
 use crate::types::text_format::{natural_type, to_string};
 use crate::types::{Datum, FormatSettings};
 
+/// What columns are called.
+#[derive(Clone, Copy)]
+pub(super) struct Names<'n> {
+    /// Those of a row.
+    pub(super) own: &'n [String],
+    /// Those of the rows of enclosing queries, the innermost last.
+    pub(super) outer: &'n [Vec<String>],
+}
+
 /// An expression over columns of these names.
 #[recursive::recursive]
-pub(super) fn text(expr: &Expr, names: &[String]) -> String {
+pub(super) fn text(expr: &Expr, names: Names<'_>) -> String {
     let of = |expr: &Expr| text(expr, names);
     match expr {
         Expr::Const(value) => constant(value),
         Expr::Param(number) => format!("${}", number + 1),
-        Expr::Column(at) => names.get(*at).cloned().unwrap_or_else(|| format!("column {}", at + 1)),
-        Expr::Outer { level, column } => format!("outer {}.{}", level + 1, column + 1),
+        Expr::Column(at) => {
+            names.own.get(*at).cloned().unwrap_or_else(|| format!("column {}", at + 1))
+        }
+        Expr::Outer { level, column } => {
+            let name = names.outer.iter().nth_back(*level).and_then(|row| row.get(*column));
+            name.cloned().unwrap_or_else(|| format!("outer {}.{}", level + 1, column + 1))
+        }
         Expr::Call { function, arguments, comparison } => {
             let sign: &str = match comparison {
                 Some(comparison) => sign(*comparison),
@@ -78,12 +92,12 @@ pub(super) fn sign(comparison: Comparison) -> &'static str {
 }
 
 /// Expressions with commas between them.
-pub(super) fn list(exprs: &[Expr], names: &[String]) -> String {
+pub(super) fn list(exprs: &[Expr], names: Names<'_>) -> String {
     exprs.iter().map(|expr| text(expr, names)).collect::<Vec<_>>().join(", ")
 }
 
 /// The columns of an order.
-pub(super) fn order(keys: &[SortKey], names: &[String]) -> String {
+pub(super) fn order(keys: &[SortKey], names: Names<'_>) -> String {
     let key = |key: &SortKey| {
         let direction = if key.descending { " DESC" } else { "" };
         let nulls = match (key.descending, key.nulls_first) {
@@ -96,7 +110,7 @@ pub(super) fn order(keys: &[SortKey], names: &[String]) -> String {
     keys.iter().map(key).collect::<Vec<_>>().join(", ")
 }
 
-fn joined(all: &[Expr], word: &str, names: &[String]) -> String {
+fn joined(all: &[Expr], word: &str, names: Names<'_>) -> String {
     let parts: Vec<_> = all.iter().map(|expr| text(expr, names)).collect();
     format!("({})", parts.join(word))
 }

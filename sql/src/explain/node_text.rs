@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::expr_text::{list, order, sign, text};
+use super::expr_text::{Names, list, order, sign, text};
 use crate::plan::{
     Access, ApplyKind, Comparison, Expr, Join, JoinKind, Modify, Plan, Scan, SetOperator,
 };
@@ -20,7 +20,7 @@ pub(crate) struct Counted {
 /// The plan as lines, with what its nodes did if they were measured.
 pub(crate) fn lines(plan: &Plan, counted: &[Counted]) -> Vec<String> {
     let mut lines = Vec::new();
-    node(plan, counted, 0, &mut lines);
+    node(plan, counted, 0, &mut Vec::new(), &mut lines);
     lines
 }
 
@@ -29,25 +29,33 @@ struct Shown<'p> {
     title: String,
     details: Vec<(&'static str, String)>,
     inputs: Vec<&'p Plan>,
+    /// Whether the last input sees the row of the first.
+    is_lateral: bool,
 }
 
 #[recursive::recursive]
-fn node(plan: &Plan, counted: &[Counted], depth: usize, lines: &mut Vec<String>) {
+fn node(
+    plan: &Plan,
+    counted: &[Counted],
+    depth: usize,
+    outer: &mut Vec<Vec<String>>,
+    lines: &mut Vec<String>,
+) {
     let (plan, counted_here) = match plan {
         Plan::Measured { number, input } => (&**input, counted.get(*number)),
         plan => (plan, None),
     };
     // It does no more than to choose columns.
     if let Plan::Project { input, .. } = plan {
-        return node(input, counted, depth, lines);
+        return node(input, counted, depth, outer, lines);
     }
     // A change locks its rows; that is no step of its own.
     if let Plan::Lock(lock) = plan
         && lock.is_for_change
     {
-        return node(&lock.input, counted, depth, lines);
+        return node(&lock.input, counted, depth, outer, lines);
     }
-    let Shown { title, details, inputs } = shown(plan);
+    let Shown { title, details, inputs, is_lateral } = shown(plan, outer);
     let (indent, arrow) = match depth {
         0 => (String::new(), ""),
         depth => (" ".repeat(depth * 6 - 4), "->  "),
@@ -63,18 +71,35 @@ fn node(plan: &Plan, counted: &[Counted], depth: usize, lines: &mut Vec<String>)
     lines.push(format!("{indent}{arrow}{title}{did}"));
     let inner = " ".repeat(depth * 6 + 2);
     lines.extend(details.iter().map(|(name, value)| format!("{inner}{name}: {value}")));
-    inputs.into_iter().for_each(|input| node(input, counted, depth + 1, lines));
+    for (at, input) in inputs.iter().enumerate() {
+        let sees_first = is_lateral && at > 0;
+        if sees_first && let Some(first) = inputs.first() {
+            outer.push(names(first, outer));
+        }
+        node(input, counted, depth + 1, outer, lines);
+        if sees_first {
+            outer.pop();
+        }
+    }
 }
 
-fn shown(plan: &Plan) -> Shown<'_> {
-    let leaf = |title: String| Shown { title, details: Vec::new(), inputs: Vec::new() };
+fn shown<'p>(plan: &'p Plan, outer: &[Vec<String>]) -> Shown<'p> {
+    let leaf = |title: String| {
+        let (details, inputs, is_lateral) = (Vec::new(), Vec::new(), false);
+        Shown { title, details, inputs, is_lateral }
+    };
+    let own = |input: &Plan| names(input, outer);
+    let is_lateral = match plan {
+        Plan::Join(join) => join.is_lateral,
+        plan => matches!(plan, Plan::Apply { .. }),
+    };
     let (title, details, inputs) = match plan {
         Plan::One | Plan::Nothing { .. } => return leaf("Result".to_owned()),
         Plan::Values { rows, .. } if rows.len() == 1 => return leaf("Result".to_owned()),
         Plan::Values { .. } => return leaf("Values Scan".to_owned()),
         Plan::CopyIn { table, .. } => return leaf(format!("Data for {table}")),
         Plan::Sequence(_) => return leaf("Sequence".to_owned()),
-        Plan::Scan(scan) => return of_scan(scan),
+        Plan::Scan(scan) => return of_scan(scan, outer),
         Plan::Rows { function, .. } => {
             let name = function.columns.first().map_or("a function", |(name, _)| name);
             return leaf(format!("Function Scan on {name}"));
@@ -83,12 +108,12 @@ fn shown(plan: &Plan) -> Shown<'_> {
         Plan::Shared { number, plan } => (format!("CTE Scan on {number}"), vec![], vec![&**plan]),
         Plan::Recursive { first, next, .. } => over("Recursive Union", vec![], vec![first, next]),
         Plan::Filter { input, condition } => {
-            let filter = ("Filter", text(condition, &names(input)));
+            let filter = ("Filter", text(condition, Names { own: &own(input), outer }));
             over("Result", vec![filter], vec![input])
         }
         Plan::Project { input, .. } => over("Result", vec![], vec![input]),
-        Plan::Measured { input, .. } => return shown(input),
-        Plan::Join(join) => of_join(join),
+        Plan::Measured { input, .. } => return shown(input, outer),
+        Plan::Join(join) => of_join(join, outer),
         Plan::Apply { input, query, kind, .. } => {
             let title = match kind {
                 ApplyKind::Scalar => "SubPlan (value)",
@@ -102,13 +127,17 @@ fn shown(plan: &Plan) -> Shown<'_> {
             over("Aggregate", vec![], vec![input])
         }
         Plan::Aggregate { input, keys, .. } => {
-            let key = ("Group Key", list(keys, &names(input)));
+            let key = ("Group Key", list(keys, Names { own: &own(input), outer }));
             over("HashAggregate", vec![key], vec![input])
         }
         Plan::Window { input, .. } => over("WindowAgg", vec![], vec![input]),
         Plan::Sort { input, keys, first } => {
             let title = if first.is_some() { "Top-N Sort" } else { "Sort" };
-            over(title, vec![("Sort Key", order(keys, &names(input)))], vec![input])
+            over(
+                title,
+                vec![("Sort Key", order(keys, Names { own: &own(input), outer }))],
+                vec![input],
+            )
         }
         Plan::Limit { input, .. } => over("Limit", vec![], vec![input]),
         Plan::Distinct { input, .. } => over("Unique", vec![], vec![input]),
@@ -131,7 +160,7 @@ fn shown(plan: &Plan) -> Shown<'_> {
             (format!("{word} on {}", table.name), vec![], vec![source])
         }
     };
-    Shown { title, details, inputs }
+    Shown { title, details, inputs, is_lateral }
 }
 
 fn over<'p>(
@@ -142,7 +171,7 @@ fn over<'p>(
     (title.to_owned(), details, inputs)
 }
 
-fn of_scan(scan: &Scan) -> Shown<'_> {
+fn of_scan<'p>(scan: &Scan, outer: &[Vec<String>]) -> Shown<'p> {
     let table = &scan.table;
     let columns = names_of_table(scan);
     let key_name = |index: Option<usize>| match index {
@@ -154,7 +183,7 @@ fn of_scan(scan: &Scan) -> Shown<'_> {
         key.iter().filter_map(|at| columns.get(*at).cloned()).collect::<Vec<String>>()
     };
     let compared = |name: &str, comparison, value: &Expr| {
-        format!("({name} {} {})", sign(comparison), text(value, &[]))
+        format!("({name} {} {})", sign(comparison), text(value, Names { own: &[], outer }))
     };
     let mut conditions = Vec::new();
     let title = match &scan.access {
@@ -182,7 +211,7 @@ fn of_scan(scan: &Scan) -> Shown<'_> {
         }
         Access::Each { index, values } => {
             let name = key(*index).first().cloned().unwrap_or_default();
-            conditions.push(format!("({name} IN ({}))", list(values, &[])));
+            conditions.push(format!("({name} IN ({}))", list(values, Names { own: &[], outer })));
             format!("Index Scan using {} on {}", key_name(*index), table.name)
         }
     };
@@ -192,12 +221,17 @@ fn of_scan(scan: &Scan) -> Shown<'_> {
         let all = if conditions.len() > 1 { format!("({all})") } else { all };
         details.push(("Index Cond", all));
     }
-    details.extend(scan.filter.iter().map(|filter| ("Filter", text(filter, &columns))));
-    Shown { title, details, inputs: Vec::new() }
+    details.extend(
+        scan.filter.iter().map(|filter| ("Filter", text(filter, Names { own: &columns, outer }))),
+    );
+    Shown { title, details, inputs: Vec::new(), is_lateral: false }
 }
 
-fn of_join(join: &Join) -> (String, Vec<(&'static str, String)>, Vec<&Plan>) {
-    let (left, right) = (names(&join.left), names(&join.right));
+fn of_join<'p>(
+    join: &'p Join,
+    outer: &[Vec<String>],
+) -> (String, Vec<(&'static str, String)>, Vec<&'p Plan>) {
+    let (left, right) = (names(&join.left, outer), names(&join.right, outer));
     let kind = match join.kind {
         JoinKind::Inner => "",
         JoinKind::Left => " Left",
@@ -211,14 +245,17 @@ fn of_join(join: &Join) -> (String, Vec<(&'static str, String)>, Vec<&Plan>) {
         let word = if kind.is_empty() { "" } else { " Join" };
         format!("Nested Loop{kind}{word}")
     } else {
-        let pair = |(a, b): &(Expr, Expr)| format!("({} = {})", text(a, &left), text(b, &right));
+        let pair = |(a, b): &(Expr, Expr)| {
+            let (left, right) = (Names { own: &left, outer }, Names { own: &right, outer });
+            format!("({} = {})", text(a, left), text(b, right))
+        };
         let pairs: Vec<_> = join.equal.iter().map(pair).collect();
         details.push(("Hash Cond", pairs.join(" AND ")));
         format!("Hash{kind} Join")
     };
     if let Some(condition) = &join.condition {
         let all: Vec<_> = left.into_iter().chain(right).collect();
-        details.push(("Join Filter", text(condition, &all)));
+        details.push(("Join Filter", text(condition, Names { own: &all, outer })));
     }
     (title, details, vec![&join.left, &join.right])
 }
@@ -229,7 +266,7 @@ fn names_of_table(scan: &Scan) -> Vec<String> {
 
 /// What the columns of a plan are called.
 #[recursive::recursive]
-fn names(plan: &Plan) -> Vec<String> {
+fn names(plan: &Plan, outer: &[Vec<String>]) -> Vec<String> {
     match plan {
         Plan::Scan(scan) => {
             let table = &scan.table;
@@ -240,36 +277,40 @@ fn names(plan: &Plan) -> Vec<String> {
         | Plan::Filter { input, .. }
         | Plan::Sort { input, .. }
         | Plan::Limit { input, .. }
-        | Plan::Distinct { input, .. } => names(input),
-        Plan::Lock(lock) => names(&lock.input),
-        Plan::Shared { plan, .. } => names(plan),
+        | Plan::Distinct { input, .. } => names(input, outer),
+        Plan::Lock(lock) => names(&lock.input, outer),
+        Plan::Shared { plan, .. } => names(plan, outer),
         Plan::Project { input, exprs } => {
-            let inner = names(input);
-            exprs.iter().map(|expr| text(expr, &inner)).collect()
+            let inner = names(input, outer);
+            exprs.iter().map(|expr| text(expr, Names { own: &inner, outer })).collect()
         }
         Plan::Join(join) => {
-            let mut all = names(&join.left);
+            let mut all = names(&join.left, outer);
             if !matches!(join.kind, JoinKind::Semi | JoinKind::Anti) {
                 all.resize(join.left_width, String::new());
-                all.extend(names(&join.right));
+                all.extend(names(&join.right, outer));
             }
             all
         }
         Plan::Apply { input, .. } => {
-            let mut all = names(input);
+            let mut all = names(input, outer);
             all.push("(SubPlan)".to_owned());
             all
         }
         Plan::Aggregate { input, keys, calls } => {
-            let inner = names(input);
-            let keys = keys.iter().map(|key| text(key, &inner));
-            let calls = calls
-                .iter()
-                .map(|call| format!("{}({})", call.function.name, list(&call.arguments, &inner)));
+            let inner = names(input, outer);
+            let keys = keys.iter().map(|key| text(key, Names { own: &inner, outer }));
+            let calls = calls.iter().map(|call| {
+                format!(
+                    "{}({})",
+                    call.function.name,
+                    list(&call.arguments, Names { own: &inner, outer })
+                )
+            });
             keys.chain(calls).collect()
         }
         Plan::Window { input, calls } => {
-            let mut all = names(input);
+            let mut all = names(input, outer);
             all.extend(calls.iter().map(|call| format!("{}() OVER (...)", call.name)));
             all
         }

@@ -41,6 +41,7 @@ mod roles;
 mod schemas;
 mod session;
 mod session_list;
+mod statement_list;
 mod system;
 pub mod types;
 

@@ -50,8 +50,8 @@ impl Session {
         self
     }
 
-    /// A statement of a text begins.
-    pub(super) fn note_statement(&self, text: &Arc<str>) {
+    /// A statement of a text begins. Returns when.
+    pub(super) fn note_statement(&self, text: &Arc<str>) -> i64 {
         let now = (self.clock)();
         // What is shown is kept until the next statement, however long the session idles.
         let text = match text.len() <= LONGEST_SHOWN {
@@ -65,10 +65,11 @@ impl Session {
             // One that is alone begins its transaction itself.
             own.transaction_start = own.transaction_start.or(Some(now));
         });
+        now
     }
 
-    /// It has ended.
-    pub(super) fn note_end(&self) {
+    /// It has ended. Returns when.
+    pub(super) fn note_end(&self) -> i64 {
         let now = (self.clock)();
         let (state, transaction_start) = match self.state {
             TransactionState::Idle => (ActivityState::Idle, None),
@@ -83,5 +84,6 @@ impl Session {
                 own.application.clone_from(&self.settings.application_name);
             }
         });
+        now
     }
 }

@@ -290,7 +290,7 @@ impl Session {
     async fn statement(&mut self, work: &Work, client: &Arc<dyn Client>) -> SqlResult<()> {
         let statement = &work.parsed.statement;
         self.check_not_failed(statement)?;
-        self.note_statement(&work.parsed.sql);
+        let begun = self.note_statement(&work.parsed.sql);
         let ran = match self.state {
             _ if !control::has_tables(statement) => Box::pin(self.control(statement, client)).await,
             TransactionState::Idle => self.alone(work, client).await,
@@ -302,8 +302,10 @@ impl Session {
         if ran.is_err() && self.state == TransactionState::InTransaction {
             self.state = TransactionState::Failed;
         }
-        self.note_end();
-        client.end(&ran.map_err(|error| self.named(error))?);
+        let took = self.note_end() - begun;
+        let tag = ran.map_err(|error| self.named(error))?;
+        work.parsed.stats.note(took, &tag);
+        client.end(&tag);
         Ok(())
     }
 

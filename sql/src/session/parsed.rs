@@ -17,6 +17,7 @@ use crate::parse::parse;
 use crate::plan::Plan;
 use crate::roles::{Needed, RolesCache};
 use crate::schemas::{SchemasCache, SearchPath};
+use crate::statement_list::{StatementList, StatementStats};
 use crate::types::{FormatSettings, SqlType};
 
 /// Most texts of a generation.
@@ -33,6 +34,7 @@ pub(crate) struct ParsedStatement {
     pub(super) statement: Statement,
     /// The text that it is in.
     pub(super) sql: Arc<str>,
+    pub(super) stats: Arc<StatementStats>,
     /// The plans that were made last, at most [`MOST_PLANS`].
     planned: Mutex<Vec<Arc<Planned>>>,
 }
@@ -96,7 +98,12 @@ impl ParsedStatement {
     fn all(sql: &str) -> SqlResult<Arc<[Arc<Self>]>> {
         let statements = parse(sql)?;
         let sql: Arc<str> = sql.into();
-        let own = |statement| Self { statement, sql: Arc::clone(&sql), planned: Mutex::default() };
+        let is_one = statements.len() == 1;
+        let own = |statement: Statement| {
+            let text = if is_one { Arc::clone(&sql) } else { statement.to_string().into() };
+            let (stats, planned) = (Arc::new(StatementStats::new(text)), Mutex::default());
+            Self { statement, sql: Arc::clone(&sql), stats, planned }
+        };
         Ok(statements.into_iter().map(|statement| Arc::new(own(statement))).collect())
     }
 
@@ -149,6 +156,8 @@ pub struct PlanCache {
     pub(super) roles: RolesCache,
     /// The schemas that were read last.
     pub(super) schemas: SchemasCache,
+    /// What its statements took.
+    pub(super) list: Arc<StatementList>,
 }
 
 type Generation = HashMap<Arc<str>, Arc<[Arc<ParsedStatement>]>, RandomState>;
@@ -175,6 +184,7 @@ impl PlanCache {
         // One with a password is not kept.
         let is_secret = parsed.iter().any(|own| super::define::is_about_roles(&own.statement));
         if sql.len() <= LONGEST_TEXT && !is_secret {
+            parsed.iter().for_each(|own| self.list.add(&own.stats));
             self.texts.lock().add(sql.into(), Arc::clone(&parsed));
         }
         Ok(parsed)

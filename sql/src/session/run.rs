@@ -290,6 +290,7 @@ impl Run {
             user: Arc::clone(&self.user),
             database: "selkie",
             sessions: Arc::clone(&self.sessions),
+            statements: Arc::clone(&self.plans.list),
             path: Arc::clone(path),
             settings: self.settings.all(),
         };

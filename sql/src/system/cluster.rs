@@ -1,10 +1,13 @@
 //! Rows of what belongs to no schema: databases, settings.
 
+use std::sync::Arc;
+
 use super::oids;
 use super::record::{Cell, Record};
 use super::relation::Relation;
 use super::snapshot::SystemSnapshot;
 use crate::session_list::Activity;
+use crate::statement_list::StatementStats;
 use crate::types::Datum;
 
 type Rows = Vec<Vec<Datum>>;
@@ -19,6 +22,7 @@ pub(super) fn rows(system: &SystemSnapshot, relation: &'static Relation) -> Opti
         "pg_catalog.pg_tablespace" => tablespaces(relation),
         "pg_catalog.pg_settings" => settings(system, relation),
         "pg_catalog.pg_stat_activity" => activity(system, relation),
+        "pg_catalog.pg_stat_statements" => statements(system, relation),
         _ => return None,
     })
 }
@@ -48,6 +52,31 @@ fn tablespaces(relation: &'static Relation) -> Rows {
         record.set("spcowner", oids::OWNER).row()
     };
     all.into_iter().map(record).collect()
+}
+
+/// What statements took; their texts are for superusers.
+fn statements(system: &SystemSnapshot, relation: &'static Relation) -> Rows {
+    let is_superuser = system.authority.is_superuser();
+    let ms = |micros: u64| micros as f64 / 1e3;
+    let all = system.session.statements.all();
+    let record = |own: &Arc<StatementStats>| {
+        let figures = own.figures()?;
+        let text = if is_superuser { &*own.text } else { "<insufficient privilege>" };
+        let record = Record::new(relation)
+            .set("userid", oids::OWNER)
+            .set("dbid", oids::DATABASE)
+            .set("toplevel", true)
+            .set("queryid", i64::from(oids::text(&own.text)))
+            .set("query", text)
+            .set("calls", figures.calls as i64)
+            .set("total_exec_time", ms(figures.micros))
+            .set("min_exec_time", ms(figures.least))
+            .set("max_exec_time", ms(figures.most))
+            .set("mean_exec_time", ms(figures.micros) / figures.calls as f64)
+            .set("rows", figures.rows as i64);
+        Some(record.row())
+    };
+    all.iter().filter_map(record).collect()
 }
 
 /// What sessions of others do is for superusers.

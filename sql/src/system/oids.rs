@@ -108,6 +108,11 @@ pub(super) fn function(signature: &str) -> u32 {
     0xd000_0000 | hash(signature) & 0x0fff_ffff
 }
 
+/// Of a statement, by its text.
+pub(super) fn text(text: &str) -> u32 {
+    hash(text)
+}
+
 /// FNV-1a: the same in every process.
 fn hash(text: &str) -> u32 {
     text.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))

@@ -10,6 +10,7 @@ pub(super) enum Cell {
     Null,
     Bool(bool),
     Whole(i64),
+    Real(f64),
     Text(Arc<str>),
     /// Microseconds since 2000-01-01.
     Moment(i64),
@@ -54,6 +55,12 @@ impl From<i64> for Cell {
     }
 }
 
+impl From<f64> for Cell {
+    fn from(value: f64) -> Self {
+        Self::Real(value)
+    }
+}
+
 impl From<usize> for Cell {
     fn from(value: usize) -> Self {
         Self::Whole(i64::try_from(value).unwrap_or(i64::MAX))
@@ -85,6 +92,7 @@ impl Cell {
             Self::Text(value) => Datum::Text(value),
             Self::Moment(moment) => Datum::Timestamp(moment),
             Self::Whole(value) => whole(value, ty.scalar),
+            Self::Real(value) => Datum::F64(value),
             Self::List(cells) => array(cells, ty, 1),
             Self::Vector(cells) => array(cells, ty, 0),
         }

@@ -12,6 +12,7 @@ use crate::error::{SqlError, SqlResult, SqlState};
 use crate::roles::{Authority, KEY_PREFIX};
 use crate::schemas::{INFORMATION_SCHEMA, PG_CATALOG, PUBLIC, SearchPath, names_of_text};
 use crate::session_list::SessionList;
+use crate::statement_list::StatementList;
 use crate::types::Datum;
 use crate::types::object_names::ObjectNames;
 
@@ -22,6 +23,8 @@ pub(crate) struct SessionFacts {
     pub(crate) database: &'static str,
     /// Those of its server.
     pub(crate) sessions: Arc<SessionList>,
+    /// Those of its server.
+    pub(crate) statements: Arc<StatementList>,
     /// Where names are looked for.
     pub(crate) path: Arc<SearchPath>,
     /// Parameters, with their values.

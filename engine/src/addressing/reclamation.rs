@@ -24,8 +24,8 @@ pub(crate) fn epoch_node(pool: &Pool) -> Option<usize> {
 /// plane is asked about it.
 const STRANGERS_AFTER: Duration = Duration::from_secs(2);
 
-/// Held by the task that publishes this node's epoch and marks its lines, and by a node that leaves:
-/// nothing is written for a node after that has said that it is absent.
+/// Held by the task that publishes this node's epoch and marks its lines, and by a node that
+/// leaves: nothing is written for a node after that has said that it is absent.
 pub(crate) type Reclamation = TurnLock<Published>;
 
 /// What a node has published, and what it has seen of others.

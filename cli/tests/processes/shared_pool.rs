@@ -166,7 +166,7 @@ fn bad_pools_are_refused_and_nothing_is_left_behind() {
     succeeds(&["pool", "create", &name, "--memory-nodes", "1", "--log-size", "0"]);
     refused(&["pool", "create", &name], 1, "on this host already");
     lend("100K", 2, "--memory 100.0 KiB is not allowed: at least");
-    lend("64T", 1, " GiB of memory are to be lent, and ");
+    lend("64T", 1, "64.0 TiB of memory are to be lent, and ");
     let domain = ["memnode", "--pool", &name, "--memory", "40M", "--domain", "rack 7"];
     let output = run(&domain);
     assert_eq!(output.status.code(), Some(2));

@@ -1,5 +1,5 @@
-//! The file system of a control plane in files is full: nodes go on showing that they live, and none
-//! is expelled; the pool changes again once there is room.
+//! The file system of a control plane in files is full: nodes go on showing that they live, and
+//! none is expelled; the pool changes again once there is room.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that meets something else has failed")]
 

@@ -109,6 +109,11 @@ impl FilePlane {
                 Err(Errno::WOULDBLOCK) if Instant::now() < until => {
                     thread::sleep(Duration::from_millis(1));
                 }
+                Err(Errno::WOULDBLOCK) => {
+                    let held = LOCK_PATIENCE.as_secs();
+                    let error = format!("a process has been replacing the state for {held} s");
+                    return Err(unavailable(&path, &std::io::Error::other(error)));
+                }
                 Err(error) => return Err(unavailable(&path, &error.into())),
             }
         }

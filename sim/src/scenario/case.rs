@@ -86,8 +86,8 @@ impl Case {
         self.envelope
     }
 
-    /// Whether the nodes are processes of their own, each with a lease: in one half of the runs with
-    /// stragglers, too.
+    /// Whether the nodes are processes of their own, each with a lease: in one half of the runs
+    /// with stragglers, too.
     pub(crate) fn has_processes(self) -> bool {
         let has = match self.scenario {
             Scenario::Counter

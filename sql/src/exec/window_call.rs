@@ -65,8 +65,8 @@ pub(crate) async fn call_values(
     })
 }
 
-/// The value of one row of each frame, of which `choose` gives the place; NULL if that is not within
-/// the frame.
+/// The value of one row of each frame, of which `choose` gives the place; NULL if that is not
+/// within the frame.
 fn of_frames(
     call: &WindowCall,
     partition: &Partition<'_>,

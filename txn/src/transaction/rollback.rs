@@ -30,8 +30,8 @@ impl Txn<'_> {
     }
 
     /// Takes back the latest changes of a transaction that is in progress, until about so many are
-    /// left, and lets other tasks run now and then. What follows takes back the rest; if this future
-    /// is dropped, the whole transaction is rolled back.
+    /// left, and lets other tasks run now and then. What follows takes back the rest; if this
+    /// future is dropped, the whole transaction is rolled back.
     pub(super) async fn undo_in_turns(&mut self, mark: usize) {
         if !self.is_active() {
             return;

@@ -421,8 +421,8 @@ fn what_is_there_or_not_is_validated_where_reads_are_not_latched() {
     });
 }
 
-/// A statement and a commit went through any number of changes in one turn, so bulk work on the only
-/// thread of a node outlived the node's lease.
+/// A statement and a commit went through any number of changes in one turn, so bulk work on the
+/// only thread of a node outlived the node's lease.
 #[test]
 fn a_large_transaction_lets_other_tasks_run_all_the_while() {
     const ROWS: i64 = 6_000;

@@ -215,7 +215,7 @@ fn a_drain_while_slabs_move_to_a_node_that_has_just_joined_is_accepted() {
     // While a slab is on its way nothing moves but by the driver.
     until("a slab is on its way", || {
         driver.signal(Signal::STOP);
-        // It may stand still while it changes the state, which nobody else changes then.
+        // It may stand still while it changes the state, which no other process can change then.
         let is_stuck = holds_state(&name);
         let is_moving = !is_stuck && pool.status()["moving"] == true;
         if !is_moving {

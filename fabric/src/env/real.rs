@@ -160,8 +160,6 @@ impl Environment for RealEnvironment {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test that meets something else has failed")]
-
     use std::process::Command;
 
     use rustix::time::{ClockId, clock_gettime};

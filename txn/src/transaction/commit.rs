@@ -34,7 +34,7 @@ use crate::protocol::write_set::{DeferredChange, WriteSet};
 use crate::transaction::txn::{Txn, TxnPhase};
 
 /// Changes that commit makes, or finds the leaves of, before other tasks run.
-const CHANGES_AT_ONCE: usize = 256;
+const CHANGES_AT_ONCE: usize = 1024;
 
 /// Bytes compared at once.
 const WORD: usize = 8;

@@ -198,7 +198,7 @@ fn bad_pools_are_refused_and_nothing_is_left_behind() {
 
     succeeds(&["pool", "create", &name, "--fabric", "tcp", "--log-size", "0"]);
     refused(&["tpcc", "--pool", &url], 1, "uses fabric tcp, not shm");
-    lend("64T", 1, " GiB of memory are to be lent, and ");
+    lend("64T", 1, "64.0 TiB of memory are to be lent, and ");
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().to_string();
     let listen = ["memnode", "--pool", &name, "--memory", "40M", "--listen", &taken];

@@ -106,7 +106,7 @@ fn fill(directory: &Path) {
         drop(file);
         fs::remove_file(&filler).unwrap();
         let third = processes.start_third(&env).await;
-        assert_eq!(value(&third, pages[0]).await.unwrap(), number);
+        assert_eq!(value(&third, *pages.first().unwrap()).await.unwrap(), number);
         third.close().await.unwrap();
         processes.close().await;
     });

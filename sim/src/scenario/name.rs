@@ -93,7 +93,7 @@ impl Scenario {
             15 => Scenario::SlabEviction,
             16 => Scenario::MemnodeLoss,
             // That takes longest.
-            17 if seed / 20 % 8 == 0 => Scenario::TpccLoss,
+            17 if (seed / 20).is_multiple_of(8) => Scenario::TpccLoss,
             17 => Scenario::MemnodeLoss,
             18 => Scenario::Corruption,
             _ => Scenario::Straggler,

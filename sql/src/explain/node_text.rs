@@ -115,13 +115,7 @@ fn shown<'p>(plan: &'p Plan, outer: &[Vec<String>]) -> Shown<'p> {
         Plan::Measured { input, .. } => return shown(input, outer),
         Plan::Join(join) => of_join(join, outer),
         Plan::Apply { input, query, kind, .. } => {
-            let title = match kind {
-                ApplyKind::Scalar => "SubPlan (value)",
-                ApplyKind::Exists => "SubPlan (exists)",
-                ApplyKind::Compare { .. } => "SubPlan (comparison)",
-                ApplyKind::Array { .. } => "SubPlan (array)",
-            };
-            over(title, vec![], vec![input, query])
+            over(name_of_apply(kind), vec![], vec![input, query])
         }
         Plan::Aggregate { input, keys, .. } if keys.is_empty() => {
             over("Aggregate", vec![], vec![input])
@@ -142,13 +136,7 @@ fn shown<'p>(plan: &'p Plan, outer: &[Vec<String>]) -> Shown<'p> {
         Plan::Limit { input, .. } => over("Limit", vec![], vec![input]),
         Plan::Distinct { input, .. } => over("Unique", vec![], vec![input]),
         Plan::Set { operator, all, left, right } => {
-            let name = match operator {
-                SetOperator::Union if *all => "Append",
-                SetOperator::Union => "HashSetOp Union",
-                SetOperator::Intersect => "HashSetOp Intersect",
-                SetOperator::Except => "HashSetOp Except",
-            };
-            over(name, vec![], vec![left, right])
+            over(name_of_set(*operator, *all), vec![], vec![left, right])
         }
         Plan::Lock(lock) => over("LockRows", vec![], vec![&lock.input]),
         Plan::Insert(insert) => {
@@ -161,6 +149,24 @@ fn shown<'p>(plan: &'p Plan, outer: &[Vec<String>]) -> Shown<'p> {
         }
     };
     Shown { title, details, inputs, is_lateral }
+}
+
+fn name_of_apply(kind: &ApplyKind) -> &'static str {
+    match kind {
+        ApplyKind::Scalar => "SubPlan (value)",
+        ApplyKind::Exists => "SubPlan (exists)",
+        ApplyKind::Compare { .. } => "SubPlan (comparison)",
+        ApplyKind::Array { .. } => "SubPlan (array)",
+    }
+}
+
+fn name_of_set(operator: SetOperator, all: bool) -> &'static str {
+    match operator {
+        SetOperator::Union if all => "Append",
+        SetOperator::Union => "HashSetOp Union",
+        SetOperator::Intersect => "HashSetOp Intersect",
+        SetOperator::Except => "HashSetOp Except",
+    }
 }
 
 fn over<'p>(

@@ -125,7 +125,17 @@ fn by_value(
         if value.is_null() {
             continue;
         }
-        let limit = context.eval(limit, row)?;
+        let limit = match context.eval(limit, row) {
+            Ok(limit) => limit,
+            // Beyond all values there are no rows.
+            Err(error) if error.state() == SqlState::NUMERIC_OUT_OF_RANGE => {
+                if let Some(end) = ends.get_mut(at) {
+                    *end = if matches!(bound, FrameBound::Preceding(_)) { 0 } else { rows };
+                }
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
         let is_before = |own: &Datum| {
             let order = compare_with_nulls(own, &limit, descending, nulls_first);
             order == Ordering::Less || !is_start && order == Ordering::Equal

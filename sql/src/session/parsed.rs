@@ -98,7 +98,8 @@ impl ParsedStatement {
     fn all(sql: &str) -> SqlResult<Arc<[Arc<Self>]>> {
         let statements = parse(sql)?;
         let sql: Arc<str> = sql.into();
-        let is_one = statements.len() == 1;
+        // What is not kept is not shown.
+        let is_one = statements.len() == 1 || sql.len() > LONGEST_TEXT;
         let own = |statement: Statement| {
             let text = if is_one { Arc::clone(&sql) } else { statement.to_string().into() };
             let (stats, planned) = (Arc::new(StatementStats::new(text)), Mutex::default());

@@ -51,6 +51,18 @@ fn the_end_of_a_process_surfaces() {
 }
 
 #[test]
+fn a_peer_to_which_there_is_no_way_is_not_dead() {
+    let node = Process::start(NODE, config());
+    // The system connects to no broadcast address, as to one without a route.
+    node.fabric.introduce(MEMORY, "255.255.255.255:9".parse().unwrap(), None);
+    let Err(error) = node.endpoint.connect(MEMORY) else {
+        panic!("connects to a broadcast address")
+    };
+    let FabricError::Network { what, .. } = error else { panic!("{error:?}") };
+    assert!(what.contains("no way to 255.255.255.255:9"), "{what}");
+}
+
+#[test]
 fn a_peer_that_ends_or_answers_nonsense_is_dead() {
     let node = Process::start(NODE, config());
     let add = || Verb::fetch_and_add(node.at(0), 1);

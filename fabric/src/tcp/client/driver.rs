@@ -79,7 +79,9 @@ impl Driver {
         let tls = self.tls().map_err(|why| FabricError::Tls { peer, why })?;
         let socket = begin_to_connect(addr).map_err(|error| match error {
             ConnectError::NoSocket(error) => failed("no socket to", error),
-            ConnectError::Unreachable(_) => FabricError::PeerDead { peer },
+            ConnectError::NotListening => FabricError::PeerDead { peer },
+            // Of the way there, this node's own mostly: it says nothing of the peer.
+            ConnectError::NoWay(error) => failed("no way to", error),
         })?;
         let mut links = self.links.lock();
         if let Some(error) = &links.stopped {
@@ -119,9 +121,7 @@ impl Driver {
             match (self.tls(), begin_to_connect(link.addr())) {
                 (Ok(tls), Ok(socket)) => link.connect_over(Pipe::new(socket, tls)),
                 (Err(why), _) => link.end(FabricError::Tls { peer, why }),
-                (_, Err(ConnectError::Unreachable(Errno::CONNREFUSED))) => {
-                    link.end(FabricError::PeerDead { peer });
-                }
+                (_, Err(ConnectError::NotListening)) => link.end(FabricError::PeerDead { peer }),
                 (_, Err(_)) => self.reconnect(link.token(), NO_WAY_PAUSE),
             }
         }
@@ -265,8 +265,10 @@ impl LinkTable for Driver {
 enum ConnectError {
     /// The system has no socket for it.
     NoSocket(Errno),
-    /// The address cannot be reached now, or no process listens there.
-    Unreachable(Errno),
+    /// No process listens there.
+    NotListening,
+    /// The address cannot be reached now.
+    NoWay(Errno),
 }
 
 /// A socket that is connecting to `addr`.
@@ -278,6 +280,7 @@ fn begin_to_connect(addr: SocketAddr) -> Result<OwnedFd, ConnectError> {
     sockopt::set_tcp_nodelay(&socket, true).map_err(ConnectError::NoSocket)?;
     match connect(&socket, &addr) {
         Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
-        Err(error) => Err(ConnectError::Unreachable(error)),
+        Err(Errno::CONNREFUSED) => Err(ConnectError::NotListening),
+        Err(error) => Err(ConnectError::NoWay(error)),
     }
 }

@@ -2,10 +2,11 @@
 //! They have few places of their own, so they take none from those that were let in; and when
 //! these places are taken, the oldest of them makes room for the next. So connections that say
 //! nothing keep no other out. The oldest is that of the address with most of them: an address that
-//! connects again and again displaces its own connections.
+//! connects again and again displaces its own connections. IPv6 hosts have a network of addresses,
+//! which counts as one.
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::{IpAddr, Shutdown, TcpStream};
+use std::net::{IpAddr, Ipv6Addr, Shutdown, TcpStream};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -45,7 +46,7 @@ impl Newcomers {
         }
         let token = waiting.next_token;
         waiting.next_token += 1;
-        waiting.by_token.insert(token, (from, socket));
+        waiting.by_token.insert(token, (host_of(from), socket));
         Some(Newcomer { newcomers: Arc::clone(self), token })
     }
 
@@ -80,6 +81,14 @@ impl Drop for Newcomer {
     }
 }
 
+/// The same for all addresses that one host has for itself: of IPv6 its network of 64 bits.
+fn host_of(addr: IpAddr) -> IpAddr {
+    match addr.to_canonical() {
+        IpAddr::V4(addr) => IpAddr::V4(addr),
+        IpAddr::V6(addr) => IpAddr::V6(Ipv6Addr::from_bits(addr.to_bits() >> 64 << 64)),
+    }
+}
+
 /// Ends the reads and writes of a connection in whatever thread they are.
 pub(crate) fn shut_down(socket: &TcpStream) {
     // It fails if the peer closed the connection first.
@@ -102,6 +111,15 @@ mod tests {
 
     fn is_open(mut end: &TcpStream) -> bool {
         matches!(end.read(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock)
+    }
+
+    #[test]
+    fn a_network_of_ipv6_counts_as_one_address() {
+        let host = |addr: &str| host_of(addr.parse().unwrap());
+        assert_eq!(host("2001:db8:1:2:3:4:5:6"), host("2001:db8:1:2::9"));
+        assert_ne!(host("2001:db8:1:2::1"), host("2001:db8:1:3::1"));
+        assert_eq!(host("::ffff:10.0.0.1"), host("10.0.0.1"));
+        assert_ne!(host("10.0.0.1"), host("10.0.0.2"));
     }
 
     #[test]

@@ -71,6 +71,12 @@ fn a_beat_that_is_damaged_hides_no_other() {
     std::fs::write(path(1), &good[..100]).unwrap();
     let beats = block_on(plane.beats()).unwrap();
     assert!(beats.iter().any(|(beat, _)| (beat.node, beat.seen) == (PeerId::compute(1), 7)));
+    // Nor does what cannot be read at all hide others.
+    for file in 0..2 {
+        std::fs::remove_file(path(file)).unwrap();
+        std::fs::create_dir(path(file)).unwrap();
+    }
+    assert_eq!(nodes(), [0, 2]);
 }
 
 /// Beats are written in place, so a reader may meet one half-way.

@@ -112,11 +112,16 @@ impl BeatFiles {
             };
             let node = node.to_owned();
             let bytes = match fs::read(&path) {
+                Ok(bytes) => Some(bytes),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                read => read.map_err(|error| unavailable(&path, &error))?,
+                // The reader lacks rights: it may not take others for silent because of that.
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    return Err(unavailable(&path, &error));
+                }
+                Err(_) => None,
             };
-            let Some(stored) = text_of(&bytes).and_then(|text| serde_json::from_slice(text).ok())
-            else {
+            let text = bytes.as_deref().and_then(text_of);
+            let Some(stored) = text.and_then(|text| serde_json::from_slice(text).ok()) else {
                 damaged.insert((node, path));
                 continue;
             };

@@ -113,7 +113,7 @@ impl Plan {
         let memory = self.memory_may_be_lost();
         let is_sure = self.memory_is_lost().is_some();
         let chances = own.iter().copied().filter(|due| due.death == Death::Perhaps);
-        let unreached = self.faults.iter().filter(|due| self.is_long_cut_of_memory(due));
+        let unreached = self.faults.iter().filter(|due| self.is_long_silence_of_memory(due));
         let chances: Vec<_> = chances.chain(memory.filter(|_| !is_sure)).chain(unreached).collect();
         let (Some(from), Some(over)) =
             (chances.iter().map(|due| due.at).min(), chances.iter().map(|due| due.over).max())
@@ -140,12 +140,17 @@ impl Plan {
         })
     }
 
-    /// Whether a memory node that lives is cut off for about as long as after which compute nodes
+    /// Whether a memory node that lives is silent for about as long as after which compute nodes
     /// give their membership up: four leases.
-    fn is_long_cut_of_memory(&self, due: &PlannedFault) -> bool {
+    pub(super) fn is_long_silence_of_memory(&self, due: &PlannedFault) -> bool {
         let is_of_memory = matches!(due.target, FaultTarget::Memory(_)) && due.from.is_none();
+        let is_silent = match due.action {
+            FaultAction::Cut => true,
+            FaultAction::Stop => !self.is_shm(),
+            _ => false,
+        };
         let silence = due.over.saturating_sub(due.at);
-        is_of_memory && due.action == FaultAction::Cut && silence > self.file.pool.lease.0.0 * 7 / 2
+        is_of_memory && is_silent && silence > self.file.pool.lease.0.0 * 7 / 2
     }
 
     /// From when to when a process of a target may run: from a restart to the next.

@@ -152,6 +152,7 @@ impl Plan {
                 let targets = [Some(due.target), due.from];
                 let is_driver = |target| matches!(target, Some(FaultTarget::Driver(_)));
                 due.death != Death::Never && targets.into_iter().any(is_driver)
+                    || self.is_long_silence_of_memory(due)
             })
     }
 
@@ -164,11 +165,12 @@ impl Plan {
     pub(crate) fn may_have_ended(&self, target: FaultTarget, by: Duration) -> bool {
         let is_driver = matches!(target, FaultTarget::Driver(_));
         let memory = self.memory_may_be_lost().filter(|_| is_driver).map(|due| due.at);
+        let may_end = |due: &PlannedFault| {
+            due.death == Death::Perhaps && due.touches(target)
+                || is_driver && self.is_long_silence_of_memory(due)
+        };
         memory.is_some_and(|at| at <= by)
-            || self
-                .faults
-                .iter()
-                .any(|due| due.death == Death::Perhaps && due.touches(target) && due.at <= by)
+            || self.faults.iter().any(|due| due.at <= by && may_end(due))
     }
 
     /// How long after the end of a fault all that live go on, and all others have ended.

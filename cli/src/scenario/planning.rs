@@ -243,7 +243,12 @@ impl Plan {
         let Some(due) = self.faults.get(number) else { return Death::Never };
         let (silence, lease) = (over.saturating_sub(due.at), self.file.pool.lease.0.0);
         let is_driver = matches!(due.target, FaultTarget::Driver(_)) && due.from.is_none();
-        if silence < lease / 2 {
+        // Shared memory outlives a pause of the process that lends it, and no silence condemns
+        // memory that cannot be spared.
+        let is_waited_for = self.is_shm() || self.file.pool.coding.is_plain();
+        let is_of_memory = matches!(due.target, FaultTarget::Memory(_)) && due.from.is_none();
+        let is_outlived = is_of_memory && is_waited_for && over < self.duration;
+        if silence < lease / 2 || is_outlived {
             Death::Never
         } else if is_driver && silence > lease * 3 / 2 {
             Death::Surely
@@ -485,9 +490,9 @@ mod tests {
             ("10s", "stop", "late"),
             ("15s", "continue", "late"),
             ("20s", "stop", "memory-2"),
-            ("25s", "continue", "memory-2"),
+            ("28s", "continue", "memory-2"),
         ];
-        assert_eq!(plan(NETS, &faults).unwrap().end_of(1, 0), open(fault(15, 31), false, false));
+        assert_eq!(plan(NETS, &faults).unwrap().end_of(1, 0), open(fault(15, 34), false, false));
 
         let pair =
             [("10s", "cut", "late from memory-1, x"), ("14s", "heal", "late from memory-1, x")];

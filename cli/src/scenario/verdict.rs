@@ -416,13 +416,21 @@ mod tests {
     const KILL_LOGGED: &str = "[[fault]]\nat = \"10s\"\ndo = \"kill\"\ntarget = \"driver-2\"\n";
     const PAUSE_MEMORY: &str = "[[fault]]\nat = \"10s\"\ndo = \"stop\"\ntarget = \"memory-1\"\n\
         [[fault]]\nat = \"12s\"\ndo = \"continue\"\ntarget = \"memory-1\"\n";
+    /// Longer than links over TCP outlive.
+    const LONG_PAUSE_OF_MEMORY: &str = "[[fault]]\nat = \"10s\"\ndo = \"stop\"\ntarget = \"memory-1\"\n\
+        [[fault]]\nat = \"18s\"\ndo = \"continue\"\ntarget = \"memory-1\"\n";
     const KILL_MEMORY: &str = "[[fault]]\nat = \"10s\"\ndo = \"kill\"\ntarget = \"memory-1\"\n";
     const PAUSE: &str = "[[fault]]\nat = \"10s\"\ndo = \"stop\"\ntarget = \"driver-2\"\n\
         [[fault]]\nat = \"20s\"\ndo = \"continue\"\ntarget = \"driver-2\"\n";
 
     fn plan(faults: &str) -> Plan {
+        plan_over("shm", 1, "plain", faults)
+    }
+
+    fn plan_over(fabric: &str, nodes: usize, coding: &str, faults: &str) -> Plan {
         let text = format!(
-            "name = \"x\"\nfabric = \"shm\"\nduration = \"30s\"\n[memory]\nnodes = 1\nsize = \"1G\"\n\
+            "name = \"x\"\nfabric = \"{fabric}\"\nduration = \"30s\"\n\
+             [memory]\nnodes = {nodes}\nsize = \"1G\"\n[pool]\ncoding = \"{coding}\"\n\
              [[driver]]\n[[driver]]\n{faults}"
         );
         Plan::of(ScenarioFile::parse("f", &text).unwrap(), None).unwrap()
@@ -718,7 +726,7 @@ mod tests {
 
     #[test]
     fn what_chance_decides_may_end_in_any_of_its_ends_and_in_no_other() {
-        let plan = plan(PAUSE_MEMORY);
+        let plan = plan_over("tcp", 1, "plain", LONG_PAUSE_OF_MEMORY);
         let run = |change: &dyn Fn(&mut ObservedDriver)| {
             let mut outcome = outcome(&plan, &[100; 30]);
             change(&mut outcome.drivers[1]);
@@ -736,7 +744,7 @@ mod tests {
         assert_eq!(run(&error("error: declared dead by the others", 12)), [""; 0]);
         for wrong in [
             error("error: peer mem0 is dead", 9),
-            error("error: peer mem0 is dead", 19),
+            error("error: peer mem0 is dead", 25),
             error("error: pool full", 12),
         ] {
             assert_eq!(run(&wrong).len(), 1);
@@ -748,14 +756,43 @@ mod tests {
             (d.ended, d.ended_at, d.error) = (ProcessEnd::Code(0), seconds(31), None);
         };
         assert!(run(&well).contains(&"the conditions hold at driver-2".to_owned()));
-        let memory = |ended, error: Option<&str>| {
-            let mut outcome = outcome(&plan, &[100; 30]);
+        let memory = |plan: &Plan, ended, error: Option<&str>| {
+            let mut outcome = outcome(plan, &[100; 30]);
             (outcome.memory[0].ended, outcome.memory[0].error) = (ended, error.map(str::to_owned));
-            failed(&plan, &outcome).len()
+            failed(plan, &outcome).len()
         };
-        assert_eq!(memory(ProcessEnd::Code(1), Some("error: the pool has declared mem0 dead")), 0);
-        assert_eq!(memory(ProcessEnd::Code(1), Some("error: no memory")), 1);
-        assert_eq!(memory(ProcessEnd::Not, None), 1);
+        let dead = Some("error: the pool has declared mem0 dead");
+        let coded = plan_over("tcp", 4, "2+1", LONG_PAUSE_OF_MEMORY);
+        for (plan, condemned) in [(&plan, 1), (&coded, 0)] {
+            assert_eq!(memory(plan, ProcessEnd::Code(1), dead), condemned);
+            assert_eq!(memory(plan, ProcessEnd::Code(1), Some("error: no memory")), 1);
+            assert_eq!(memory(plan, ProcessEnd::Not, None), 1);
+        }
+    }
+
+    /// Silence condemns no memory that cannot be spared, and none that is shared.
+    #[test]
+    fn memory_that_was_only_silent_is_not_lost() {
+        let over_tcp = |coding| plan_over("tcp", 4, coding, LONG_PAUSE_OF_MEMORY);
+        let shared = |coding| plan_over("shm", 4, coding, LONG_PAUSE_OF_MEMORY);
+        for plan in [over_tcp("plain"), shared("plain"), shared("2+1")] {
+            assert!(plan.memory_may_be_lost().is_none());
+            let mut outcome = outcome(&plan, &[100; 30]);
+            outcome.memory[0].ended = ProcessEnd::Signal(9);
+            assert_eq!(failed(&plan, &outcome), ["memory-1 ends well"]);
+            outcome.memory[0].ended = ProcessEnd::Code(0);
+            outcome.verified = Some(ObservedVerification {
+                ended: ProcessEnd::Code(1),
+                error: Some("error: peer mem0 is dead".to_owned()),
+                report: None,
+            });
+            let missing = "nothing that a driver has committed is missing, whatever became of it";
+            assert_eq!(failed(&plan, &outcome), [missing]);
+        }
+        for plan in [shared("plain"), shared("2+1")] {
+            assert_eq!(plan.end_of(0, 0), ExpectedEnd::Well);
+        }
+        assert!(over_tcp("plain").may_lose_drivers(), "their links end");
     }
 
     #[test]

@@ -17,6 +17,8 @@ const LEAST_GCL_BYTES: usize = 512;
 const LOG_STREAM: u64 = 41;
 /// Stream of the seed that draws whether troubles are long in runs without leases.
 const LONG_STREAM: u64 = 63;
+/// Stream of the seed that draws whether coded pools have memory nodes to spare.
+const SPARES_STREAM: u64 = 80;
 /// Stream of the random numbers of the choice of snapshots.
 const SNAPSHOT_STREAM: u64 = 48;
 
@@ -231,7 +233,15 @@ impl Case {
 
     /// Memory nodes, before any is lost or joins.
     pub(super) fn memory_nodes(self) -> u16 {
-        choices::memory_nodes(self.scenario, self.seed, self.coding, self.coding())
+        let coding = self.coding();
+        let needed = choices::memory_nodes(self.scenario, self.seed, self.coding, coding);
+        if !self.has_processes() || self.scenario == Scenario::Straggler {
+            return needed;
+        }
+        // In half of the runs all slabs can be regenerated.
+        let spared =
+            if *drawn(self.seed, SPARES_STREAM, &[true, false]) { coding.parity() } else { 0 };
+        needed.max((coding.splits() + spared) as u16)
     }
 }
 

@@ -134,9 +134,9 @@ impl Core {
 
     /// Follows, publishes, ripens freed lines and, if it waits for some, moves the global epoch.
     pub(crate) async fn move_epochs(&self) -> Result<(), EngineError> {
-        let mut published = self.reclamation.lock().await;
+        // Held already by a node that leaves: it says that it is absent, and nothing else after that.
+        let Some(mut published) = self.reclamation.try_lock() else { return Ok(()) };
         if self.lifecycle.is_closed() {
-            // It says that it is absent, and nothing else after that.
             return Ok(());
         }
         let Some((node, at)) = self.epoch_word(layout::GLOBAL_EPOCH_AT) else { return Ok(()) };
@@ -165,14 +165,13 @@ impl Core {
             return Ok(());
         };
         self.allocator.ripen(oldest);
-        let since = published.strangers_since.take().filter(|_| !strangers.is_empty());
-        if !strangers.is_empty() {
+        if strangers.is_empty() {
+            published.strangers_since = None;
+        } else {
             let now = self.env.now();
-            let since = since.unwrap_or(now);
-            if now - since < STRANGERS_AFTER {
-                published.strangers_since = Some(since);
-            } else {
+            if now - *published.strangers_since.get_or_insert(now) >= STRANGERS_AFTER {
                 self.clear_strangers(&strangers).await?;
+                published.strangers_since = None;
             }
         }
         if oldest == global {

@@ -195,11 +195,11 @@ impl<'db> Txn<'db> {
         }
         let changed = of_changes.iter().map(|(index, addr)| (*addr, index.number));
         self.latch_in_order(changed.collect()).await?;
-        self.positions_of(writes, &of_changes)
+        self.positions_of(writes, &of_changes).await
     }
 
     /// Where in the lock set the leaves of all changes are.
-    fn positions_of(
+    async fn positions_of(
         &self,
         writes: &WriteSet,
         of_changes: &[(&'db IndexInfo, GAddr)],
@@ -212,6 +212,7 @@ impl<'db> Txn<'db> {
             });
             let moved = TxnError::Conflict { leaf: *addr, upgrade: false };
             positions.push((*index, held.ok_or(moved)?));
+            yield_among_changes(positions.len()).await;
         }
         Ok(positions)
     }

@@ -26,6 +26,8 @@
 //! itself, with no suspension point in between. Undo changes leaves that are held exclusively, so
 //! it needs no latch, no memory from the pool and no await: dropping a transaction rolls it back at
 //! once, splits included. Why there is room is said in [`leaf_write`](crate::access::leaf_write).
+//! A drop keeps its thread until all is undone; after many changes in place end with
+//! [`rollback`](Txn::rollback), which lets other tasks run meanwhile.
 //!
 //! *Cancellation.* A future dropped at a suspension point drops what it was about to latch; what
 //! was latched is in the transaction. If the operation was changing something, the transaction is

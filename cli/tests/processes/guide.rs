@@ -22,8 +22,7 @@ struct Page<'a> {
     left_out: &'a [(&'a str, &'a str)],
 }
 
-/// What options are where the command does not say. Logs are short, so that memory nodes lend
-/// little.
+/// What options are where the command does not say. Pools are made as a reader makes them.
 const SMALL: &str = r#"
 [tpcc]
 warehouses = 1
@@ -33,12 +32,25 @@ duration = 1
 [smallbank]
 accounts = 1000
 threads = 2
-[pool.create]
-log-size = "1M"
-max-compute-nodes = 4
 "#;
 
-const LEND: &str = "for i in 1 2 3 4; do selkie memnode --pool demo --memory 100M & done\n";
+/// What memory nodes lend here, and on the pages.
+const LENT: (&str, &str) = ("--memory 1G", "--memory 240M");
+
+/// Commands in fenced blocks, which are for files and other languages: where, and how they begin.
+/// `capi/tests/c.rs` compiles and runs what they do.
+const FENCED: [(&str, &str); 2] = [
+    ("embedding.md", "cargo build --release -p selkie-capi"),
+    ("embedding.md", "cc -I capi/include"),
+];
+
+/// The commands that make the pool `demo`, of four memory nodes, as the first page has them.
+fn demo() -> String {
+    let first = page("docs/guide/README.md");
+    let made = typed(&first).into_iter().filter(|line| line.contains("demo"));
+    let made: String = made.map(|line| format!("{line}\n")).collect();
+    with(made, LENT.0, LENT.1)
+}
 
 /// The lines of a page that are to be typed.
 fn typed(text: &str) -> Vec<&str> {
@@ -48,6 +60,15 @@ fn typed(text: &str) -> Vec<&str> {
         !is_fenced
     });
     lines.filter_map(|line| line.strip_prefix("    ")).collect()
+}
+
+/// The commands of a page that are in fenced blocks, and so are not typed.
+fn fenced(text: &str) -> impl Iterator<Item = &str> {
+    let blocks = text.split("```").skip(1).step_by(2);
+    let lines = blocks.flat_map(str::lines).map(str::trim_start);
+    lines.filter(|line| {
+        ["selkie ", "cargo ", "psql ", "cc "].iter().any(|program| line.starts_with(program))
+    })
 }
 
 /// Names pools of a test in a line: where a word, or the rest of a URL, is the name.
@@ -129,11 +150,12 @@ fn the_first_page_of_the_guide_is_run() {
     let said = Page {
         file: "README.md",
         before: "HOME=$PWD\n",
-        smaller: &[("selkie doctor", "selkie doctor || test $? = 1; complete -p selkie")],
+        smaller: &[("selkie doctor", "selkie doctor || test $? = 1; complete -p selkie"), LENT],
         left_out: &[
             ("cargo build", "it is built for the tests"),
             ("PATH=", "the tests have a path of their own"),
         ],
+        pools: &["demo"],
         ..Page::default()
     }
     .is_run(place.path());
@@ -179,27 +201,14 @@ fn logs_recovery_and_backup_of_the_guide_are_run() {
     let place = tempfile::tempdir().unwrap();
     let backups = format!("file://{}", place.path().join("backups").display());
     let objects = format!("file://{}", place.path().join("objects").display());
-    let lend = |pool: &str, nodes: &str| {
-        format!("for i in {nodes}; do selkie memnode --pool {pool} --memory 100M & done\n")
-    };
-    let three = "1 2 3";
-    let make =
-        |pool: &str| format!("selkie pool create {pool} --memory-nodes 3\n{}", lend(pool, three));
-    let before = format!(
-        "{}{}{}selkie tpcc --pool shm:kept --load-only\n",
-        make("demo"),
-        make("other"),
-        make("kept")
-    );
-    let restore = format!("{}selkie restore", lend("again", "1 2 3 4 5 6"));
     let said = Page {
         file: "durability.md",
-        pools: &["demo", "small", "large", "fleeting", "other", "kept", "again"],
-        before: &before,
+        pools: &["demo", "small", "large", "fleeting", "other", "again"],
+        before: &demo(),
         smaller: &[
             ("file:///tmp/logs", &objects),
             ("file:///backups", &backups),
-            ("selkie restore", &restore),
+            LENT,
             ("--durability disk", "--durability disk --log-mb 64"),
         ],
         ..Page::default()
@@ -211,8 +220,7 @@ fn logs_recovery_and_backup_of_the_guide_are_run() {
 #[test]
 fn what_the_guide_says_of_failures_is_run() {
     let place = tempfile::tempdir().unwrap();
-    let made =
-        format!("selkie pool create demo --memory-nodes 4\n{LEND}selkie tpcc --pool shm:demo\n");
+    let made = format!("{}selkie tpcc --pool shm:demo\n", demo());
     let said = Page {
         file: "failures.md",
         pools: &["demo"],
@@ -231,29 +239,48 @@ fn what_the_guide_says_of_failures_is_run() {
 #[test]
 fn the_sql_of_the_guide_is_run() {
     let place = tempfile::tempdir().unwrap();
+    let ports = free_ports();
+    let [kept, first, second] = [0, 1, 2].map(|last| (ports * 10 + last).to_string());
+    // A person types slower than a server starts.
+    let answers = |port: &str| {
+        format!("until (: < /dev/tcp/127.0.0.1/{port}) 2> /dev/null; do sleep 0.05; done\n")
+    };
+    let kept = format!(
+        "selkie server --pool embedded:data --listen 127.0.0.1:{kept} & server=$!\n\
+         {}kill $server; wait $server\n",
+        answers(&kept)
+    );
     let said = Page {
         file: "sql.md",
         pools: &["demo"],
-        // What runs in the background has ended before the sum is asked for.
         smaller: &[
+            // What runs in the background has ended before the sum is asked for.
             ("commit\" &", "commit\""),
+            ("selkie server --pool embedded:data\n", &kept),
+            ("127.0.0.1:5432 &\n", &format!("127.0.0.1:{first} &\n")),
+            ("127.0.0.1:5433 &\n", &format!("127.0.0.1:{second} &\n{}", answers(&second))),
+            ("psql -h 127.0.0.1 -p 5433", &format!("psql -h 127.0.0.1 -p {second}")),
+        ],
+        left_out: &[
             (
-                "sum(cents) from account\" --format csv",
-                "sum(cents) from account\" --format csv; kill $(jobs -p)",
+                "selkie server --pool shm:demo --listen 0.0.0.0",
+                "`roles::a_server_listens_beyond_loopback_only_with_passwords_and_tls` has such servers",
+            ),
+            (
+                "psql \"host=db.example",
+                "`roles::connections_are_secured_and_clients_can_tell_by_whom` connects so",
             ),
         ],
         ..Page::default()
     }
     .is_run(place.path());
     assert!(said.contains("count,sum\n1000,1000000\n"), "{said}");
+    assert_eq!(said.matches(" 1000\n(1 row)").count(), 1, "psql shows the rows: {said}");
 }
 
 #[test]
 fn what_the_guide_says_of_observation_is_run() {
     let place = tempfile::tempdir().unwrap();
-    let made = format!(
-        "selkie pool create demo --memory-nodes 4\n{LEND}selkie tpcc --pool shm:demo --load-only\n"
-    );
     let port = format!("127.0.0.1:{}", free_ports() * 10);
     // As soon as there is something to be seen: the run is short.
     let scrape = format!(
@@ -262,7 +289,7 @@ fn what_the_guide_says_of_observation_is_run() {
     let said = Page {
         file: "observe.md",
         pools: &["demo"],
-        before: &made,
+        before: &demo(),
         // The live view takes a terminal: `observation` has one.
         smaller: &[
             ("sleep 5; curl http://127.0.0.1:9100/metrics", &scrape),
@@ -279,10 +306,8 @@ fn what_the_guide_says_of_observation_is_run() {
 #[test]
 fn what_the_guide_says_of_redundancy_is_run() {
     let place = tempfile::tempdir().unwrap();
-    let made = format!(
-        "selkie pool create demo --memory-nodes 4\n{LEND}selkie tpcc --pool shm:demo --load-only\n\
-         selkie tpcc --pool shm:demo --think --duration 600 & driver=$!\n"
-    );
+    let works = "selkie tpcc --pool shm:demo --think --duration 600 & driver=$!\n";
+    let made = format!("{}{works}", demo());
     let said = Page {
         file: "redundancy.md",
         pools: &["demo", "safe"],
@@ -308,7 +333,7 @@ fn the_shared_pools_of_the_guide_are_worked_on_shown_and_removed() {
         file: "shared-pools.md",
         pools: &["demo", "net"],
         smaller: &[
-            ("--memory 1G", "--memory 100M"),
+            LENT,
             ("--duration 30", "--duration 1"),
             (&first.0, &first.1),
             (&second.0, &second.1),
@@ -370,7 +395,8 @@ fn the_simulations_of_the_guide_are_run() {
     .is_run(place.path());
 }
 
-/// The page of embedding has its commands in a table: `tests/examples.rs` runs the examples.
+/// The page of embedding has its commands in a table: `tests/examples.rs` runs the examples. What
+/// is in a fenced block is not typed, so a command there is one of those that are named.
 #[test]
 fn no_page_of_the_guide_is_forgotten() {
     let pages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide");
@@ -380,5 +406,11 @@ fn no_page_of_the_guide_is_forgotten() {
         let has_commands = !typed(&page(&format!("docs/guide/{name}"))).is_empty();
         let is_run = own.contains(&format!("file: \"{name}\"")) || name == "configuration.md";
         assert_eq!(has_commands, is_run, "{name}");
+        let text = page(&format!("docs/guide/{name}"));
+        for command in fenced(&text) {
+            let mut known = FENCED.iter();
+            let is_known = known.any(|(file, start)| *file == name && command.starts_with(start));
+            assert!(is_known, "{name}: nobody runs {command:?}: indent it, without a fence");
+        }
     }
 }

@@ -94,6 +94,12 @@ impl Health {
     pub fn is_memory_gone(&self) -> bool {
         self.living == 0 && self.silent.is_empty() && !self.gone.is_empty()
     }
+
+    /// Whether memory nodes may come back, and none shows that it lives.
+    #[must_use]
+    pub fn is_memory_silent(&self) -> bool {
+        self.living == 0 && !self.silent.is_empty()
+    }
 }
 
 /// Where a memory node is.
@@ -312,6 +318,7 @@ mod tests {
         assert_eq!((health.verdict(), health.waiting_ranges), (Verdict::Degraded, 2));
         let none = state.health(|_| false);
         assert!(!none.is_memory_gone() && none.verdict() == Verdict::Degraded);
+        assert!(none.is_memory_silent() && !health.is_memory_silent());
     }
 
     #[test]

@@ -119,13 +119,14 @@ fn spare(health: &Health) -> String {
 
 /// What helps, as commands with what they do.
 pub(crate) fn advice(health: &Health, state: &PoolState, pool: &dyn Display) -> Vec<String> {
-    let mut advice = Vec::new();
     let is_lost = health.lost_ranges > 0 || health.is_memory_gone();
+    // None is let into a pool of which no memory node shows that it lives.
+    if health.is_memory_silent() && !is_lost {
+        return vec![format!("if none of its memory nodes comes back: {}", replacement(pool))];
+    }
+    let mut advice = Vec::new();
     if is_lost {
-        advice.push(format!(
-            "`selkie recover --log-dir DIR --into OTHER` makes another pool of logs on disk, `selkie restore --from URL --into \
-             OTHER` of a backup; `selkie pool destroy {pool}` removes this one"
-        ));
+        advice.push(replacement(pool));
     } else if health.pages_lost > 0 {
         advice.push(
             "`selkie restore --from URL --into OTHER` makes another pool of a backup".to_owned(),
@@ -172,6 +173,14 @@ pub(crate) fn advice(health: &Health, state: &PoolState, pool: &dyn Display) -> 
         advice.push(format!("`selkie pool forgive {pool} --pages` gives the pages up"));
     }
     advice
+}
+
+/// What there is instead of a pool whose data is gone.
+fn replacement(pool: &dyn Display) -> String {
+    format!(
+        "`selkie recover --log-dir DIR --into OTHER` makes another pool of logs on disk, `selkie restore --from URL --into \
+         OTHER` of a backup; `selkie pool destroy {pool}` removes this one"
+    )
 }
 
 /// `mem1 is`, `mem1 and mem2 are`.
@@ -261,6 +270,12 @@ mod tests {
         assert!(said.starts_with("degraded: no memory is usable, as memory nodes keep"), "{said}");
         let silent = Health { silent: vec![2], ..whole() };
         assert!(helps(&silent).contains("`selkie pool forgive demo mem2`"));
+        // They may come back, but nobody joins until one does.
+        let all = Health { living: 0, silent: vec![0, 1, 2], domains_short: 3, ..whole() };
+        let said = helps(&all);
+        assert!(said.starts_with("if none of its memory nodes comes back: `selkie rec"), "{said}");
+        assert!(said.contains("`selkie pool destroy demo`"), "{said}");
+        assert!(!said.contains("memnode") && !said.contains("forgive"), "{said}");
         let waiting = Health { pages_waiting: 1, ..whole() };
         assert!(helps(&waiting).contains("`selkie pool forgive demo --pages`"));
         let lost = Health { lost_ranges: 1, ..whole() };

@@ -394,6 +394,14 @@ fn memory_is_gone(over: Over) {
             assert!(said.contains(remedy), "{said}");
         }
     }
+    // By now all are missed. What helps is the same, and not to lend more, which is refused.
+    let told = succeeds(&["pool", "status", &pool.name]);
+    let verdict = if over == Over::Shm { "lost: " } else { "degraded: mem0, mem1 and mem2 are" };
+    assert!(told.starts_with(&format!("pool {}: {verdict}", pool.name)), "{told}");
+    for remedy in ["`selkie recover --log-dir", &format!("`selkie pool destroy {}`", pool.name)] {
+        assert!(told.contains(remedy), "{told}");
+    }
+    assert!(!told.contains("selkie memnode") && !told.contains("pool forgive"), "{told}");
     succeeds(&["pool", "destroy", &pool.name]);
 }
 

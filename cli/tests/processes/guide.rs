@@ -156,7 +156,6 @@ fn the_first_page_of_the_guide_is_run() {
             ("PATH=", "the tests have a path of their own"),
         ],
         pools: &["demo"],
-        ..Page::default()
     }
     .is_run(place.path());
     assert!(place.path().join(".local/share/man/man1/selkie.1").exists(), "{said}");

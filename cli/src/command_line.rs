@@ -11,6 +11,7 @@ use crate::commands::{
 };
 use crate::support::config_file::{self, Checked};
 use crate::support::exit::{self, Refusal};
+use crate::support::stderr::complain;
 use crate::support::{log, signals};
 use crate::{demo, doctor, figures, scenario, top};
 
@@ -149,7 +150,7 @@ pub(crate) fn main() -> ExitCode {
     let cli = match config_file::parse::<Cli>(std::env::args_os().collect()) {
         Ok(cli) => cli,
         Err(error) => {
-            eprintln!("error: {error}");
+            complain!("error: {error}");
             return ExitCode::from(exit::USAGE);
         }
     };

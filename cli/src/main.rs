@@ -4,6 +4,8 @@
 //! failed or a consistency condition does not hold; 2, the arguments are wrong and nothing was
 //! started.
 #![forbid(unsafe_code)]
+// They panic where nobody reads any more: `support` has macros that do not.
+#![warn(clippy::print_stderr, clippy::print_stdout)]
 
 mod command_line;
 mod commands;

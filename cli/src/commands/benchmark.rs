@@ -18,6 +18,7 @@ use crate::support::exit;
 use crate::support::exit::Refusal;
 use crate::support::metrics;
 use crate::support::progress::{Stderr, fail_driver};
+use crate::support::stderr::complain;
 
 /// Default of the time that is measured: real and virtual.
 const REAL: Duration = Duration::from_secs(10);
@@ -162,12 +163,12 @@ pub(super) fn run<B: Benchmark>(
     let text = if options.json { format!("{}\n", report.to_json()) } else { report.to_string() };
     let code = exit::print(&text, report.holds());
     for violation in report.findings.violations() {
-        eprintln!("error: {violation}");
+        complain!("error: {violation}");
     }
     let lost = report.interval.measurements.lost();
     if lost > 0 {
         let lost = units::plural(lost, "transaction");
-        eprintln!("error: {lost} given up, though no node died");
+        complain!("error: {lost} given up, though no node died");
     }
     code
 }

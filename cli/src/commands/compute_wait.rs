@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::support::stderr::complain;
 use selkie::pool::WaitNotice;
 use selkie::pool::control::PoolState;
 use selkie::shared::{Place, SharedPoolError};
@@ -51,7 +52,7 @@ impl<'a> ComputeWait<'a> {
         let Some(since) = self.alone_since else {
             self.alone_since = Some(now);
             let (pool, bound) = (self.pool, PATIENCE.as_secs());
-            eprintln!(
+            complain!(
                 "pool {pool}: this takes a compute node, and none is in the pool: it waits {bound} s for one"
             );
             return Ok(());
@@ -83,7 +84,7 @@ impl<'a> ComputeWait<'a> {
         let notice = self.notice.get_or_insert_with(|| WaitNotice::new(now));
         if let Some(waited) = notice.due(now) {
             let (pool, waited, bound) = (self.pool, waited.as_secs(), bound.as_secs());
-            eprintln!(
+            complain!(
                 "pool {pool}: has waited for {waited} s for compute nodes of the pool, for {bound} s at most where they do not \
                  get on (`selkie top {pool}` shows what they do; --no-wait does not wait)"
             );

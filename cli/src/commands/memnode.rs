@@ -19,13 +19,14 @@ use crate::options::network::NetworkArguments;
 use crate::options::values;
 use crate::support::signals::Interrupt;
 use crate::support::stdout::tell;
+use crate::support::stderr::complain;
 use crate::support::waiting::Waiting;
 use crate::support::{exit, listener, metrics, population};
 
-/// Lends memory to a pool until it is stopped (SIGINT or SIGTERM), has left the pool (`selkie pool
-/// drain`), or the pool is destroyed. All of the memory is taken before it joins. It may join a
-/// coded pool at any time: part of the data of other memory nodes then moves to it. When it is
-/// stopped, its data is gone; a coded pool rebuilds it from other memory nodes.
+/// Lends memory to a pool until it is stopped (SIGINT, SIGTERM or SIGHUP), has left the pool
+/// (`selkie pool drain`), or the pool is destroyed. All of the memory is taken before it joins. It
+/// may join a coded pool at any time: part of the data of other memory nodes then moves to it. When
+/// it is stopped, its data is gone; a coded pool rebuilds it from other memory nodes.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Pool to join, made by `selkie pool create`: `NAME` on this host, `tcp:HOST:PORT,...` by
@@ -122,7 +123,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         return code;
     }
     drop(lent);
-    eprintln!("{name} stops after {:.2?} of processor time", cpu_time());
+    complain!("{name} stops after {:.2?} of processor time", cpu_time());
     ExitCode::SUCCESS
 }
 
@@ -151,12 +152,12 @@ fn lend_until_end(
         match lent.end() {
             None => {}
             Some(ServerEnd::PoolGone) => {
-                eprintln!("pool {pool} was destroyed");
+                complain!("pool {pool} was destroyed");
                 tell_others(lent, card.is_some());
                 return Ok(());
             }
             Some(ServerEnd::Left) => {
-                eprintln!("{name} of pool {pool} has left: nothing is on it any more");
+                complain!("{name} of pool {pool} has left: nothing is on it any more");
                 return Ok(());
             }
             Some(ServerEnd::Dead) => {
@@ -172,7 +173,7 @@ fn lend_until_end(
 /// is destroyed ends as one that was asked to.
 fn refused(error: &SharedPoolError, pool: &Place, listen: Option<SocketAddr>) -> ExitCode {
     if matches!(error, SharedPoolError::Destroyed) {
-        eprintln!("pool {pool} was destroyed");
+        complain!("pool {pool} was destroyed");
         return ExitCode::SUCCESS;
     }
     let own = match error {

@@ -17,6 +17,7 @@ use super::pool_status::{list, status};
 use crate::options::network::TlsArguments;
 use crate::options::values;
 use crate::support::exit;
+use crate::support::stderr::complain;
 use crate::support::stdout::tell;
 
 /// Pools that the processes of this host share.
@@ -354,7 +355,7 @@ async fn drain(
         if told != Some(leaving.slabs) {
             told = Some(leaving.slabs);
             let slabs = units::plural(leaving.slabs as u64, "slab");
-            eprintln!("mem{node} of pool {name} is to leave: {slabs} to be moved");
+            complain!("mem{node} of pool {name} is to leave: {slabs} to be moved");
         }
         if no_wait {
             return Ok(());

@@ -24,6 +24,7 @@ use crate::options::member::{self, Logs, MemberArguments};
 use crate::support::activity::Activity;
 use crate::support::exit;
 use crate::support::signals::Interrupt;
+use crate::support::stderr::complain;
 use exit::Refusal;
 
 /// Rebuilds the pages of a pool whose memory is lost from the logs of its compute nodes, and writes
@@ -120,8 +121,8 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         if arguments.json { found.json(arguments, took) } else { found.table(arguments, took) };
     let code = exit::print(&text, found.refused.is_none());
     if let Some(refused) = &found.refused {
-        eprintln!("error: {refused}");
-        eprintln!("{}", found.advice());
+        complain!("error: {refused}");
+        complain!("{}", found.advice());
     }
     code
 }

@@ -15,6 +15,7 @@ use selkie_server::{Clear, Server, ServerConfig, ServerError, Tls, TlsError};
 use super::sql_database::{NotOpened, PoolArguments, or_destroyed};
 use crate::support::server_metrics::OfServer;
 use crate::support::signals::{Interrupt, Interrupted};
+use crate::support::stderr::complain;
 use crate::support::{exit, listener, metrics};
 
 /// Serves PostgreSQL clients from the database of a pool, until a signal ends it. Any number of
@@ -97,7 +98,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     match connected(arguments, &interrupt) {
         // That is how a server ends.
         Ok(Ok(interrupted)) => {
-            eprintln!("ended: {interrupted}");
+            complain!("ended: {interrupted}");
             ExitCode::SUCCESS
         }
         Ok(Err(code)) => code,
@@ -147,9 +148,9 @@ async fn serve(
         clock,
     };
     let server = Server::start(database, &config).await?;
-    eprintln!("serving {} at {}", arguments.pool.pool, server.addr());
+    complain!("serving {} at {}", arguments.pool.pool, server.addr());
     if arguments.pool.ends_with_process() {
-        eprintln!(
+        complain!(
             "the database ends with this process; --pool embedded:DIR keeps it in a directory"
         );
     }

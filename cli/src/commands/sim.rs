@@ -15,6 +15,7 @@ use selkie_tpcc::{Progress, units};
 
 use crate::support::exit;
 use crate::support::progress::Stderr;
+use crate::support::stderr::complain;
 use crate::support::stdout::tell;
 
 /// A seed decides everything: the size of the cluster, what its clients do, what goes wrong and
@@ -112,7 +113,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let case = match arguments.case() {
         Ok(case) => case,
         Err(error) => {
-            eprintln!("error: {error}");
+            complain!("error: {error}");
             return ExitCode::from(exit::USAGE);
         }
     };
@@ -134,8 +135,8 @@ fn replay(case: Case) -> ExitCode {
     let log = Box::new(move |line: &str| drop(writeln!(out, "{line}")));
     match selkie_sim::run(case, Some(log)) {
         Ok(summary) => {
-            eprintln!("coding {}, plan: {}", case.coding(), summary.plan);
-            eprintln!(
+            complain!("coding {}, plan: {}", case.coding(), summary.plan);
+            complain!(
                 "scenario {scenario}, seed {seed}: ok, {} in {:?} of virtual time, {} gave up, \
                  trace {:016x}",
                 units::plural(summary.operations, "operation"),
@@ -146,7 +147,7 @@ fn replay(case: Case) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(failure) => {
-            eprintln!("{failure}");
+            complain!("{failure}");
             ExitCode::FAILURE
         }
     }
@@ -184,7 +185,7 @@ fn run_all(
             ExitCode::SUCCESS
         }
         Err(failure) => {
-            eprintln!("{failure}");
+            complain!("{failure}");
             ExitCode::FAILURE
         }
     }

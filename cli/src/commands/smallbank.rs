@@ -18,8 +18,8 @@ use crate::support::exit;
 /// committed transactions. No savings account is overdrawn. The sum of all balances is the loaded
 /// sum plus all deposits. Every row exists once.
 ///
-/// SIGINT or SIGTERM ends the mix early; the result is then checked. A second signal ends the
-/// process.
+/// SIGINT, SIGTERM or SIGHUP ends the mix early; the result is then checked. A second signal ends
+/// the process.
 ///
 /// Exit code 0: the run ended and every rule holds; 1: it failed, or a rule does not hold; 2: wrong
 /// arguments, nothing was started.

@@ -19,8 +19,8 @@ use crate::support::exit;
 /// loaded ones; call_forwarding also has the rows that were inserted and not deleted since. Each
 /// row has its parent row. All values are those that were loaded or committed last.
 ///
-/// SIGINT or SIGTERM ends the mix early; the result is then checked. A second signal ends the
-/// process.
+/// SIGINT, SIGTERM or SIGHUP ends the mix early; the result is then checked. A second signal ends
+/// the process.
 ///
 /// Exit code 0: the run ended and every rule holds; 1: it failed, or a rule does not hold; 2: wrong
 /// arguments, nothing was started.

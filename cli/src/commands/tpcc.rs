@@ -23,6 +23,7 @@ use crate::options::network::NetworkArguments;
 use crate::options::values;
 use crate::support::progress::{Stderr, fail_driver};
 use crate::support::signals::{Interrupt, Interrupted};
+use crate::support::stderr::complain;
 use crate::support::stdout::tell;
 use crate::support::waiting::Waiting;
 use crate::support::{exit, listener, metrics};
@@ -41,14 +42,14 @@ const _: () = assert!(selkie_tpcc::MAX_COMMIT_RECORDS == 262_144);
 /// also verifies each NewOrder and Payment that it committed, or a random sample of 262144 of them:
 /// each is found as it was committed, is on a lost page, or is missing.
 ///
-/// SIGINT or SIGTERM ends the mix early; the driver then checks what was done. At any other time it
-/// ends the driver, which leaves the pool. A second signal ends the process at once. A load that
-/// was broken off is done again with --reload.
+/// SIGINT, SIGTERM or SIGHUP ends the mix early; the driver then checks what was done. At any other
+/// time it ends the driver, which leaves the pool. A second signal ends the process at once. A load
+/// that was broken off is done again with --reload.
 ///
 /// Exit code 0: the run ended, every condition that can be judged holds, and no transaction is
 /// missing, also if pages of a shared pool are lost; 1: the run failed, a condition is broken or a
-/// transaction is missing; 2: the arguments are wrong, and nothing was started; 130 or 143: SIGINT
-/// or SIGTERM ended it before there was a result.
+/// transaction is missing; 2: the arguments are wrong, and nothing was started; 129, 130 or 143:
+/// SIGHUP, SIGINT or SIGTERM ended it before there was a result.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// The pool: `embedded:` is a pool of this process; `NAME` or `shm:NAME` is a shared pool of
@@ -436,19 +437,19 @@ fn finish(report: &Report, json: bool, began: Option<&SystemTime>) -> ExitCode {
     };
     let code = exit::print(&text, report.holds());
     for broken in report.broken() {
-        eprintln!("error: {broken}");
+        complain!("error: {broken}");
     }
     if report.commits().missing > 0 {
         let commits = report.commits();
         let first = commits.examples.join("; ");
         let missing = units::plural(commits.missing, "committed transaction");
         let are = if commits.missing == 1 { "is" } else { "are" };
-        eprintln!("error: {missing} {are} missing, first {first}");
+        complain!("error: {missing} {are} missing, first {first}");
     }
     if report.lost_without_a_death() {
         let pages = units::count(report.lost_pages() as u64);
         let given_up = units::count(report.lost());
-        eprintln!(
+        complain!(
             "error: {pages} pages are taken for lost, and {given_up} transactions were given up, though no node died"
         );
     }

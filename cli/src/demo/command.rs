@@ -12,6 +12,7 @@ use crate::scenario::error::ScenarioError;
 use crate::scenario::processes::OutputDirectory;
 use crate::support::exit;
 use crate::support::signals::Interrupt;
+use crate::support::stderr::complain;
 
 /// Shows in about half a minute what a pool is. Three memory nodes hold a database, coded so that
 /// any one of them may be lost, and two drivers work on it. One memory node is killed with kill -9;
@@ -24,8 +25,8 @@ use crate::support::signals::Interrupt;
 /// programs there is `selkie scenario run --json`.
 ///
 /// Exit code 0: every commit was found, and the pool was healed; 1: not so, or the demo could not
-/// be played; 2: the arguments are wrong, and nothing was started; 130 or 143: SIGINT or SIGTERM
-/// ended it.
+/// be played; 2: the arguments are wrong, and nothing was started; 129, 130 or 143: SIGHUP, SIGINT
+/// or SIGTERM ended it.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Name of the pool that it makes and removes; refused if there is one already
@@ -66,7 +67,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     // A name that is in use says all there is to say.
     if !is_over && output.directory().join("mem0.stdout").exists() {
         output.keep();
-        eprintln!("the output of all processes is in {}", output.directory().display());
+        complain!("the output of all processes is in {}", output.directory().display());
     }
     code
 }

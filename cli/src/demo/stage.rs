@@ -13,6 +13,7 @@ use crate::scenario::options::words;
 use crate::scenario::processes::{Launcher, Process};
 use crate::support::progress::begins;
 use crate::support::signals::Interrupt;
+use crate::support::stderr::complain;
 
 /// How long a command, or the start of a process, may take.
 const START: Duration = Duration::from_secs(60);
@@ -199,7 +200,7 @@ impl<'a> Stage<'a> {
         if std::mem::take(&mut self.is_made) {
             let destroy = words(&["pool", "destroy", &self.pool, "--force"]);
             if let Err(error) = self.launcher.run("destroy", &destroy, START, &mut || Ok(())) {
-                eprintln!("error: pool {} is left: {error}", self.pool);
+                complain!("error: pool {} is left: {error}", self.pool);
             }
         }
     }

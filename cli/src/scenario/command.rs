@@ -14,6 +14,7 @@ use super::random::{self, RandomArguments};
 use super::runner::{ScenarioRun, say};
 use super::{report, verdict};
 use crate::support::exit::{USAGE, fail, print};
+use crate::support::stderr::complain;
 
 /// Runs pools of real processes under TPC-C as a file says, with faults, and judges what came of
 /// it.
@@ -67,7 +68,7 @@ fn plan(file: &Path, duration: Option<Duration>) -> Result<Plan, FileError> {
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let refuse = |error: FileError| {
-        eprintln!("error: {error}");
+        complain!("error: {error}");
         ExitCode::from(USAGE)
     };
     match &arguments.command {

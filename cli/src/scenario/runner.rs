@@ -17,7 +17,6 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rustix::process::Signal;
 use selkie_tpcc::units;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::error::ScenarioError;
@@ -28,7 +27,7 @@ use super::options::{self, words};
 use super::plan::{FaultTarget, Plan, PlannedFault};
 use super::processes::{LOOK_EVERY, Launcher, OutputDirectory, Process};
 use crate::support::progress::begins;
-use crate::support::signals::Interrupted;
+use crate::support::signals::{self, Interrupted};
 
 /// How long a command, or the start of a memory node or driver, may take.
 const START: Duration = Duration::from_secs(60);
@@ -88,7 +87,7 @@ impl<'a> ScenarioRun<'a> {
 
     fn new(plan: &'a Plan, output: &OutputDirectory) -> Result<Self, ScenarioError> {
         let pool = output.name().to_owned();
-        let signals = Signals::new([SIGHUP, SIGINT, SIGTERM])
+        let signals = Signals::new(signals::asked_by())
             .map_err(|source| ScenarioError::io("signals", source))?;
         Ok(Self {
             plan,

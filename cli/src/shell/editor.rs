@@ -25,6 +25,7 @@ use super::history::{HistoryChoice, MOST_ENTRIES, is_secret, prepare};
 use super::input::{LOOK_EVERY, Line, Prompt};
 use super::statements::{Scan, Statements};
 use crate::support::signals::Interrupt;
+use crate::support::stderr::complain;
 
 /// What the shell asks of the editor's thread.
 enum Ask {
@@ -148,7 +149,7 @@ fn answer(
         let loaded = prepare(file).map_err(ReadlineError::from);
         let loaded = loaded.and_then(|()| lines.load_history(file));
         if let Err(error) = &loaded {
-            eprintln!("no history is kept: {}: {error}", file.display());
+            complain!("no history is kept: {}: {error}", file.display());
         }
         loaded.is_ok()
     });
@@ -172,7 +173,7 @@ fn answer(
                 lines.add_history_entry(text)?;
                 let kept = file.as_ref().map_or(Ok(()), |file| lines.append_history(file));
                 if let Err(error) = kept {
-                    eprintln!("the history: {error}");
+                    complain!("the history: {error}");
                 }
             }
         }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use super::editor::Editor;
 use super::error::ShellError;
 use crate::support::signals::Interrupt;
+use crate::support::stderr;
 
 /// How often a signal is looked for while nothing is typed.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -134,7 +135,7 @@ impl Input {
             }
             Source::Stdin { lines, asks } => {
                 if *asks {
-                    eprint!("{}", prompt.text);
+                    stderr::write(prompt.text);
                 }
                 match lines {
                     Some(lines) => waited(lines, interrupt),

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use selkie_tpcc::TpccError;
 
+use super::stderr::complain;
 use super::stdout;
 
 /// The exit code for wrong arguments, the same as clap's.
@@ -50,19 +51,19 @@ pub(crate) fn print(report: &str, holds: bool) -> ExitCode {
 
 /// Says on stderr what a command does not take.
 pub(crate) fn refuse(refusal: &Refusal) -> ExitCode {
-    eprintln!("error: {}", refusal.what);
+    complain!("error: {}", refusal.what);
     ExitCode::from(USAGE)
 }
 
 /// Says on stderr that an option does not have a value that is allowed.
 pub(crate) fn refuse_option(key: &str, value: &str, allowed: &str) -> ExitCode {
-    eprintln!("error: --{key} {value} is not allowed: {allowed}");
+    complain!("error: --{key} {value} is not allowed: {allowed}");
     ExitCode::from(USAGE)
 }
 
 /// Says on stderr why a command failed.
 pub(crate) fn fail(error: &dyn std::fmt::Display) -> ExitCode {
-    eprintln!("error: {error}");
+    complain!("error: {error}");
     ExitCode::FAILURE
 }
 
@@ -71,7 +72,7 @@ pub(crate) fn fail_driver(error: &TpccError) -> ExitCode {
     match error {
         TpccError::Config { key, value, allowed } => {
             let separator = if value.is_empty() { "" } else { " " };
-            eprintln!("error: --{key}{separator}{value}: {allowed}");
+            complain!("error: --{key}{separator}{value}: {allowed}");
             ExitCode::from(USAGE)
         }
         error => fail(error),

@@ -26,6 +26,7 @@ use selkie::fabric::PeerId;
 use selkie::report::{ComputeReport, MemoryReport, NodeReport, Report, Traffic};
 use tiny_http::{Header, Method, Request, Response, Server};
 
+use super::stderr::complain;
 use crate::support::waiting::Waiting;
 use crate::support::{exit, listener};
 
@@ -132,7 +133,7 @@ pub(crate) fn serve_collected(
     let Some(address) = &options.metrics else { return Ok(None) };
     match Serving::start(address, insecure, collectors) {
         Ok((serving, at)) => {
-            eprintln!("metrics at http://{at}/metrics");
+            complain!("metrics at http://{at}/metrics");
             Ok(Some(serving))
         }
         Err(error) => {

@@ -1,5 +1,5 @@
 //! What commands stand on: configuration files, exit codes, listeners, the log, metrics, progress,
-//! signals, certificates, stdout.
+//! signals, certificates, stdout, stderr.
 
 pub(crate) mod activity;
 pub(crate) mod certificates;
@@ -12,5 +12,6 @@ pub(crate) mod population;
 pub(crate) mod progress;
 pub(crate) mod server_metrics;
 pub(crate) mod signals;
+pub(crate) mod stderr;
 pub(crate) mod stdout;
 pub(crate) mod waiting;

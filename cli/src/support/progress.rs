@@ -49,7 +49,7 @@ struct ProgressStage {
 }
 
 impl Stderr {
-    /// SIGINT and SIGTERM end the measurement while there is one, and else the run.
+    /// SIGINT, SIGTERM and SIGHUP end the measurement while there is one, and else the run.
     ///
     /// # Errors
     /// What the system reports.

@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM, which ask a command to end.
+//! SIGINT and SIGTERM, which ask a command to end, and SIGHUP, by which its terminal is closed.
 //!
 //! The first has the command give up what it does, leave the pool that it is in, and say so. The
 //! second ends the process at once: others then take its nodes for dead. A command that has nothing
@@ -6,7 +6,6 @@
 
 use std::fmt;
 use std::future::{Future, poll_fn};
-use std::io::Write;
 use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,9 +15,11 @@ use std::thread;
 use std::time::Duration;
 
 use selkie::fabric::Env;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::{SigId, flag, low_level};
+
+use super::stderr::complain;
 
 /// What shells add to the number of a signal that ended a process.
 const EXIT_BASE: u8 = 128;
@@ -28,22 +29,40 @@ const GRACE: Duration = Duration::from_secs(1);
 /// How often a command that waits looks for a signal.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// From here on the first SIGINT or SIGTERM ends the process, which has nothing to leave, and is
-/// told of on stderr.
+/// From here on the first SIGINT, SIGTERM or SIGHUP ends the process, which has nothing to leave,
+/// and is told of on stderr.
 ///
 /// # Errors
 /// What the system reports.
 pub(crate) fn end_at_first() -> std::io::Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let mut signals = Signals::new(asked_by())?;
     let wait = move || {
         if let Some(signal) = signals.forever().next() {
-            // Where nobody reads stderr any more, nothing is said.
-            let _ = writeln!(std::io::stderr(), "error: {}", Interrupted::by(signal));
+            complain!("error: {}", Interrupted::by(signal));
             // Ends the process as if nothing had been said.
             let _ = low_level::emulate_default_handler(signal);
         }
     };
     thread::Builder::new().name("signals".to_owned()).spawn(wait).map(drop)
+}
+
+/// The signals that ask a process to end. Called before one of them is minded.
+pub(crate) fn asked_by() -> Vec<i32> {
+    let hangup = (!is_hangup_ignored()).then_some(SIGHUP);
+    [SIGINT, SIGTERM].into_iter().chain(hangup).collect()
+}
+
+/// Whether the process was started so that it outlives its terminal, as by `nohup`. Asked before
+/// SIGHUP is minded, which would undo that. Where the system does not say, it was not.
+fn is_hangup_ignored() -> bool {
+    std::fs::read_to_string("/proc/self/status").is_ok_and(|status| ignores_hangup(&status))
+}
+
+/// The same by what the system says of a process: the lowest bit of a mask is that of signal 1.
+fn ignores_hangup(status: &str) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & (1 << (SIGHUP - 1)) != 0)
 }
 
 /// Whether the process was asked to end.
@@ -60,12 +79,13 @@ pub(crate) struct Interrupt {
 }
 
 impl Interrupt {
-    /// From here on the first SIGINT or SIGTERM is only noted.
+    /// From here on the first SIGINT, SIGTERM or SIGHUP is only noted.
     ///
     /// # Errors
     /// What the system reports.
     pub(crate) fn mind() -> std::io::Result<Self> {
         let own = Self::default();
+        own.note_hangup()?;
         own.note(SIGTERM)?;
         let noting = own.note(SIGINT)?.to_vec();
         *own.noting.lock().unwrap_or_else(PoisonError::into_inner) = noting;
@@ -99,6 +119,17 @@ impl Interrupt {
             flag::register(signal, Arc::clone(&self.is_second))?,
             flag::register_usize(signal, Arc::clone(&self.signal), signal.unsigned_abs() as usize)?,
         ])
+    }
+
+    /// From here on SIGHUP is only noted, also the second: of a terminal that is closed one comes
+    /// from the system, and one from the shell.
+    fn note_hangup(&self) -> std::io::Result<()> {
+        if is_hangup_ignored() {
+            return Ok(());
+        }
+        flag::register(SIGHUP, Arc::clone(&self.is_second))?;
+        let number = SIGHUP.unsigned_abs() as usize;
+        flag::register_usize(SIGHUP, Arc::clone(&self.signal), number).map(drop)
     }
 
     /// The signal that asked the process to end, if one has.
@@ -205,8 +236,7 @@ impl Interrupted {
 
     /// Says so on stderr. The exit code of a command that it has ended.
     pub(crate) fn end(self) -> ExitCode {
-        // Where nobody reads stderr any more, nothing is said.
-        let _ = writeln!(std::io::stderr(), "error: {self}");
+        complain!("error: {self}");
         ExitCode::from(EXIT_BASE.saturating_add(self.signal))
     }
 }
@@ -248,6 +278,14 @@ mod tests {
         let never = interrupt.or_end_soon(&env, std::future::pending::<()>());
         assert_eq!(runtime.block_on(never), Err(Interrupted::by(15)));
         assert_eq!(interrupt.check(), Err(Interrupted::by(15)));
+    }
+
+    #[test]
+    fn who_was_started_to_outlive_its_terminal_is_known() {
+        let of =
+            |mask: &str| ignores_hangup(&format!("SigBlk:\t0001\nSigIgn:\t{mask}\nSigCgt:\t1\n"));
+        assert!(of("0000000000000001") && of("0000000000001001"));
+        assert!(!of("0000000000001000") && !of("no mask") && !ignores_hangup(""));
     }
 
     #[test]

@@ -4,6 +4,8 @@
 use std::fmt::Arguments;
 use std::io::{ErrorKind, Write};
 
+use super::stderr::complain;
+
 /// Writes a line to stdout, as `println!`.
 macro_rules! tell {
     ($($text:tt)*) => { $crate::support::stdout::line(format_args!($($text)*)) };
@@ -13,7 +15,7 @@ pub(crate) use tell;
 /// Writes a line.
 pub(crate) fn line(text: Arguments<'_>) {
     if let Err(error) = text_of(format_args!("{text}\n")) {
-        eprintln!("error: stdout: {error}");
+        complain!("error: stdout: {error}");
     }
 }
 

@@ -15,6 +15,7 @@ use super::screen::Screen;
 use super::snapshot::{PoolWatch, Snapshot};
 use crate::options::network::TlsArguments;
 use crate::support::exit;
+use crate::support::stderr::complain;
 
 /// Nodes with their state, rates and memory, and the pages that they miss or take from each other
 /// most. Keys: q, Esc or Ctrl-C end it.
@@ -72,7 +73,7 @@ pub(crate) fn check(arguments: &Arguments) -> Result<(), exit::Refusal> {
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     if let Err(exit::Refusal { what, .. }) = check(arguments) {
-        eprintln!("error: --{what}");
+        complain!("error: --{what}");
         return ExitCode::from(exit::USAGE);
     }
     let result = if arguments.once { once(arguments) } else { live(arguments) };

@@ -183,7 +183,18 @@ pub(crate) struct Process {
 impl Process {
     /// Starts the command line with these arguments.
     pub(crate) fn start(arguments: &[&str]) -> Self {
-        let mut command = selkie(arguments);
+        Self::of(selkie(arguments))
+    }
+
+    /// Starts it by another program, such as `nohup`, which becomes it.
+    pub(crate) fn start_by(program: &[&str], arguments: &[&str]) -> Self {
+        let mut command = Command::new(program[0]);
+        command.args(&program[1..]).arg(env!("CARGO_BIN_EXE_selkie")).args(arguments);
+        command.stdin(Stdio::null());
+        Self::of(command)
+    }
+
+    fn of(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let stdout = Lines::of(child.stdout.take().unwrap());
         let stderr = Lines::of(child.stderr.take().unwrap());

@@ -33,6 +33,7 @@ mod server;
 mod shared_pool;
 mod shell;
 mod shell_terminal;
+mod signals;
 mod sql;
 mod status;
 mod terminal;

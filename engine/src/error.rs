@@ -6,6 +6,7 @@ use std::time::Duration;
 use selkie_channels::ChannelError;
 use selkie_erasure::CodecError;
 use selkie_fabric::{FabricError, PeerId};
+use selkie_pool::control::lateness;
 use selkie_pool::{Coding, PoolError};
 
 use crate::GAddr;
@@ -93,7 +94,7 @@ pub enum EngineError {
     ReadsOnly,
     /// This node was declared dead by the others, or must have been: it did not show in time that
     /// it lives.
-    #[error("this node was declared dead by the others, and serves nothing more{}", cause(*silent_for, *lease))]
+    #[error("this node was declared dead by the others, and serves nothing more{}", lateness(*silent_for, *lease))]
     Expelled {
         /// For how long it could not show that it lives.
         silent_for: Duration,
@@ -262,19 +263,6 @@ fn unmarked(rebuilt: Option<u16>) -> String {
                  nothing else"
             .to_owned(),
     }
-}
-
-/// Why the others took a node for dead, if it was late itself, and what helps.
-fn cause(silent_for: Duration, lease: Duration) -> String {
-    if silent_for < lease * 3 / 4 {
-        return String::new();
-    }
-    format!(
-        ": for {:.1} s it could not show that it lives, and the lease of the pool is {} s; on a host with much load, or \
-         a slow network, make the pool with a longer one (`selkie pool create --lease`)",
-        silent_for.as_secs_f64(),
-        lease.as_secs_f64()
-    )
 }
 
 impl EngineError {

@@ -174,6 +174,13 @@ impl MemoryServer {
         self.membership.signs_of_life(now).longest
     }
 
+    /// For how long the process could not show that the node lives, of late: the silence for which
+    /// others can have taken the node for dead just now.
+    #[must_use]
+    pub fn latest_silence(&self, now: Duration) -> Duration {
+        self.membership.signs_of_life(now).latest
+    }
+
     /// When silence means death in the pool.
     #[must_use]
     pub fn timing(&self) -> Timing {

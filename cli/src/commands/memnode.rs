@@ -10,6 +10,7 @@ use rustix::process::{Pid, getpid};
 use selkie::fabric::{Env, RealRuntime};
 use selkie::memnode::monitor::HostMemory;
 use selkie::memnode::{Capacity, MemoryServer, ServerEnd};
+use selkie::pool::control::lateness;
 use selkie::pool::{FailureDomain, PoolError};
 use selkie::report::{Report, cpu_time};
 use selkie::shared::{FabricKind, Place, SharedPool, SharedPoolError};
@@ -119,7 +120,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let at = card.as_deref().and_then(|card| card.split(' ').next());
     let at = at.map_or_else(String::new, |at| format!(" at {at}"));
     tell!("{name} of pool {pool} lends {}{at}, process {process}", units::bytes(bytes));
-    if let Err(code) = lend_until_end(&lent, pool, &interrupt) {
+    if let Err(code) = lend_until_end(&env, &lent, pool, &interrupt) {
         return code;
     }
     drop(lent);
@@ -143,6 +144,7 @@ fn compare_to_host(headroom: u64) {
 
 /// Lends until a signal, or the pool, ends it; a node that was declared dead has failed.
 fn lend_until_end(
+    env: &Env,
     lent: &MemoryServer,
     pool: &Place,
     interrupt: &Interrupt,
@@ -161,7 +163,8 @@ fn lend_until_end(
                 return Ok(());
             }
             Some(ServerEnd::Dead) => {
-                return Err(exit::fail(&format_args!("the pool has declared {name} dead")));
+                let cause = lateness(lent.latest_silence(env.now()), lent.timing().lease);
+                return Err(exit::fail(&format_args!("the pool has declared {name} dead{cause}")));
             }
         }
         std::thread::sleep(LOOK_EVERY);

@@ -94,6 +94,25 @@ fn a_driver_outlives_memory_nodes_that_stand_still_over_tcp() {
     assert_eq!(late["consistency"], "ok", "{late}");
 }
 
+/// It is told of by the others, of whom no silence condemns more than the coding can spare.
+#[test]
+fn a_memory_node_that_stood_still_over_tcp_says_for_how_long_and_what_helps() {
+    let create = &["--lease", "1s", "--log-size", "1M", "--max-compute-nodes", "4"];
+    let setup = Setup { test: "late", over: Over::Tcp, memory_nodes: 4, ..Setup::default() };
+    let mut pool = Pool::start(&Setup { memory: "100M", create, ..setup });
+    pool.memory[3].signal(Signal::STOP);
+    until("it is taken for dead", || {
+        (pool.status()["memory_nodes"][3]["dead"] == true).then_some(())
+    });
+    pool.memory[3].signal(Signal::CONT);
+    let (code, said) = pool.memory[3].ends();
+    let last = said.lines().last().unwrap();
+    assert_eq!(code, Some(1), "{said}");
+    assert!(last.starts_with("error: the pool has declared mem3 dead: for "), "{said}");
+    let cause = " s it could not show that it lives, and the lease of the pool is 1 s; ";
+    assert!(last.contains(cause) && last.contains("`selkie pool create --lease`"), "{said}");
+}
+
 #[test]
 fn a_memory_node_joins_while_a_driver_works() {
     memory_joins(Over::Shm);

@@ -32,7 +32,7 @@ pub use selkie_fabric::Stream;
 
 pub use crate::document::{
     Card, Identity, Lost, MAX_LOST_PAGES, MAX_RANGES, Mailbox, Member, MemoryMember, PoolState,
-    RangePlace, Slab, SnapshotBarrier, Timing,
+    RangePlace, Slab, SnapshotBarrier, Timing, lateness,
 };
 pub use error::ControlError;
 #[cfg(feature = "etcd")]

@@ -22,5 +22,5 @@ pub use pool_state::{Identity, PoolState};
 pub use ranges::{RangePlace, SecondPlace, Slab};
 pub use slab_set::SlabSet;
 pub use tasks::{HeaderMove, Migration, MigrationStage, Rebuild, Regeneration, SnapshotBarrier};
-pub use timing::Timing;
 pub(crate) use timing::UNREACHABLE_LEASES;
+pub use timing::{Timing, lateness};

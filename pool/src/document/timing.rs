@@ -71,6 +71,21 @@ impl Default for Timing {
     }
 }
 
+/// Why the others took a node for dead, if it was late itself, and what helps: to be put behind that
+/// it is dead. Nothing if the node was silent for less than others mind.
+#[must_use]
+pub fn lateness(silent_for: Duration, lease: Duration) -> String {
+    if silent_for < lease * 3 / 4 {
+        return String::new();
+    }
+    format!(
+        ": for {:.1} s it could not show that it lives, and the lease of the pool is {} s; on a host with much load, or \
+         a slow network, make the pool with a longer one (`selkie pool create --lease`)",
+        silent_for.as_secs_f64(),
+        lease.as_secs_f64()
+    )
+}
+
 /// As [`Timing::unreachable_after`], in leases. Longer than others take to miss a dead node.
 pub(crate) const UNREACHABLE_LEASES: u32 = 4;
 

@@ -26,6 +26,7 @@ use crate::engine::log::{
     merge,
 };
 use crate::fabric::Env;
+use crate::pool::units;
 
 /// How long another may take to have its last writes done, and how often that is looked for.
 const LOCK_PATIENCE: Duration = Duration::from_secs(3);
@@ -74,7 +75,10 @@ pub enum DataDirectoryError {
         place: PathBuf,
     },
     /// There is too little room.
-    #[error("{}: has {free} bytes free, and opening the database takes {needed}", place.display())]
+    #[error(
+        "{}: opening the database takes {}, and {} are free there: make room, or give a directory on another file system",
+        place.display(), units::bytes(*needed), units::bytes(*free)
+    )]
     NoRoom {
         /// The directory.
         place: PathBuf,
@@ -133,9 +137,13 @@ impl Kept {
 }
 
 impl DataDirectory {
-    /// Makes the directory if it is not there, and locks it. Waits for a moment for another that
-    /// has it open: one that has ended may have writes under way.
+    /// Makes the directory if it is not there and there is room, and locks it. Waits for a moment
+    /// for another that has it open: one that has ended may have writes under way.
     pub(super) async fn open(place: &Path, env: &Env) -> Result<Self, DataDirectoryError> {
+        if !place.exists() {
+            // What is refused leaves no directory behind.
+            check_room(place, 0)?;
+        }
         make(place)?;
         // Whatever the working directory is later on.
         let place = fs::canonicalize(place).map_err(|source| system("find", place, source))?;
@@ -191,18 +199,8 @@ impl DataDirectory {
             }
         }
         let pages = kept.as_ref().map_or(0, |kept| kept.lines.len() * kept.line_bytes);
-        self.check_room(pages as u64)?;
+        check_room(&self.place, pages as u64)?;
         Ok(kept)
-    }
-
-    fn check_room(&self, pages: u64) -> Result<(), DataDirectoryError> {
-        let needed = pages.saturating_add(first_bytes(DISK_LOG_BYTES));
-        match free_bytes(&self.place)? {
-            Some(free) if free < needed => {
-                Err(DataDirectoryError::NoRoom { place: self.place.clone(), needed, free })
-            }
-            _ => Ok(()),
-        }
     }
 
     /// Makes the logs of this opening the current ones: all that was there is in them, and durable;
@@ -233,6 +231,17 @@ impl DataDirectory {
 
     fn of(&self, number: u64) -> PathBuf {
         self.place.join(number.to_string())
+    }
+}
+
+/// Refuses a directory, which may not be there yet, without room for the first log and the pages.
+fn check_room(place: &Path, pages: u64) -> Result<(), DataDirectoryError> {
+    let needed = pages.saturating_add(first_bytes(DISK_LOG_BYTES));
+    match free_bytes(place)? {
+        Some(free) if free < needed => {
+            Err(DataDirectoryError::NoRoom { place: place.to_owned(), needed, free })
+        }
+        _ => Ok(()),
     }
 }
 

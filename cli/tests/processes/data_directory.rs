@@ -2,7 +2,7 @@
 
 use rustix::process::Signal;
 
-use crate::harness::{fails, succeeds};
+use crate::harness::{fails, may_mount, succeeds};
 use crate::server::{block_on, connect, insert_rows, rows, start};
 
 #[test]
@@ -48,6 +48,30 @@ fn a_server_is_killed_and_the_next_has_all_that_it_acknowledged() {
     assert!(!said.contains("ends with this process"), "{said}");
     assert!(succeeds(&count).contains('t'));
     fails(&["tpcc", "--pool", &url], 2, "must be embedded: or a shared pool");
+}
+
+/// Of a disk that is too small nothing is taken, not even a directory.
+#[test]
+fn a_directory_without_room_is_refused_before_it_is_made() {
+    if !may_mount() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    std::fs::create_dir(place.path().join("disk")).unwrap();
+    let script = "mount -t tmpfs -o size=16M tmpfs disk
+        $selkie sql --pool embedded:disk/new/data -c 'select 1' 2> said; code=$?
+        ls disk > left
+        exit $code";
+    let mut bash = std::process::Command::new("timeout");
+    let bash = bash.args(["120", "unshare", "-rm", "bash", "-c", script]);
+    let bash = bash.env("selkie", env!("CARGO_BIN_EXE_selkie")).current_dir(place.path());
+    let status = bash.stdin(std::process::Stdio::null()).status().unwrap();
+    let read = |file: &str| std::fs::read_to_string(place.path().join(file)).unwrap();
+    let said = read("said");
+    assert_eq!(status.code(), Some(1), "{said}");
+    let room = "disk/new/data: opening the database takes 64.0 MiB, and 16.0 MiB are free there: make room";
+    assert!(said.starts_with("error: ") && said.contains(room), "{said}");
+    assert_eq!(read("left"), "", "{said}");
 }
 
 #[test]

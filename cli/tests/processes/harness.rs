@@ -93,6 +93,16 @@ fn error_of(output: &Output, arguments: &[&str], code: i32, expected: &str) -> S
     error
 }
 
+/// Whether a file system can be mounted by `unshare -rm`; says so if it cannot.
+pub(crate) fn may_mount() -> bool {
+    let tried = Command::new("unshare").args(["-rm", "true"]).stderr(Stdio::null()).status();
+    let may = tried.is_ok_and(|status| status.success());
+    if !may {
+        eprintln!("not run: no file system can be mounted here, not even in a namespace");
+    }
+    may
+}
+
 /// What a process wrote.
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()

@@ -10,7 +10,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::drivers::{running, setup};
 use crate::harness::{
-    Over, Pool, Process, Setup, TINY, fails, prints, refused, selkie, soon, succeeds, until,
+    Over, Pool, Process, Setup, TINY, fails, may_mount, prints, refused, selkie, soon, succeeds,
+    until,
 };
 use crate::observation::{address, get};
 use crate::reports::ungrouped;
@@ -511,9 +512,7 @@ fn a_second_signal_ends_a_benchmark_at_once() {
 /// waited for as long as it may.
 #[test]
 fn a_benchmark_whose_log_directory_is_full_warns_again_and_ends_with_an_error() {
-    let may_mount = std::process::Command::new("unshare").args(["-rm", "true"]).status();
-    if !may_mount.is_ok_and(|status| status.success()) {
-        eprintln!("not run: no file system can be mounted here, not even in a namespace");
+    if !may_mount() {
         return;
     }
     let place = tempfile::tempdir().unwrap();

@@ -4,7 +4,7 @@
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::harness::{Pool, Process, Setup, TINY, prints, refused, succeeds, until};
+use crate::harness::{Pool, Process, Setup, TINY, fails, prints, refused, succeeds, until};
 
 /// A pool whose memory nodes keep little beside pages, so that they start fast.
 #[track_caller]
@@ -184,14 +184,36 @@ fn a_drain_that_waits_for_a_compute_node_is_seen_and_told_what_helps() {
     driver.ends_well();
 }
 
-/// Whether a process is changing the state of a pool in shared memory.
-fn holds_state(pool: &str) -> bool {
+#[test]
+fn who_waits_for_a_process_that_changes_the_pool_is_told_which_and_not_for_ever() {
+    let pool = start("locked", 4, &["--range", "1M"]);
+    let lock = lock_of(&pool.name);
+    lock.lock().unwrap();
+    let why =
+        format!("process {} has been replacing the state of the pool for 5 s", std::process::id());
+    let said = fails(&["pool", "drain", &pool.name, "mem2", "--no-wait"], 1, &why);
+    assert!(said.lines().last().unwrap().ends_with("; if it hangs, end it"), "{said}");
+    let notice = format!(
+        "has waited for 1 s, and for 5 s at most, for process {}, which replaces the state of the pool (",
+        std::process::id()
+    );
+    assert!(said.contains(&notice), "{said}");
+    lock.unlock().unwrap();
+    succeeds(&["pool", "drain", &pool.name, "mem2", "--no-wait"]);
+}
+
+/// What processes lock while they change the state of a pool in shared memory.
+fn lock_of(pool: &str) -> std::fs::File {
     let directories = std::fs::read_dir("/dev/shm").unwrap();
     let directories = directories.map(|own| own.unwrap().path());
     let own = |path: &std::path::PathBuf| path.to_string_lossy().ends_with(&format!("-{pool}"));
     let lock = directories.filter(own).map(|path| path.join("state.lock"));
-    let lock = std::fs::File::open(lock.into_iter().find(|path| path.exists()).unwrap()).unwrap();
-    lock.try_lock().is_err()
+    std::fs::File::open(lock.into_iter().find(|path| path.exists()).unwrap()).unwrap()
+}
+
+/// Whether a process is changing the state of a pool in shared memory.
+fn holds_state(pool: &str) -> bool {
+    lock_of(pool).try_lock().is_err()
 }
 
 /// The slab on its way had two places, and the drain was refused for lack of room for one.

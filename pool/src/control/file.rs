@@ -12,7 +12,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,6 +31,7 @@ use super::beat_files::{BeatFiles, StoredBeat};
 use super::error::{ControlError, unavailable};
 use super::plane::{Beat, Change, ControlPlane, Version, Versioned};
 use crate::document::{FORMAT, PoolState};
+use crate::wait_notice::{NOTICE, WaitNotice};
 
 /// The file with the state, in the directory of a pool.
 pub const STATE_FILE: &str = "state.json";
@@ -96,22 +97,35 @@ impl FilePlane {
         Ok(found)
     }
 
-    /// Held until dropped.
+    /// Held until dropped. Who waits for it is told for whom.
     fn lock(&self) -> Result<File, ControlError> {
         let path = self.directory.join(LOCK_FILE);
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let file = options.open(&path).map_err(|error| unavailable(&path, &error))?;
-        let until = Instant::now() + LOCK_PATIENCE;
+        let (began, mut notice) = (Instant::now(), WaitNotice::new(Duration::ZERO));
+        let most = LOCK_PATIENCE.as_secs();
         loop {
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => return Ok(file),
-                Err(Errno::WOULDBLOCK) if Instant::now() < until => {
+                Err(Errno::WOULDBLOCK) if began.elapsed() < LOCK_PATIENCE => {
+                    if let Some(waited) = notice.due(began.elapsed()) {
+                        tracing::info!(
+                            target: NOTICE,
+                            "has waited for {} s, and for {most} s at most, for {}, which replaces the state of the pool \
+                             ({}); if it hangs, end it",
+                            waited.as_secs(),
+                            holder(&file),
+                            path.display()
+                        );
+                    }
                     thread::sleep(Duration::from_millis(1));
                 }
                 Err(Errno::WOULDBLOCK) => {
-                    let held = LOCK_PATIENCE.as_secs();
-                    let error = format!("a process has been replacing the state for {held} s");
+                    let who = holder(&file);
+                    let what =
+                        format!("{who} has been replacing the state of the pool for {most} s");
+                    let error = format!("{what}; if it hangs, end it");
                     return Err(unavailable(&path, &std::io::Error::other(error)));
                 }
                 Err(error) => return Err(unavailable(&path, &error.into())),
@@ -206,6 +220,27 @@ impl ControlPlane for FilePlane {
     }
 }
 
+/// The process that has a file locked, by its number where the system says that.
+fn holder(file: &File) -> String {
+    let number = || {
+        let metadata = file.metadata().ok()?;
+        let (major, minor) = (rustix::fs::major(metadata.dev()), rustix::fs::minor(metadata.dev()));
+        let place = format!("{major:02x}:{minor:02x}:{}", metadata.ino());
+        holder_in(&fs::read_to_string("/proc/locks").ok()?, &place)
+    };
+    number().map_or("another process".to_owned(), |number| format!("process {number}"))
+}
+
+/// The number of the process that has a file locked, in the system's table of locks. One of another
+/// namespace has none there.
+fn holder_in(locks: &str, place: &str) -> Option<u32> {
+    locks.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [_, "FLOCK", _, _, process, at, ..] = words[..] else { return None };
+        process.parse().ok().filter(|number| at == place && *number > 0)
+    })
+}
+
 /// Nanoseconds since the host started, without the time it was suspended: that stops all of these
 /// processes. A node judges its own lease by a clock that goes on.
 fn since_start() -> u64 {
@@ -252,4 +287,21 @@ fn write<T: Serialize>(path: &Path, value: &T) -> Result<(), ControlError> {
         let _ = fs::remove_file(&new);
         unavailable(path, &error)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_process_that_has_a_file_locked_is_found_among_all_locks() {
+        let locks = "1: POSIX  ADVISORY  WRITE 7 00:1b:611 0 EOF\n\
+                     2: FLOCK  ADVISORY  WRITE 8 00:1c:611 0 EOF\n\
+                     3: FLOCK  ADVISORY  WRITE 9 00:1b:611 0 EOF\n\
+                     3: -> FLOCK  ADVISORY  WRITE 10 00:1b:611 0 EOF\n\
+                     4: FLOCK  ADVISORY  WRITE -1 00:1b:612 0 EOF\n";
+        assert_eq!(holder_in(locks, "00:1b:611"), Some(9));
+        assert_eq!(holder_in(locks, "00:1b:612"), None, "of another namespace");
+        assert_eq!(holder_in(locks, "00:1b:613"), None);
+    }
 }

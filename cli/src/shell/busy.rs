@@ -1,10 +1,12 @@
-//! What a statement that takes long is doing, on stderr if that is a terminal.
+//! What a statement that takes long is doing: a bar or a spinner on a terminal, else a notice after a
+//! second, and then less and less often.
 
 use std::io::IsTerminal;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use selkie::pool::{NOTICE, WaitNotice, units};
 
 /// A statement that has run for so long says what it does.
 const SHOWN_AFTER: Duration = Duration::from_secs(1);
@@ -22,8 +24,8 @@ pub(super) struct Busy {
     state: Mutex<State>,
 }
 
-#[derive(Default)]
 struct State {
+    notice: WaitNotice,
     bar: Option<ProgressBar>,
     done: u64,
     /// Rows have come: nothing more is said.
@@ -33,7 +35,9 @@ struct State {
 impl Busy {
     /// With a statement, or what is copied out of so many bytes.
     pub(super) fn new(what: &str, total: Option<u64>) -> Self {
-        Self { what: shortened(what), since: Instant::now(), total, state: Mutex::default() }
+        let notice = WaitNotice::new(Duration::ZERO);
+        let state = Mutex::new(State { notice, bar: None, done: 0, is_over: false });
+        Self { what: shortened(what), since: Instant::now(), total, state }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -43,14 +47,30 @@ impl Busy {
     /// Says what is done, if it takes long.
     pub(super) fn look(&self) {
         let mut state = self.state();
-        if state.bar.is_some() || state.is_over || self.since.elapsed() < SHOWN_AFTER {
+        let passed = self.since.elapsed();
+        if state.bar.is_some() || state.is_over || passed < SHOWN_AFTER {
             return;
         }
-        if !std::io::stderr().is_terminal() {
-            state.is_over = true;
-            return;
+        if std::io::stderr().is_terminal() {
+            state.bar = Some(self.bar(state.done));
+        } else if let Some(passed) = state.notice.due(passed) {
+            tracing::info!(target: NOTICE, "{}", self.line(passed, state.done));
         }
-        state.bar = Some(self.bar(state.done));
+    }
+
+    /// What is said where there is no terminal.
+    fn line(&self, passed: Duration, done: u64) -> String {
+        let (what, passed) = (&self.what, passed.as_secs());
+        match self.total {
+            Some(total) => {
+                let (done, total) = (units::bytes(done), units::bytes(total));
+                format!("{what}: for {passed} s so far, {done} of {total}")
+            }
+            None => format!(
+                "{what}: for {passed} s so far; a wait for what others have locked ends with their transactions, or by \
+                 lock_timeout"
+            ),
+        }
     }
 
     fn bar(&self, done: u64) -> ProgressBar {
@@ -108,6 +128,12 @@ impl Drop for Busy {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_is_said_with_how_much_of_it_was_read() {
+        let said = Busy::new("\\copy t", Some(3 << 20)).line(Duration::from_secs(4), 1 << 20);
+        assert_eq!(said, "\\copy t: for 4 s so far, 1.0 MiB of 3.0 MiB");
+    }
 
     #[test]
     fn a_statement_is_said_in_one_short_line() {

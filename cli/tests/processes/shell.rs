@@ -1,10 +1,11 @@
 //! Commands of the SQL shell as scripts use them.
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use crate::harness::{Process, run, selkie, succeeds, text};
+use crate::drivers::setup;
+use crate::harness::{Over, Pool, Process, run, selkie, succeeds, text};
 
 /// Runs a script by the standard input.
 #[track_caller]
@@ -331,6 +332,29 @@ fn errors_name_their_place_and_what_there_is() {
     assert!(all.contains("there are \\? \\h \\q") && all.contains("\\copy"), "{all}");
     assert!(succeeds(&["sql", "-c", "\\?"]).contains("\\watch [SECONDS] [c=TIMES]"));
     assert!(succeeds(&["sql", "-c", "\\h create view"]).contains("CREATE [OR REPLACE] VIEW"));
+}
+
+/// Where there is no terminal to show a spinner on.
+#[test]
+fn a_statement_that_waits_for_a_row_says_so_in_a_pipe() {
+    let pool = Pool::start(&setup(Over::Shm, "row-wait", 1));
+    let mut holder = selkie(&["sql", "--pool", &pool.url]);
+    let mut holder = holder.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut typed = holder.stdin.take().unwrap();
+    let script = "create table t (id int primary key, v int);\ninsert into t values (1, 0);\n\
+                  begin;\nupdate t set v = 1 where id = 1;\nselect 6 * 7 as answer;\n";
+    typed.write_all(script.as_bytes()).unwrap();
+    let mut told = BufReader::new(holder.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(told.any(|line| line.contains("42")));
+    let change = "update t set v = v + 1 where id = 1";
+    let waits = Process::start(&["sql", "--pool", &pool.url, "-c", change]);
+    let said =
+        waits.finds(&format!("{change}: for 1 s so far; a wait for what others have locked"));
+    assert!(said.contains("selkie_notice") && said.ends_with("or by lock_timeout"), "{said}");
+    typed.write_all(b"commit;\n").unwrap();
+    assert!(waits.ends_well().contains("UPDATE 1"));
+    drop(typed);
+    assert!(holder.wait().unwrap().success());
 }
 
 #[test]

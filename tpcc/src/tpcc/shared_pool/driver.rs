@@ -15,6 +15,7 @@ use super::labels::{
     DATABASE, DatabaseLabel, DatabaseShape, DriverPhases, LoadStage, LoadUnderWay, LoadedDatabase,
     PHASES, from_text, to_text,
 };
+use super::load_patience::LoadPatience;
 use super::loader_absence::{LoaderAbsence, STARTING_PATIENCE};
 use crate::error::TpccError;
 use crate::run::tasks::unless_interrupted;
@@ -91,7 +92,7 @@ impl Driver {
     /// # Errors
     /// [`TpccError::Config`] if the pool holds another database than asked for, or another driver
     /// loads one, [`TpccError::LoadCutShort`], [`TpccError::DatabaseInUse`],
-    /// [`TpccError::Interrupted`], [`TpccError::Pool`].
+    /// [`TpccError::PhaseHangs`], [`TpccError::Interrupted`], [`TpccError::Pool`].
     pub async fn meet(
         pool: &Arc<Pool>,
         env: &Env,
@@ -100,7 +101,7 @@ impl Driver {
         progress: &Arc<dyn Progress>,
     ) -> Result<(Self, DriverRole), TpccError> {
         let mut driver = Self::new(pool, env, config, progress);
-        let mut missing = LoaderAbsence::default();
+        let (mut missing, mut patience) = (LoaderAbsence::default(), LoadPatience::default());
         let mut notice = WaitNotice::new(env.now());
         loop {
             let found = driver.label::<DatabaseLabel>(DATABASE)?;
@@ -145,6 +146,7 @@ impl Driver {
                         (LoaderStatus::Lives, LoadPolicy::IfMissing) => {
                             // Before the wait, at the end of which it would be refused.
                             load.shape.admit(config, false)?;
+                            patience.check(&load, env.now())?;
                             waits_for = LOADER;
                         }
                         (LoaderStatus::IsAway, _) => waits_for = load.stage.of_one_away(),
@@ -368,7 +370,8 @@ impl Driver {
     /// that may replace it, until it does or does not.
     ///
     /// # Errors
-    /// [`TpccError::DatabaseReplaced`] if it is another one meanwhile, [`TpccError::Pool`].
+    /// [`TpccError::DatabaseReplaced`] if it is another one meanwhile, [`TpccError::PhaseHangs`],
+    /// [`TpccError::Interrupted`], [`TpccError::Pool`].
     pub async fn come_in(&self) -> Result<(), TpccError> {
         let host = self.pool.host();
         let present = |phases: &mut DriverPhases| {
@@ -376,7 +379,7 @@ impl Driver {
             0
         };
         self.enter(present, CHANGE).await?;
-        let mut missing = LoaderAbsence::default();
+        let (mut missing, mut patience) = (LoaderAbsence::default(), LoadPatience::default());
         let mut notice = WaitNotice::new(self.env.now());
         loop {
             let generation = match self.label::<DatabaseLabel>(DATABASE)? {
@@ -388,6 +391,7 @@ impl Driver {
                     load @ LoadUnderWay { stage: LoadStage::Begins(Some(_)), .. },
                 )) => {
                     self.look_after(&load, &mut missing).await?;
+                    patience.check(&load, self.env.now())?;
                     self.wait(&mut notice, || (REPLACER.what.to_owned(), REPLACER.helps)).await?;
                     continue;
                 }
@@ -657,6 +661,24 @@ mod tests {
         assert!(setting.world.now() > PHASE_PATIENCE + setting.config.duration);
         let said = error.to_string();
         assert!(said.starts_with("2 other drivers have been in the way for 3,6"), "{said}");
+    }
+
+    /// It is one of this process, which lives.
+    #[test]
+    fn a_driver_that_never_ends_its_load_is_not_waited_for_for_ever() {
+        let setting = Setting::new();
+        let shape = DatabaseShape::of(&setting.config);
+        let (host, stage) = (setting.pool.host(), LoadStage::Writes);
+        let load = LoadUnderWay { host, generation: 2, shape, stage };
+        setting.label(&DatabaseLabel::Loading(load.clone()));
+        let (env, progress): (_, Arc<dyn Progress>) = (setting.world.env(), Arc::new(Silent));
+        let policy = LoadPolicy::IfMissing;
+        let waits = Driver::meet(&setting.pool, &env, &setting.config, policy, &progress);
+        let bound = LoadPatience::bound(&load);
+        let met = setting.world.run(bound + Duration::from_secs(60), waits).unwrap();
+        let said = met.map(|(_, role)| role).unwrap_err().to_string();
+        assert!(setting.world.now() > bound);
+        assert!(said.contains(" and not ended the load; "), "{said}");
     }
 
     #[test]

@@ -34,6 +34,7 @@
 mod awaited;
 mod driver;
 mod labels;
+mod load_patience;
 mod loader_absence;
 
 pub use driver::{Driver, DriverRole, LoadPolicy, warehouses_in};

@@ -95,6 +95,18 @@ impl SharedPool {
         self.plane.load().await.map(|now| now.state).map_err(|error| self.explain(error))
     }
 
+    /// The document of the pool that had this id.
+    ///
+    /// # Errors
+    /// [`SharedPoolError::Destroyed`] if it is there no more, though another of its name may be.
+    pub async fn load_again(&self, id: u64) -> Result<Arc<PoolState>, SharedPoolError> {
+        match self.plane.load().await {
+            Ok(now) if now.state.id == id => Ok(now.state),
+            Ok(_) | Err(ControlError::NoPool { .. }) => Err(SharedPoolError::Destroyed),
+            Err(error) => Err(self.explain(error)),
+        }
+    }
+
     /// An error of the pool in terms of its name, where it was made on this host: that there is no
     /// such pool, or one already.
     #[must_use]

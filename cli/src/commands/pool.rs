@@ -344,6 +344,7 @@ async fn drain(
     tls: &TlsArguments,
 ) -> Result<(), SharedPoolError> {
     let shared = SharedPool::at(name, tls.credentials()?)?;
+    let id = shared.load().await?.id;
     let draining = pool::drain(shared.plane(), node).await;
     let mut leaving = draining.map_err(|error| shared.explain(error))?;
     let (mut told, mut wait) = (None, ComputeWait::new(name));
@@ -361,7 +362,7 @@ async fn drain(
             return Ok(());
         }
         env.sleep(LOOK_EVERY).await;
-        let state = shared.load().await?;
+        let state = shared.load_again(id).await?;
         leaving = state.leaving_of(node);
         let slabs = units::plural(leaving.slabs as u64, "slab");
         wait.look(&state, env.now(), leaving.slabs, || {

@@ -117,7 +117,7 @@ pub(super) async fn forgive(
     if *dry_run || *no_wait {
         return Ok(());
     }
-    until_recovered(env, &shared, name, &weighed).await
+    until_recovered(env, &shared, (name, state.id), &weighed).await
 }
 
 fn as_json(name: &Place, dry_run: bool, weighed: &[Forgiveness]) -> serde_json::Value {
@@ -158,12 +158,12 @@ fn tell(name: &Place, dry_run: bool, weighed: &[Forgiveness]) {
 async fn until_recovered(
     env: &Env,
     shared: &SharedPool,
-    name: &Place,
+    (name, id): (&Place, u64),
     weighed: &[Forgiveness],
 ) -> Result<(), SharedPoolError> {
     let mut wait = ComputeWait::new(name);
     loop {
-        let state: Arc<PoolState> = shared.load().await?;
+        let state: Arc<PoolState> = shared.load_again(id).await?;
         let is_under_way = |given_up: &&Forgiveness| {
             !given_up.node.is_memory() && state.lost.contains_key(&given_up.node.index())
         };

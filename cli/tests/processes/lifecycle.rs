@@ -302,6 +302,18 @@ fn who_waits_for_a_load_in_a_pool_that_is_destroyed_says_so() {
     ends_by_destruction(waits, asked);
 }
 
+#[test]
+fn a_drain_whose_pool_is_destroyed_says_so() {
+    let create = &["--range", "1M", "--log-size", "1M", "--max-compute-nodes", "4"];
+    let small = Setup { memory: "100M", create, ..setup(Over::Shm, "drain-destroyed", 4) };
+    let pool = Pool::start(&small);
+    succeeds(&pool.tpcc(&["--load-only"]));
+    let drain = Process::start(&["pool", "drain", &pool.name, "mem2"]);
+    drain.finds("this takes a compute node, and none is in the pool");
+    succeeds(&["pool", "destroy", &pool.name, "--force"]);
+    ends_by_destruction(drain, Instant::now());
+}
+
 /// The statements come one by one, as of a user who types.
 #[test]
 fn a_shell_whose_pool_is_destroyed_says_so_at_its_next_statement() {

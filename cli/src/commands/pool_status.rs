@@ -236,7 +236,7 @@ impl Look {
                 ]),
             };
         }
-        for index in self.state.compute_nodes.keys() {
+        for index in self.state.compute_nodes.keys().filter(|node| !self.is_dead(**node)) {
             let lives = self.lives(PeerId::compute(*index));
             table.add_row([format!("cn{index}"), self.word(lives).to_owned()]);
         }
@@ -244,6 +244,12 @@ impl Look {
             column.set_cell_alignment(CellAlignment::Right);
         }
         table
+    }
+
+    /// Whether a compute node that is in the pool cannot come back: where memory is shared, it has no
+    /// process any more. One that is silent otherwise may.
+    fn is_dead(&self, compute_node: u16) -> bool {
+        !self.lives(PeerId::compute(compute_node)) && !self.state.waits_for_silent()
     }
 
     /// What a node is, by whether it shows that it lives.
@@ -278,7 +284,9 @@ impl Look {
         let lost = state.lost.keys().map(|node| format!("cn{node} (died, being recovered from)"));
         let dead = state.dead.iter();
         let dead = dead.map(|node| format!("cn{node} (died, with pages that its log has)"));
-        memory.chain(lost).chain(dead).collect()
+        let gone = state.compute_nodes.keys().filter(|node| self.is_dead(**node));
+        let gone = gone.map(|node| format!("cn{node} (dead: its process is gone)"));
+        memory.chain(gone).chain(lost).chain(dead).collect()
     }
 
     /// Bytes of slabs that were rebuilt since an earlier look, a second.

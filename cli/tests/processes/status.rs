@@ -86,6 +86,9 @@ fn a_pool_whose_driver_was_killed_is_not_healthy() {
     let told = status(&pool);
     starts(&told, &format!("pool {name}: degraded: 1 memory node can be lost; cn0 is dead\n"));
     assert!(told.contains("the next compute node that comes in recovers what died"), "{told}");
+    // It is in no row of the table.
+    assert!(told.ends_with("in use no more: cn0 (dead: its process is gone)\n"), "{told}");
+    assert!(!told.contains("│ cn0"), "{told}");
     succeeds(&pool.tpcc(&["--duration", "1"]));
     starts(&first_line(&pool), &format!("pool {name}: healthy: "));
 }

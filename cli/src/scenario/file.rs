@@ -10,6 +10,8 @@ use selkie::pool::control::Timing;
 use selkie_tpcc::MAX_DURATION;
 use serde::Deserialize;
 
+use crate::support::config_file::meant;
+
 /// Why a scenario is not run.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FileError {
@@ -360,10 +362,23 @@ impl ScenarioFile {
             let at = error.span().map_or(0, |span| span.start);
             let before = text.bytes().take(at);
             let line = 1 + before.filter(|byte| *byte == b'\n').count();
-            let what = error.message().lines().collect::<Vec<_>>().join(" ");
+            let what = guessed(&error.message().lines().collect::<Vec<_>>().join(" "));
             FileError::Mistake { path: path.to_owned(), line, what }
         })
     }
+}
+
+/// A complaint that a word is unknown, with the known one that may be meant; others as they are.
+fn guessed(what: &str) -> String {
+    let starts = ["unknown field `", "unknown variant `"];
+    let Some(rest) = starts.iter().find_map(|start| what.strip_prefix(start)) else {
+        return what.to_owned();
+    };
+    // Every second piece is between two backquotes.
+    let mut pieces = rest.split('`');
+    let word = pieces.next().unwrap_or_default();
+    let known: Vec<&str> = pieces.skip(1).step_by(2).collect();
+    what.replacen("`, expected", &format!("`{} expected", meant(word, &known)), 1)
 }
 
 #[cfg(test)]
@@ -397,6 +412,14 @@ mod tests {
             ("start-delay = \"86401s\"\n", 8, "`86401s` is more than a day"),
             ("start-delay = \"9999999999999y\"\n", 8, "is no time as 5s"),
             ("[[fault]]\nat = \"5s\"\ndo = \"maim\"\n", 10, "unknown variant `maim`"),
+            (
+                "start-dely = \"1s\"\n",
+                8,
+                "`start-dely`, did you mean `start-delay`? expected one of",
+            ),
+            ("[pol]\nlease = \"1s\"\n", 8, "unknown field `pol`, did you mean `pool`?"),
+            ("[[fault]]\nat = \"5s\"\ndo = \"kil\"\n", 10, "`kil`, did you mean `kill`?"),
+            ("zzz = 1\n", 8, "unknown field `zzz`; expected one of"),
             ("[expect]\nrecovers = 2\n", 9, "`2` is no share of 0 to 1"),
             ("[pool]\nlease = true\n", 9, "a string or a number"),
         ] {

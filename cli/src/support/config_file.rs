@@ -146,7 +146,7 @@ fn find_owners(command: &Command, option: &str, path: &str, owners: &mut Vec<Str
 }
 
 /// The word of those that are known which is most alike, as a question behind a complaint.
-fn meant<'a>(word: &str, known: &[&'a str]) -> String {
+pub(crate) fn meant<'a>(word: &str, known: &[&'a str]) -> String {
     let alike = known.iter().map(|other| (strsim::jaro(word, other), *other));
     let best: Option<(f64, &'a str)> = alike.max_by(|one, other| one.0.total_cmp(&other.0));
     match best.filter(|(alike, _)| *alike > ALIKE) {

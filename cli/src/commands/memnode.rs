@@ -19,8 +19,8 @@ use selkie_tpcc::units;
 use crate::options::network::NetworkArguments;
 use crate::options::values;
 use crate::support::signals::Interrupt;
-use crate::support::stdout::tell;
 use crate::support::stderr::complain;
+use crate::support::stdout::tell;
 use crate::support::waiting::Waiting;
 use crate::support::{exit, listener, metrics, population};
 

@@ -246,8 +246,8 @@ impl Look {
         table
     }
 
-    /// Whether a compute node that is in the pool cannot come back: where memory is shared, it has no
-    /// process any more. One that is silent otherwise may.
+    /// Whether a compute node that is in the pool cannot come back: where memory is shared, it has
+    /// no process any more. One that is silent otherwise may.
     fn is_dead(&self, compute_node: u16) -> bool {
         !self.lives(PeerId::compute(compute_node)) && !self.state.waits_for_silent()
     }

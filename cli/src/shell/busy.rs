@@ -1,5 +1,5 @@
-//! What a statement that takes long is doing: a bar or a spinner on a terminal, else a notice after a
-//! second, and then less and less often.
+//! What a statement that takes long is doing: a bar or a spinner on a terminal, else a notice after
+//! a second, and then less and less often.
 
 use std::io::IsTerminal;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,5 +1,5 @@
-//! Lines on stderr. Its reader may be gone, with a terminal that was closed or a pipe that has ended:
-//! that is no reason to panic, as `eprintln!` does, and nothing is said then.
+//! Lines on stderr. Its reader may be gone, with a terminal that was closed or a pipe that has
+//! ended: that is no reason to panic, as `eprintln!` does, and nothing is said then.
 
 use std::fmt::Arguments;
 use std::io::Write;

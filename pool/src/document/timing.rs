@@ -71,8 +71,8 @@ impl Default for Timing {
     }
 }
 
-/// Why the others took a node for dead, if it was late itself, and what helps: to be put behind that
-/// it is dead. Nothing if the node was silent for less than others mind.
+/// Why the others took a node for dead, if it was late itself, and what helps: to be put behind
+/// that it is dead. Nothing if the node was silent for less than others mind.
 #[must_use]
 pub fn lateness(silent_for: Duration, lease: Duration) -> String {
     if silent_for < lease * 3 / 4 {

@@ -37,8 +37,8 @@ threads = 2
 /// What memory nodes lend here, and on the pages.
 const LENT: (&str, &str) = ("--memory 1G", "--memory 240M");
 
-/// Commands in fenced blocks, which are for files and other languages: where, and how they begin.
-/// `capi/tests/c.rs` compiles and runs what they do.
+/// Commands in fenced blocks: where, and how they begin. `capi/tests/c.rs` compiles and runs what
+/// they do.
 const FENCED: [(&str, &str); 2] = [
     ("embedding.md", "cargo build --release -p selkie-capi"),
     ("embedding.md", "cc -I capi/include"),
@@ -62,9 +62,11 @@ fn typed(text: &str) -> Vec<&str> {
     lines.filter_map(|line| line.strip_prefix("    ")).collect()
 }
 
-/// The commands of a page that are in fenced blocks, and so are not typed.
+/// The commands of a page that are in fenced blocks, and so are not typed. Files and other
+/// languages have none.
 fn fenced(text: &str) -> impl Iterator<Item = &str> {
     let blocks = text.split("```").skip(1).step_by(2);
+    let blocks = blocks.filter(|block| matches!(block.lines().next(), Some("" | "sh")));
     let lines = blocks.flat_map(str::lines).map(str::trim_start);
     lines.filter(|line| {
         ["selkie ", "cargo ", "psql ", "cc "].iter().any(|program| line.starts_with(program))
@@ -136,12 +138,13 @@ fn names_tests(reason: &str) {
     }
 }
 
-/// The first of ten ports, without its last digit, of which the first three are free.
+/// The first of ten ports that are free, without its last digit. Tests that run at the same time
+/// find the same, and each takes others of them.
 fn free_ports() -> u32 {
     let is_free = |port: u32| TcpListener::bind(("127.0.0.1", port as u16)).is_ok();
     let first = 2_000 + std::process::id() % 1_000;
     let mut prefixes = first..3_270;
-    prefixes.find(|prefix| (0..3).all(|last| is_free(prefix * 10 + last))).unwrap()
+    prefixes.find(|prefix| (0..10).all(|last| is_free(prefix * 10 + last))).unwrap()
 }
 
 #[test]
@@ -239,7 +242,7 @@ fn what_the_guide_says_of_failures_is_run() {
 fn the_sql_of_the_guide_is_run() {
     let place = tempfile::tempdir().unwrap();
     let ports = free_ports();
-    let [kept, first, second] = [0, 1, 2].map(|last| (ports * 10 + last).to_string());
+    let [kept, first, second] = [4, 5, 6].map(|last| (ports * 10 + last).to_string());
     // A person types slower than a server starts.
     let answers = |port: &str| {
         format!("until (: < /dev/tcp/127.0.0.1/{port}) 2> /dev/null; do sleep 0.05; done\n")
@@ -280,7 +283,7 @@ fn the_sql_of_the_guide_is_run() {
 #[test]
 fn what_the_guide_says_of_observation_is_run() {
     let place = tempfile::tempdir().unwrap();
-    let port = format!("127.0.0.1:{}", free_ports() * 10);
+    let port = format!("127.0.0.1:{}", free_ports() * 10 + 9);
     // As soon as there is something to be seen: the run is short.
     let scrape = format!(
         "until curl --silent http://{port}/metrics | grep '# TYPE selkie_'; do sleep 0.1; done"

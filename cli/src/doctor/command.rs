@@ -35,7 +35,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 
 fn table(checks: &[Check], worst: Finding) -> String {
     let mut table = Table::new();
-    table.load_preset(presets::UTF8_FULL_CONDENSED).set_header(["", "verdict", "found"]);
+    table.load_preset(presets::UTF8_FULL_CONDENSED).set_header(["what", "verdict", "found"]);
     for check in checks {
         table.add_row([check.name, check.verdict.word(), &check.found]);
     }

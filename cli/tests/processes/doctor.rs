@@ -46,6 +46,7 @@ fn the_doctor_looks_at_this_host_and_has_a_remedy_for_what_is_wrong() {
         ["this host is fit", "something will fail"].iter().any(|w| first.starts_with(w)),
         "{told}"
     );
+    assert!(told.lines().nth(2).unwrap().starts_with("│ what "), "no header is empty: {told}");
     for name in names {
         assert!(told.contains(name), "{name}: {told}");
     }

@@ -7,7 +7,7 @@ use selkie_channels::ChannelError;
 use selkie_erasure::CodecError;
 use selkie_fabric::{FabricError, PeerId};
 use selkie_pool::control::lateness;
-use selkie_pool::{Coding, PoolError};
+use selkie_pool::{Coding, PoolError, units};
 
 use crate::GAddr;
 use crate::coherence::machine::Violation;
@@ -40,8 +40,8 @@ pub enum EngineError {
     /// The headers of lines that this node has freed do not say so yet: a repair of leaked lines
     /// would free them twice.
     #[error(
-        "waited {waited:?} until the headers of {lines} freed lines say that they are free: {}",
-        unmarked(*rebuilt)
+        "waited {} until the headers of {} say that they are free: {}",
+        units::seconds(*waited), units::plural(*lines as u64, "freed line"), unmarked(*rebuilt)
     )]
     FreedUnmarked {
         /// Lines that were freed, and are not marked.
@@ -107,14 +107,15 @@ pub enum EngineError {
     /// The node could not make sure that it is still in the pool: what it has read may be old, and
     /// what it has changed lost.
     #[error(
-        "waited {waited:?} to learn from the control plane that this node is still in the pool: the plane does not answer"
+        "waited {} to learn from the control plane that this node is still in the pool: the plane does not answer",
+        units::seconds(*waited)
     )]
     LeaseUncertain {
         /// How long the caller has waited.
         waited: Duration,
     },
     /// A latch or an answer did not come within the configured bound.
-    #[error("{addr}: gave up after waiting {waited:?}")]
+    #[error("{addr}: gave up after waiting {}", units::seconds(*waited))]
     Timeout {
         /// The line.
         addr: GAddr,
@@ -175,8 +176,8 @@ pub enum EngineError {
     LogFull,
     /// Changes that are to be recorded together are more than the log can take.
     #[error(
-        "log: changes of {need} bytes or more, recorded together, are beyond the {limit} bytes that \
-         this log takes at once"
+        "log: changes of {} or more, recorded together, are beyond the {} that this log takes at once",
+        units::plural(*need, "byte"), units::plural(*limit, "byte")
     )]
     ChangeTooLarge {
         /// Bytes that are needed at least.
@@ -186,7 +187,7 @@ pub enum EngineError {
     },
     /// What was recorded in the log did not become durable within the configured bound; it may
     /// later.
-    #[error("log: not durable after {waited:?}")]
+    #[error("log: not durable after {}", units::seconds(*waited))]
     LogTimeout {
         /// How long the caller had waited.
         waited: Duration,

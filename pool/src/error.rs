@@ -163,8 +163,9 @@ pub enum PoolError {
     },
     /// A coded pool has more memory than it could use.
     #[error(
-        "there is memory for more than {MAX_RANGES} ranges of {range_bytes} bytes, the most a pool can have: make it with \
-         larger ranges, of {enough} bytes or more (--range)"
+        "there is memory for more than {} ranges of {}, the most a pool can have: make it with larger ranges, --range {} \
+         or more",
+        units::count(MAX_RANGES as u64), units::bytes(*range_bytes), units::as_option(*enough)
     )]
     TooManyRanges {
         /// Bytes of the pool's ranges.
@@ -190,7 +191,7 @@ pub enum PoolError {
         domains: usize,
     },
     /// A node has not taken note of a change in time: it hangs, or is gone.
-    #[error("{node} has not taken note of a change of the pool within {waited:?}")]
+    #[error("{node} has not taken note of a change of the pool within {}", units::seconds(*waited))]
     Unresponsive {
         /// The node.
         node: PeerId,

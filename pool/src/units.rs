@@ -1,5 +1,7 @@
 //! Sizes, counts and times as people read them.
 
+use std::time::Duration;
+
 /// `bytes` in the largest unit that leaves at least one of it, with at most four digits: `1.5 GiB`,
 /// `1,022 MiB`.
 #[must_use]
@@ -71,6 +73,12 @@ pub fn figure(value: f64) -> String {
     text.strip_prefix("-0").filter(|rest| rest.is_empty()).map_or(text, |_| "0").to_owned()
 }
 
+/// A time in seconds: `0.25 s`, `2 s`, `1,200 s`.
+#[must_use]
+pub fn seconds(time: Duration) -> String {
+    format!("{} s", figure(time.as_secs_f64()))
+}
+
 fn sign(value: f64) -> String {
     if value < 0.0 { "-".to_owned() } else { String::new() }
 }
@@ -78,6 +86,15 @@ fn sign(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_are_in_seconds() {
+        let said = [250, 2_000, 1_234, 600_000, 1_200_000].map(|ms| {
+            let time = Duration::from_millis(ms);
+            seconds(time)
+        });
+        assert_eq!(said, ["0.25 s", "2 s", "1.234 s", "600 s", "1,200 s"]);
+    }
 
     #[test]
     fn sizes() {

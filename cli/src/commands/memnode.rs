@@ -124,7 +124,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         return code;
     }
     drop(lent);
-    complain!("{name} stops after {:.2?} of processor time", cpu_time());
+    complain!("{name} stops after {} of processor time", units::seconds(cpu_time()));
     ExitCode::SUCCESS
 }
 

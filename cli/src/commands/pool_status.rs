@@ -191,8 +191,12 @@ impl Look {
         };
         let made = self.made_at.map_or(String::new(), |at| format!("made {}, ", date(at)));
         format!(
-            "{made}id {:016x}, fabric {}, lease {:?}, cache lines of {} bytes, coding {}, {logs}",
-            state.id, state.fabric, state.timing.lease, state.gcl_bytes, state.coding
+            "{made}id {:016x}, fabric {}, lease {}, cache lines of {} bytes, coding {}, {logs}",
+            state.id,
+            state.fabric,
+            units::seconds(state.timing.lease),
+            state.gcl_bytes,
+            state.coding
         )
     }
 

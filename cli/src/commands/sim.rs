@@ -137,10 +137,10 @@ fn replay(case: Case) -> ExitCode {
         Ok(summary) => {
             complain!("coding {}, plan: {}", case.coding(), summary.plan);
             complain!(
-                "scenario {scenario}, seed {seed}: ok, {} in {:?} of virtual time, {} gave up, \
+                "scenario {scenario}, seed {seed}: ok, {} in {} of virtual time, {} gave up, \
                  trace {:016x}",
                 units::plural(summary.operations, "operation"),
-                summary.virtual_time,
+                units::seconds(summary.virtual_time),
                 units::plural(summary.gave_up, "client"),
                 summary.trace_hash
             );

@@ -51,7 +51,8 @@ impl DemoVerdict {
         }
         if verdict.found < verdict.looked_for || verdict.looked_for == 0 {
             let missing = verdict.looked_for - verdict.found.min(verdict.looked_for);
-            verdict.broken.push(format!("{} commits are missing", units::count(missing)));
+            let are = if missing == 1 { "is" } else { "are" };
+            verdict.broken.push(format!("{} {are} missing", units::plural(missing, "commit")));
         }
         verdict
     }
@@ -95,7 +96,7 @@ mod tests {
         assert!(good.holds() && good.transactions == 4_000, "{good:?}");
         assert!(good.text().starts_with("ok: every one of 3,000 commits"), "{}", good.text());
         for (bad, says) in [
-            (report(1_499, "ok", 0), "1 commits are missing"),
+            (report(1_499, "ok", 0), "1 commit is missing"),
             (report(1_500, "partial", 0), "driver 2: \"partial\""),
             (report(1_500, "ok", 3), "driver 2 has lost pages"),
             (String::new(), "driver 2 has ended without a report"),

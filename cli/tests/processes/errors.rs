@@ -36,7 +36,7 @@ fn an_address_is_named_once_and_one_in_use_with_its_process() {
     let said = fails(&["pool", "status", "tcp:127.0.0.1:1"], 1, "given up after");
     // It says what it waits for meanwhile, and then why it waits no more.
     let (waits, error) = said.trim_end().rsplit_once('\n').unwrap();
-    assert!(waits.contains("127.0.0.1:1 does not answer; waits 5s"), "{said}");
+    assert!(waits.contains("127.0.0.1:1 does not answer; waits 5 s at most"), "{said}");
     assert_eq!(error.matches("127.0.0.1:1").count(), 1, "{said}");
     let error = fails(&["pool", "status", "tcp:127.0.0.1:1,127.0.0.1:2"], 1, "given up after");
     for address in ["127.0.0.1:1 ", "127.0.0.1:2 "] {

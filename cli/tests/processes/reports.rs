@@ -78,6 +78,8 @@ fn tables_have_figures_of_one_form_and_say_what_their_columns_are() {
     let id = pool.status()["id"].as_str().unwrap().to_owned();
     let shown = status.replace(&pool.name, "").replace(&id, "");
     assert_eq!(ungrouped(&shown), Vec::<&str>::new(), "{status}");
+    assert!(status.contains(", lease 2 s, "), "{status}");
+    assert_eq!(times_without_a_space(&status), Vec::<&str>::new(), "{status}");
     let place = tempfile::tempdir().unwrap();
     let to = place.path().join("backup");
     let told = succeeds(&["backup", &pool.name, "--to", to.to_str().unwrap()]);
@@ -89,6 +91,17 @@ fn tables_have_figures_of_one_form_and_say_what_their_columns_are() {
     let row = |name: &str| told.lines().find(|line| line.contains(name)).unwrap();
     assert!(row("hit ratio").contains(" % "), "{told}");
     assert!(row("measured").contains(" s; the whole run took "), "{told}");
+}
+
+/// Times as `2s` or `1.5ms`, which are `2 s` and `1.5 ms` everywhere.
+fn times_without_a_space(report: &str) -> Vec<&str> {
+    let words = report.split([' ', '\n', ',', ';', ':', '(', ')']);
+    let units = ["ms", "µs", "ns", "s"];
+    let is_time = |word: &&str| {
+        let number = units.iter().find_map(|unit| word.strip_suffix(unit));
+        number.is_some_and(|number| number.parse::<f64>().is_ok())
+    };
+    words.filter(is_time).collect()
 }
 
 /// Numbers of more than four digits without their thousands apart; also behind a point.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use selkie_pool::units;
 use selkie_wal::{LogError, MergeError, ReadError};
 
 use crate::error::EngineError;
@@ -44,18 +45,19 @@ pub enum BackupError {
         pages: usize,
     },
     /// Nodes that died are not recovered from.
-    #[error("compute nodes that died are not recovered from after {waited:?}")]
+    #[error("compute nodes that died are not recovered from after {}", units::seconds(*waited))]
     Recovering {
         /// How long it was waited.
         waited: Duration,
     },
     /// The nodes did not mark a snapshot barrier, up to which their logs are one state.
     #[error(
-        "{} after {waited:?}",
+        "{} after {}",
         node.map_or_else(
             || "compute nodes die or come, or another backup is made, and no snapshot barrier is marked in all logs".to_owned(),
             |node| format!("compute node {node} has marked no snapshot barrier in its log")
-        )
+        ),
+        units::seconds(*waited)
     )]
     NoSnapshotBarrier {
         /// A node that has marked none, if it is that.

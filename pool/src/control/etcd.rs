@@ -50,6 +50,7 @@ use super::error::{ControlError, unavailable_at};
 use super::plane::{Beat, Change, ControlPlane, Version, Versioned};
 use crate::document::{FORMAT, PoolState, Timing};
 use crate::error::PoolError;
+use crate::units;
 
 /// Bound of every call.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -283,7 +284,10 @@ impl Shared {
             sleep_until(until.min(Instant::now() + RETRY_PAUSE)).await;
         }
         let last = last.unwrap_or_else(|| "no answer".to_owned());
-        Err(unavailable_at(&self.endpoints, &format!("given up after {PATIENCE:?}: {last}")))
+        Err(unavailable_at(
+            &self.endpoints,
+            &format!("given up after {}: {last}", units::seconds(PATIENCE)),
+        ))
     }
 
     async fn load(&self) -> Result<Versioned, ControlError> {

@@ -55,6 +55,7 @@ use super::target::{Connect, Target, Unreached, bad_endpoint};
 use crate::document::PoolState;
 use crate::error::PoolError;
 use crate::token::Token;
+use crate::units;
 use crate::wait_notice::{NOTICE, WaitNotice};
 
 /// Finds the token of the pool of a name.
@@ -330,7 +331,8 @@ impl RelayLine {
             // One that has answered before may be away for a moment, which is others' to tell.
             if self.known.is_none() && notice.due(began.elapsed()).is_some() {
                 let who = &self.endpoints;
-                tracing::info!(target: NOTICE, "{who} does not answer; waits {PATIENCE:?} at most");
+                let most = units::seconds(PATIENCE);
+                tracing::info!(target: NOTICE, "{who} does not answer; waits {most} at most");
             }
             let mut useless = 0;
             for _ in 0..self.targets.len() {
@@ -384,7 +386,7 @@ impl RelayLine {
                 ("the relays of the pool".to_owned(), all.collect::<Vec<_>>().join("; "))
             }
         };
-        unavailable_at(&place, &format!("given up after {PATIENCE:?}: {said}"))
+        unavailable_at(&place, &format!("given up after {}: {said}", units::seconds(PATIENCE)))
     }
 
     /// Asks the relay in front.

@@ -242,8 +242,8 @@ mod tests {
         let error = state.check_ranges().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "there is memory for more than 4096 ranges of 262144 bytes, the most a pool can have: \
-             make it with larger ranges, of 524288 bytes or more (--range)"
+            "there is memory for more than 4,096 ranges of 256.0 KiB, the most a pool can have: \
+             make it with larger ranges, --range 512K or more"
         );
         assert_eq!(state.most_ranges(), MAX_RANGES);
         let range = state.ranges[0].clone();

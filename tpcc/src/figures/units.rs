@@ -1,6 +1,6 @@
 //! Sizes, counts and times as people read them: those of all commands, and seconds of reports.
 
-pub use selkie_pool::units::{bytes, count, figure, plural};
+pub use selkie_pool::units::{bytes, count, figure, plural, seconds};
 
 /// To a tenth: more digits would not be true.
 pub(crate) fn rounded(value: f64) -> f64 {

@@ -93,18 +93,37 @@ fn a_load_that_a_signal_ends_is_done_again() {
 
 #[test]
 fn a_load_whose_driver_was_killed_is_done_again() {
-    load_is_killed("killed-load", &[]);
+    load_is_killed(Over::Shm, "killed-load", &[]);
+}
+
+#[test]
+fn a_load_over_tcp_whose_driver_was_killed_is_done_again() {
+    load_is_killed(Over::Tcp, "killed-load", &[]);
 }
 
 #[test]
 fn a_load_without_a_log_whose_driver_was_killed_is_done_again() {
     // A coded pool gives up at most 20,000 pages at once: the cache has fewer.
-    load_is_killed("killed-bare", &["--durability", "none", "--cache-mb", "32"]);
+    load_is_killed(Over::Shm, "killed-bare", &["--durability", "none", "--cache-mb", "32"]);
 }
 
-fn load_is_killed(test: &str, more: &[&str]) {
+/// A load that ends by an error is broken off as well.
+#[test]
+fn a_load_for_which_the_pool_is_too_small_says_so_to_the_next_driver() {
+    let small = Setup { memory: "60M", create: &["--log-size", "0"], ..Setup::default() };
+    let pool = Pool::start(&Setup { test: "full", memory_nodes: 1, ..small });
+    let bare = ["--durability", "none"];
+    let load = [&["tpcc", "--pool", &pool.url], &LARGE[..], &bare].concat();
+    fails(&load, 1, "pool full: ");
+    let label = pool.status()["labels"]["tpcc.database"].as_str().unwrap().to_owned();
+    assert!(label.contains("cut_short"), "{label}");
+    let said = fails(&load, 1, "load it again with --reload");
+    assert!(said.contains("was broken off") && !said.contains("has waited"), "{said}");
+}
+
+fn load_is_killed(over: Over, test: &str, more: &[&str]) {
     let create = &["--lease", "1s"];
-    let pool = Pool::start(&Setup { create, ..setup(Over::Shm, test, 3) });
+    let pool = Pool::start(&Setup { create, ..setup(over, test, 3) });
     let mut driver = loading(&pool, more);
     let mut waits = Process::start(&[&["tpcc", "--pool", &pool.url], &LARGE[..]].concat());
     waits.finds("has waited for 1 s, for another driver, which loads the database; ");

@@ -32,6 +32,24 @@ fn a_command_that_has_nothing_to_leave_says_that_its_terminal_was_closed() {
     assert_eq!((code, said.lines().last()), (None, Some("error: interrupted by SIGHUP")), "{said}");
 }
 
+/// A pool of their own ends with them.
+#[test]
+fn a_benchmark_that_a_signal_ends_in_its_load_says_so() {
+    for benchmark in [
+        ["tpcc", "--warehouses", "20"],
+        ["smallbank", "--accounts", "3000000"],
+        ["tatp", "--subscribers", "1000000"],
+    ] {
+        let mut loads = Process::start(&[&benchmark[..], &["--threads", "2"]].concat());
+        loads.says("load: 0 %");
+        loads.signal(Signal::TERM);
+        let (code, said) = loads.ends();
+        let last = said.lines().last();
+        assert_eq!((code, last), (Some(143), Some("error: interrupted by SIGTERM")), "{said}");
+        assert!(!said.contains("run: "), "{said}");
+    }
+}
+
 /// The system sends one, and the shell another.
 #[test]
 fn a_memory_node_whose_terminal_is_closed_stops_in_good_order() {

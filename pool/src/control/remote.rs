@@ -330,8 +330,7 @@ impl RelayLine {
         loop {
             // One that has answered before may be away for a moment, which is others' to tell.
             if self.known.is_none() && notice.due(began.elapsed()).is_some() {
-                let who = &self.endpoints;
-                let most = units::seconds(PATIENCE);
+                let (who, most) = (&self.endpoints, units::seconds(PATIENCE));
                 tracing::info!(target: NOTICE, "{who} does not answer; waits {most} at most");
             }
             let mut useless = 0;

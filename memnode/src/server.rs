@@ -109,6 +109,7 @@ impl MemoryServer {
                                 return Err(error);
                             }
                         };
+                        membership.lives_since(since);
                         membership.mark_looks_in(Arc::clone(started.region()), since);
                         return Ok(Arc::new(Self { node: started, membership }));
                     }

@@ -88,6 +88,12 @@ impl Membership {
         Ok(())
     }
 
+    /// The first node of this process has entered the pool at this time, without a beat: others
+    /// watch it from then on.
+    pub fn lives_since(&self, entered: Duration) {
+        self.shown.lock().first_at = Some(entered);
+    }
+
     /// The processes that have shown lately that their nodes live, and this one.
     pub async fn living_hosts(&self) -> Result<BTreeSet<u64>, PoolError> {
         let mut hosts = self.hosts_within(self.timing().lease * 3 / 2).await?;

@@ -171,6 +171,20 @@ pub enum TxnError {
         /// Most leaves.
         limit: usize,
     },
+    /// What it takes to take the changes of the transaction back is more than this node has memory
+    /// for: [`overflow_bytes`](selkie_engine::EngineConfig::overflow_bytes), or 64 MiB if that is
+    /// less. The operation changed nothing; the transaction may go on, or commit what it has.
+    #[error(
+        "the transaction is too large: its changes would take {} MiB of memory, and this node allows \
+         {} MiB",
+        need.div_ceil(1 << 20), limit >> 20
+    )]
+    TooMuchMemory {
+        /// Bytes.
+        need: u64,
+        /// Most bytes.
+        limit: u64,
+    },
     /// Other large transactions hold most of the leaves that may be latched at a time. Run the
     /// transaction again.
     #[error("large transactions hold the {limit} pages that this node allows")]
@@ -452,6 +466,7 @@ impl TxnError {
             | Self::NotFound { .. }
             | Self::RowTooLarge { .. }
             | Self::KeyTooLong { .. }
+            | Self::TooMuchMemory { .. }
             | Self::ValueGone { .. }
             | Self::ReadOnly
             | Self::NoSavepoint

@@ -45,7 +45,7 @@ pub(crate) fn from_txn(error: TxnError, table: Option<&TableDef>) -> SqlError {
         TxnError::RowTooLarge { .. } | TxnError::KeyTooLong { .. } => {
             return too_large(&error, table);
         }
-        TxnError::TooManyLeaves { .. } => {
+        TxnError::TooManyLeaves { .. } | TxnError::TooMuchMemory { .. } => {
             (SqlState::PROGRAM_LIMIT_EXCEEDED, "the transaction is too large")
         }
         TxnError::InvalidCursor { .. } => {

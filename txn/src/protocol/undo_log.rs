@@ -79,6 +79,12 @@ impl UndoLog {
         self.records.len()
     }
 
+    /// What the log takes of the process's memory, about.
+    pub(crate) fn memory(&self) -> u64 {
+        let records = self.records.len() * size_of::<UndoRecord>();
+        (self.bytes.len() + records + self.splits.len() * size_of::<MadeSplit>()) as u64
+    }
+
     pub(crate) fn push(&mut self, change: EntryChange, leaf: usize, key: &[u8], image: &[u8]) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(key);

@@ -50,11 +50,22 @@ pub(crate) struct WriteSet {
     keys: Vec<u8>,
     /// Bytes of the changed entries, keys included.
     bytes: u64,
+    /// Bytes of the entries before the changes, without keys.
+    before_bytes: u64,
 }
+
+/// What the log and the tree take for each change, at most.
+const CHANGE_BYTES: usize =
+    size_of::<EarlierEntry>() + size_of::<ChangedEntry>() + size_of::<Box<[u8]>>();
 
 /// Bytes of an entry.
 fn entry_bytes(key: &[u8], value: &EntryValue) -> u64 {
     (key.len() + value.as_ref().map_or(0, |value| value.len())) as u64
+}
+
+/// Bytes of the value of an entry before a change.
+fn value_bytes(before: &Option<EntryValue>) -> u64 {
+    before.as_ref().and_then(Option::as_ref).map_or(0, |value| value.len()) as u64
 }
 
 /// An entry as a write set has it.
@@ -86,6 +97,12 @@ impl WriteSet {
     /// Bytes of the changed entries, keys included.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// What the write set takes of the process's memory, about.
+    pub(crate) fn memory(&self) -> u64 {
+        let log = self.keys.len() + self.earlier.len() * CHANGE_BYTES;
+        self.bytes + self.before_bytes + log as u64
     }
 
     /// Whether no entry of a tree was changed.
@@ -122,7 +139,12 @@ impl WriteSet {
         let start = self.keys.len();
         self.keys.extend_from_slice(key);
         let key = start..self.keys.len();
-        self.earlier.push(EarlierEntry { tree, key, before, read: None });
+        self.push(EarlierEntry { tree, key, before, read: None });
+    }
+
+    fn push(&mut self, earlier: EarlierEntry) {
+        self.before_bytes += value_bytes(&earlier.before);
+        self.earlier.push(earlier);
     }
 
     /// Forgets all changed entries of these trees, which others replace.
@@ -139,7 +161,7 @@ impl WriteSet {
             let start = self.keys.len();
             self.keys.extend_from_slice(&key);
             let key = start..self.keys.len();
-            self.earlier.push(EarlierEntry { tree, key, before: Some(value), read });
+            self.push(EarlierEntry { tree, key, before: Some(value), read });
         }
     }
 
@@ -164,6 +186,7 @@ impl WriteSet {
     pub(crate) fn take_back(&mut self, mark: usize) {
         while self.earlier.len() > mark {
             let Some(earlier) = self.earlier.pop() else { return };
+            self.before_bytes -= value_bytes(&earlier.before);
             let EarlierEntry { tree, key: at, before, read } = earlier;
             let key = self.keys.split_off(at.start);
             let entries = self.trees.get_mut(tree).expect("what is taken back was changed");
@@ -217,7 +240,7 @@ impl WriteSet {
         self.trees.clear(BTreeMap::clear);
         self.earlier.clear();
         self.keys.clear();
-        self.bytes = 0;
+        (self.bytes, self.before_bytes) = (0, 0);
     }
 
     /// Gives back memory of an empty set beyond so many bytes.

@@ -10,6 +10,9 @@ use selkie_engine::EngineError;
 use crate::error::TxnError;
 use crate::transaction::txn::Txn;
 
+/// Bytes that the changes of any transaction may take of the process's memory.
+const LEAST_CHANGE_MEMORY: u64 = 64 << 20;
+
 impl Txn<'_> {
     /// Whether the transaction has room in the cache for one more leaf that it only reads.
     pub(crate) fn has_room_to_read(&mut self) -> bool {
@@ -61,12 +64,22 @@ impl Txn<'_> {
         self.work.locks.change_bytes() + 3 * self.db.engine.gcl_bytes() as u64
     }
 
-    /// Fails if the entries of the write set alone are more than the log can take together. The
-    /// pages that commit changes may take more.
+    /// Fails if the entries of the write set alone are more than the log can take together, or what
+    /// takes the changes back more than the node has memory for. The pages that commit changes may
+    /// take more of the log.
     pub(crate) fn check_write_set(&self) -> Result<(), TxnError> {
         let (need, limit) = (self.work.writes.bytes(), self.db.engine.largest_change());
         if need > limit {
             return Err(EngineError::ChangeTooLarge { need, limit }.into());
+        }
+        let need = self.work.writes.memory() + self.work.undo.memory();
+        if need > LEAST_CHANGE_MEMORY {
+            let engine = &self.db.engine;
+            let beyond = engine.most_beyond_cache() as u64 * engine.gcl_bytes() as u64;
+            let limit = beyond.max(LEAST_CHANGE_MEMORY);
+            if need > limit {
+                return Err(TxnError::TooMuchMemory { need, limit });
+            }
         }
         Ok(())
     }

@@ -10,8 +10,8 @@ use selkie_btree::TreeStats;
 use selkie_engine::EngineError;
 use selkie_engine::log::LogTo;
 use selkie_txn::{
-    AbortCause, ColumnType, Database, DatabaseSchema, KeyRange, Protocol, RetryPolicy, Table,
-    TableSchema, TxnError, key, retry,
+    AbortCause, ColumnType, Database, DatabaseSchema, KeyRange, Protocol, RetryPolicy, RowMut,
+    Table, TableSchema, TxnError, key, retry,
 };
 
 use crate::common::{Cluster, ClusterOptions, dump, poll_times};
@@ -184,6 +184,35 @@ fn a_transaction_beyond_its_memory_is_refused_where_it_goes_beyond() {
             );
             assert_eq!(dump(db).await, rows, "{protocol}");
             takes_rows(db, table, 200..300).await;
+        });
+    }
+}
+
+/// What takes changes back grew without a bound, also by changing one row again and again.
+#[test]
+fn a_transaction_whose_changes_take_too_much_memory_is_refused_and_can_commit_what_it_has() {
+    for protocol in [Protocol::TwoPhase, Protocol::Snapshot] {
+        let options = ClusterOptions { pages_beyond: 0, ..small_pages(1_024) };
+        with_items(options, protocol, async |db, table| {
+            takes_rows(db, table, 0..2).await;
+            let mut txn = db.begin();
+            let text = |number: u32| char::from(b'a' + (number % 26) as u8).to_string().repeat(100);
+            let mut done = 0;
+            let error = loop {
+                let set = |row: &mut RowMut<'_>| Ok(row.set_text(1, &text(done))?);
+                match txn.update(table, &key![0i64], set).await {
+                    Ok(_) => done += 1,
+                    Err(error) => break error,
+                }
+                assert!(done < 2_000_000, "{protocol}");
+            };
+            assert_eq!((error.abort_cause(), error.is_retryable()), (None, false));
+            let TxnError::TooMuchMemory { need, limit } = error else { panic!("{error:?}") };
+            assert!(need > limit && limit == 64 << 20, "{need} {limit}");
+            txn.commit().await.unwrap();
+            let mut txn = db.begin();
+            let found = txn.get(table, &key![0i64]).await.unwrap().unwrap();
+            assert_eq!(found.text(1).unwrap(), text(done - 1));
         });
     }
 }

@@ -10,6 +10,7 @@ mod sessions_of_roles;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use selkie_engine::{ComputeId, Engine, EngineConfig};
 use selkie_fabric::{Fabric, RealRuntime, mem::MemFabric};
@@ -378,6 +379,59 @@ fn transactions_that_insert_or_change_one_row_wait_for_each_other_and_none_fails
         let found = first.execute("select id, n from c order by id").await.unwrap();
         let rows = format!("{:?}", found[0].rows);
         assert_eq!(rows, "[[I32(1), I32(100)], [I32(2), I32(100)]]");
+    });
+}
+
+/// A change of one statement meets the lock of another session in its commit. The other session is
+/// one of another node.
+#[test]
+fn a_statement_that_waits_for_a_row_is_ended_by_its_timeout_or_by_others() {
+    with_nodes(2, async |databases| {
+        let env = databases[0].engine().env().clone();
+        let mut holder = Session::new(&databases[1], "tester", || 0).unwrap();
+        holder.execute("create table t (id int primary key, n int)").await.unwrap();
+        holder.execute("insert into t values (1, 0), (2, 0), (3, 0)").await.unwrap();
+        holder.execute("begin").await.unwrap();
+        holder.execute("update t set n = 9 where id in (1, 2)").await.unwrap();
+        let cases = [
+            ("timeout", vec!["update t set n = n + 1 where id = 1"]),
+            ("cancel", vec!["update t set n = n + 1 where id = 1"]),
+            ("cancel", vec!["update t set n = n + 1"]),
+            ("cancel", vec!["begin", "insert into t values (1, 1)", "commit"]),
+            ("terminate", vec!["update t set n = n + 1 where id = 1"]),
+        ];
+        for (how, statements) in cases {
+            let mut session = Session::new(&databases[0], "tester", || 0).unwrap();
+            if how == "timeout" {
+                session.execute("set statement_timeout = '300ms'").await.unwrap();
+            }
+            let (handle, own) = (session.cancel_handle(), env.clone());
+            let other = env.spawn("other", async move {
+                // Whatever statement waits by then.
+                own.sleep(Duration::from_millis(300)).await;
+                match how {
+                    "cancel" => handle.cancel(),
+                    "terminate" => handle.terminate(),
+                    _ => {}
+                }
+            });
+            let (started, mut ended) = (env.now(), Ok(Vec::new()));
+            for sql in statements {
+                ended = ended.and(session.execute(sql).await);
+            }
+            let error = ended.unwrap_err();
+            let code = if how == "terminate" { "57P01" } else { "57014" };
+            assert_eq!(error.state().code(), code, "{how}: {error}");
+            assert!(env.now() - started < Duration::from_secs(5), "{how}");
+            assert_ne!(session.state(), TransactionState::InTransaction, "{how}");
+            other.join().await;
+        }
+        holder.execute("rollback").await.unwrap();
+        let mut session = Session::new(&databases[0], "tester", || 0).unwrap();
+        session.execute("update t set n = n + 1").await.unwrap();
+        let found = session.execute("select id, n from t order by id").await.unwrap();
+        let rows = format!("{:?}", found[0].rows);
+        assert_eq!(rows, "[[I32(1), I32(1)], [I32(2), I32(1)], [I32(3), I32(1)]]");
     });
 }
 

@@ -324,6 +324,10 @@ pub enum TxnError {
         /// How long it may take.
         limit: Duration,
     },
+    /// A commit was given up by its caller while it waited for rows that others have locked
+    /// ([`Session::commit_until`](crate::Session::commit_until)).
+    #[error("the commit was given up while it waited for rows that others have locked")]
+    CommitStopped,
     /// The client of a session did nothing in its transaction for longer than the session
     /// [allows](crate::SessionLimits::idle): it was rolled back then. Run it again.
     #[error("the transaction was rolled back after idling for {idled:?} (allowed: {limit:?})")]
@@ -453,7 +457,7 @@ impl TxnError {
             Self::Deadlock => AbortCause::Deadlock,
             Self::LockTimeout { .. } => AbortCause::LockTimeout,
             Self::IdleTooLong { .. } => AbortCause::IdleTimeout,
-            Self::DeadlineExceeded { .. } => AbortCause::Interrupted,
+            Self::DeadlineExceeded { .. } | Self::CommitStopped => AbortCause::Interrupted,
             Self::Engine(error) if error.is_retryable() => AbortCause::Timeout,
             Self::Tree(error) if error.is_retryable() => AbortCause::Timeout,
             Self::NoStableLeaf { .. } => AbortCause::Timeout,

@@ -4,6 +4,7 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -19,8 +20,8 @@ pub struct CancelHandle {
 
 #[derive(Default)]
 struct CancelState {
-    /// A statement runs, and may be cancelled.
-    runs: bool,
+    /// Parts of a statement that run, one within the other: it may be cancelled while any does.
+    running: u32,
     cancelled: bool,
     waker: Option<Waker>,
     /// The session is to end.
@@ -30,18 +31,27 @@ struct CancelState {
 }
 
 impl CancelState {
-    /// No statement runs, or another begins.
-    fn reset(&mut self, runs: bool) {
-        (self.runs, self.cancelled, self.waker) = (runs, runs && self.terminated, None);
+    fn begin(&mut self) {
+        if self.running == 0 {
+            (self.cancelled, self.waker) = (self.terminated, None);
+        }
+        self.running += 1;
+    }
+
+    fn end(&mut self) {
+        self.running = self.running.saturating_sub(1);
+        if self.running == 0 {
+            (self.cancelled, self.waker) = (false, None);
+        }
     }
 }
 
 impl CancelHandle {
     /// Ends the statement that runs with 57014, at its next wait. It does nothing if none runs, or
-    /// if its transaction commits already.
+    /// if its transaction commits already and waits for no row that others have locked.
     pub fn cancel(&self) {
         let mut state = self.state.lock();
-        if state.runs {
+        if state.running > 0 {
             state.cancelled = true;
             let waker = state.waker.take();
             drop(state);
@@ -53,7 +63,7 @@ impl CancelHandle {
     /// owner of the session to end that ([`terminated`](Self::terminated)).
     pub fn terminate(&self) {
         let mut state = self.state.lock();
-        (state.terminated, state.cancelled) = (true, state.runs);
+        (state.terminated, state.cancelled) = (true, state.running > 0);
         let wakers = [state.waker.take(), state.idle.take()];
         drop(state);
         wakers.into_iter().flatten().for_each(Waker::wake);
@@ -78,14 +88,20 @@ impl CancelHandle {
         .await;
     }
 
+    /// From now on something runs that may be cancelled, until what is returned is dropped: who
+    /// cancels between two parts of it cancels the later one.
+    pub(super) fn running(&self) -> Running {
+        self.state.lock().begin();
+        Running(self.clone())
+    }
+
     /// What a future gives, or 57014 if it is cancelled before.
     pub(super) async fn guard<T>(
         &self,
         mut future: Pin<&mut impl Future<Output = T>>,
     ) -> SqlResult<T> {
-        self.state.lock().reset(true);
-        // Also if the future is dropped.
-        let _over = RunsNoMore(self);
+        // To its end, also if the future is dropped.
+        let _running = self.running();
         poll_fn(|cx| {
             if let Poll::Ready(value) = future.as_mut().poll(cx) {
                 return Poll::Ready(Ok(value));
@@ -109,14 +125,27 @@ impl CancelHandle {
 
 impl Session {
     /// Ready when the statement is cancelled, or has taken as long as it may from now on: with the
-    /// reason. For work that is no part of the session's transaction.
+    /// reason. For what is no operation of the session's transaction.
     pub(super) fn ended(&self) -> impl Future<Output = SqlError> + Send + use<> {
+        self.ended_at(self.statement_end())
+    }
+
+    /// When a statement that begins now has to be over.
+    pub(super) fn statement_end(&self) -> Option<Duration> {
+        let now = self.txn.database().engine().env().now();
+        self.settings.statement_timeout.map(|bound| now.saturating_add(bound))
+    }
+
+    /// As [`ended`](Self::ended), of a statement that has to be over at a time.
+    pub(super) fn ended_at(
+        &self,
+        end: Option<Duration>,
+    ) -> impl Future<Output = SqlError> + Send + use<> {
         let (cancel, env) = (self.cancel.clone(), self.txn.database().engine().env().clone());
-        let bound = self.settings.statement_timeout;
         async move {
             let late = async {
-                match bound {
-                    Some(bound) => env.sleep(bound).await,
+                match end {
+                    Some(end) => env.sleep(end.saturating_sub(env.now())).await,
                     None => std::future::pending().await,
                 }
             };
@@ -141,10 +170,11 @@ impl Session {
     }
 }
 
-struct RunsNoMore<'c>(&'c CancelHandle);
+/// Something that may be cancelled, until it is dropped.
+pub(super) struct Running(CancelHandle);
 
-impl Drop for RunsNoMore<'_> {
+impl Drop for Running {
     fn drop(&mut self) {
-        self.0.state.lock().reset(false);
+        self.0.state.lock().end();
     }
 }

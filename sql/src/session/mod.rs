@@ -18,6 +18,7 @@ mod settings;
 mod tables;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use selkie_txn::{Database, Isolation, NewIndex, Savepoint, SessionLimits, TxnError};
@@ -326,8 +327,20 @@ impl Session {
     }
 
     fn begin(&mut self, isolation: Isolation, read_only: bool) -> SqlResult<()> {
+        self.begin_until(None, isolation, read_only)
+    }
+
+    /// Begins a transaction, of a statement that has to be over at a time.
+    fn begin_until(
+        &mut self,
+        end: Option<Duration>,
+        isolation: Isolation,
+        read_only: bool,
+    ) -> SqlResult<()> {
+        let now = self.txn.database().engine().env().now();
+        let left = end.map(|end| end.saturating_sub(now));
         let limits = SessionLimits {
-            operation: self.settings.statement_timeout,
+            operation: left.or(self.settings.statement_timeout),
             transaction: None,
             idle: self.settings.idle_timeout,
             lock: self.settings.lock_timeout,
@@ -344,6 +357,12 @@ impl Session {
     }
 
     async fn commit(&mut self) -> SqlResult<()> {
+        self.commit_until(self.statement_end()).await
+    }
+
+    /// Commits, as the end of a statement that has to be over at a time, or is cancelled: it waits
+    /// for rows that others have locked no longer than that.
+    async fn commit_until(&mut self, end: Option<Duration>) -> SqlResult<()> {
         if self.deferred.lock().has_waiting()
             && let Err(error) = Box::pin(self.settle_deferred()).await
         {
@@ -351,9 +370,13 @@ impl Session {
             return Err(error);
         }
         self.over();
-        let committed = self.txn.commit().await;
+        let (ended, mut why) = (self.ended_at(end), None);
+        let committed = self.txn.commit_until(async { why = Some(ended.await) }).await;
         self.end_settings(committed.is_err());
-        committed.map_err(|error| from_txn(error, None))
+        committed.map_err(|error| match (error, why) {
+            (TxnError::CommitStopped, Some(why)) => why,
+            (error, _) => from_txn(error, None),
+        })
     }
 
     /// No transaction is in progress.

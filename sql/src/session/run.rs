@@ -70,14 +70,16 @@ impl Session {
         work: &Work,
         client: &Arc<dyn Client>,
     ) -> SqlResult<String> {
+        // All attempts are one statement, for those who cancel it and for its timeout.
+        let (_running, end) = (self.cancel.running(), self.statement_end());
         let mut attempt = 0;
         loop {
-            self.begin(self.settings.isolation, self.settings.read_only)?;
+            self.begin_until(end, self.settings.isolation, self.settings.read_only)?;
             let ran = match self.run(work, client, true).await {
-                Ok(Ran::Done(tag)) => self.commit().await.map(|()| tag),
+                Ok(Ran::Done(tag)) => self.commit_until(end).await.map(|()| tag),
                 Ok(Ran::BuildIndex { table, index }) => {
                     Box::pin(self.end_failed()).await?;
-                    Box::pin(self.build_index(&table, index)).await
+                    Box::pin(self.build_index(&table, index, end)).await
                 }
                 Err(error) => {
                     Box::pin(self.end_failed()).await?;
@@ -95,9 +97,14 @@ impl Session {
         }
     }
 
-    async fn build_index(&self, table: &TableDef, index: NewIndex) -> SqlResult<String> {
+    async fn build_index(
+        &self,
+        table: &TableDef,
+        index: NewIndex,
+        end: Option<Duration>,
+    ) -> SqlResult<String> {
         let database = self.txn.database().clone();
-        let (ended, mut why) = (self.ended(), None);
+        let (ended, mut why) = (self.ended_at(end), None);
         let until = Box::pin(async { why = Some(ended.await) });
         let built = database.create_index_until(table.table, index, until).await;
         match built.map_err(|error| from_txn(error, Some(table)))? {
@@ -416,9 +423,12 @@ impl Run {
     pub(super) async fn settle_deferred(&self, txn: &mut Txn<'_>) -> SqlResult<()> {
         txn.begin_statement().map_err(|error| from_txn(error, None))?;
         let random = || random(self.clock);
-        let settled = settle_deferred(&mut self.context(txn, &random, &self.path)).await;
+        let settled = {
+            let mut context = self.context(txn, &random, &self.path);
+            self.cancel.guard(pin!(settle_deferred(&mut context))).await
+        };
         txn.end_statement();
-        settled
+        settled?
     }
 
     /// An error if a row of a table does not fulfil a FOREIGN KEY constraint of it.

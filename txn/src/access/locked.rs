@@ -148,7 +148,8 @@ impl Txn<'_> {
         Ok(())
     }
 
-    /// How long the transaction waits for a lock at most, from now on: 60 seconds unless set.
+    /// How long the transaction waits for a lock at most, from now on: 60 seconds unless set. A
+    /// commit waits no longer than that for all locks that are in its way together.
     pub fn set_lock_timeout(&mut self, timeout: std::time::Duration) {
         self.row_locks.timeout = timeout;
     }

@@ -31,6 +31,7 @@ use crate::protocol::choice::ReadRule;
 use crate::protocol::leaf_latch::LatchMode;
 use crate::protocol::undo_log::EntryChange;
 use crate::protocol::write_set::{DeferredChange, WriteSet};
+use crate::transaction::commit_bound::CommitBound;
 use crate::transaction::txn::{Txn, TxnPhase};
 
 /// Changes that commit makes, or finds the leaves of, before other tasks run.
@@ -55,10 +56,18 @@ impl<'db> Txn<'db> {
     /// may have been declared dead: it has committed, but may be gone if the node ends now.
     /// [`TxnError::Engine`] instead if it has changed nothing: what it has read may be old. Nothing
     /// else: maintenance that fails is left for later.
-    pub async fn commit(mut self) -> Result<(), TxnError> {
+    pub async fn commit(self) -> Result<(), TxnError> {
+        self.commit_within(&mut CommitBound::default()).await
+    }
+
+    /// As [`commit`](Self::commit), which waits no longer for locks than that.
+    pub(super) async fn commit_within(
+        mut self,
+        bound: &mut CommitBound<'_>,
+    ) -> Result<(), TxnError> {
         self.check_active()?;
         let is_valid = match self.defers_writes() {
-            true => self.apply().await,
+            true => self.apply(bound).await,
             false => self.validate_to_commit().await,
         };
         if let Err(error) = is_valid {
@@ -102,20 +111,24 @@ impl<'db> Txn<'db> {
 
     /// Makes the changes of the write set. After an error some may be made, which the undo log
     /// undoes.
-    async fn apply(&mut self) -> Result<(), TxnError> {
+    async fn apply(&mut self, bound: &mut CommitBound<'_>) -> Result<(), TxnError> {
         let writes = std::mem::take(&mut self.work.writes);
         let before = self.open_critical();
-        let applied = self.apply_all(&writes).await;
+        let applied = self.apply_all(&writes, bound).await;
         self.close_critical(before);
         self.work.writes = writes;
         applied
     }
 
-    async fn apply_all(&mut self, writes: &WriteSet) -> Result<(), TxnError> {
+    async fn apply_all(
+        &mut self,
+        writes: &WriteSet,
+        bound: &mut CommitBound<'_>,
+    ) -> Result<(), TxnError> {
         self.work.last_read = None;
         self.begin_apply();
         if self.records_rows() {
-            return self.apply_rows(writes).await;
+            return self.apply_rows(writes, bound).await;
         }
         let leaves = self.latch_all(writes).await?;
         self.validate_to_commit().await?;

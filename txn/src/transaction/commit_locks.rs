@@ -1,5 +1,7 @@
 //! What a commit does about rows that others have locked: see [`locks`](crate::locks).
 
+use std::time::Duration;
+
 use selkie_btree::{LeafView, TreeError, leaf_mark_locked};
 use selkie_engine::{EngineError, GAddr};
 
@@ -9,6 +11,7 @@ use crate::locks::entry::LockName;
 use crate::locks::lock_table::LockTable;
 use crate::locks::row_locks::LockWait;
 use crate::protocol::write_set::WriteSet;
+use crate::transaction::commit_bound::CommitBound;
 use crate::transaction::txn::Txn;
 
 /// Locks that keep a commit from its rows.
@@ -84,13 +87,32 @@ impl<'db> Txn<'db> {
         Err(TxnError::Conflict { leaf: addr, upgrade: false })
     }
 
-    /// Waits for these locks, with no leaf held, and has them then.
-    pub(super) async fn overcome(&mut self, obstacles: Obstacles) -> Result<(), TxnError> {
+    /// Waits for these locks, with no leaf held, and has them then. All waits of a commit together
+    /// may take as long as one for a lock.
+    pub(super) async fn overcome(
+        &mut self,
+        obstacles: Obstacles,
+        bound: &mut CommitBound<'_>,
+        lock_timeout: Duration,
+    ) -> Result<(), TxnError> {
         self.work.locks.release();
-        for name in obstacles {
-            let _ = self.acquire_lock(name, LockWait::Wait).await?;
-        }
-        Ok(())
+        let env = self.db.engine.env();
+        let since = bound.waits_since(env.now());
+        let ends = since.saturating_add(lock_timeout);
+        let wait = async {
+            for name in obstacles {
+                // One that is free is had also when the time is over.
+                self.row_locks.timeout = ends.saturating_sub(env.now());
+                let _ = self.acquire_lock(name, LockWait::Wait).await?;
+            }
+            Ok(())
+        };
+        bound.apply(env, wait).await.map_err(|error| match error {
+            TxnError::LockTimeout { .. } => {
+                TxnError::LockTimeout { waited: env.now().saturating_sub(since) }
+            }
+            other => other,
+        })
     }
 }
 

@@ -39,6 +39,7 @@ use crate::protocol::leaf_latch::LeafLatch;
 use crate::protocol::row_reads::LeafVersion;
 use crate::protocol::write_set::{DeferredChange, WriteSet};
 use crate::transaction::commit::yield_among_changes;
+use crate::transaction::commit_bound::CommitBound;
 use crate::transaction::commit_locks::{Obstacles, met_locks};
 use crate::transaction::txn::Txn;
 
@@ -53,12 +54,16 @@ type ChangedLeaves<'db> = Vec<(&'db IndexInfo, usize)>;
 
 impl<'db> Txn<'db> {
     /// Makes the changes of the write set, if what was read is as it was.
-    pub(super) async fn apply_rows(&mut self, writes: &WriteSet) -> Result<(), TxnError> {
+    pub(super) async fn apply_rows(
+        &mut self,
+        writes: &WriteSet,
+        bound: &mut CommitBound<'_>,
+    ) -> Result<(), TxnError> {
         if writes.len() == 0 {
             return self.validate_view().await;
         }
         let mut conflict = TxnError::Conflict { leaf: GAddr::NULL, upgrade: false };
-        let (mut attempt, mut waited) = (0, false);
+        let (mut attempt, mut waited, lock_timeout) = (0, false, self.row_locks.timeout);
         while attempt < ATTEMPTS {
             let mut obstacles = Vec::new();
             if waited {
@@ -76,7 +81,7 @@ impl<'db> Txn<'db> {
                 // Each lock is waited for once: then the transaction has it.
                 Err(TxnError::Conflict { .. }) if !obstacles.is_empty() => {
                     self.turns.end_holds();
-                    Box::pin(self.overcome(obstacles)).await?;
+                    Box::pin(self.overcome(obstacles, bound, lock_timeout)).await?;
                     waited = true;
                     continue;
                 }

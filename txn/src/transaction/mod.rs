@@ -13,6 +13,7 @@
 mod attach;
 mod bulk_load;
 mod commit;
+mod commit_bound;
 mod commit_locks;
 mod commit_rows;
 pub(crate) mod cursor_scope;

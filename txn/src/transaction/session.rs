@@ -1,9 +1,8 @@
 //! Sessions: one client's transactions, one after the other, of any length.
 
-use std::future::{Future, poll_fn};
+use std::future::{Future, pending};
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use selkie_fabric::BoxFuture;
@@ -12,6 +11,7 @@ use selkie_fabric::env::Env;
 use crate::access::cursor::{Cursor, Rows};
 use crate::error::{AbortCause, TxnError};
 use crate::protocol::choice::{Isolation, WriteRule};
+use crate::transaction::commit_bound::{CommitBound, before};
 use crate::transaction::database::Database;
 use crate::transaction::idle::{IdleBounds, IdlePlace};
 use crate::transaction::parked::ParkedTxn;
@@ -20,11 +20,11 @@ use crate::transaction::txn::Txn;
 /// How long what a session does may take; `None` for as long as it likes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct SessionLimits {
-    /// An operation: one call of [`Session::run`].
+    /// An operation: one call of [`Session::run`], or the wait of a commit for locks of others.
     pub operation: Option<Duration>,
-    /// A transaction, from its beginning to the beginning of its commit, with the time for which it
-    /// idles. So a snapshot of the session gets no older than that, and keeps images and dropped
-    /// tables from being given back for no longer.
+    /// A transaction, from its beginning until its commit has all locks that it waits for, with the
+    /// time for which it idles. So a snapshot of the session gets no older than that, and keeps
+    /// images and dropped tables from being given back for no longer.
     pub transaction: Option<Duration>,
     /// The time between two operations of a transaction. One that idles for longer is rolled back,
     /// without its client doing anything: its row locks are given back, and its snapshot ends.
@@ -220,19 +220,25 @@ impl Session {
 
     /// Goes on with the transaction, for an operation within a bound.
     fn resume(&mut self) -> Result<(ResumedTxn<'_>, OperationBound<'_>), TxnError> {
+        let (ends, what) = self.end_of_operation();
         let Self { place, limits, deadline, .. } = self;
         let (txn, db) = (place.take()?.resume(place.db.state()), &place.db);
         let env = db.engine().env();
-        let operation_ends = limits.operation.map(|limit| (env.now().saturating_add(limit), limit));
-        let (ends, what) = match (operation_ends, *deadline) {
-            (Some(operation), Some(whole)) if whole.0 < operation.0 => (Some(whole), "transaction"),
-            (Some(operation), _) => (Some(operation), "operation"),
-            (None, whole) => (whole, "transaction"),
-        };
         // One that was rolled back says why.
         let ends = ends.filter(|_| txn.is_active());
         let bounds = IdleBounds { idle: limits.idle, deadline: *deadline };
         Ok((ResumedTxn { txn: Some(txn), place, bounds }, OperationBound { env, ends, what }))
+    }
+
+    /// When an operation that begins now has to be over, and how long what says so may take.
+    fn end_of_operation(&self) -> (Option<(Duration, Duration)>, &'static str) {
+        let now = self.place.db.engine().env().now();
+        let operation_ends = self.limits.operation.map(|limit| (now.saturating_add(limit), limit));
+        match (operation_ends, self.deadline) {
+            (Some(operation), Some(whole)) if whole.0 < operation.0 => (Some(whole), "transaction"),
+            (Some(operation), _) => (Some(operation), "operation"),
+            (None, whole) => (whole, "transaction"),
+        }
     }
 
     /// Commits as [`Txn::commit`] does. No transaction is in progress afterwards, whatever the
@@ -240,10 +246,24 @@ impl Session {
     ///
     /// # Errors
     /// Those of [`Txn::commit`]; [`TxnError::NoTransaction`]; [`TxnError::DeadlineExceeded`] or
-    /// [`TxnError::IdleTooLong`] if the transaction took too long before: it is rolled back. A
-    /// commit that has begun has no deadline; the engine's request timeout bounds each of its
-    /// waits.
+    /// [`TxnError::IdleTooLong`] if the transaction took too long before, or would by waiting for
+    /// rows that others have locked: it is rolled back. The rest of a commit has no deadline; the
+    /// engine's request timeout bounds each of its waits.
     pub async fn commit(&mut self) -> Result<(), TxnError> {
+        self.commit_until(pending()).await
+    }
+
+    /// As [`commit`](Self::commit), and gives up when `stop` is ready while it waits for rows that
+    /// others have locked. `stop` is not polled before, nor once it has the locks.
+    ///
+    /// # Errors
+    /// As [`commit`](Self::commit); [`TxnError::CommitStopped`], which rolls back.
+    pub async fn commit_until(
+        &mut self,
+        stop: impl Future<Output = ()> + Send,
+    ) -> Result<(), TxnError> {
+        let (ends, what) = self.end_of_operation();
+        let mut stop = pin!(stop);
         let mut txn = self.place.end()?.resume(self.place.db.state());
         let now = self.place.db.engine().env().now();
         if let Some((_, limit)) = self.deadline.filter(|(end, _)| now >= *end)
@@ -254,7 +274,9 @@ impl Session {
         }
         let lost = txn.was_lost();
         txn.yields_at_end = yields_at_end(&mut self.ended);
-        let ended = txn.commit().await;
+        let stop = Some(stop.as_mut() as _);
+        let mut bound = CommitBound { ends, what, stop, since: None };
+        let ended = txn.commit_within(&mut bound).await;
         self.losses = match &ended {
             Err(error) if lost || error.is_retryable() => self.losses.saturating_add(1),
             _ => 0,
@@ -316,16 +338,4 @@ impl OperationBound<'_> {
         let exceeded = TxnError::DeadlineExceeded { what: self.what, limit };
         before(self.env, end, operation).await.ok_or(exceeded)
     }
-}
-
-/// What a future gives, if it does so before the end. It is not begun after the end.
-async fn before<T>(env: &Env, end: Duration, future: impl Future<Output = T>) -> Option<T> {
-    let mut future = pin!(future);
-    let left = end.checked_sub(env.now()).filter(|left| !left.is_zero())?;
-    let mut timer = env.sleep(left);
-    poll_fn(move |cx| match future.as_mut().poll(cx) {
-        Poll::Ready(value) => Poll::Ready(Some(value)),
-        Poll::Pending => timer.as_mut().poll(cx).map(|()| None),
-    })
-    .await
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use selkie_engine::GAddr;
 use selkie_txn::{
-    AbortCause, Database, Isolation, KeyRange, Protocol, RetryPolicy, RowMut, Session,
+    AbortCause, Database, Isolation, KeyRange, LockWait, Protocol, RetryPolicy, RowMut, Session,
     SessionLimits, Table, TxnError, key, retry,
 };
 
@@ -353,6 +353,66 @@ fn operations_and_transactions_end_at_their_deadlines() {
         add_to(&mut session, table, 10, 1).await.unwrap();
         session.commit().await.unwrap();
         assert_eq!(total(&databases[0], table).await, i64::from(ACCOUNTS) * OPENING + 1);
+    });
+    drop(databases);
+    cluster.close();
+}
+
+/// A change takes no lock: it meets that of another, on the other node, in its commit.
+#[test]
+fn a_commit_that_waits_for_a_lock_ends_with_its_time_or_when_it_is_told_to() {
+    let (cluster, databases, table) = bank(Protocol::Snapshot);
+    cluster.runtime.block_on(async {
+        let env = databases[0].engine().env().clone();
+        let mut holder = databases[1].begin();
+        for id in [0, 1, 2] {
+            let _ = holder.lock_row(table, &key![id], LockWait::Wait).await.unwrap();
+        }
+        let mut session = databases[0].session().unwrap();
+        let limit = Duration::from_millis(150);
+        let none = SessionLimits::default();
+        let cases = [
+            ("operation", SessionLimits { operation: Some(limit), ..none }),
+            ("transaction", SessionLimits { transaction: Some(limit), ..none }),
+            ("lock", SessionLimits { lock: Some(limit), ..none }),
+            ("stop", none),
+        ];
+        for (what, limits) in cases {
+            session.set_limits(limits);
+            session.begin(Isolation::Serializable).unwrap();
+            for id in [0, 1, 2, 3] {
+                add_to(&mut session, table, id, 1).await.unwrap();
+            }
+            let started = env.now();
+            let stop = async {
+                match what {
+                    "stop" => env.sleep(limit).await,
+                    _ => std::future::pending().await,
+                }
+            };
+            let error = session.commit_until(stop).await.unwrap_err();
+            let took = env.now() - started;
+            let is_it = match &error {
+                TxnError::DeadlineExceeded { what: own, limit: of } => {
+                    *own == what && *of == limit
+                }
+                TxnError::LockTimeout { waited } => what == "lock" && *waited >= limit,
+                TxnError::CommitStopped => what == "stop",
+                _ => false,
+            };
+            assert!(is_it, "{what}: {error}");
+            // Three locks are in its way, and it waits for all of them no longer than for one.
+            assert!(took < limit * 2, "{what}: {took:?}");
+            assert!(!session.is_in_transaction());
+        }
+        session.set_limits(none);
+        // It has left the queues, and none of its changes.
+        holder.commit().await.unwrap();
+        session.begin(Isolation::Serializable).unwrap();
+        add_to(&mut session, table, 0, 1).await.unwrap();
+        session.commit().await.unwrap();
+        assert_eq!(total(&databases[1], table).await, i64::from(ACCOUNTS) * OPENING + 1);
+        check(&databases[0]).await;
     });
     drop(databases);
     cluster.close();

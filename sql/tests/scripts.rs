@@ -344,6 +344,35 @@ fn transactions_that_change_one_row_wait_for_each_other_and_none_fails() {
     });
 }
 
+/// Statements of their own, which look for their row by something else than its key: each is run
+/// again when it has lost to others, and gets through.
+#[test]
+fn statements_that_change_one_row_all_get_through() {
+    with_nodes(2, async |databases| {
+        let mut first = Session::new(&databases[0], "tester", || 0).unwrap();
+        first.execute("create table c (id int primary key, n int, m int)").await.unwrap();
+        first.execute("insert into c values (1, 0, 0), (2, 0, 5)").await.unwrap();
+        let env = databases[0].engine().env().clone();
+        let work = |worker: usize| {
+            let database = databases[worker % 2].clone();
+            env.spawn("changer", async move {
+                let mut session = Session::new(&database, "tester", || 0).unwrap();
+                let level = "set default_transaction_isolation = 'serializable'";
+                session.execute(level).await.unwrap();
+                for _ in 0..25 {
+                    session.execute("update c set n = n + 1 where m >= 0").await.unwrap();
+                }
+            })
+        };
+        let workers: Vec<_> = (0..8).map(work).collect();
+        for worker in workers {
+            worker.join().await.unwrap();
+        }
+        let found = first.execute("select n from c order by id").await.unwrap();
+        assert_eq!(format!("{:?}", found[0].rows), "[[I32(200)], [I32(200)]]");
+    });
+}
+
 /// Also those of a row that is not there yet.
 #[test]
 fn transactions_that_insert_or_change_one_row_wait_for_each_other_and_none_fails() {

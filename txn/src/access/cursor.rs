@@ -303,6 +303,10 @@ impl Cursor {
         let table = txn.table_info(self.way.source.table()).await?;
         self.follow(table)?;
         self.rows.clear();
+        if txn.row_locks.insists && !self.is_begun && !self.is_done {
+            let (way, index) = (&self.way, self.way.index());
+            Box::pin(txn.insist_on_range(&way.table, index, &way.range)).await?;
+        }
         if most > 0 && !self.is_done {
             let filled = self.fill(txn, most).await;
             txn.close_read(filled).await?;

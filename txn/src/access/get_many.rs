@@ -67,6 +67,11 @@ impl<'db> Txn<'db> {
         let mut order: Vec<(&[u8], usize)> =
             keys.iter().enumerate().map(|(at, key)| (key.as_ref(), at)).collect();
         order.sort_unstable();
+        if self.row_locks.insists {
+            for (key, _) in &order {
+                Box::pin(self.insist_to_read(info, key)).await?;
+            }
+        }
         let result = self.read_many(info, &order, &mut visit).await;
         self.close_read(result).await?;
         let defers_writes = self.defers_writes();

@@ -6,7 +6,7 @@ use selkie_engine::GAddr;
 use crate::access::cursor::Cursor;
 use crate::access::leaf::no_stable_leaf;
 use crate::catalogue::handles::Table;
-use crate::catalogue::table_info::{IndexInfo, TableInfo};
+use crate::catalogue::table_info::IndexInfo;
 use crate::encoding::key::KeyBuf;
 use crate::encoding::key_range::KeyRange;
 use crate::encoding::row_ref::RowRef;
@@ -131,23 +131,6 @@ impl Txn<'_> {
         self.get_for_update(source.table(), &key).await
     }
 
-    /// From now on the transaction locks each row that it reads by its key or changes, and, where
-    /// it reads ranges, the whole table: commits of others wait for its end, so that it gets
-    /// through where it has lost again and again. For a transaction that others make run again, not
-    /// for each: where it reads a range, it stops the writers of that table. A
-    /// [`Session`](crate::Session) does so by itself after a few losses in a row.
-    ///
-    /// # Errors
-    /// [`TxnError::NoRowLocks`], [`TxnError::ReadOnly`].
-    pub fn insist(&mut self) -> Result<(), TxnError> {
-        if self.is_read_only() {
-            return Err(TxnError::ReadOnly);
-        }
-        self.check_locks_rows()?;
-        self.row_locks.insists = true;
-        Ok(())
-    }
-
     /// How long the transaction waits for a lock at most, from now on: 60 seconds unless set. A
     /// commit waits no longer than that for all locks that are in its way together.
     pub fn set_lock_timeout(&mut self, timeout: std::time::Duration) {
@@ -181,71 +164,35 @@ impl Txn<'_> {
         self.view.stamp().is_some() || self.work.rows.has_read_lately(index.number, key)
     }
 
-    /// Locks a row, for a transaction that insists, and is to change it.
-    pub(crate) async fn insist_on_row(
+    /// Locks a tree, and marks the leaves of a range of it: at most so many. Returns where the last
+    /// of them ends, if there may be more of the range.
+    pub(super) async fn lock_range(
         &mut self,
-        info: &TableInfo,
-        key: &[u8],
-    ) -> Result<(), TxnError> {
-        self.lock_key(&info.primary, key, LockWait::Wait).await.map(drop)
-    }
-
-    /// As [`insist_on_row`](Self::insist_on_row), for an operation that reads it: an error ends it.
-    pub(crate) async fn insist_to_read(
-        &mut self,
-        info: &TableInfo,
-        key: &[u8],
-    ) -> Result<(), TxnError> {
-        let locked = self.insist_on_row(info, key).await;
-        self.close_read(locked).await
-    }
-
-    /// Locks the table, for a transaction that insists, and is to read a range of it. An error ends
-    /// the operation.
-    pub(crate) async fn insist_on_range(
-        &mut self,
-        info: &TableInfo,
         index: &IndexInfo,
         range: &KeyRange,
-    ) -> Result<(), TxnError> {
-        let locked = self.lock_to_scan(info, index, range).await;
-        self.close_read(locked).await
-    }
-
-    async fn lock_to_scan(
-        &mut self,
-        info: &TableInfo,
-        index: &IndexInfo,
-        range: &KeyRange,
-    ) -> Result<(), TxnError> {
-        info.check_range(index, range)?;
-        self.lock_range(index, range).await?;
-        if index.number != info.primary.number {
-            // The entries lead to rows anywhere.
-            self.lock_range(&info.primary, &KeyRange::all()).await?;
-        }
-        Ok(())
-    }
-
-    async fn lock_range(&mut self, index: &IndexInfo, range: &KeyRange) -> Result<(), TxnError> {
+        most_leaves: usize,
+    ) -> Result<Option<Vec<u8>>, TxnError> {
         let name = LockName::of_tree(index.tree.root());
         let (_, waited) = self.acquire_lock(name, LockWait::Wait).await?;
         if waited {
             self.check_after_wait().await?;
         }
-        let mut at: Vec<u8> = range.low().to_vec();
-        while let Some(end) = self.mark_leaf(index, &at).await? {
-            if range.high().is_some_and(|high| *end >= *high) {
-                break;
+        let (mut at, mut marked) = (range.low().to_vec(), 0);
+        let end = loop {
+            let end = self.mark_leaf(index, &at).await?;
+            let end = end.filter(|end| range.high().is_none_or(|high| **end < *high));
+            marked += 1;
+            match end {
+                Some(end) if marked < most_leaves => at = end,
+                end => break end,
             }
-            at = end;
             self.yield_now_and_then().await;
-        }
+        };
         self.refresh_view();
-        Ok(())
+        Ok(end)
     }
 
-    async fn lock_key(
+    pub(super) async fn lock_key(
         &mut self,
         index: &IndexInfo,
         key: &[u8],
@@ -304,12 +251,12 @@ impl Txn<'_> {
     ) -> Result<(LockOutcome, bool), TxnError> {
         let Some(table) = &self.db.locks else { return Err(TxnError::NoRowLocks) };
         self.work.last_read = None;
-        let db = self.db;
+        let (db, age) = (self.db, self.row_locks.age);
         let new = || Owner {
             node: u8::try_from(db.engine.node().index()).unwrap_or(u8::MAX),
             incarnation: db.engine.incarnation(),
             txn: db.unique_number(),
-            age: db.latest_stamp().get(),
+            age: age.unwrap_or_else(|| db.latest_stamp()).get(),
         };
         let (Workspace { pin, .. }, view, mut waited) = (&mut self.work, &mut self.view, false);
         let before_wait = || {

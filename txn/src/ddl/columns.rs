@@ -203,6 +203,9 @@ impl<'db> Txn<'db> {
         unwanted: Unwanted,
         column: &str,
     ) -> Result<(), TxnError> {
+        if self.row_locks.insists {
+            Box::pin(self.insist_on_table(info)).await?;
+        }
         let (range, mode, mut is_there) = (KeyRange::all(), LatchMode::Exclusive, false);
         let (forward, beginning) = (Direction::Forward, WalkState::at_beginning(&range));
         let mut walk = Walk::new(&info.primary, &range, forward, mode, beginning);

@@ -30,11 +30,15 @@ use crate::encoding::row_error::RowError;
 use crate::encoding::row_ref::RowRef;
 use crate::error::TxnError;
 use crate::transaction::database::Database;
-use crate::transaction::retry::{RetryError, RetryPolicy, retry};
+use crate::transaction::retry::{RetryError, RetryPolicy, retry_numbered};
+use crate::transaction::session::LOSSES_BEFORE_INSISTING;
 use crate::transaction::txn::Txn;
 
 /// Rows that one transaction enters.
 const ROWS_AT_ONCE: usize = 256;
+
+/// Leaves whose rows one transaction locks that has lost before.
+const LEAVES_AT_ONCE: usize = 16;
 
 /// Others change the same rows at most as often as this before a batch is entered.
 const ATTEMPTS: u32 = 1000;
@@ -165,25 +169,39 @@ impl Database {
     async fn enter_rows(&self, table: Table, index: Index) -> Result<(), TxnError> {
         let mut from = Vec::new();
         loop {
-            let entered = || async {
+            let start = &from;
+            let entered = |losses| async move {
                 let mut txn = self.begin();
-                let next = txn.enter_some(table, index, &from).await?;
+                if losses >= LOSSES_BEFORE_INSISTING && txn.check_locks_rows().is_ok() {
+                    txn.insist()?;
+                }
+                let next = txn.enter_some(table, index, start).await?;
                 txn.commit().await.map(|()| next)
             };
-            match self.again(entered).await? {
+            match self.again_numbered(entered).await? {
                 Some(next) => from = next,
                 None => return Ok(()),
             }
         }
     }
 
-    async fn again<T, F, Fut>(&self, attempt: F) -> Result<T, TxnError>
+    async fn again<T, F, Fut>(&self, mut attempt: F) -> Result<T, TxnError>
     where
         F: FnMut() -> Fut,
         Fut: Future<Output = Result<T, TxnError>>,
     {
+        self.again_numbered(|_| attempt()).await
+    }
+
+    /// Tells each attempt how many have failed before.
+    async fn again_numbered<T, F, Fut>(&self, attempt: F) -> Result<T, TxnError>
+    where
+        F: FnMut(u32) -> Fut,
+        Fut: Future<Output = Result<T, TxnError>>,
+    {
         let policy = RetryPolicy { attempts: ATTEMPTS, ..RetryPolicy::default() };
-        retry(self.engine().env(), &policy, attempt).await.map_err(RetryError::into_inner)
+        let tried = retry_numbered(self.engine().env(), &policy, attempt).await;
+        tried.map_err(RetryError::into_inner)
     }
 }
 
@@ -295,10 +313,14 @@ impl<'db> Txn<'db> {
             let is_enough = rows.len() > ROWS_AT_ONCE;
             Ok(if is_enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         };
-        let (range, mut entry) = (KeyRange::from(from), Vec::new());
+        let (mut range, mut entry, mut end) = (KeyRange::from(from), Vec::new(), None);
+        if self.row_locks.insists {
+            end = Box::pin(self.insist_on_leaves(info, from, LEAVES_AT_ONCE)).await?;
+            range = end.as_ref().map_or(range, |end| KeyRange::half_open(from, end));
+        }
         let forward = Direction::Forward;
         self.scan_rows(info, &info.primary, &range, forward, &mut take, &mut entry).await?;
-        let next = rows.get(ROWS_AT_ONCE).map(|(key, _)| key.clone());
+        let next = rows.get(ROWS_AT_ONCE).map(|(key, _)| key.clone()).or(end);
         rows.truncate(ROWS_AT_ONCE);
         for (primary, mut row) in rows {
             if info.values.is_some() && has_moved(info, index, &row)? {

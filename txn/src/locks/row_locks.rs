@@ -9,6 +9,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use selkie_btree::Stamp;
+
+use crate::access::insist::WantedLocks;
 use crate::error::TxnError;
 use crate::locks::entry::{LockName, LockRequest, Owner, Wait};
 use crate::locks::lock_table::{LockTable, Patience};
@@ -57,6 +60,10 @@ pub(crate) struct RowLocks {
     pub(crate) timeout: Duration,
     /// It locks all that it reads or changes.
     pub(crate) insists: bool,
+    /// What it wants to lock as one that insists.
+    pub(crate) wanted: WantedLocks,
+    /// Its age, if that is not the time of its first lock.
+    pub(crate) age: Option<Stamp>,
     /// A task gives them back, which is dropped with its node only.
     is_task: bool,
 }
@@ -70,6 +77,8 @@ impl Default for RowLocks {
             held,
             timeout: LOCK_TIMEOUT,
             insists: false,
+            wanted: WantedLocks::default(),
+            age: None,
             is_task: false,
         }
     }
@@ -108,7 +117,8 @@ impl RowLocks {
     pub(crate) fn take(&mut self) -> Self {
         let held = std::mem::take(&mut self.held);
         let (table, owner) = (self.table.clone(), self.owner);
-        Self { table, owner, held, timeout: self.timeout, insists: false, is_task: false }
+        let (timeout, wanted) = (self.timeout, WantedLocks::default());
+        Self { table, owner, held, timeout, insists: false, wanted, age: None, is_task: false }
     }
 
     /// Gives all locks back. A future that is dropped leaves the rest to a task, and so does one

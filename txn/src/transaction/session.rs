@@ -5,10 +5,12 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use selkie_btree::Stamp;
 use selkie_fabric::BoxFuture;
 use selkie_fabric::env::Env;
 
 use crate::access::cursor::{Cursor, Rows};
+use crate::access::insist::WantedLocks;
 use crate::error::{AbortCause, TxnError};
 use crate::protocol::choice::{Isolation, WriteRule};
 use crate::transaction::commit_bound::{CommitBound, before};
@@ -72,6 +74,10 @@ pub struct Session {
     deadline: Option<(Duration, Duration)>,
     /// Transactions in a row that others have made fail.
     losses: u32,
+    /// When the first of them began, or else the transaction.
+    first_begun: Stamp,
+    /// What the one before has locked, if it insisted.
+    wanted: WantedLocks,
     /// Transactions that have ended.
     ended: u32,
 }
@@ -80,7 +86,7 @@ pub struct Session {
 pub(super) const ENDS_AT_ONCE: u32 = 16;
 
 /// Losses in a row after which a session [insists](Txn::insist).
-const LOSSES_BEFORE_INSISTING: u32 = 4;
+pub(crate) const LOSSES_BEFORE_INSISTING: u32 = 4;
 
 /// A transaction for the time of one operation: set aside again however that ends.
 struct ResumedTxn<'s> {
@@ -112,7 +118,9 @@ impl Database {
         }
         let limits = SessionLimits::default();
         let place = IdlePlace::new(self.clone());
-        Ok(Session { place, limits, deadline: None, losses: 0, ended: 0 })
+        let (first_begun, wanted) = (Stamp::default(), WantedLocks::default());
+        let (deadline, losses, ended) = (None, 0, 0);
+        Ok(Session { place, limits, deadline, losses, first_begun, wanted, ended })
     }
 }
 
@@ -140,8 +148,9 @@ impl Session {
         self.place.has_txn()
     }
 
-    /// Begins a transaction as [`Database::begin_with`] does. No round trip, no waiting. After four
-    /// transactions in a row that had to be run again it [insists](Txn::insist), where rows can be
+    /// Begins a transaction as [`Database::begin_with`] does. No round trip, no waiting. One that
+    /// is run again counts as old as the first attempt where transactions wait for each other.
+    /// After four in a row that had to be run again it [insists](Txn::insist), where rows can be
     /// locked.
     ///
     /// # Errors
@@ -149,8 +158,15 @@ impl Session {
     pub fn begin(&mut self, isolation: Isolation) -> Result<(), TxnError> {
         self.check_idle()?;
         let mut begun = self.place.db.begin_with(isolation);
+        if self.losses == 0 {
+            self.first_begun = begun.db.latest_stamp();
+        } else {
+            // Of those that wait in a circle the youngest gives up: it gets older with each loss.
+            begun.row_locks.age = Some(self.first_begun);
+        }
         if self.losses >= LOSSES_BEFORE_INSISTING && begun.check_locks_rows().is_ok() {
             begun.insist()?;
+            begun.row_locks.wanted = std::mem::take(&mut self.wanted).ahead();
         }
         if let Some(timeout) = self.limits.lock {
             begun.set_lock_timeout(timeout);
@@ -192,7 +208,16 @@ impl Session {
     {
         let (mut resumed, bound) = self.resume()?;
         let Some(txn) = resumed.txn.as_mut() else { return Err(TxnError::NoTransaction) };
-        let outcome = bound.apply(operation(txn)).await;
+        let outcome = {
+            let txn = &mut *txn;
+            let whole = async move {
+                if txn.has_locks_ahead() {
+                    Box::pin(txn.lock_ahead()).await?;
+                }
+                operation(txn).await
+            };
+            bound.apply(whole).await
+        };
         outcome.unwrap_or_else(|exceeded| {
             txn.abort(AbortCause::Interrupted);
             Err(exceeded)
@@ -273,14 +298,13 @@ impl Session {
             return Err(TxnError::DeadlineExceeded { what: "transaction", limit });
         }
         let lost = txn.was_lost();
+        let wanted = std::mem::take(&mut txn.row_locks.wanted);
         txn.yields_at_end = yields_at_end(&mut self.ended);
         let stop = Some(stop.as_mut() as _);
         let mut bound = CommitBound { ends, what, stop, since: None };
         let ended = txn.commit_within(&mut bound).await;
-        self.losses = match &ended {
-            Err(error) if lost || error.is_retryable() => self.losses.saturating_add(1),
-            _ => 0,
-        };
+        let lost = matches!(&ended, Err(error) if lost || error.is_retryable());
+        (self.losses, self.wanted) = after(self.losses, lost, wanted);
         ended
     }
 
@@ -296,7 +320,8 @@ impl Session {
             // It was rolled back while the client did nothing.
             Err(_) => return Ok(()),
         };
-        self.losses = if txn.was_lost() { self.losses.saturating_add(1) } else { 0 };
+        let wanted = std::mem::take(&mut txn.row_locks.wanted);
+        (self.losses, self.wanted) = after(self.losses, txn.was_lost(), wanted);
         txn.yields_at_end = yields_at_end(&mut self.ended);
         txn.rollback().await;
         Ok(())
@@ -309,6 +334,12 @@ impl Session {
             drop(parked.resume(self.place.db.state()));
         }
     }
+}
+
+/// The losses in a row, and what the next attempt is to lock, after a transaction that was lost to
+/// others or not.
+fn after(losses: u32, lost: bool, wanted: WantedLocks) -> (u32, WantedLocks) {
+    if lost { (losses.saturating_add(1), wanted) } else { (0, WantedLocks::default()) }
 }
 
 /// Counts a transaction that ends. Whether it lets other tasks run.

@@ -161,7 +161,7 @@ impl<'db> Txn<'db> {
     }
 
     /// Whether it has neither ended nor been rolled back.
-    pub(super) fn is_active(&self) -> bool {
+    pub(crate) fn is_active(&self) -> bool {
         self.phase == TxnPhase::Active
     }
 

@@ -13,6 +13,7 @@ mod ddl;
 mod deferred_writes;
 mod hermitage;
 mod index_death;
+mod insist;
 mod kept;
 mod large;
 mod logged;

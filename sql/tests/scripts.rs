@@ -18,7 +18,7 @@ use selkie_memnode::EmbeddedPool;
 use selkie_pool::{Coding, PoolConfig};
 use selkie_sql::types::text_format::to_text;
 use selkie_sql::{Scalar, Session, SqlError, TransactionState};
-use selkie_txn::{Database, DatabaseSchema, Protocol};
+use selkie_txn::{Database, DatabaseSchema, LockWait, Protocol, Value};
 use sqllogictest::{DBOutput, DefaultColumnType, Runner};
 
 /// A session with what it needs to live.
@@ -422,11 +422,17 @@ fn a_statement_that_waits_for_a_row_is_ended_by_its_timeout_or_by_others() {
         holder.execute("insert into t values (1, 0), (2, 0), (3, 0)").await.unwrap();
         holder.execute("begin").await.unwrap();
         holder.execute("update t set n = 9 where id in (1, 2)").await.unwrap();
+        // A key of which there is no row.
+        let mut other = databases[1].begin();
+        let table = other.table("t").await.unwrap();
+        drop(other.row(table).await.unwrap());
+        let key = other.key(table, &[Value::I32(4)]).unwrap();
+        let _ = other.lock_row(table, &key, LockWait::Wait).await.unwrap();
         let cases = [
             ("timeout", vec!["update t set n = n + 1 where id = 1"]),
             ("cancel", vec!["update t set n = n + 1 where id = 1"]),
             ("cancel", vec!["update t set n = n + 1"]),
-            ("cancel", vec!["begin", "insert into t values (1, 1)", "commit"]),
+            ("cancel", vec!["begin", "insert into t values (4, 1)", "commit"]),
             ("terminate", vec!["update t set n = n + 1 where id = 1"]),
         ];
         for (how, statements) in cases {
@@ -461,6 +467,56 @@ fn a_statement_that_waits_for_a_row_is_ended_by_its_timeout_or_by_others() {
         let found = session.execute("select id, n from t order by id").await.unwrap();
         let rows = format!("{:?}", found[0].rows);
         assert_eq!(rows, "[[I32(1), I32(1)], [I32(2), I32(1)], [I32(3), I32(1)]]");
+    });
+}
+
+/// As when the node of the builder has ended: what it leaves can be dropped, or completed by the
+/// same statement.
+#[test]
+fn an_index_whose_builder_is_gone_is_dropped_or_gone_on_with() {
+    with_database(async |database| {
+        let mut session = Session::new(database, "tester", || 0).unwrap();
+        session.execute("create table t (id int primary key, n int, m int)").await.unwrap();
+        let rows = "insert into t select i, i % 100, i from generate_series(1, 2000) t(i)";
+        session.execute(rows).await.unwrap();
+        let table = database.begin_to_read().table("t").await.unwrap();
+        let leave = async || {
+            let mut builder = Session::new(database, "tester", || 0).unwrap();
+            let mut building = Box::pin(builder.execute("create index late on t (n)"));
+            let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+            loop {
+                assert!(building.as_mut().poll(&mut cx).is_pending(), "it was built at once");
+                let left = database.begin_to_read().incomplete_indexes(table).await.unwrap();
+                if left == ["late"] {
+                    break;
+                }
+            }
+        };
+        let count = "select count(*) from t where n = 7";
+        for sql in ["drop index late", "drop index if exists public.late"] {
+            leave().await;
+            session.execute(sql).await.unwrap();
+            let error = session.execute("drop index late").await.unwrap_err();
+            assert_eq!(error.state().code(), "42704", "{error}");
+        }
+        for sql in ["create index late on t (n)", "create index if not exists late on t (n)"] {
+            leave().await;
+            let error = session.execute("create index late on t (m)").await.unwrap_err();
+            assert_eq!(error.state().code(), "42P07", "{error}");
+            session.execute(sql).await.unwrap();
+            let left = database.begin_to_read().incomplete_indexes(table).await.unwrap();
+            assert!(left.is_empty(), "{left:?}");
+            let error = session.execute("create index late on t (n)").await.unwrap_err();
+            assert_eq!(error.state().code(), "42P07", "{error}");
+            let plan = session.execute(&format!("explain {count}")).await.unwrap();
+            assert!(format!("{:?}", plan[0].rows).contains("late"), "{:?}", plan[0].rows);
+            let found = session.execute(count).await.unwrap();
+            assert_eq!(format!("{:?}", found[0].rows), "[[I64(20)]]");
+            session.execute("drop index late").await.unwrap();
+        }
+        leave().await;
+        session.execute("drop index late").await.unwrap();
+        session.execute("alter table t drop column n").await.unwrap();
     });
 }
 

@@ -194,7 +194,9 @@ fn from_schema(error: &SchemaError) -> SqlError {
         SchemaError::NoSuchTable { .. } => SqlState::UNDEFINED_TABLE,
         SchemaError::NoSuchIndex { .. } => SqlState::UNDEFINED_OBJECT,
         SchemaError::NoSuchColumn { .. } => SqlState::UNDEFINED_COLUMN,
-        SchemaError::TableExists { .. } => SqlState::DUPLICATE_TABLE,
+        SchemaError::TableExists { .. } | SchemaError::IncompleteIndex { .. } => {
+            SqlState::DUPLICATE_TABLE
+        }
         SchemaError::DuplicateName { .. } => SqlState::DUPLICATE_OBJECT,
         SchemaError::NameBytes { .. } => SqlState::NAME_TOO_LONG,
         SchemaError::TooManyColumns { .. } => SqlState::TOO_MANY_COLUMNS,

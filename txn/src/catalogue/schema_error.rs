@@ -15,6 +15,17 @@ pub enum SchemaError {
         /// The name.
         name: String,
     },
+    /// An index of that name is being built, or was left by who built it, with another definition.
+    #[error(
+        "table {table}: an index {name} with another definition is not complete: it is being built, \
+         or was left; it may be dropped"
+    )]
+    IncompleteIndex {
+        /// The table.
+        table: String,
+        /// The index.
+        name: String,
+    },
     /// No columns, or too many.
     #[error("table {table}: {columns} columns (allowed: 1 to {MAX_COLUMNS})")]
     ColumnCount {

@@ -69,10 +69,13 @@ impl Database {
     }
 
     /// As [`create_index`](Self::create_index), but that it ends with `None` when `ended` is ready
-    /// before all rows are entered. The index is dropped then.
+    /// before all rows are entered: the index is dropped then. One of the same name and definition
+    /// that is not complete is gone on with, as by [`resume_index`](Self::resume_index), and left
+    /// as it is when `ended` is ready: another may be building it.
     ///
     /// # Errors
-    /// Those of [`create_index`](Self::create_index).
+    /// Those of [`create_index`](Self::create_index); [`SchemaError::IncompleteIndex`] if there is
+    /// one of that name with another definition that is not complete.
     pub fn create_index_until<'a>(
         &'a self,
         table: Table,
@@ -80,7 +83,12 @@ impl Database {
         mut ended: BoxFuture<'a, ()>,
     ) -> BoxFuture<'a, Result<Option<Index>, TxnError>> {
         Box::pin(async move {
-            let index = self.add_index(table, &new).await?;
+            let found = || async { self.begin_to_read().index_left(table, &new).await };
+            let left = self.again(found).await?;
+            let index = match left {
+                Some(left) => left,
+                None => self.add_index(table, &new).await?,
+            };
             let entered = {
                 let mut entering = pin!(self.enter_rows(table, index));
                 poll_fn(|cx| match entering.as_mut().poll(cx) {
@@ -91,6 +99,7 @@ impl Database {
             };
             match entered {
                 Some(entered) => self.complete(table, index, entered).await.map(Some),
+                None if left.is_some() => Ok(None),
                 None => self.drop_begun(table, index).await.map(|()| None),
             }
         })
@@ -227,6 +236,27 @@ impl<'db> Txn<'db> {
             || SchemaError::NoSuchIndex { table: info.schema.name.clone(), name: name.to_owned() };
         let found = found.ok_or_else(missing)?;
         Ok((table.index_of_tree(found.number), found.is_complete))
+    }
+
+    /// The index of that name and definition, if there is one that is not complete.
+    async fn index_left(
+        &mut self,
+        table: Table,
+        new: &NewIndex,
+    ) -> Result<Option<Index>, TxnError> {
+        self.open_read()?;
+        let info = self.table_info(table).await?;
+        let schema = new.in_table(&info.schema)?;
+        let both = info.indexes.iter().zip(&info.schema.indexes);
+        let mut left = both.filter(|(index, _)| !index.is_complete);
+        let Some((index, found)) = left.find(|(_, found)| found.name == schema.name) else {
+            return Ok(None);
+        };
+        if *found != schema {
+            let (table, name) = (info.schema.name.clone(), schema.name);
+            return Err(SchemaError::IncompleteIndex { table, name }.into());
+        }
+        Ok(Some(table.index_of_tree(index.number)))
     }
 
     /// Adds an index to the definition of a table, which is not complete.

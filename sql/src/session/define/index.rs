@@ -7,7 +7,7 @@ use sqlparser::ast::{self, AlterIndexOperation, ObjectName};
 
 use super::super::Ran;
 use super::super::run::Run;
-use super::lookup::{already_exists, bound, change_note, found, keys_of, last_part};
+use super::lookup::{already_exists, bound, change_note, find, found, keys_of, last_part};
 use super::references;
 use crate::bind::{Binder, check_name, free_name, index_column, name_parts, no_relation, refuse};
 use crate::catalogue::{TableDef, load_all, split_key};
@@ -105,17 +105,23 @@ pub(super) async fn drop_indexes(
     cascade: bool,
 ) -> SqlResult<()> {
     for name in names {
-        let found = match table_of(run, txn, name).await {
+        let found = match index_of(run, txn, name).await {
             Err(error) if if_exists && error.state() == SqlState::INVALID_SCHEMA_NAME => None,
             found => found?,
         };
-        let Some((table, index)) = found else {
+        let Some(FoundIndex { table, name: index, is_complete }) = found else {
             if if_exists {
                 continue;
             }
             let message = format!("index \"{}\" does not exist", last_part(name)?);
             return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message));
         };
+        if !is_complete {
+            // Nothing is said of it anywhere else.
+            let dropped = txn.drop_index(table.table, &index).await;
+            dropped.map_err(|error| from_txn(error, Some(&table)))?;
+            continue;
+        }
         let own = table.indexes.iter().find(|own| own.name == index);
         if own.is_none_or(|own| own.is_constraint) {
             let owner = &table.name;
@@ -179,6 +185,39 @@ pub(super) async fn rename_in(
         }
     })
     .await
+}
+
+/// An index, or a primary key, with its name in its table.
+pub(super) struct FoundIndex {
+    pub(super) table: TableDef,
+    pub(super) name: String,
+    /// If not, it is being built, or was left by who built it.
+    pub(super) is_complete: bool,
+}
+
+/// As [`table_of`], and also finds an index that is not complete, if there is no other.
+pub(super) async fn index_of(
+    run: &Run,
+    txn: &mut Txn<'_>,
+    name: &ObjectName,
+) -> SqlResult<Option<FoundIndex>> {
+    if let Some((table, name)) = table_of(run, txn, name).await? {
+        return Ok(Some(FoundIndex { table, name, is_complete: true }));
+    }
+    let failed = |error| from_txn(error, None);
+    let all = load_all(txn).await.map_err(failed)?;
+    for key in keys_of(run, name)? {
+        let (schema, index) = split_key(&key);
+        for (key, table) in all.iter().filter(|(key, _)| split_key(key).0 == schema) {
+            let Ok(table) = table else { continue };
+            let left = txn.incomplete_indexes(table.table).await.map_err(failed)?;
+            if left.iter().any(|own| own == index) {
+                let Some(table) = find(txn, key).await? else { continue };
+                return Ok(Some(FoundIndex { table, name: index.to_owned(), is_complete: false }));
+            }
+        }
+    }
+    Ok(None)
 }
 
 /// The table that has an index of this name, or a primary key, and its name there.

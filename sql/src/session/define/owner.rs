@@ -122,11 +122,11 @@ async fn require_owner(run: &Run, txn: &mut Txn<'_>, name: &ObjectName) -> SqlRe
 }
 
 async fn require_owner_of_index(run: &Run, txn: &mut Txn<'_>, name: &ObjectName) -> SqlResult<()> {
-    let Some((table, index)) = index::table_of(run, txn, name).await? else { return Ok(()) };
-    if run.authority()?.owns(&table.rights) {
+    let Some(index) = index::index_of(run, txn, name).await? else { return Ok(()) };
+    if run.authority()?.owns(&index.table.rights) {
         return Ok(());
     }
-    Err(crate::roles::denied(format!("must be owner of index {index}")))
+    Err(crate::roles::denied(format!("must be owner of index {}", index.name)))
 }
 
 /// The rights of a sequence.

@@ -5,7 +5,8 @@
 //! is valid, only slower. Posting waits for latches, so it is done after the transaction has ended;
 //! what cannot be done then is kept for a later transaction of this database. Single tasks beyond a
 //! bound become one sweep of a few ranges of each tree. A search that meets leaves without
-//! separators adds a sweep too: they may come from a node that is gone.
+//! separators adds a sweep too: they may come from a node that is gone. A walk that meets a leaf
+//! which is empty since many commits has it given back: no node has it in mind.
 //!
 //! A tree may have been dropped meanwhile, and its pages be something else. So a task looks whether
 //! the tree is there, under a pin that keeps its pages from being used again if it is.
@@ -244,6 +245,20 @@ impl Postponed {
         }
     }
 
+    /// Whether the page that a task is about is to be looked at.
+    fn has(&self, task: &MaintenanceTask) -> bool {
+        let (root, key) = task.key();
+        let covers = |sweep: &Sweep| {
+            let range = &sweep.range;
+            sweep.tree.root().to_u64() == root && range.from() <= key && key <= range.to()
+        };
+        let is_it = |other: &MaintenanceTask| match other {
+            MaintenanceTask::Sweep(sweep) => covers(sweep),
+            other => other.key() == (root, key),
+        };
+        self.tasks.iter().any(|other| is_it(&other.task)) || self.sweeps.iter().any(covers)
+    }
+
     fn push_sweep(&mut self, mut sweep: Sweep) {
         let of_tree = self.sweeps.iter().filter(|other| other.tree == sweep.tree).count();
         let mut joins_any = of_tree >= RANGES_A_TREE;
@@ -281,6 +296,15 @@ impl MaintenanceBacklog {
     /// Keeps a task for a later transaction.
     pub(crate) fn push(&self, task: MaintenanceTask) {
         self.push_task(PostponedTask { task, attempts: 0, due: Duration::ZERO });
+    }
+
+    /// Keeps a task of which another node may know, or this one already.
+    pub(crate) fn push_met(&self, task: MaintenanceTask) {
+        let mut postponed = self.postponed.lock();
+        if !postponed.has(&task) {
+            postponed.push(PostponedTask { task, attempts: 0, due: Duration::ZERO });
+            self.set_len(&postponed);
+        }
     }
 
     fn push_task(&self, task: PostponedTask) {

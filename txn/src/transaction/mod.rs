@@ -21,6 +21,7 @@ pub(crate) mod database;
 pub(crate) mod database_state;
 pub(crate) mod dropped_trees;
 mod idle;
+mod idle_maintenance;
 pub(crate) mod leaf_budget;
 mod limits;
 pub(crate) mod maintenance;

@@ -275,6 +275,89 @@ fn a_leaf_in_use_is_given_back_by_a_later_transaction() {
     cluster.close();
 }
 
+fn is_least(shapes: &[TreeStats]) -> bool {
+    shapes.iter().all(|shape| (shape.leaves, shape.inner_pages) == (1, 1))
+}
+
+/// Inserts many rows and deletes them all again, beside one who reads them.
+async fn fill_and_empty(db: &Database, table: Table) {
+    let mut txn = db.begin();
+    insert_some(db, &mut txn, table, MANY_ROWS).await;
+    txn.commit().await.unwrap();
+    let mut reader = db.begin_to_read();
+    assert!(reader.get(table, &key![5]).await.unwrap().is_some());
+    let mut txn = db.begin();
+    for id in 0..MANY_ROWS {
+        txn.delete(table, &key![id]).await.unwrap();
+    }
+    txn.commit().await.unwrap();
+    // It waits for nothing, and does nothing for others.
+    drop(reader);
+}
+
+/// No transaction ends behind the one that has deleted all.
+#[test]
+fn the_last_transactions_of_a_node_leave_no_empty_leaf() {
+    for closes in [true, false] {
+        let cluster = Cluster::start(1, 512);
+        let schema = DatabaseSchema::from(vec![accounts()]).protocol(Protocol::Snapshot);
+        let db = &cluster.create(schema)[0];
+        let table = db.table("account").unwrap();
+        cluster.runtime.block_on(async {
+            if !closes {
+                db.maintain_when_idle();
+            }
+            fill_and_empty(db, table).await;
+            let left = shapes(db).await;
+            assert!(left.iter().all(|shape| shape.leaves > 20), "{left:?}");
+            if closes {
+                assert!(db.finish_maintenance(Duration::from_secs(20)).await);
+            }
+            let end = db.engine().env().now() + Duration::from_secs(20);
+            while !is_least(&shapes(db).await) && db.engine().env().now() < end {
+                db.engine().env().sleep(Duration::from_millis(50)).await;
+            }
+            let least = shapes(db).await;
+            assert!(is_least(&least), "{closes}: {least:?}");
+            check(db).await;
+        });
+        cluster.close();
+    }
+}
+
+/// A node that has emptied leaves ends at once. Those who meet them later give them back.
+#[test]
+fn empty_leaves_of_a_node_that_is_gone_are_given_back_by_those_who_meet_them() {
+    let cluster = Cluster::start(2, 512);
+    let other = TableSchema::new("other").column("id", ColumnType::I32).primary_key([0]);
+    let schema = DatabaseSchema::from(vec![accounts(), other]).protocol(Protocol::Snapshot);
+    let databases = cluster.create(schema);
+    let [gone, db] = &databases[..] else { panic!("two nodes") };
+    let table = db.table("account").unwrap();
+    cluster.runtime.block_on(async {
+        fill_and_empty(gone, table).await;
+        gone.engine().close().await.unwrap();
+        let other = db.table("other").unwrap();
+        for id in 0..1_200 {
+            let mut txn = db.begin();
+            txn.insert(other, db.row(other).unwrap().i32(id).finish().unwrap()).await.unwrap();
+            txn.commit().await.unwrap();
+        }
+        assert!(shapes(db).await[0].leaves > 20);
+        for direction in [Direction::Forward, Direction::Reverse] {
+            let mut txn = db.begin_to_read();
+            let all = KeyRange::all();
+            txn.scan(table, &all, direction, |_| Ok(ControlFlow::Continue(()))).await.unwrap();
+            txn.commit().await.unwrap();
+            assert!(db.finish_maintenance(Duration::from_secs(20)).await);
+        }
+        let shape = shapes(db).await[0];
+        assert_eq!((shape.leaves, shape.inner_pages), (1, 1), "{shape:?}");
+        check(db).await;
+        db.engine().close().await.unwrap();
+    });
+}
+
 /// Leaves without rows.
 async fn count_empty_leaves(db: &Database, table: Table) -> usize {
     let (tree, engine) = (db.tree(table).unwrap(), db.engine());

@@ -30,6 +30,22 @@ pub enum BulkLoadError {
         /// [`BulkLoadOptions::index_bytes`](crate::BulkLoadOptions::index_bytes).
         limit: usize,
     },
+    /// The table, with its indexes, has more leaves than become its own in one change of this
+    /// node's log: each of them gets the stamp of the load then.
+    #[error(
+        "table {table}: a load of {rows} rows takes {need} bytes of the log at its end (allowed: \
+         {limit}); load fewer rows, or give the node a larger log"
+    )]
+    TooLarge {
+        /// The table.
+        table: String,
+        /// Rows so far.
+        rows: u64,
+        /// Bytes that they need in the log.
+        need: u64,
+        /// Bytes that the log takes in one change.
+        limit: u64,
+    },
     /// An earlier row of the load has failed.
     #[error("table {table}: the load has failed before")]
     Failed {

@@ -69,6 +69,12 @@ impl BuiltTree {
         &self.leaves
     }
 
+    /// The root of the tree that it is to become.
+    #[must_use]
+    pub fn root(&self) -> GAddr {
+        self.tree.root()
+    }
+
     /// Rows of the tree.
     #[must_use]
     pub fn rows(&self) -> u64 {

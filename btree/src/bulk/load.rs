@@ -95,6 +95,12 @@ impl<'e> BulkLoad<'e> {
         self.rows
     }
 
+    /// Leaves so far, but for the one of the empty tree.
+    #[must_use]
+    pub fn leaves(&self) -> usize {
+        self.leaves.len()
+    }
+
     /// Adds a row. Waits only when a page is full: to allocate the next one, and for room in the
     /// log.
     ///

@@ -24,6 +24,10 @@
 //! catalogue that has its row is latched, too, and the row compared: as with a commit, what is
 //! loaded is what the definition in force says.
 //!
+//! *Row locks.* A lock of a row that is not there is honoured as by a commit: the leaf that is to
+//! change may be marked, and then the load waits until no row of the tree is locked. New leaves
+//! have no mark.
+//!
 //! *No deadlock.* Two callers latch leaves in the same order, and transactions that hold leaves
 //! wait for others in that order or not at all. Roots are only tried, and let go with all others
 //! when one is in use.
@@ -41,6 +45,7 @@ use crate::access::table_use::no_such_table;
 use crate::catalogue::changing::KnownTable;
 use crate::catalogue::definition::TABLES;
 use crate::error::TxnError;
+use crate::locks::entry::LockName;
 use crate::protocol::choice::ReadRule;
 use crate::transaction::database_state::DatabaseState;
 
@@ -63,7 +68,7 @@ pub(super) async fn attach(
 ) -> Result<(), TxnError> {
     let engine = &db.engine;
     built.sort_unstable_by_key(|tree| tree.leaf().to_u64());
-    let has_stamps = matches!(reads, ReadRule::Stamp | ReadRule::RecordRows);
+    let has_stamps = has_stamps(reads);
     let room = room_for(db, &built, has_stamps).await?;
     let mut leaves = latch_leaves(db, &built).await?;
     let mut stamps = Vec::with_capacity(leaves.len());
@@ -132,6 +137,40 @@ async fn hold_definition<'db>(
     Err(TxnError::Conflict { leaf: conflict, upgrade: false })
 }
 
+/// Whether leaves have the stamps of those who change them.
+pub(super) fn has_stamps(reads: ReadRule) -> bool {
+    matches!(reads, ReadRule::Stamp | ReadRule::RecordRows)
+}
+
+/// Bytes in the log of what is recorded while so many leaves of so many trees become a table.
+pub(super) fn log_need(db: &DatabaseState, leaves: usize, trees: usize, has_stamps: bool) -> u64 {
+    let page = db.engine.gcl_bytes() as u64;
+    // The pieces of a page that have its header, and what is recorded with them.
+    let stamp = page / 8 + 2 * LEAF_HEADER_BYTES as u64;
+    let stamps = if has_stamps { leaves as u64 * stamp } else { 0 };
+    stamps + 3 * page * trees as u64
+}
+
+/// Whether a row of a tree whose leaf is held is locked.
+async fn has_locked_rows(
+    db: &DatabaseState,
+    built: &[BuiltTree],
+    leaves: &[ExclusiveGuard<'_>],
+) -> Result<bool, TxnError> {
+    let Some(table) = &db.locks else { return Ok(false) };
+    for (tree, leaf) in built.iter().zip(leaves) {
+        if view(leaf)?.may_be_locked() {
+            match table.has_locks(LockName::of_tree(tree.root())).await {
+                Ok(false) => {}
+                // A recovery may need what is held.
+                Ok(true) | Err(TreeError::Engine(EngineError::Busy { .. })) => return Ok(true),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+    Ok(false)
+}
+
 /// Room in the log for what is recorded while leaves are latched.
 async fn room_for(
     db: &DatabaseState,
@@ -139,12 +178,8 @@ async fn room_for(
     has_stamps: bool,
 ) -> Result<LogReservation, TxnError> {
     let engine = &db.engine;
-    let page = engine.gcl_bytes() as u64;
-    // The pieces of a page that have its header, and what is recorded with them.
-    let stamp = page / 8 + 2 * LEAF_HEADER_BYTES as u64;
     let leaves: usize = built.iter().map(|tree| tree.leaves().len()).sum();
-    let stamps = if has_stamps { leaves as u64 * stamp } else { 0 };
-    let need = stamps + 3 * page * built.len() as u64;
+    let need = log_need(db, leaves, built.len(), has_stamps);
     loop {
         let mut room = LogReservation::default();
         match engine.reserve_log(&mut room, need) {
@@ -159,7 +194,7 @@ async fn pause(db: &DatabaseState, attempt: u32) {
     db.engine.env().pause(pause).await;
 }
 
-/// Latches the leaf of each tree, waiting for those that others hold.
+/// Latches the leaf of each tree, waiting for those that others hold, or that have locked rows.
 async fn latch_leaves<'db>(
     db: &'db DatabaseState,
     built: &[BuiltTree],
@@ -178,7 +213,10 @@ async fn latch_leaves<'db>(
             }
         }
         if leaves.len() == built.len() {
-            return Ok(leaves);
+            if !has_locked_rows(db, built, &leaves).await? {
+                return Ok(leaves);
+            }
+            conflict = leaves.first().map_or(GAddr::NULL, |leaf| leaf.addr());
         }
         drop(leaves);
         pause(db, attempt).await;

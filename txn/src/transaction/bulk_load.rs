@@ -16,7 +16,7 @@ use crate::encoding::row_error::RowError;
 use crate::encoding::row_ref::RowRef;
 use crate::error::{BulkLoadError, TxnError};
 use crate::protocol::choice::ReadRule;
-use crate::transaction::attach::attach;
+use crate::transaction::attach::{attach, has_stamps, log_need};
 use crate::transaction::database_state::DatabaseState;
 
 /// Entries after which other tasks get their turn.
@@ -129,7 +129,9 @@ impl<'db> BulkLoad<'db> {
     /// is above that of the row before. Waits only when a page is full.
     ///
     /// # Errors
-    /// [`BulkLoadError::OutOfOrder`], [`BulkLoadError::IndexTooLarge`]; [`TxnError::ForeignRow`],
+    /// [`BulkLoadError::OutOfOrder`], [`BulkLoadError::IndexTooLarge`],
+    /// [`BulkLoadError::TooLarge`] where leaves have stamps (timestamp ordering, snapshots), once
+    /// those of the table do not fit the log; [`TxnError::ForeignRow`],
     /// [`TxnError::Row`]; [`TxnError::RowTooLarge`], as no values are stored apart from their rows
     /// here, [`TxnError::KeyTooLong`]; what the engine reports, a full pool for one. The load has
     /// failed then: the table stays empty.
@@ -163,8 +165,14 @@ impl<'db> BulkLoad<'db> {
             let limit = max_value(self.db.engine.page_bytes(), key_bytes);
             return Err(TxnError::RowTooLarge { table, bytes: whole, limit, key_bytes });
         }
+        let before = self.rows.leaves();
         let pushed = self.rows.push(&primary, row.as_bytes()).await;
-        pushed.map_err(|error| of_tree(info, &info.primary, error))
+        pushed.map_err(|error| of_tree(info, &info.primary, error))?;
+        let leaves = self.rows.leaves();
+        if leaves == before {
+            return Ok(());
+        }
+        check_leaves(self.db, self.reads, info, self.rows.rows(), leaves)
     }
 
     /// Rows so far.
@@ -180,10 +188,10 @@ impl<'db> BulkLoad<'db> {
     /// [`TxnError::Duplicate`] if two rows have the same key in a unique index;
     /// [`BulkLoadError::NotEmpty`] if others have inserted rows; [`TxnError::Stale`] if the table
     /// was changed or dropped; [`BulkLoadError::Failed`] after an error of [`push`](Self::push);
-    /// [`TxnError::Conflict`] if other transactions keep the table latched; `ChangeTooLarge` where
-    /// leaves have stamps (timestamp ordering, snapshots), if those of all new leaves do not fit
-    /// the log; what the engine reports. The table is as it was then. [`TxnError::Undetermined`] as
-    /// for [`Txn::commit`](crate::Txn::commit).
+    /// [`TxnError::Conflict`] if other transactions keep the table latched, or a row of it locked;
+    /// [`BulkLoadError::TooLarge`] if the leaves of the indexes beside those of the table do not
+    /// fit the log; what the engine reports. The table is as it was then.
+    /// [`TxnError::Undetermined`] as for [`Txn::commit`](crate::Txn::commit).
     pub async fn finish(mut self) -> Result<u64, TxnError> {
         self.check()?;
         let (db, info, rows) = (self.db, self.info, self.rows.rows());
@@ -195,6 +203,8 @@ impl<'db> BulkLoad<'db> {
             for (index, entries) in info.indexes.iter().zip(&mut self.indexes) {
                 let entries = std::mem::take(entries);
                 built.push(build_index(db, info, index, self.options, entries).await?);
+                let leaves = built.iter().map(|tree| tree.leaves().len()).sum();
+                check_leaves(db, self.reads, info, rows, leaves)?;
             }
         }
         attach(db, self.reads, self.known, built).await.map_err(|error| match error {
@@ -210,6 +220,22 @@ impl<'db> BulkLoad<'db> {
             false => Ok(()),
         }
     }
+}
+
+/// Fails if so many leaves cannot become those of the table in one change.
+fn check_leaves(
+    db: &DatabaseState,
+    reads: ReadRule,
+    info: &TableInfo,
+    rows: u64,
+    leaves: usize,
+) -> Result<(), TxnError> {
+    let need = log_need(db, leaves, 1 + info.indexes.len(), has_stamps(reads));
+    let limit = db.engine.largest_change();
+    if need <= limit {
+        return Ok(());
+    }
+    Err(BulkLoadError::TooLarge { table: info.schema.name.clone(), rows, need, limit }.into())
 }
 
 /// Bytes of a row with the values that are not among its own.

@@ -300,3 +300,40 @@ fn a_load_survives_its_node_whole_or_not_at_all() {
         });
     }
 }
+
+/// With the table and the limit, before all of it is written: where the stamps of its leaves take
+/// more than one change of the log may.
+#[test]
+fn a_load_beyond_the_log_is_refused_where_it_goes_beyond() {
+    let options = ClusterOptions {
+        logs: vec![Some(LogTo::Memory)],
+        log_bytes: 1 << 20,
+        ..ClusterOptions::new(512)
+    };
+    let cluster = Cluster::start_as(options);
+    let schema = DatabaseSchema::from(vec![accounts()]).protocol(Protocol::Snapshot);
+    let db = &cluster.create(schema)[0];
+    let table = db.table("account").unwrap();
+    cluster.runtime.block_on(async {
+        let mut load = db.bulk_load(table, BulkLoadOptions::default()).await.unwrap();
+        let (mut id, most) = (0, 60_000);
+        let error = loop {
+            assert!(id < most, "all rows were taken");
+            let account = Account { note: Some("n".repeat(40)), ..account(id) };
+            match push(db, &mut load, table, id, &account).await {
+                Ok(()) => id += 1,
+                Err(error) => break error,
+            }
+        };
+        let TxnError::BulkLoad(BulkLoadError::TooLarge { table: name, rows, need, limit }) = error
+        else {
+            panic!("{error}")
+        };
+        assert_eq!((&*name, rows), ("account", u64::from(id.unsigned_abs()) + 1));
+        assert!(need > limit && limit == db.engine().largest_change(), "{need} {limit}");
+        drop(load);
+        assert_eq!(load_all(db, table).await.unwrap(), ROWS as u64);
+        check(db).await;
+    });
+    cluster.close();
+}

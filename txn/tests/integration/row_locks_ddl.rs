@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use selkie_fabric::env::{Env, TaskHandle};
 use selkie_txn::{
-    AbortCause, Database, Isolation, LockOutcome, LockWait, Protocol, Table, Txn, TxnError, key,
+    AbortCause, BulkLoadOptions, ColumnType, Database, Isolation, LockOutcome, LockWait, Protocol,
+    Table, TableSchema, Txn, TxnError, key,
 };
 
 use crate::common::{
@@ -258,4 +259,38 @@ fn after_a_lock_a_statement_sees_tables_as_they_are_by_then() {
     });
     drop(databases);
     cluster.close();
+}
+
+/// Whoever has locked a row that is not there finds that nobody has made it meanwhile.
+#[test]
+fn a_load_of_a_table_waits_for_those_who_have_locked_a_row_of_it() {
+    with_each(async |_, databases, _, _| {
+        let db = &databases[0];
+        let mut txn = db.begin();
+        let schema = TableSchema::new("new").column("id", ColumnType::I32).primary_key([0]);
+        let table = txn.create_table(schema).await.unwrap();
+        txn.commit().await.unwrap();
+        db.refresh().await.unwrap();
+        databases[1].refresh().await.unwrap();
+        let load = async || {
+            let mut load = db.bulk_load(table, BulkLoadOptions::default()).await?;
+            for id in 0..500 {
+                load.push(db.row(table)?.i32(id).finish()?).await?;
+            }
+            load.finish().await
+        };
+        let mut holder = lock(&databases[1], table, 7).await;
+        let refused = load().await.unwrap_err();
+        assert_eq!(refused.abort_cause(), Some(AbortCause::Conflict), "{refused}");
+        let found = holder.get(table, &key![7]).await.unwrap();
+        assert!(found.is_none(), "a row is there that is locked");
+        holder.rollback().await;
+        assert_eq!(load().await.unwrap(), 500);
+        // Also those of rows that have come with the load are locked, and found.
+        let holder = lock(&databases[1], table, 7).await;
+        let mut other = db.begin();
+        let outcome = other.lock_row(table, &key![7], LockWait::NoWait).await.unwrap();
+        assert_eq!(outcome, LockOutcome::NotAvailable);
+        holder.commit().await.unwrap();
+    });
 }

@@ -18,6 +18,8 @@ use selkie_txn::Protocol;
 /// Seeds of each protocol in the sample, and in the sweep.
 const SAMPLE: Range<u64> = 0..60;
 const SWEEP: Range<u64> = 0..1_000;
+/// Seeds of the protocol that databases of SQL have.
+const LONG_SWEEP: Range<u64> = 0..10_000;
 
 const WORKLOADS: [Workload; 2] = [Workload::RwRegister, Workload::ListAppend];
 
@@ -181,4 +183,11 @@ fn a_thousand_seeds_of_every_protocol_are_strictly_serializable_to_both_judges()
     for protocol in Protocol::ALL {
         println!("{protocol}: {:?}", both_accept(protocol, SWEEP));
     }
+}
+
+/// Long: as above, with `ten_thousand` behind it for this one alone.
+#[test]
+#[ignore = "ten thousand seeds"]
+fn ten_thousand_seeds_of_snapshots_are_strictly_serializable_to_both_judges() {
+    println!("{:?}", both_accept(Protocol::Snapshot, LONG_SWEEP));
 }

@@ -4,6 +4,7 @@
 //! others are in their newest state, if they pass the condition of the query in that.
 
 use selkie_fabric::BoxFuture;
+use selkie_txn::LockWait;
 
 use super::build::build;
 use super::context::{BoxOperator, ExecContext, Operator, Row};
@@ -99,6 +100,9 @@ impl Operator for Lock {
                 return self.input.next(context).await;
             }
             if !self.has_used {
+                if self.locks.iter().any(|lock| lock.wait != LockWait::Wait) {
+                    context.txn.insist_on_rows_only();
+                }
                 for Locking { table, .. } in &self.locks {
                     let used = context.txn.row(table.table).await;
                     used.map_err(|error| from_txn(error, Some(table)))?;

@@ -363,6 +363,8 @@ impl Session {
     /// Commits, as the end of a statement that has to be over at a time, or is cancelled: it waits
     /// for rows that others have locked no longer than that.
     async fn commit_until(&mut self, end: Option<Duration>) -> SqlResult<()> {
+        // A cancel request that comes before there is something to wait for is not lost.
+        let _running = self.cancel.running();
         if self.deferred.lock().has_waiting()
             && let Err(error) = Box::pin(self.settle_deferred()).await
         {

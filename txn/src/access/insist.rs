@@ -8,7 +8,7 @@
 //! begins with the locks that it came to have in the attempt before, and its snapshot comes after
 //! them: a [`Session`](crate::Session) keeps their list.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::catalogue::handles::Table;
 use crate::catalogue::schema_error::SchemaError;
@@ -21,12 +21,14 @@ use crate::transaction::txn::Txn;
 
 /// Most locks of which a list is kept for the next attempt.
 const MOST_WANTED: usize = 4096;
+/// From so many locks on a transaction that insists locks whole tables, and no more rows.
+const MOST_ROWS: usize = 1024;
 
-/// What one that insists wants to lock, and in which order. The number of a tree, and the key of a
-/// row in it; `None` for all of the tree.
-#[derive(Clone, Default)]
+/// What one that insists wants to lock, by the numbers of trees: first ranges, then rows.
+#[derive(Default)]
 pub(crate) struct WantedLocks {
-    locks: BTreeSet<(usize, Option<Box<[u8]>>)>,
+    ranges: BTreeMap<usize, KeyRange>,
+    rows: BTreeSet<(usize, Box<[u8]>)>,
     /// They are of an attempt before, and not locked yet.
     are_ahead: bool,
 }
@@ -34,13 +36,20 @@ pub(crate) struct WantedLocks {
 impl WantedLocks {
     /// The same, for the next attempt.
     pub(crate) fn ahead(mut self) -> Self {
-        self.are_ahead = !self.locks.is_empty();
+        self.are_ahead = !self.ranges.is_empty() || !self.rows.is_empty();
         self
     }
 
-    fn add(&mut self, tree: usize, key: Option<&[u8]>) {
-        if self.locks.len() < MOST_WANTED {
-            self.locks.insert((tree, key.map(Box::from)));
+    fn add_row(&mut self, tree: usize, key: &[u8]) {
+        if self.rows.len() < MOST_WANTED {
+            self.rows.insert((tree, key.into()));
+        }
+    }
+
+    fn add_range(&mut self, tree: usize, range: &KeyRange) {
+        match self.ranges.get_mut(&tree) {
+            Some(wanted) => *wanted = wanted.hull(range),
+            None => drop(self.ranges.insert(tree, range.clone())),
         }
     }
 }
@@ -73,7 +82,15 @@ impl Txn<'_> {
         info: &TableInfo,
         key: &[u8],
     ) -> Result<(), TxnError> {
-        self.note_wanted(info.primary.number, Some(key));
+        if self.row_locks.whole_tables.contains(&info.primary.number) {
+            return Ok(());
+        }
+        if self.row_locks.len() >= MOST_ROWS {
+            return self.insist_on_table(info).await;
+        }
+        if self.view.is_of_transaction() {
+            self.row_locks.wanted.add_row(info.primary.number, key);
+        }
         self.lock_key(&info.primary, key, LockWait::Wait).await.map(drop)
     }
 
@@ -106,8 +123,10 @@ impl Txn<'_> {
         range: &KeyRange,
     ) -> Result<(), TxnError> {
         info.check_range(index, range)?;
-        self.note_wanted(index.number, None);
-        self.lock_range(index, range, usize::MAX).await?;
+        if !self.row_locks.whole_tables.contains(&index.number) {
+            self.note_wanted(index.number, range);
+            self.lock_range(index, range, usize::MAX).await?;
+        }
         if index.number != info.primary.number {
             // The entries lead to rows anywhere.
             self.insist_on_table(info).await?;
@@ -118,8 +137,14 @@ impl Txn<'_> {
     /// Locks all rows of a table, for a transaction that insists, and is to read or change any of
     /// them.
     pub(crate) async fn insist_on_table(&mut self, info: &TableInfo) -> Result<(), TxnError> {
-        self.note_wanted(info.primary.number, None);
-        self.lock_range(&info.primary, &KeyRange::all(), usize::MAX).await.map(drop)
+        let tree = info.primary.number;
+        if self.row_locks.whole_tables.contains(&tree) {
+            return Ok(());
+        }
+        self.note_wanted(tree, &KeyRange::all());
+        self.lock_range(&info.primary, &KeyRange::all(), usize::MAX).await?;
+        self.row_locks.whole_tables.insert(tree);
+        Ok(())
     }
 
     /// Locks the rows of some leaves from a key on, for a transaction that insists. Returns the end
@@ -133,11 +158,17 @@ impl Txn<'_> {
         self.lock_range(&info.primary, &KeyRange::from(from), most_leaves).await
     }
 
-    fn note_wanted(&mut self, tree: usize, key: Option<&[u8]>) {
+    fn note_wanted(&mut self, tree: usize, range: &KeyRange) {
         // Under the other isolations what is locked is read as it is then.
         if self.view.is_of_transaction() {
-            self.row_locks.wanted.add(tree, key);
+            self.row_locks.wanted.add_range(tree, range);
         }
+    }
+
+    /// From now on the transaction locks no range of a table that it reads, though it
+    /// [insists](Self::insist): it locks rows one by one, and waits for none that others have.
+    pub fn insist_on_rows_only(&mut self) {
+        self.row_locks.leaves_ranges = true;
     }
 
     /// Whether it is to lock something before its first operation.
@@ -148,26 +179,39 @@ impl Txn<'_> {
     /// Before the first operation: locks what the attempt before has locked. The snapshot of the
     /// transaction is begun behind that.
     pub(crate) async fn lock_ahead(&mut self) -> Result<(), TxnError> {
-        let wanted = self.row_locks.wanted.locks.clone();
-        for (tree, key) in &wanted {
-            self.open_read_for(LatchMode::Exclusive)?;
-            let info = match self.table_info(Table::of_tree(*tree)).await {
-                Ok(info) => info,
-                // The first operation on it says so.
-                Err(TxnError::Schema(SchemaError::NoSuchTable { .. })) => continue,
-                Err(error) => return Err(error),
-            };
-            let Some(index) = info.index_of_tree(*tree) else { continue };
-            let locked = match key {
-                Some(key) => self.lock_key(index, key, LockWait::Wait).await.map(drop),
-                None => self.lock_range(index, &KeyRange::all(), usize::MAX).await.map(drop),
-            };
-            self.close_read(locked).await?;
+        let wanted = std::mem::take(&mut self.row_locks.wanted);
+        for (tree, range) in &wanted.ranges {
+            self.lock_again(*tree, LockAgain::Range(range)).await?;
         }
-        self.row_locks.wanted.are_ahead = false;
+        for (tree, key) in &wanted.rows {
+            self.lock_again(*tree, LockAgain::Row(key)).await?;
+        }
+        self.row_locks.wanted = WantedLocks { are_ahead: false, ..wanted };
         // Nothing was read at the snapshot but definitions, which are looked up anew.
         self.view.end();
         self.forget_definitions();
         Ok(())
     }
+
+    async fn lock_again(&mut self, tree: usize, what: LockAgain<'_>) -> Result<(), TxnError> {
+        self.open_read_for(LatchMode::Exclusive)?;
+        let info = match self.table_info(Table::of_tree(tree)).await {
+            Ok(info) => info,
+            // The first operation on it says so.
+            Err(TxnError::Schema(SchemaError::NoSuchTable { .. })) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let Some(index) = info.index_of_tree(tree) else { return Ok(()) };
+        let locked = match what {
+            LockAgain::Row(key) => self.lock_key(index, key, LockWait::Wait).await.map(drop),
+            LockAgain::Range(range) => self.lock_range(index, range, usize::MAX).await.map(drop),
+        };
+        self.close_read(locked).await
+    }
+}
+
+/// What is locked before the first operation.
+enum LockAgain<'a> {
+    Row(&'a [u8]),
+    Range(&'a KeyRange),
 }

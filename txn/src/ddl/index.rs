@@ -83,24 +83,38 @@ impl Database {
         mut ended: BoxFuture<'a, ()>,
     ) -> BoxFuture<'a, Result<Option<Index>, TxnError>> {
         Box::pin(async move {
-            let found = || async { self.begin_to_read().index_left(table, &new).await };
-            let left = self.again(found).await?;
-            let index = match left {
-                Some(left) => left,
-                None => self.add_index(table, &new).await?,
-            };
-            let entered = {
-                let mut entering = pin!(self.enter_rows(table, index));
-                poll_fn(|cx| match entering.as_mut().poll(cx) {
-                    Poll::Ready(entered) => Poll::Ready(Some(entered)),
-                    Poll::Pending => ended.as_mut().poll(cx).map(|()| None),
-                })
-                .await
-            };
-            match entered {
-                Some(entered) => self.complete(table, index, entered).await.map(Some),
-                None if left.is_some() => Ok(None),
-                None => self.drop_begun(table, index).await.map(|()| None),
+            loop {
+                let found = || async { self.begin_to_read().index_left(table, &new).await };
+                let left = self.again(found).await?;
+                let index = match left {
+                    Some(left) => left,
+                    None => self.add_index(table, &new).await?,
+                };
+                let entered = {
+                    let mut entering = pin!(self.enter_rows(table, index));
+                    poll_fn(|cx| match entering.as_mut().poll(cx) {
+                        Poll::Ready(entered) => Poll::Ready(Some(entered)),
+                        Poll::Pending => ended.as_mut().poll(cx).map(|()| None),
+                    })
+                    .await
+                };
+                let gone = |error: &TxnError| {
+                    matches!(error, TxnError::Schema(SchemaError::NoSuchIndex { .. }))
+                };
+                // What another has begun, and may be building, is left to it unless it can never
+                // be complete.
+                return match entered {
+                    // Its builder has dropped it: this one begins it anew, which is its own then.
+                    Some(Err(error)) if left.is_some() && gone(&error) => continue,
+                    Some(Err(error))
+                        if left.is_some() && !matches!(error, TxnError::Duplicate { .. }) =>
+                    {
+                        Err(error)
+                    }
+                    Some(entered) => self.complete(table, index, entered).await.map(Some),
+                    None if left.is_some() => Ok(None),
+                    None => self.drop_begun(table, index).await.map(|()| None),
+                };
             }
         })
     }

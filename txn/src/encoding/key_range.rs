@@ -32,6 +32,16 @@ pub struct KeyRange {
 }
 
 impl KeyRange {
+    /// The range from the first key of either to the last of either.
+    pub(crate) fn hull(&self, other: &Self) -> Self {
+        let low = self.low.clone().min(other.low.clone());
+        let high = match (&self.high, &other.high) {
+            (Some(one), Some(other)) => Some(one.clone().max(other.clone())),
+            _ => None,
+        };
+        Self { low, high, first: None, last: None }
+    }
+
     /// Keys between these bounds. A bound of fewer columns than the keys have stands for all keys
     /// that begin with it.
     #[must_use]

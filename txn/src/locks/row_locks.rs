@@ -60,8 +60,12 @@ pub(crate) struct RowLocks {
     pub(crate) timeout: Duration,
     /// It locks all that it reads or changes.
     pub(crate) insists: bool,
+    /// But not the ranges that it reads.
+    pub(crate) leaves_ranges: bool,
     /// What it wants to lock as one that insists.
     pub(crate) wanted: WantedLocks,
+    /// The primary trees that it has locked as a whole.
+    pub(crate) whole_tables: BTreeSet<usize>,
     /// Its age, if that is not the time of its first lock.
     pub(crate) age: Option<Stamp>,
     /// A task gives them back, which is dropped with its node only.
@@ -77,7 +81,9 @@ impl Default for RowLocks {
             held,
             timeout: LOCK_TIMEOUT,
             insists: false,
+            leaves_ranges: false,
             wanted: WantedLocks::default(),
+            whole_tables: BTreeSet::new(),
             age: None,
             is_task: false,
         }
@@ -107,6 +113,16 @@ impl RowLocks {
         self.owner.map_or(0, |owner| owner.txn)
     }
 
+    /// How many it holds.
+    pub(crate) fn len(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Whether it locks ranges that it reads.
+    pub(crate) fn insists_on_ranges(&self) -> bool {
+        self.insists && !self.leaves_ranges
+    }
+
     /// Whether it holds none.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
@@ -117,8 +133,8 @@ impl RowLocks {
     pub(crate) fn take(&mut self) -> Self {
         let held = std::mem::take(&mut self.held);
         let (table, owner) = (self.table.clone(), self.owner);
-        let (timeout, wanted) = (self.timeout, WantedLocks::default());
-        Self { table, owner, held, timeout, insists: false, wanted, age: None, is_task: false }
+        self.whole_tables.clear();
+        Self { table, owner, held, timeout: self.timeout, ..Self::default() }
     }
 
     /// Gives all locks back. A future that is dropped leaves the rest to a task, and so does one

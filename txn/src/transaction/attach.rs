@@ -46,6 +46,7 @@ use crate::catalogue::changing::KnownTable;
 use crate::catalogue::definition::TABLES;
 use crate::error::TxnError;
 use crate::locks::entry::LockName;
+use crate::locks::row_locks::LOCK_TIMEOUT;
 use crate::protocol::choice::ReadRule;
 use crate::transaction::database_state::DatabaseState;
 
@@ -200,7 +201,8 @@ async fn latch_leaves<'db>(
     built: &[BuiltTree],
 ) -> Result<Vec<ExclusiveGuard<'db>>, TxnError> {
     let mut conflict = GAddr::NULL;
-    for attempt in 0..ATTEMPTS {
+    let (mut attempt, mut locked_since) = (0, None);
+    while attempt < ATTEMPTS {
         let mut leaves = Vec::with_capacity(built.len());
         for tree in built {
             match db.engine.exclusive_in_order(tree.leaf()).await {
@@ -216,10 +218,18 @@ async fn latch_leaves<'db>(
             if !has_locked_rows(db, built, &leaves).await? {
                 return Ok(leaves);
             }
-            conflict = leaves.first().map_or(GAddr::NULL, |leaf| leaf.addr());
+            drop(leaves);
+            let now = db.engine.env().now();
+            let waited = now - *locked_since.get_or_insert(now);
+            if waited > LOCK_TIMEOUT {
+                return Err(TxnError::LockTimeout { waited });
+            }
+            db.engine.env().pause(LONGEST_PAUSE).await;
+            continue;
         }
         drop(leaves);
         pause(db, attempt).await;
+        attempt += 1;
     }
     Err(TxnError::Conflict { leaf: conflict, upgrade: false })
 }

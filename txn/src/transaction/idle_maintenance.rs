@@ -9,6 +9,8 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use selkie_fabric::env::{Env, yield_now};
+
 use crate::transaction::commit_bound::before;
 use crate::transaction::database::Database;
 use crate::transaction::database_state::DatabaseState;
@@ -30,8 +32,10 @@ impl Database {
         let (state, env) = (self.state(), self.engine().env());
         let all = async {
             while state.backlog.len() > 0 {
-                if state.backlog.run_one(state.tree_site()).await == RanTask::None {
-                    env.sleep(PAUSE).await;
+                match state.backlog.run_one(state.tree_site()).await {
+                    RanTask::None => env.sleep(PAUSE).await,
+                    // Tasks on cached pages never wait.
+                    _ => yield_now().await,
                 }
             }
         };
@@ -46,7 +50,7 @@ impl Database {
     }
 }
 
-async fn look_now_and_then(env: selkie_fabric::env::Env, state: Weak<DatabaseState>) {
+async fn look_now_and_then(env: Env, state: Weak<DatabaseState>) {
     let mut ended = None;
     loop {
         env.sleep(LOOK_EVERY).await;
@@ -65,8 +69,10 @@ fn ended_transactions(state: &DatabaseState) -> u64 {
 
 async fn maintain(state: &Arc<DatabaseState>) {
     for _ in 0..TASKS_A_LOOK {
-        if state.backlog.run_one(state.tree_site()).await == RanTask::None {
+        // A part of a sweep is enough for one look.
+        if state.backlog.run_one(state.tree_site()).await != RanTask::Single {
             return;
         }
+        yield_now().await;
     }
 }

@@ -220,27 +220,44 @@ struct PostponedTask {
     due: Duration,
 }
 
+/// The same of a sweep.
+struct PostponedSweep {
+    sweep: Sweep,
+    attempts: u32,
+    due: Duration,
+}
+
+impl From<Sweep> for PostponedSweep {
+    fn from(sweep: Sweep) -> Self {
+        Self { sweep, attempts: 0, due: Duration::ZERO }
+    }
+}
+
 /// What waits for a later transaction.
 #[derive(Default)]
 struct Postponed {
     /// The first is tried first.
     tasks: VecDeque<PostponedTask>,
     /// Of each tree at most [`RANGES_A_TREE`], which have nothing in common.
-    sweeps: VecDeque<Sweep>,
+    sweeps: VecDeque<PostponedSweep>,
 }
 
 impl Postponed {
     fn push(&mut self, task: PostponedTask) {
+        let PostponedTask { attempts, due, .. } = task;
         match task.task {
-            MaintenanceTask::Sweep(sweep) if task.attempts == 0 => self.push_sweep(sweep),
+            MaintenanceTask::Sweep(sweep) if attempts == 0 => self.push_sweep(sweep.into()),
             MaintenanceTask::GiveBack(..) => self.tasks.push_back(task),
             _ if self.tasks.len() < BACKLOG_TASKS => self.tasks.push_back(task),
-            MaintenanceTask::Sweep(sweep) => self.push_sweep(sweep),
+            // One that waits for others is not due before, or it would be tried all the time.
+            MaintenanceTask::Sweep(sweep) => {
+                self.push_sweep(PostponedSweep { sweep, attempts, due });
+            }
             MaintenanceTask::PostSeparator(tree, post) => {
-                self.push_sweep(Sweep::of_key(tree, post.separator()));
+                self.push_sweep(Sweep::of_key(tree, post.separator()).into());
             }
             MaintenanceTask::ReclaimLeaf(tree, low) => {
-                self.push_sweep(Sweep::of_key(tree, &low));
+                self.push_sweep(Sweep::of_key(tree, &low).into());
             }
         }
     }
@@ -256,22 +273,23 @@ impl Postponed {
             MaintenanceTask::Sweep(sweep) => covers(sweep),
             other => other.key() == (root, key),
         };
-        self.tasks.iter().any(|other| is_it(&other.task)) || self.sweeps.iter().any(covers)
+        let of_sweeps = |postponed: &PostponedSweep| covers(&postponed.sweep);
+        self.tasks.iter().any(|other| is_it(&other.task)) || self.sweeps.iter().any(of_sweeps)
     }
 
-    fn push_sweep(&mut self, mut sweep: Sweep) {
-        let of_tree = self.sweeps.iter().filter(|other| other.tree == sweep.tree).count();
+    fn push_sweep(&mut self, mut own: PostponedSweep) {
+        let is_of_tree = |other: &PostponedSweep, tree| other.sweep.tree == tree;
+        let of_tree = self.sweeps.iter().filter(|other| is_of_tree(other, own.sweep.tree)).count();
         let mut joins_any = of_tree >= RANGES_A_TREE;
-        while let Some(at) = self
-            .sweeps
-            .iter()
-            .position(|other| other.meets(&sweep) || joins_any && other.tree == sweep.tree)
-        {
+        while let Some(at) = self.sweeps.iter().position(|other| {
+            other.sweep.meets(&own.sweep) || joins_any && is_of_tree(other, own.sweep.tree)
+        }) {
             let Some(other) = self.sweeps.remove(at) else { return };
-            sweep.extend(&other.range);
+            own.sweep.extend(&other.sweep.range);
+            (own.attempts, own.due) = (own.attempts.max(other.attempts), own.due.max(other.due));
             joins_any = false;
         }
-        self.sweeps.push_back(sweep);
+        self.sweeps.push_back(own);
     }
 
     fn pop(&mut self, now: Duration) -> Option<PostponedTask> {
@@ -279,8 +297,9 @@ impl Postponed {
         if let Some(task) = first_due.and_then(|at| self.tasks.remove(at)) {
             return Some(task);
         }
-        let task = self.sweeps.pop_front().map(MaintenanceTask::Sweep)?;
-        Some(PostponedTask { task, attempts: 0, due: now })
+        let at = self.sweeps.iter().position(|sweep| sweep.due <= now)?;
+        let PostponedSweep { sweep, attempts, .. } = self.sweeps.remove(at)?;
+        Some(PostponedTask { task: MaintenanceTask::Sweep(sweep), attempts, due: now })
     }
 }
 

@@ -134,7 +134,7 @@ impl Core {
 
     /// Follows, publishes, ripens freed lines and, if it waits for some, moves the global epoch.
     pub(crate) async fn move_epochs(&self) -> Result<(), EngineError> {
-        // Held already by a node that leaves: it says that it is absent, and nothing else after that.
+        // A node that leaves holds it: it says that it is absent, and nothing else after that.
         let Some(mut published) = self.reclamation.try_lock() else { return Ok(()) };
         if self.lifecycle.is_closed() {
             return Ok(());

@@ -94,6 +94,7 @@ states! {
     RESERVED_NAME = "42939", "A name is kept for the system.";
     SEQUENCE_EXHAUSTED = "2200H", "A sequence has no more values.";
     SERIALIZATION_FAILURE = "40001", "Others changed what was read: the transaction has to be run again.";
+    SNAPSHOT_TOO_OLD = "72000", "An earlier state of a page is gone: the transaction has to be run again.";
     STATEMENT_TOO_COMPLEX = "54001", "A statement is nested too deeply.";
     STRING_DATA_RIGHT_TRUNCATION = "22001", "A text is too long for its column.";
     SYNTAX_ERROR = "42601", "The statement is no SQL.";
@@ -278,6 +279,11 @@ impl SqlError {
     /// Whether the same transaction may succeed when it is run again.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
-        matches!(self.0.state, SqlState::SERIALIZATION_FAILURE | SqlState::DEADLOCK_DETECTED)
+        matches!(
+            self.0.state,
+            SqlState::SERIALIZATION_FAILURE
+                | SqlState::DEADLOCK_DETECTED
+                | SqlState::SNAPSHOT_TOO_OLD
+        )
     }
 }

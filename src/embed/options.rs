@@ -60,6 +60,7 @@ pub struct PoolOptions {
     memory_bytes: Option<u64>,
     pub(super) cache_bytes: Option<u64>,
     pub(super) overflow_bytes: Option<u64>,
+    pub(super) image_bytes: Option<u64>,
     pub(super) threads: Option<usize>,
     pub(super) node: Option<usize>,
     pub(super) durability: Option<Durability>,
@@ -97,6 +98,15 @@ impl PoolOptions {
     #[must_use]
     pub fn overflow_bytes(mut self, bytes: u64) -> Self {
         self.overflow_bytes = Some(bytes);
+        self
+    }
+
+    /// Most memory in bytes, 64 MiB by default, for pages as they were before changes, which
+    /// transactions at earlier snapshots read. One whose pages are gone ends in
+    /// [`TxnError::SnapshotTooOld`](crate::txn::TxnError::SnapshotTooOld).
+    #[must_use]
+    pub fn image_bytes(mut self, bytes: u64) -> Self {
+        self.image_bytes = Some(bytes);
         self
     }
 

@@ -146,6 +146,7 @@ impl Pool {
         let config = EngineConfig {
             cache_bytes: options.cache_bytes.unwrap_or(default.cache_bytes),
             overflow_bytes: options.overflow_bytes.unwrap_or(default.overflow_bytes),
+            image_bytes: options.image_bytes.unwrap_or(default.image_bytes),
             request_timeout: REQUEST_TIMEOUT.max(2 * missed),
             reads_only: options.reads_only,
             threads: u32::try_from(*threads).unwrap_or(u32::MAX),

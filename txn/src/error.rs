@@ -116,7 +116,7 @@ impl AbortCause {
 /// [`Duplicate`](Self::Duplicate), [`NotFound`](Self::NotFound), [`Row`](Self::Row),
 /// [`Schema`](Self::Schema), [`Sequence`](Self::Sequence), [`KeyMismatch`](Self::KeyMismatch),
 /// [`RowTooLarge`](Self::RowTooLarge), [`KeyTooLong`](Self::KeyTooLong),
-/// [`ValueGone`](Self::ValueGone),
+/// [`WriteSetTooLarge`](Self::WriteSetTooLarge), [`ValueGone`](Self::ValueGone),
 /// [`InvalidCursor`](Self::InvalidCursor), [`ReadOnly`](Self::ReadOnly) and
 /// [`NoSavepoint`](Self::NoSavepoint) undo that one operation and leave the transaction usable; so
 /// do the three that a [`Session`](crate::Session) has of its own.
@@ -183,6 +183,20 @@ pub enum TxnError {
         /// Bytes.
         need: u64,
         /// Most bytes.
+        limit: u64,
+    },
+    /// The changes that are recorded to be made at commit would take more than the node's log takes
+    /// in one change, with those of this operation. They are as they were before it: others may
+    /// follow, or a part of them be rolled back, and what is there be committed, if the pages that
+    /// it changes fit the log.
+    #[error(
+        "the changes of the transaction would take {need} bytes (allowed by the log of this node: \
+         {limit})"
+    )]
+    WriteSetTooLarge {
+        /// Bytes that the changes would take at least.
+        need: u64,
+        /// Bytes that the log takes in one change.
         limit: u64,
     },
     /// Other large transactions hold most of the leaves that may be latched at a time. Run the
@@ -471,6 +485,7 @@ impl TxnError {
             | Self::RowTooLarge { .. }
             | Self::KeyTooLong { .. }
             | Self::TooMuchMemory { .. }
+            | Self::WriteSetTooLarge { .. }
             | Self::ValueGone { .. }
             | Self::ReadOnly
             | Self::NoSavepoint

@@ -23,6 +23,10 @@ pub(crate) struct PoolArguments {
     /// that needs more is refused
     #[arg(long, value_name = "SIZE", value_parser = values::size, default_value = "4G")]
     overflow: u64,
+    /// Most memory, as 1G, for pages as they were before changes, which statements read that began
+    /// earlier; one whose pages are gone ends as "snapshot too old"
+    #[arg(long, value_name = "SIZE", value_parser = values::size, default_value = "64M")]
+    images: u64,
     /// Memory of an embedded pool, as 512M [default: 512M; 1G if it is kept in a directory, or
     /// twice as much as its pages take]
     #[arg(long, value_name = "SIZE", value_parser = values::size)]
@@ -71,6 +75,7 @@ impl PoolArguments {
     /// [`NotOpened`].
     pub(crate) fn open(&self, interrupt: &Interrupt) -> Result<Database, NotOpened> {
         let options = PoolOptions::new().cache_bytes(self.cache).overflow_bytes(self.overflow);
+        let options = options.image_bytes(self.images);
         let memory = self.memory.or_else(|| self.ends_with_process().then_some(MEMORY));
         let options = memory.map_or(options.clone(), |bytes| options.memory_bytes(bytes));
         // All that was kept is read, which may take a while.

@@ -428,10 +428,14 @@ mod tests {
     }
 
     fn plan_over(fabric: &str, nodes: usize, coding: &str, faults: &str) -> Plan {
+        // The faults may come with a section of the pool.
+        let pool = match coding {
+            "plain" => String::new(),
+            coding => format!("[pool]\ncoding = \"{coding}\"\n"),
+        };
         let text = format!(
             "name = \"x\"\nfabric = \"{fabric}\"\nduration = \"30s\"\n\
-             [memory]\nnodes = {nodes}\nsize = \"1G\"\n[pool]\ncoding = \"{coding}\"\n\
-             [[driver]]\n[[driver]]\n{faults}"
+             [memory]\nnodes = {nodes}\nsize = \"1G\"\n{pool}[[driver]]\n[[driver]]\n{faults}"
         );
         Plan::of(ScenarioFile::parse("f", &text).unwrap(), None).unwrap()
     }

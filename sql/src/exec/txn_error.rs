@@ -45,6 +45,13 @@ pub(crate) fn from_txn(error: TxnError, table: Option<&TableDef>) -> SqlError {
         TxnError::RowTooLarge { .. } | TxnError::KeyTooLong { .. } => {
             return too_large(&error, table);
         }
+        TxnError::WriteSetTooLarge { .. } => return larger_than_log().detail(error.to_string()),
+        TxnError::SnapshotTooOld { .. } => {
+            let hint = "Run it again, or give the nodes more memory for earlier states of pages \
+                        (--images).";
+            let short = SqlError::new(SqlState::SNAPSHOT_TOO_OLD, "snapshot too old").hint(hint);
+            return short.detail(error.to_string());
+        }
         TxnError::TooManyLeaves { .. } | TxnError::TooMuchMemory { .. } => {
             (SqlState::PROGRAM_LIMIT_EXCEEDED, "the transaction is too large")
         }
@@ -94,11 +101,7 @@ fn of_resources(error: &EngineError) -> Option<SqlError> {
         EngineError::PoolFull { .. } => {
             (SqlState::DISK_FULL, "the pool is full", "Give it more memory, or delete rows.")
         }
-        EngineError::ChangeTooLarge { .. } => (
-            SqlState::PROGRAM_LIMIT_EXCEEDED,
-            "the transaction changes more than the log takes",
-            "Make transactions smaller, or give the node a larger log.",
-        ),
+        EngineError::ChangeTooLarge { .. } => return Some(larger_than_log()),
         EngineError::Log(_) | EngineError::LogTimeout { .. } => (
             SqlState::IO_ERROR,
             "the log cannot be written",
@@ -113,6 +116,12 @@ fn of_resources(error: &EngineError) -> Option<SqlError> {
         _ => return None,
     };
     Some(SqlError::new(state, message).hint(hint))
+}
+
+fn larger_than_log() -> SqlError {
+    let message = "the transaction changes more than the log takes";
+    let hint = "Make transactions smaller, or give the node a larger log.";
+    SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message).hint(hint)
 }
 
 /// A row or a key has no room on a page.
@@ -242,6 +251,8 @@ mod tests {
             (duplicate("primary key"), "23505"),
             (duplicate("by_name"), "23505"),
             (TxnError::Deadlock, "40P01"),
+            (TxnError::WriteSetTooLarge { need: 9, limit: 8 }, "54000"),
+            (TxnError::SnapshotTooOld { leaf: selkie_engine::GAddr::NULL }, "72000"),
             (TxnError::LockTimeout { waited: std::time::Duration::ZERO }, "55P03"),
             (TxnError::RowLocked { table: name() }, "55P03"),
             (TxnError::NotFound { table: name() }, "40001"),

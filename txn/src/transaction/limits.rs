@@ -3,7 +3,8 @@
 //! Leaves that a transaction changes stay latched until it ends, so they cannot be evicted, and its
 //! changes are one record of the log. Leaves for which the cache has no room move to memory beside
 //! it. A transaction beyond a limit is refused by the operation that goes beyond, while it can
-//! still roll back.
+//! still roll back. Where changes are deferred, and only recorded so far, that undoes the operation
+//! alone.
 
 use selkie_engine::EngineError;
 
@@ -70,7 +71,7 @@ impl Txn<'_> {
     pub(crate) fn check_write_set(&self) -> Result<(), TxnError> {
         let (need, limit) = (self.work.writes.bytes(), self.db.engine.largest_change());
         if need > limit {
-            return Err(EngineError::ChangeTooLarge { need, limit }.into());
+            return Err(TxnError::WriteSetTooLarge { need, limit });
         }
         let need = self.work.writes.memory() + self.work.undo.memory();
         if need > LEAST_CHANGE_MEMORY {

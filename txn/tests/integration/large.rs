@@ -278,6 +278,7 @@ fn a_transaction_beyond_the_log_is_refused_where_it_goes_beyond() {
             let rows = dump(db).await;
             for _ in 0..4 {
                 let mut txn = db.begin();
+                let mut start = txn.savepoint().unwrap();
                 let mut number = 0;
                 let (number, error) = loop {
                     let id = 1_000 + number * STRIDE % 20_000;
@@ -287,6 +288,7 @@ fn a_transaction_beyond_the_log_is_refused_where_it_goes_beyond() {
                         Err(error) if error.is_retryable() => {
                             assert_eq!(error.abort_cause(), Some(AbortCause::LogFull));
                             txn = db.begin();
+                            start = txn.savepoint().unwrap();
                             number = -1;
                         }
                         Err(error) => break (number, error),
@@ -294,12 +296,27 @@ fn a_transaction_beyond_the_log_is_refused_where_it_goes_beyond() {
                     number += 1;
                 };
                 assert!(number > 1_000, "{protocol}: {number}");
-                let TxnError::Engine(EngineError::ChangeTooLarge { need, limit }) = error else {
-                    panic!("{protocol}: {error:?}");
+                let (need, limit, is_over) = match error {
+                    TxnError::Engine(EngineError::ChangeTooLarge { need, limit }) => {
+                        (need, limit, true)
+                    }
+                    TxnError::WriteSetTooLarge { need, limit } => (need, limit, false),
+                    error => panic!("{protocol}: {error:?}"),
                 };
                 assert!(need > limit && limit > (1 << 20) / 3, "{need} {limit}");
-                assert_eq!(error.abort_cause(), Some(AbortCause::TooLarge));
-                drop(txn);
+                assert_eq!(error.abort_cause(), is_over.then_some(AbortCause::TooLarge));
+                // Where changes are deferred only that one is undone.
+                assert_eq!(is_over, protocol == Protocol::TwoPhase, "{protocol}");
+                if !is_over {
+                    let refused = 1_000 + number * STRIDE % 20_000;
+                    let before = 1_000 + (number - 1) * STRIDE % 20_000;
+                    assert!(txn.get(table, &key![refused]).await.unwrap().is_none());
+                    assert!(txn.get(table, &key![before]).await.unwrap().is_some());
+                    txn.rollback_to(start).unwrap();
+                    insert(db, &mut txn, table, 900).await.unwrap();
+                    txn.delete(table, &key![900i64]).await.unwrap();
+                    txn.commit().await.unwrap();
+                }
                 assert_eq!(dump(db).await, rows, "{protocol}");
             }
             takes_rows(db, table, 200..300).await;
@@ -398,7 +415,10 @@ fn a_rollback_fits_the_log_too() {
             for leaf in 0..LEAVES {
                 match txn.delete(table, &key![leaf * 4]).await {
                     Ok(()) => {}
-                    Err(TxnError::Engine(EngineError::ChangeTooLarge { .. })) => {
+                    Err(
+                        TxnError::Engine(EngineError::ChangeTooLarge { .. })
+                        | TxnError::WriteSetTooLarge { .. },
+                    ) => {
                         is_refused = true;
                         break;
                     }

@@ -980,7 +980,9 @@ fn a_value_may_be_larger_than_the_cache_and_not_than_the_log() {
             }
             assert!(written < 64 << 20, "it fits no log");
         };
-        let TxnError::Engine(EngineError::ChangeTooLarge { need, limit }) = error else {
+        let (TxnError::Engine(EngineError::ChangeTooLarge { need, limit })
+        | TxnError::WriteSetTooLarge { need, limit }) = error
+        else {
             panic!("{error:?}");
         };
         assert!(need > limit && limit > 4 << 20 && written > PART, "{need} {limit} {written}");

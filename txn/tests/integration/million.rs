@@ -100,8 +100,9 @@ impl Million<'_> {
 
     /// Checks that a refusal says what is needed and what is there.
     fn is_refusal(&self, error: &TxnError) {
-        assert_eq!(error.abort_cause(), Some(AbortCause::TooLarge), "{error}");
-        let TxnError::Engine(EngineError::ChangeTooLarge { need, limit }) = error else {
+        let (TxnError::Engine(EngineError::ChangeTooLarge { need, limit })
+        | TxnError::WriteSetTooLarge { need, limit }) = error
+        else {
             panic!("{}: {error:?}", self.protocol);
         };
         assert!(need > limit && *limit > self.size.log_bytes / 4, "{need} {limit}");

@@ -19,8 +19,9 @@ pub(crate) const NAME: usize = 16;
 pub(crate) const REQUEST: usize = 25;
 /// Bytes of a wait.
 const WAIT: usize = 13 + NAME;
-/// Most requests in a queue: who finds it full looks again until it has room.
-pub(crate) const MOST_REQUESTS: usize = 24;
+/// Most requests in a queue, where a page takes so many: who finds it full looks again until it has
+/// room. Each waiter of a long wait follows all of them in search of a deadlock.
+pub(crate) const MOST_REQUESTS: usize = 64;
 
 /// The name of a lock. Rows whose keys have the same hash share one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,16 +1,18 @@
 //! Tables that change while transactions wait for locks of their rows.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use selkie_fabric::env::{Env, TaskHandle};
 use selkie_txn::{
-    AbortCause, BulkLoadOptions, ColumnType, Database, Isolation, LockOutcome, LockWait, Protocol,
-    Table, TableSchema, Txn, TxnError, key,
+    AbortCause, BulkLoadOptions, ColumnType, Database, DatabaseSchema, Isolation, LockOutcome,
+    LockWait, Protocol, Table, TableSchema, Txn, TxnError, key,
 };
 
 use crate::common::{
-    BALANCE, Cluster, OPENING, account, add, balance, bank, check, failed_by, insert,
+    BALANCE, Cluster, OPENING, account, accounts, add, balance, bank, check, failed_by, insert,
 };
 
 const WAIT: LockWait = LockWait::Wait;
@@ -293,4 +295,34 @@ fn a_load_of_a_table_waits_for_those_who_have_locked_a_row_of_it() {
         assert_eq!(outcome, LockOutcome::NotAvailable);
         holder.commit().await.unwrap();
     });
+}
+
+/// More than a page of 512 bytes has places for.
+#[test]
+fn sixty_waiters_on_both_nodes_get_the_lock_in_the_order_in_which_they_came() {
+    let cluster = Cluster::start(2, 2048);
+    let schema = DatabaseSchema::from(vec![accounts()]).protocol(Protocol::Snapshot);
+    let databases = cluster.create(schema);
+    let table = databases[0].table("account").unwrap();
+    cluster.runtime.block_on(async {
+        let holder = lock(&databases[0], table, 7).await;
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let mut clients = Vec::new();
+        for number in 0..60 {
+            let order = Arc::clone(&order);
+            let client = async move |db: Database| {
+                let txn = lock(&db, table, 7).await;
+                order.lock().push(number);
+                txn.commit().await.unwrap();
+            };
+            clients.push(waiter(&databases[number % 2], client).await);
+        }
+        holder.commit().await.unwrap();
+        for client in clients {
+            client.join().await.unwrap();
+        }
+        assert_eq!(*order.lock(), (0..60).collect::<Vec<_>>());
+    });
+    drop(databases);
+    cluster.close();
 }

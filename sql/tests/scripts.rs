@@ -459,7 +459,7 @@ fn a_statement_that_waits_for_a_row_is_ended_by_its_timeout_or_by_others() {
             assert_eq!(error.state().code(), code, "{how}: {error}");
             assert!(env.now() - started < Duration::from_secs(5), "{how}");
             assert_ne!(session.state(), TransactionState::InTransaction, "{how}");
-            other.join().await;
+            other.join().await.unwrap();
         }
         holder.execute("rollback").await.unwrap();
         let mut session = Session::new(&databases[0], "tester", || 0).unwrap();

@@ -94,6 +94,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod abort_cause;
 mod access;
 mod bulk_load_error;
 mod catalogue;

@@ -10,7 +10,7 @@ const PRIMARY: &str = "primary key";
 
 /// The SQL error for one of a transaction. `table` is that of the operation, if it had one.
 pub(crate) fn from_txn(error: TxnError, table: Option<&TableDef>) -> SqlError {
-    if let Some(short) = error.engine_error().and_then(of_resources) {
+    if let Some(short) = error.engine_error().and_then(of_resources).or_else(|| of_limits(&error)) {
         return short.detail(error.to_string());
     }
     let (state, message) = match &error {
@@ -44,13 +44,6 @@ pub(crate) fn from_txn(error: TxnError, table: Option<&TableDef>) -> SqlError {
         ),
         TxnError::RowTooLarge { .. } | TxnError::KeyTooLong { .. } => {
             return too_large(&error, table);
-        }
-        TxnError::WriteSetTooLarge { .. } => return larger_than_log().detail(error.to_string()),
-        TxnError::SnapshotTooOld { .. } => {
-            let hint = "Run it again, or give the nodes more memory for earlier states of pages \
-                        (--images).";
-            let short = SqlError::new(SqlState::SNAPSHOT_TOO_OLD, "snapshot too old").hint(hint);
-            return short.detail(error.to_string());
         }
         TxnError::TooManyLeaves { .. } | TxnError::TooMuchMemory { .. } => {
             (SqlState::PROGRAM_LIMIT_EXCEEDED, "the transaction is too large")
@@ -116,6 +109,19 @@ fn of_resources(error: &EngineError) -> Option<SqlError> {
         _ => return None,
     };
     Some(SqlError::new(state, message).hint(hint))
+}
+
+/// The error of a transaction that needs more memory of its node than there is.
+fn of_limits(error: &TxnError) -> Option<SqlError> {
+    match error {
+        TxnError::WriteSetTooLarge { .. } => Some(larger_than_log()),
+        TxnError::SnapshotTooOld { .. } => {
+            let hint = "Run it again, or give the nodes more memory for earlier states of pages \
+                        (--images).";
+            Some(SqlError::new(SqlState::SNAPSHOT_TOO_OLD, "snapshot too old").hint(hint))
+        }
+        _ => None,
+    }
 }
 
 fn larger_than_log() -> SqlError {

@@ -8,51 +8,18 @@
 //! begins with the locks that it came to have in the attempt before, and its snapshot comes after
 //! them: a [`Session`](crate::Session) keeps their list.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use crate::catalogue::handles::Table;
 use crate::catalogue::schema_error::SchemaError;
 use crate::catalogue::table_info::{IndexInfo, TableInfo};
 use crate::encoding::key_range::KeyRange;
 use crate::error::TxnError;
 use crate::locks::row_locks::LockWait;
+use crate::locks::wanted::WantedLocks;
 use crate::protocol::leaf_latch::LatchMode;
 use crate::transaction::txn::Txn;
 
-/// Most locks of which a list is kept for the next attempt.
-const MOST_WANTED: usize = 4096;
 /// From so many locks on a transaction that insists locks whole tables, and no more rows.
 const MOST_ROWS: usize = 1024;
-
-/// What one that insists wants to lock, by the numbers of trees: first ranges, then rows.
-#[derive(Default)]
-pub(crate) struct WantedLocks {
-    ranges: BTreeMap<usize, KeyRange>,
-    rows: BTreeSet<(usize, Box<[u8]>)>,
-    /// They are of an attempt before, and not locked yet.
-    are_ahead: bool,
-}
-
-impl WantedLocks {
-    /// The same, for the next attempt.
-    pub(crate) fn ahead(mut self) -> Self {
-        self.are_ahead = !self.ranges.is_empty() || !self.rows.is_empty();
-        self
-    }
-
-    fn add_row(&mut self, tree: usize, key: &[u8]) {
-        if self.rows.len() < MOST_WANTED {
-            self.rows.insert((tree, key.into()));
-        }
-    }
-
-    fn add_range(&mut self, tree: usize, range: &KeyRange) {
-        match self.ranges.get_mut(&tree) {
-            Some(wanted) => *wanted = wanted.hull(range),
-            None => drop(self.ranges.insert(tree, range.clone())),
-        }
-    }
-}
 
 impl Txn<'_> {
     /// From now on the transaction locks each row that it reads by its key or changes, and, where
@@ -180,16 +147,23 @@ impl Txn<'_> {
     /// transaction is begun behind that.
     pub(crate) async fn lock_ahead(&mut self) -> Result<(), TxnError> {
         let wanted = std::mem::take(&mut self.row_locks.wanted);
+        let locked = self.lock_all(&wanted).await;
+        // The next attempt wants them too, if this one has lost already.
+        self.row_locks.wanted = if locked.is_ok() { wanted.locked() } else { wanted };
+        locked?;
+        // Nothing was read at the snapshot but definitions, which are looked up anew.
+        self.view.end();
+        self.forget_definitions();
+        Ok(())
+    }
+
+    async fn lock_all(&mut self, wanted: &WantedLocks) -> Result<(), TxnError> {
         for (tree, range) in &wanted.ranges {
             self.lock_again(*tree, LockAgain::Range(range)).await?;
         }
         for (tree, key) in &wanted.rows {
             self.lock_again(*tree, LockAgain::Row(key)).await?;
         }
-        self.row_locks.wanted = WantedLocks { are_ahead: false, ..wanted };
-        // Nothing was read at the snapshot but definitions, which are looked up anew.
-        self.view.end();
-        self.forget_definitions();
         Ok(())
     }
 

@@ -22,6 +22,9 @@ pub(crate) const LOCATE_ATTEMPTS: u32 = 16;
 /// without separators, unless damage made the way a circle.
 pub(crate) const RIGHT_HOPS: u32 = 1 << 22;
 
+/// Stamps that are drawn after which a leaf that was emptied is one that no node has in mind.
+const FORGOTTEN_AFTER: u64 = 1024;
+
 /// Right links on one way after which the separators that are missing above are posted. They belong
 /// to a transaction that is about to post them, unless its node died or a page was in use.
 const MISSING_SEPARATORS: u32 = 8;
@@ -181,6 +184,24 @@ impl<'db> Txn<'db> {
         }
         self.yield_now_and_then().await;
         Ok(())
+    }
+
+    /// A leaf, the one looked at last. It is given back some time if it has been empty for so long
+    /// that the node which has emptied it is gone.
+    pub(super) fn noting_forgotten<'l>(
+        &self,
+        index: &IndexInfo,
+        leaf: LeafView<'l>,
+    ) -> LeafView<'l> {
+        let is_image = self.work.last_version.psn.is_none();
+        let is_only = leaf.low_fence().is_empty() && leaf.high_fence().is_none();
+        if leaf.is_empty() && !is_image && !is_only && !leaf.is_dead() {
+            let stamp = leaf.stamps().write.get();
+            if self.db.latest_stamp().get().saturating_sub(stamp) > FORGOTTEN_AFTER {
+                self.db.backlog.push_met(MaintenanceTask::reclaim(index.known, &leaf));
+            }
+        }
+        leaf
     }
 
     /// Lets other tasks run if enough leaves were looked at.

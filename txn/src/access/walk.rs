@@ -35,11 +35,7 @@ use crate::protocol::leaf_latch::{LatchMode, LeafImage, LeafLatch};
 use crate::protocol::row_reads::{Read, RowRead};
 use crate::protocol::write_set::WrittenEntry;
 use crate::transaction::database_state::READ_AHEAD;
-use crate::transaction::maintenance::MaintenanceTask;
 use crate::transaction::txn::Txn;
-
-/// Stamps that are drawn after which a leaf that was emptied is one that no node has in mind.
-const FORGOTTEN_AFTER: u64 = 1024;
 
 /// A walk over the entries of a key range.
 pub(crate) struct Walk<'r, 'db> {
@@ -388,8 +384,7 @@ impl<'r, 'db> Walk<'r, 'db> {
             self.step_on(txn, leaf);
             0
         };
-        let leaf = LeafView::new(self.bytes(txn))?;
-        self.note_forgotten(txn, &leaf);
+        let leaf = txn.noting_forgotten(self.index, LeafView::new(self.bytes(txn))?);
         let (end, last) = match (self.range.high(), leaf.high_fence()) {
             (None, fence) => (leaf.len(), fence.is_none()),
             (Some(high), Some(fence)) if high > fence => (leaf.len(), false),
@@ -398,19 +393,6 @@ impl<'r, 'db> Walk<'r, 'db> {
         self.state.slots = first..end.max(first);
         self.state.last_leaf = last;
         Ok(())
-    }
-
-    /// Has a leaf given back that has been empty for so long that the node which emptied it is gone.
-    fn note_forgotten(&self, txn: &Txn<'db>, leaf: &LeafView<'_>) {
-        let is_image = txn.work.last_version.psn.is_none();
-        let is_only = leaf.low_fence().is_empty() && leaf.high_fence().is_none();
-        if !leaf.is_empty() || is_image || is_only || leaf.is_dead() {
-            return;
-        }
-        let since = txn.db.latest_stamp().get().saturating_sub(leaf.stamps().write.get());
-        if since > FORGOTTEN_AFTER {
-            txn.db.backlog.push_met(MaintenanceTask::reclaim(self.index.known, leaf));
-        }
     }
 
     /// The next leaf, latched, if it is cached and this one is still latched, so that its right
@@ -498,8 +480,7 @@ impl<'r, 'db> Walk<'r, 'db> {
     ) -> Result<(), TxnError> {
         let leaf = txn.keep(self.index, addr, latched, self.mode).await?;
         self.step_on(txn, leaf);
-        let leaf = LeafView::new(self.bytes(txn))?;
-        self.note_forgotten(txn, &leaf);
+        let leaf = txn.noting_forgotten(self.index, LeafView::new(self.bytes(txn))?);
         let low = self.range.low();
         let begins_here = leaf.low_fence() <= low;
         let first = if begins_here { slot_of(&leaf, low)?.unwrap_or(leaf.len()) } else { 0 };

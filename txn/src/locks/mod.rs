@@ -15,6 +15,7 @@
 //! | [`lock_bell`] | wakes the waiters of this node |
 //! | [`turns`] | advice, of one node: who goes first at a row that many change |
 //! | [`held_turns`] | those of one transaction, and the pages that it keeps from other nodes |
+//! | [`wanted`] | what one that loses again and again locks first in its next attempt |
 //! | [`wait_counts`] | how often locks and turns were waited for, and for how long |
 //!
 //! # A queue
@@ -63,3 +64,4 @@ pub(crate) mod queue;
 pub(crate) mod row_locks;
 pub(crate) mod turns;
 pub(crate) mod wait_counts;
+pub(crate) mod wanted;

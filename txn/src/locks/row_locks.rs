@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use selkie_btree::Stamp;
 
-use crate::access::insist::WantedLocks;
 use crate::error::TxnError;
 use crate::locks::entry::{LockName, LockRequest, Owner, Wait};
 use crate::locks::lock_table::{LockTable, Patience};
 use crate::locks::queue::Standing;
+use crate::locks::wanted::WantedLocks;
 
 /// First time after which a waiter looks again; it doubles up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_micros(20);

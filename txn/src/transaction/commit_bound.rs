@@ -50,7 +50,7 @@ impl CommitBound<'_> {
             }
         });
         let Some((end, limit)) = *ends else { return stopped.await };
-        let exceeded = Err(TxnError::DeadlineExceeded { what: *what, limit });
+        let exceeded = Err(TxnError::DeadlineExceeded { what, limit });
         before(env, end, stopped).await.unwrap_or(exceeded)
     }
 }

@@ -10,8 +10,8 @@ use selkie_fabric::BoxFuture;
 use selkie_fabric::env::Env;
 
 use crate::access::cursor::{Cursor, Rows};
-use crate::access::insist::WantedLocks;
 use crate::error::{AbortCause, TxnError};
+use crate::locks::wanted::WantedLocks;
 use crate::protocol::choice::{Isolation, WriteRule};
 use crate::transaction::commit_bound::{CommitBound, before};
 use crate::transaction::database::Database;

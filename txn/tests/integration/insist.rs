@@ -237,15 +237,15 @@ async fn both<A, B>(a: impl Future<Output = A>, b: impl Future<Output = B>) -> (
     let (mut a, mut b) = (pin!(a), pin!(b));
     let (mut of_a, mut of_b) = (None, None);
     poll_fn(move |cx| {
-        if of_a.is_none() {
-            if let Poll::Ready(done) = a.as_mut().poll(cx) {
-                of_a = Some(done);
-            }
+        if of_a.is_none()
+            && let Poll::Ready(done) = a.as_mut().poll(cx)
+        {
+            of_a = Some(done);
         }
-        if of_b.is_none() {
-            if let Poll::Ready(done) = b.as_mut().poll(cx) {
-                of_b = Some(done);
-            }
+        if of_b.is_none()
+            && let Poll::Ready(done) = b.as_mut().poll(cx)
+        {
+            of_b = Some(done);
         }
         match (of_a.take(), of_b.take()) {
             (Some(a), Some(b)) => Poll::Ready((a, b)),

@@ -134,7 +134,9 @@ impl RowLocks {
         let held = std::mem::take(&mut self.held);
         let (table, owner) = (self.table.clone(), self.owner);
         self.whole_tables.clear();
-        Self { table, owner, held, timeout: self.timeout, ..Self::default() }
+        let mut taken = Self::default();
+        (taken.table, taken.owner, taken.held, taken.timeout) = (table, owner, held, self.timeout);
+        taken
     }
 
     /// Gives all locks back. A future that is dropped leaves the rest to a task, and so does one

@@ -325,6 +325,41 @@ fn the_last_transactions_of_a_node_leave_no_empty_leaf() {
     }
 }
 
+/// A sweep that a snapshot held up was tried again at once, so that closing had no end.
+#[test]
+fn a_node_that_closes_waits_for_no_snapshot() {
+    const ROWS: i32 = 30_000;
+    let (done, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let cluster = Cluster::start(1, 512);
+        let schema = DatabaseSchema::from(vec![accounts()]).protocol(Protocol::Snapshot);
+        let db = &cluster.create(schema)[0];
+        let table = db.table("account").unwrap();
+        cluster.runtime.block_on(async {
+            let mut txn = db.begin();
+            insert_some(db, &mut txn, table, ROWS).await;
+            txn.commit().await.unwrap();
+            let mut reader = db.begin_to_read();
+            assert!(reader.get(table, &key![5]).await.unwrap().is_some());
+            let mut txn = db.begin();
+            for id in 0..ROWS {
+                txn.delete(table, &key![id]).await.unwrap();
+            }
+            txn.commit().await.unwrap();
+            // More than are kept one by one.
+            assert!(shapes(db).await[0].leaves > 1_200);
+            assert!(!db.finish_maintenance(Duration::from_millis(300)).await);
+            drop(reader);
+            assert!(db.finish_maintenance(Duration::from_secs(20)).await);
+            let least = shapes(db).await;
+            assert!(is_least(&least), "{least:?}");
+        });
+        cluster.close();
+        let _ = done.send(());
+    });
+    ended.recv_timeout(Duration::from_secs(120)).unwrap();
+}
+
 /// A node that has emptied leaves ends at once. Those who meet them later give them back.
 #[test]
 fn empty_leaves_of_a_node_that_is_gone_are_given_back_by_those_who_meet_them() {

@@ -1,4 +1,6 @@
-//! Entries of this node in the words at the new homes: for its modified pages and shared copies.
+//! Entries of this node in the words at the new homes: for its modified pages and shared copies. A
+//! copy that a dead node has granted may be newer than the page at home: its word names that node
+//! again, as the lost word did, and so this node inquires, and writes the page home.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -52,6 +54,7 @@ impl Core {
         tables: &BTreeSet<(usize, usize)>,
     ) -> Result<(), EngineError> {
         let mut words: BTreeMap<usize, Vec<(RemoteAddr, LatchDelta)>> = BTreeMap::new();
+        let mut granted: Vec<(usize, RemoteAddr, ComputeId)> = Vec::new();
         let lost = self.pool.lost().into_iter();
         let lost = lost.filter_map(|(node, _)| ComputeId::new(node.as_usize())).collect();
         for addr in self.lines_in(tables) {
@@ -72,6 +75,11 @@ impl Core {
                 };
                 if let (Some(delta), Some(home)) = (delta, self.memory.placement.home(addr)) {
                     words.entry(home.node).or_default().push((home.latch, delta));
+                    if let (Phase::Shared, Some(dead)) =
+                        (open_line.line.phase, open_line.line.grantor)
+                    {
+                        granted.push((home.node, home.latch, dead));
+                    }
                 }
             });
         }
@@ -87,6 +95,11 @@ impl Core {
                     // That memory node is lost as well: its rebuild makes the words anew.
                     Err(failed) => self.until_memory_is_dead(failed.error).await?,
                 }
+            }
+        }
+        for (node, at, dead) in granted {
+            if let Err(error) = self.name_holder(node, at, dead, true).await {
+                self.until_memory_is_dead(error).await?;
             }
         }
         self.memory.quiesced.in_words.lock().insert(number);

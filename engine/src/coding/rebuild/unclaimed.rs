@@ -1,7 +1,7 @@
 //! Lines that no survivor has entered. A node that died before it could enter them may have held
 //! them, so they are marked as its own, and lost, until a redo says otherwise.
 
-use selkie_fabric::{Buf, Chain, RemoteAddr, Verb};
+use selkie_fabric::{Buf, Chain, FabricError, RemoteAddr, Verb};
 use selkie_pool::Rebuild;
 use selkie_pool::layout::{EXTENT_GCLS, HEADER_BYTES, LATCH_AT};
 
@@ -97,14 +97,14 @@ impl Core {
     /// Makes a word name a dead node if it names no holder. Returns whether no node has the line.
     /// If the line has readers, the dead node may have granted their copies and died in its
     /// write-back: they inquire when they are told of its death, and the sweep takes it out of the
-    /// word.
-    async fn name_holder(
+    /// word. A reader that knows its grantor has named it before, when it entered.
+    pub(super) async fn name_holder(
         &self,
         node: usize,
         at: RemoteAddr,
         holder: ComputeId,
         is_swept: bool,
-    ) -> Result<bool, EngineError> {
+    ) -> Result<bool, FabricError> {
         let mut word = LatchWord::FREE;
         loop {
             let named = word.add(LatchDelta::add_holder(holder));

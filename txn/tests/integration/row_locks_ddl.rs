@@ -1,6 +1,8 @@
 //! Tables that change while transactions wait for locks of their rows.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -282,12 +284,17 @@ fn a_load_of_a_table_waits_for_those_who_have_locked_a_row_of_it() {
             load.finish().await
         };
         let mut holder = lock(&databases[1], table, 7).await;
-        let refused = load().await.unwrap_err();
-        assert_eq!(refused.abort_cause(), Some(AbortCause::Conflict), "{refused}");
+        let mut loading = pin!(load());
+        let mut over = db.engine().env().sleep(Duration::from_millis(1_500));
+        poll_fn(|cx| {
+            assert!(loading.as_mut().poll(cx).is_pending(), "a row of it is locked");
+            over.as_mut().poll(cx)
+        })
+        .await;
         let found = holder.get(table, &key![7]).await.unwrap();
         assert!(found.is_none(), "a row is there that is locked");
         holder.rollback().await;
-        assert_eq!(load().await.unwrap(), 500);
+        assert_eq!(loading.await.unwrap(), 500);
         // Also those of rows that have come with the load are locked, and found.
         let holder = lock(&databases[1], table, 7).await;
         let mut other = db.begin();

@@ -136,6 +136,7 @@ fn seeds_of_the_wide_envelope_that_found_something_hold() {
         (Scenario::Crash, 67556, "a death was not acknowledged while a caller tried to upgrade"),
         (Scenario::Crash, 92383, "a journal's image was not taken, as parity was lost since"),
         (Scenario::Tree, 83635, "a recovery waited for a caller, and that for another recovery"),
+        (Scenario::Counter, 23792, "a new word named another dead node than the grantor of a copy"),
     ] {
         run(Case::of(scenario, seed), None).unwrap_or_else(|failure| panic!("{failure}"));
     }

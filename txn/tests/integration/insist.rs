@@ -16,8 +16,12 @@ use crate::common::{
     ACCOUNTS, BALANCE, account, add, balance, bank, check, failed_by, insert, pay, poll_times,
 };
 
-/// For how long a change of the others may wait.
+/// For how long a change of the others may wait for one that insists,
 const PATIENCE: Duration = Duration::from_millis(2);
+/// and for one that does not, and holds nothing for long.
+const LONG_PATIENCE: Duration = Duration::from_millis(200);
+/// Losses after which a session insists.
+const INSISTS_AFTER: u32 = 4;
 
 /// Losses after which a session that insists must have got through.
 const MOST_LOSSES: u32 = 12;
@@ -35,6 +39,7 @@ async fn beside_changes<T>(
     db: &Database,
     table: Table,
     ids: &[i32],
+    patience: Duration,
     work: impl Future<Output = T>,
 ) -> T {
     let mut work = pin!(work);
@@ -48,7 +53,7 @@ async fn beside_changes<T>(
                 txn.update(table, &key![*id], add(1)).await?;
                 txn.commit().await
             };
-            until_one_ends(change, db.engine().env().sleep(PATIENCE)).await;
+            until_one_ends(change, db.engine().env().sleep(patience)).await;
         }
     }
     panic!("it does not end");
@@ -73,7 +78,8 @@ where
             let ended = work(&mut session).await;
             session.commit().await.and(ended)
         };
-        match beside_changes(there, table, ids, attempt).await {
+        let patience = if losses < INSISTS_AFTER { LONG_PATIENCE } else { PATIENCE };
+        match beside_changes(there, table, ids, patience, attempt).await {
             Ok(()) => return losses,
             Err(error) => println!("{losses}: {error}"),
         }
@@ -109,7 +115,7 @@ fn a_session_that_loses_gets_through_with_cursors() {
             scan.await.map(drop)
         };
         let losses = until_done(databases, table, &[0, 30], Isolation::Serializable, scan).await;
-        assert!(losses >= 4, "{losses}");
+        assert!(losses >= INSISTS_AFTER, "{losses}");
         check(&databases[0]).await;
     });
 }
@@ -136,7 +142,7 @@ fn a_session_that_loses_gets_through_with_many_keys() {
             read.await.map(drop)
         };
         let losses = until_done(databases, table, &[0, 30], Isolation::Serializable, read).await;
-        assert!(losses >= 4, "{losses}");
+        assert!(losses >= INSISTS_AFTER, "{losses}");
         check(&databases[0]).await;
     });
 }
@@ -163,7 +169,7 @@ fn a_repeatable_read_session_gets_through_with_several_rows() {
         };
         let all = [0, 20, 50];
         let losses = until_done(databases, table, &all, Isolation::RepeatableRead, change).await;
-        assert!(losses >= 4, "{losses}");
+        assert!(losses >= INSISTS_AFTER, "{losses}");
         check(&databases[0]).await;
     });
 }
@@ -189,7 +195,7 @@ fn a_session_that_looks_at_all_rows_to_change_the_table_gets_through() {
             set.await
         };
         let losses = until_done(databases, table, &[0, 30], Isolation::Serializable, change).await;
-        assert!(losses >= 4, "{losses}");
+        assert!(losses >= INSISTS_AFTER, "{losses}");
     });
 }
 
@@ -206,7 +212,8 @@ fn an_index_is_built_beside_rows_that_change_all_the_time() {
         }
         let before = databases[0].stats().aborts.total();
         let built = databases[0].create_index(table, NewIndex::new("late", ["owner", "tag"]));
-        let index = beside_changes(&databases[1], table, &[0, 1_500], built).await.unwrap();
+        let index =
+            beside_changes(&databases[1], table, &[0, 1_500], PATIENCE, built).await.unwrap();
         let lost = databases[0].stats().aborts.total() - before;
         let mut rows = 0;
         let mut txn = databases[0].begin_to_read();

@@ -4,11 +4,11 @@
 //! reads, [`some_columns`] those of a part of a row, [`get_many`] those of many keys, [`kept`]
 //! those that have to stay true, [`cursor`] the cursors, which do not see [`own_additions`];
 //! [`read_ahead`] fetches pages early. [`locked`] locks rows, and [`insist`] whatever is read.
-//! [`write`] has the changes of rows with the entries of their indexes. A change reaches a held leaf
-//! through [`leaf_write`], or the write set through [`deferred`]. [`row_size`] says which values are
-//! stored apart from a row, [`long_values`] how, and [`whole_row`] has the operations on them.
-//! [`snapshot_read`] reads leaves as they were, and records what is read; [`validate`] compares that
-//! with what is there.
+//! [`write`] has the changes of rows with the entries of their indexes. A change reaches a held
+//! leaf through [`leaf_write`], or the write set through [`deferred`]. [`row_size`] says which
+//! values are stored apart from a row, [`long_values`] how, and [`whole_row`] has the operations on
+//! them. [`snapshot_read`] reads leaves as they were, and records what is read; [`validate`]
+//! compares that with what is there.
 
 pub(crate) mod cursor;
 pub(crate) mod deferred;

@@ -104,7 +104,7 @@ impl Core {
     ) -> Result<CodedOperation, EngineError> {
         let Some(id) = open_line.frame else { return Ok(job) };
         let frame = self.cache.frames.get(id);
-        let rejoins = open_line.line.phase == Phase::Rejoin;
+        let rejoins = matches!(open_line.line.phase, Phase::Rejoin { .. });
         if rejoins {
             // Every split at home may be torn.
             frame.set_dirty(Dirty::ALL);

@@ -81,7 +81,7 @@ impl Core {
                 self.recovery.claimed.add(self.cache.frames.get(id).addr());
             }
             phase if phase.brings_page_home() => self.is_home(id),
-            Phase::Downgrade { .. } | Phase::Rejoin => self.is_home(id),
+            Phase::Downgrade { .. } | Phase::Rejoin { .. } => self.is_home(id),
             _ => {}
         }
         Event::Completed { old }

@@ -87,7 +87,7 @@ impl Core {
         operation: LatchOperation,
         chain: &mut Chain,
     ) {
-        if let (Phase::Rejoin, Some(id)) = (open.line.phase, open.frame) {
+        if let (Phase::Rejoin { .. }, Some(id)) = (open.line.phase, open.frame) {
             // What home has may be torn, all of it.
             self.cache.frames.get(id).set_dirty(Dirty::ALL);
         }

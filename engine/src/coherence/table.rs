@@ -60,7 +60,7 @@ fn phases() -> Vec<Phase> {
         Phase::Inquire { of: Inquiry::Modified, dead: to },
         Phase::Claim { dead: to, expected: LatchWord::held_by(to) },
         Phase::Disclaim { dead: to, expected: LatchWord::held_by(node(0)) },
-        Phase::Rejoin,
+        Phase::Rejoin { dead: to },
     ]
 }
 

@@ -36,9 +36,10 @@ impl Core {
         if self.pool.is_memory_dead(memory) {
             return Ok(true);
         }
-        let found = self.endpoint.connect(peer);
-        if let Err(error) = found {
-            return Ok(matches!(error, FabricError::PeerDead { peer: dead } if dead == peer));
+        // Any other error says nothing of the memory node.
+        let is_dead = |error| matches!(error, FabricError::PeerDead { peer: dead } if dead == peer);
+        if self.endpoint.connect(peer).is_err_and(is_dead) {
+            return Ok(true);
         }
         Ok(self.is_missed_by_all(memory).await? || self.is_unreached_by_all(memory).await?)
     }

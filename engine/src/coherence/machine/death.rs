@@ -114,7 +114,7 @@ impl Transition<'_> {
                 let add = WordAccess::Change(Atomic::Add(LatchDelta::add_reader(me)));
                 let word = if has_bit { WordAccess::Skip } else { add };
                 let operation = LatchOperation { write_back: true, word, read: false };
-                self.post_chain(Phase::Rejoin, operation);
+                self.post_chain(Phase::Rejoin { dead }, operation);
             }
             Inquiry::Shared if has_bit => self.settle(Phase::Shared),
             Inquiry::Shared | Inquiry::Modified => return Err(self.violation()),

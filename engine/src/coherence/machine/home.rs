@@ -8,7 +8,8 @@
 //!
 //! Every write-back that was posted has reached its splits by then, because an operation completes
 //! only after that, and a node that does not reach memory that lives never says that it is quiet.
-//! The splits at other memory nodes are not lost.
+//! The splits at other memory nodes are not lost. One in the place of a dead node (Rejoin) begins
+//! with a read of its home, and may not have been posted: it is begun again.
 
 use super::line::Line;
 use super::message::Message;
@@ -46,7 +47,9 @@ impl Line {
             _ => Phase::Invalid,
         };
         let grantor = match self.phase {
-            Phase::Inquire { of: Inquiry::Shared | Inquiry::Modified, dead } => Some(dead),
+            Phase::Inquire { of: Inquiry::Shared | Inquiry::Modified, dead }
+            // What it was writing home may have reached none of its splits.
+            | Phase::Rejoin { dead } => Some(dead),
             _ => self.grantor,
         };
         let mut line = Line::resting(phase);
@@ -78,5 +81,16 @@ mod tests {
             let lives = line.without_home(NodeSet::EMPTY);
             assert_eq!((lives.phase, lives.grantor), (has, None));
         }
+    }
+
+    /// The loss of the home may come before the copy is in any split. Its grantor was forgotten, so
+    /// that nobody wrote it home after that.
+    #[test]
+    fn a_copy_whose_way_home_was_cut_short_is_still_doubted() {
+        let dead = ComputeId::new(2).unwrap();
+        let mut line = Line::new();
+        line.phase = Phase::Rejoin { dead };
+        let after = line.without_home(NodeSet::EMPTY.with(dead));
+        assert_eq!((after.phase, after.grantor), (Phase::Shared, Some(dead)));
     }
 }

@@ -105,7 +105,7 @@ impl Line {
                 | Phase::WriteBack
                 | Phase::Inquire { of: Inquiry::Shared | Inquiry::Modified, .. }
                 | Phase::Claim { .. }
-                | Phase::Rejoin
+                | Phase::Rejoin { .. }
         )
     }
 

@@ -130,7 +130,10 @@ pub enum Phase {
     /// The dead node had granted this node a shared copy, and died before it had written the page
     /// home and entered this node's bit. `[write back; FAA +bit]` is outstanding: this node does
     /// both in its place.
-    Rejoin,
+    Rejoin {
+        /// The dead node.
+        dead: ComputeId,
+    },
 }
 
 /// What a node has of a line whose word a dead node was changing.

@@ -173,7 +173,7 @@ impl Transition<'_> {
             (Phase::Inquire { of, dead }, _) => self.inquired(of, dead, old)?,
             (Phase::Claim { dead, expected }, _) => self.claimed(dead, expected, old)?,
             (Phase::Disclaim { dead, expected }, _) => self.disclaimed(dead, expected, old)?,
-            (Phase::Rejoin, _) => self.settle(Phase::Shared),
+            (Phase::Rejoin { .. }, _) => self.settle(Phase::Shared),
             _ => return self.operation_completed(phase, holder, old),
         }
         Ok(())

@@ -41,7 +41,7 @@ impl WordChange {
             WordAccess::Change(Atomic::Add(delta)) => delta,
         };
         let change = match phase {
-            Phase::AcquireShared | Phase::Rejoin => WordChange::AddReader,
+            Phase::AcquireShared | Phase::Rejoin { .. } => WordChange::AddReader,
             Phase::ResetShared { .. } | Phase::ReleaseShared => WordChange::RemoveReader,
             Phase::ReleaseModified => WordChange::RemoveHolder,
             Phase::CancelIntent => WordChange::CancelIntent,

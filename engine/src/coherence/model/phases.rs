@@ -34,7 +34,7 @@ pub(super) const fn phase_tag(phase: Phase) -> u64 {
         Phase::CededLook { exclusive: true, .. } => 25,
         Phase::Inquire { of, .. } => 26 + of as u64,
         Phase::Claim { .. } => 29,
-        Phase::Rejoin => 30,
+        Phase::Rejoin { .. } => 30,
         Phase::Join { .. } => 31,
         Phase::Disclaim { .. } => 32,
         Phase::WriteBack => 33,
@@ -58,7 +58,7 @@ pub(super) fn phase_arguments(phase: Phase) -> (Option<LatchWord>, NodeSet) {
         Phase::Claim { expected, dead } | Phase::Disclaim { expected, dead } => {
             (Some(expected), one(dead))
         }
-        Phase::Inquire { dead, .. } => (None, one(dead)),
+        Phase::Inquire { dead, .. } | Phase::Rejoin { dead } => (None, one(dead)),
         Phase::WaitSharers { pending, .. } => (None, pending),
         Phase::Downgrade { to } => (None, to),
         Phase::HandOver { to } | Phase::Ceded { to } | Phase::CededLook { to, .. } => {

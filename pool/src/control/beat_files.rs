@@ -89,7 +89,7 @@ impl BeatFiles {
         }
         for (_, path) in missing {
             if self.damaged.lock().insert(path.clone()) {
-                tracing::warn!(file = %path.display(), "a beat cannot be read: its checksum is wrong");
+                tracing::warn!(file = %path.display(), "a beat cannot be read: its checksum is wrong, or the file cannot be read");
             }
         }
         Ok(newest.into_values().collect())
@@ -114,11 +114,9 @@ impl BeatFiles {
             let bytes = match fs::read(&path) {
                 Ok(bytes) => Some(bytes),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                // The reader lacks rights: it may not take others for silent because of that.
-                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                    return Err(unavailable(&path, &error));
-                }
-                Err(_) => None,
+                Err(error) if is_of_file(&error) => None,
+                // The reader lacks rights, or descriptors: the others are not silent for that.
+                Err(error) => return Err(unavailable(&path, &error)),
             };
             let text = bytes.as_deref().and_then(text_of);
             let Some(stored) = text.and_then(|text| serde_json::from_slice(text).ok()) else {
@@ -157,4 +155,10 @@ fn text_of(bytes: &[u8]) -> Option<&[u8]> {
     let (length, rest) = rest.split_at_checked(8)?;
     let text = rest.get(..number(length)? as usize)?;
     (checksum(text) == number(sum)?).then_some(text)
+}
+
+/// Whether an error of a read says something of the file, and nothing of who reads it.
+fn is_of_file(error: &io::Error) -> bool {
+    let code = error.raw_os_error();
+    [Errno::ISDIR, Errno::IO].iter().any(|errno| code == Some(errno.raw_os_error()))
 }

@@ -101,7 +101,7 @@ impl Operator for Lock {
             }
             if !self.has_used {
                 if self.locks.iter().any(|lock| lock.wait != LockWait::Wait) {
-                    context.txn.insist_on_rows_only();
+                    context.txn.leave_reads_unlocked();
                 }
                 for Locking { table, .. } in &self.locks {
                     let used = context.txn.row(table.table).await;

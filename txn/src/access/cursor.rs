@@ -303,7 +303,7 @@ impl Cursor {
         let table = txn.table_info(self.way.source.table()).await?;
         self.follow(table)?;
         self.rows.clear();
-        if txn.row_locks.insists_on_ranges() && !self.is_begun && !self.is_done {
+        if txn.row_locks.insists_to_read() && !self.is_begun && !self.is_done {
             let (way, index) = (&self.way, self.way.index());
             Box::pin(txn.insist_on_range(&way.table, index, &way.range)).await?;
         }

@@ -67,7 +67,7 @@ impl<'db> Txn<'db> {
         let mut order: Vec<(&[u8], usize)> =
             keys.iter().enumerate().map(|(at, key)| (key.as_ref(), at)).collect();
         order.sort_unstable();
-        if self.row_locks.insists {
+        if self.row_locks.insists_to_read() {
             for (key, _) in &order {
                 Box::pin(self.insist_to_read(info, key)).await?;
             }

@@ -93,6 +93,7 @@ impl Txn<'_> {
         if !self.row_locks.whole_tables.contains(&index.number) {
             self.note_wanted(index.number, range);
             self.lock_range(index, range, usize::MAX).await?;
+            self.note_whole(index.number, range);
         }
         if index.number != info.primary.number {
             // The entries lead to rows anywhere.
@@ -132,10 +133,16 @@ impl Txn<'_> {
         }
     }
 
-    /// From now on the transaction locks no range of a table that it reads, though it
-    /// [insists](Self::insist): it locks rows one by one, and waits for none that others have.
-    pub fn insist_on_rows_only(&mut self) {
-        self.row_locks.leaves_ranges = true;
+    fn note_whole(&mut self, tree: usize, range: &KeyRange) {
+        if range.low().is_empty() && range.high().is_none() {
+            self.row_locks.whole_tables.insert(tree);
+        }
+    }
+
+    /// From now on the transaction locks nothing that it only reads, though it
+    /// [insists](Self::insist): it locks rows itself, and waits for none that others have.
+    pub fn leave_reads_unlocked(&mut self) {
+        self.row_locks.leaves_reads = true;
     }
 
     /// Whether it is to lock something before its first operation.
@@ -180,7 +187,11 @@ impl Txn<'_> {
             LockAgain::Row(key) => self.lock_key(index, key, LockWait::Wait).await.map(drop),
             LockAgain::Range(range) => self.lock_range(index, range, usize::MAX).await.map(drop),
         };
-        self.close_read(locked).await
+        self.close_read(locked).await?;
+        if let LockAgain::Range(range) = what {
+            self.note_whole(tree, range);
+        }
+        Ok(())
     }
 }
 

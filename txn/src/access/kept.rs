@@ -31,7 +31,7 @@ impl<'db> Txn<'db> {
         self.open_read_for(LatchMode::Exclusive)?;
         let info = self.table_info(table).await?;
         info.check_key(&info.primary, key)?;
-        if self.row_locks.insists {
+        if self.row_locks.insists_to_read() {
             Box::pin(self.insist_to_read(info, key)).await?;
         }
         self.view.narrow_to_one_leaf();
@@ -72,7 +72,7 @@ impl<'db> Txn<'db> {
         self.open_read_for(LatchMode::Exclusive)?;
         let info = self.table_info(source.table()).await?;
         let index = info.source(source)?;
-        if self.row_locks.insists {
+        if self.row_locks.insists_to_read() {
             Box::pin(self.insist_on_range(info, index, range)).await?;
         }
         let found = self.walk_kept(info, index, range, whole).await;

@@ -83,7 +83,7 @@ impl<'db> Txn<'db> {
         self.open_read()?;
         let info = self.table_info(source.table()).await?;
         let index = info.source(source)?;
-        if self.row_locks.insists {
+        if self.row_locks.insists_to_read() {
             Box::pin(self.insist_on_range(info, index, range)).await?;
         }
         let mut entry = std::mem::take(&mut self.work.entry);
@@ -109,7 +109,7 @@ impl<'db> Txn<'db> {
         self.open_read()?;
         let info = self.table_info(index.table()).await?;
         let index = info.source(index.into())?;
-        if self.row_locks.insists {
+        if self.row_locks.insists_to_read() {
             Box::pin(self.insist_on_range(info, index, range)).await?;
         }
         let mut entry = std::mem::take(&mut self.work.entry);
@@ -175,7 +175,7 @@ impl<'db> Txn<'db> {
         self.open_read_for(mode)?;
         let info = self.table_info(table).await?;
         info.check_key(&info.primary, key)?;
-        if self.row_locks.insists {
+        if self.row_locks.insists_to_read() {
             Box::pin(self.insist_to_read(info, key)).await?;
         }
         if mode == LatchMode::Exclusive {
@@ -231,7 +231,7 @@ impl<'db> Txn<'db> {
         self.open_read_for(mode)?;
         let info = self.table_info(source.table()).await?;
         let index = info.source(source)?;
-        if self.row_locks.insists {
+        if self.row_locks.insists_to_read() {
             Box::pin(self.insist_on_range(info, index, range)).await?;
         }
         let found = self.find_edge(info, index, range, direction, mode).await;

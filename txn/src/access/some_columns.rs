@@ -41,7 +41,7 @@ impl Txn<'_> {
             info.layout.column(*column)?;
             mask |= 1 << column;
         }
-        if self.row_locks.insists {
+        if self.row_locks.insists_to_read() {
             Box::pin(self.insist_to_read(info, key)).await?;
         }
         self.view.narrow_to_one_leaf();

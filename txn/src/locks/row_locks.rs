@@ -60,8 +60,8 @@ pub(crate) struct RowLocks {
     pub(crate) timeout: Duration,
     /// It locks all that it reads or changes.
     pub(crate) insists: bool,
-    /// But not the ranges that it reads.
-    pub(crate) leaves_ranges: bool,
+    /// But not what it reads: it locks rows itself.
+    pub(crate) leaves_reads: bool,
     /// What it wants to lock as one that insists.
     pub(crate) wanted: WantedLocks,
     /// The primary trees that it has locked as a whole.
@@ -81,7 +81,7 @@ impl Default for RowLocks {
             held,
             timeout: LOCK_TIMEOUT,
             insists: false,
-            leaves_ranges: false,
+            leaves_reads: false,
             wanted: WantedLocks::default(),
             whole_tables: BTreeSet::new(),
             age: None,
@@ -118,9 +118,10 @@ impl RowLocks {
         self.held.len()
     }
 
-    /// Whether it locks ranges that it reads.
-    pub(crate) fn insists_on_ranges(&self) -> bool {
-        self.insists && !self.leaves_ranges
+    /// Whether it locks what it reads.
+    #[inline]
+    pub(crate) fn insists_to_read(&self) -> bool {
+        self.insists && !self.leaves_reads
     }
 
     /// Whether it holds none.

@@ -70,8 +70,16 @@ pub(super) async fn attach(
     let engine = &db.engine;
     built.sort_unstable_by_key(|tree| tree.leaf().to_u64());
     let has_stamps = has_stamps(reads);
-    let room = room_for(db, &built, has_stamps).await?;
-    let mut leaves = latch_leaves(db, &built).await?;
+    let mut locked_since = None;
+    let (room, mut leaves) = loop {
+        let room = room_for(db, &built, has_stamps).await?;
+        if let Some(leaves) = latch_leaves(db, &built).await? {
+            break (room, leaves);
+        }
+        // The log has that room for others meanwhile.
+        drop(room);
+        wait_for_locked(db, &mut locked_since).await?;
+    };
     let mut stamps = Vec::with_capacity(leaves.len());
     for leaf in &leaves {
         stamps.push(view(leaf)?.stamps());
@@ -195,14 +203,25 @@ async fn pause(db: &DatabaseState, attempt: u32) {
     db.engine.env().pause(pause).await;
 }
 
-/// Latches the leaf of each tree, waiting for those that others hold, or that have locked rows.
+/// A pause before it is looked again whether rows are locked, which they are since `since`.
+async fn wait_for_locked(db: &DatabaseState, since: &mut Option<Duration>) -> Result<(), TxnError> {
+    let now = db.engine.env().now();
+    let waited = now - *since.get_or_insert(now);
+    if waited > LOCK_TIMEOUT {
+        return Err(TxnError::LockTimeout { waited });
+    }
+    db.engine.env().pause(LONGEST_PAUSE).await;
+    Ok(())
+}
+
+/// Latches the leaf of each tree, waiting for those that others hold. `None` if they have locked
+/// rows.
 async fn latch_leaves<'db>(
     db: &'db DatabaseState,
     built: &[BuiltTree],
-) -> Result<Vec<ExclusiveGuard<'db>>, TxnError> {
+) -> Result<Option<Vec<ExclusiveGuard<'db>>>, TxnError> {
     let mut conflict = GAddr::NULL;
-    let (mut attempt, mut locked_since) = (0, None);
-    while attempt < ATTEMPTS {
+    for attempt in 0..ATTEMPTS {
         let mut leaves = Vec::with_capacity(built.len());
         for tree in built {
             match db.engine.exclusive_in_order(tree.leaf()).await {
@@ -215,21 +234,11 @@ async fn latch_leaves<'db>(
             }
         }
         if leaves.len() == built.len() {
-            if !has_locked_rows(db, built, &leaves).await? {
-                return Ok(leaves);
-            }
-            drop(leaves);
-            let now = db.engine.env().now();
-            let waited = now - *locked_since.get_or_insert(now);
-            if waited > LOCK_TIMEOUT {
-                return Err(TxnError::LockTimeout { waited });
-            }
-            db.engine.env().pause(LONGEST_PAUSE).await;
-            continue;
+            let locked = has_locked_rows(db, built, &leaves).await?;
+            return Ok((!locked).then_some(leaves));
         }
         drop(leaves);
         pause(db, attempt).await;
-        attempt += 1;
     }
     Err(TxnError::Conflict { leaf: conflict, upgrade: false })
 }

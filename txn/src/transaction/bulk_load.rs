@@ -188,7 +188,8 @@ impl<'db> BulkLoad<'db> {
     /// [`TxnError::Duplicate`] if two rows have the same key in a unique index;
     /// [`BulkLoadError::NotEmpty`] if others have inserted rows; [`TxnError::Stale`] if the table
     /// was changed or dropped; [`BulkLoadError::Failed`] after an error of [`push`](Self::push);
-    /// [`TxnError::Conflict`] if other transactions keep the table latched, or a row of it locked;
+    /// [`TxnError::Conflict`] if other transactions keep the table latched;
+    /// [`TxnError::LockTimeout`] if one keeps a row of it locked for a minute;
     /// [`BulkLoadError::TooLarge`] if the leaves of the indexes beside those of the table do not
     /// fit the log; what the engine reports. The table is as it was then.
     /// [`TxnError::Undetermined`] as for [`Txn::commit`](crate::Txn::commit).

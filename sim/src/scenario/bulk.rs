@@ -192,7 +192,10 @@ const NOTE: &str =
 
 /// Whether a transaction was refused because there is no room for one as large.
 fn is_refusal(error: &TxnError) -> bool {
-    error.abort_cause() == Some(AbortCause::TooLarge) || is_pool_full(error)
+    // Some are refused one operation, which would leave the transaction as it was.
+    let is_too_large =
+        matches!(error, TxnError::WriteSetTooLarge { .. } | TxnError::TooMuchMemory { .. });
+    error.abort_cause() == Some(AbortCause::TooLarge) || is_too_large || is_pool_full(error)
 }
 
 /// Whether the pool has no room.

@@ -90,11 +90,7 @@ impl Txn<'_> {
         range: &KeyRange,
     ) -> Result<(), TxnError> {
         info.check_range(index, range)?;
-        if !self.row_locks.whole_tables.contains(&index.number) {
-            self.note_wanted(index.number, range);
-            self.lock_range(index, range, usize::MAX).await?;
-            self.note_whole(index.number, range);
-        }
+        self.insist_on_tree(index, range).await?;
         if index.number != info.primary.number {
             // The entries lead to rows anywhere.
             self.insist_on_table(info).await?;
@@ -105,13 +101,25 @@ impl Txn<'_> {
     /// Locks all rows of a table, for a transaction that insists, and is to read or change any of
     /// them.
     pub(crate) async fn insist_on_table(&mut self, info: &TableInfo) -> Result<(), TxnError> {
-        let tree = info.primary.number;
+        self.insist_on_tree(&info.primary, &KeyRange::all()).await
+    }
+
+    /// Locks a range of a tree, unless all of the tree is locked.
+    async fn insist_on_tree(
+        &mut self,
+        index: &IndexInfo,
+        range: &KeyRange,
+    ) -> Result<(), TxnError> {
+        let tree = index.number;
         if self.row_locks.whole_tables.contains(&tree) {
             return Ok(());
         }
-        self.note_wanted(tree, &KeyRange::all());
-        self.lock_range(&info.primary, &KeyRange::all(), usize::MAX).await?;
-        self.row_locks.whole_tables.insert(tree);
+        // Under the other isolations what is locked is read as it is then.
+        if self.view.is_of_transaction() {
+            self.row_locks.wanted.add_range(tree, range);
+        }
+        self.lock_range(index, range, usize::MAX).await?;
+        self.note_whole(tree, range);
         Ok(())
     }
 
@@ -124,13 +132,6 @@ impl Txn<'_> {
         most_leaves: usize,
     ) -> Result<Option<Vec<u8>>, TxnError> {
         self.lock_range(&info.primary, &KeyRange::from(from), most_leaves).await
-    }
-
-    fn note_wanted(&mut self, tree: usize, range: &KeyRange) {
-        // Under the other isolations what is locked is read as it is then.
-        if self.view.is_of_transaction() {
-            self.row_locks.wanted.add_range(tree, range);
-        }
     }
 
     fn note_whole(&mut self, tree: usize, range: &KeyRange) {

@@ -64,7 +64,7 @@ pub(crate) struct RowLocks {
     pub(crate) leaves_reads: bool,
     /// What it wants to lock as one that insists.
     pub(crate) wanted: WantedLocks,
-    /// The primary trees that it has locked as a whole.
+    /// The trees that it has locked as a whole.
     pub(crate) whole_tables: BTreeSet<usize>,
     /// Its age, if that is not the time of its first lock.
     pub(crate) age: Option<Stamp>,

@@ -5,9 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::encoding::key_range::KeyRange;
 
-/// Most rows of which a list is kept for the next attempt.
-const MOST_WANTED: usize = 4096;
-
 /// What one that insists wants to lock, by the numbers of trees: first ranges, then rows.
 #[derive(Default)]
 pub(crate) struct WantedLocks {
@@ -30,10 +27,9 @@ impl WantedLocks {
         self
     }
 
+    /// There are as few as a transaction that insists locks one by one.
     pub(crate) fn add_row(&mut self, tree: usize, key: &[u8]) {
-        if self.rows.len() < MOST_WANTED {
-            self.rows.insert((tree, key.into()));
-        }
+        self.rows.insert((tree, key.into()));
     }
 
     /// Of a tree all ranges are one, from the first to the last.

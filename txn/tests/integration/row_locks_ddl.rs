@@ -265,7 +265,7 @@ fn after_a_lock_a_statement_sees_tables_as_they_are_by_then() {
     cluster.close();
 }
 
-/// Whoever has locked a row that is not there finds that nobody has made it meanwhile.
+/// A transaction that has locked a key without a row finds no row there until it ends.
 #[test]
 fn a_load_of_a_table_waits_for_those_who_have_locked_a_row_of_it() {
     with_each(async |_, databases, _, _| {

@@ -104,10 +104,23 @@ impl<const N: usize> ProtocolModel<N> {
         }
     }
 
+    /// Whether a second node may die: the recovery from the first is under way.
+    fn another_may_die(&self, world: &ModelWorld<N>) -> bool {
+        let is_under_way = !matches!(world.stage, RecoveryStage::Alive | RecoveryStage::Swept);
+        self.twice && is_under_way && world.dead().len() == 1
+    }
+
+    /// The nodes of which one may die now, while it has no operation outstanding.
+    pub(super) fn next_to_die(&self, world: &ModelWorld<N>) -> impl Iterator<Item = usize> {
+        let is_first = self.mortal && world.stage == RecoveryStage::Alive;
+        let any = self.another_may_die(world);
+        let runs = world.places(|node| node.life == NodeLife::Runs);
+        runs.filter(move |node| any || is_first && *node == Self::MORTAL)
+    }
+
     /// A second node dies while the recovery from the first is under way.
     fn die_later(&self, world: &ModelWorld<N>, out: &mut Vec<ModelStep<N>>) {
-        let is_under_way = !matches!(world.stage, RecoveryStage::Alive | RecoveryStage::Swept);
-        if !self.twice || !is_under_way || world.dead().iter().count() > 1 {
+        if !self.another_may_die(world) {
             return;
         }
         for node in world.places(|node| node.life == NodeLife::Runs) {
@@ -380,7 +393,7 @@ impl<const N: usize> ModelWorld<N> {
     }
 
     /// Nodes die: only their chains at home and their mail are left.
-    fn die<const D: usize>(&mut self, dead: [usize; D]) {
+    pub(super) fn die<const D: usize>(&mut self, dead: [usize; D]) {
         self.stage = RecoveryStage::Dead;
         for place in dead {
             let node = &mut self.nodes[place];

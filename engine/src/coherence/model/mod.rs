@@ -12,7 +12,8 @@
 //! - `omissions`, `protocol`: the settings of a model and the steps that it can take;
 //! - `drive`: feeds events to the machine and carries its actions out;
 //! - `application`, `network`, `coded`, `death`, `home`: the steps, by their cause;
-//! - `properties`, `checker`, `searches`: the properties, the checker's view, and the tests.
+//! - `properties`, `checker`, `searches`, `home_and_deaths`: the properties, the checker's view, and
+//!   the tests.
 //!
 //! Exhaustive searches (nodes of a kind are interchangeable; W: callers wait, D: callers are
 //! `nowait`, B: both):
@@ -48,9 +49,15 @@
 //! A death during a recovery is searched to a bound in each run: of three nodes, with and without
 //! logs, and with the page coded, where one is left; and of four, where two are left. It may come
 //! at any step of the first recovery, and be that of the node that sweeps. Of three nodes without
-//! logs an ignored test searches all states; of four another goes on for longer. Not searched: a
-//! third death, and a death while the home is lost or made anew, which the simulation and
-//! `engine/tests/clusters/coded/all_gone.rs` have.
+//! logs an ignored test searches all states; of four another goes on for longer.
+//!
+//! The loss of the home together with deaths, in any order and in the midst of a recovery, is
+//! searched to the end of two nodes, with and without logs, one of which may die. With two deaths
+//! it is searched to a bound in each run: of two nodes and a third that has no copy, and that dies
+//! with one of them or before it; an ignored test has three nodes with copies.
+//!
+//! Not searched: a third death; and deaths while the home of a coded page is lost, or moves from
+//! memory that lives, which the simulation and `engine/tests/clusters/coded/all_gone.rs` have.
 
 mod application;
 mod chain;
@@ -60,6 +67,7 @@ mod coded_page;
 mod death;
 mod drive;
 mod home;
+mod home_and_deaths;
 mod network;
 mod omissions;
 mod phases;

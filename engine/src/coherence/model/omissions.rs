@@ -59,6 +59,12 @@ pub(super) enum RelocationOmission {
     WriteBack,
     /// Readers do not enter their bits in the new word.
     Readers,
+    /// A reader does not name the dead grantor of its copy in the new word, which names any node
+    /// that died. Only where nodes die.
+    Grantors,
+    /// A reader that was writing its copy home in the place of a dead node takes it for home. Only
+    /// where nodes die.
+    Rejoins,
 }
 
 impl RelocationOmission {

@@ -12,6 +12,7 @@ use crate::coherence::word::{LatchDelta, LatchWord};
 pub(super) const STALE_READ: &str = "no stale read";
 pub(super) const TORN: &str = "no torn page";
 pub(super) const TWO_WRITERS: &str = "single writer";
+pub(super) const JUDGED: &str = "judges by fresh pages";
 
 /// Safety: the properties that the published rules break.
 pub(super) fn safety<const N: usize>() -> Vec<Property<ProtocolModel<N>>> {
@@ -21,7 +22,7 @@ pub(super) fn safety<const N: usize>() -> Vec<Property<ProtocolModel<N>>> {
         }),
         Property::always(TWO_WRITERS, |_, world: &StoredWorld<N>| single_writer(world)),
         Property::always("sweeps the dead", |_, world: &StoredWorld<N>| swept(world)),
-        Property::always("judges by fresh pages", |_, world: &StoredWorld<N>| {
+        Property::always(JUDGED, |_, world: &StoredWorld<N>| {
             world.fault != Some(ModelFault::Judgement)
         }),
         Property::always(TORN, |_, world: &StoredWorld<N>| world.fault != Some(ModelFault::Torn)),

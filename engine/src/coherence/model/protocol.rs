@@ -19,12 +19,14 @@ pub(super) enum Latching {
     Lazy,
 }
 
-/// Whether the callers of a node wait for latches at other nodes or take Busy.
+/// Whether the callers of a node wait for latches at other nodes or take Busy; if it has any.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Callers {
     Waiting,
     Nowait,
     Both,
+    /// The node wants nothing. All that it may do is die.
+    Absent,
 }
 
 impl Callers {
@@ -33,6 +35,7 @@ impl Callers {
             Callers::Waiting => &[false],
             Callers::Nowait => &[true],
             Callers::Both => &[false, true],
+            Callers::Absent => &[],
         }
     }
 }
@@ -102,7 +105,12 @@ pub(super) enum ModelEvent {
         from: usize,
     },
     /// The home is lost, and its word is made anew; see `home`.
-    HomeLost,
+    HomeLost {
+        /// The node that dies before it has entered its copy.
+        dies: Option<usize>,
+        /// The dead node that the new word names.
+        names: Option<usize>,
+    },
     /// A split is lost, or regenerated; see `coded`.
     SplitLost(usize),
     SplitMade,

@@ -1,4 +1,5 @@
-//! The searches: which models are checked, how many states they have, and which are rejected.
+//! The searches: which models are checked, how many states they have, and which are rejected. Those
+//! of the loss of the home together with deaths are in `home_and_deaths`.
 
 use std::sync::atomic::Ordering;
 
@@ -12,7 +13,7 @@ use super::protocol::{Latching, ProtocolModel, describe};
 use crate::coherence::machine::{Phase, Rules};
 
 /// Searches all states, or the first `limit`; returns how many there are.
-fn search<const N: usize>(protocol: ProtocolModel<N>, limit: Option<usize>) -> usize {
+pub(super) fn search<const N: usize>(protocol: ProtocolModel<N>, limit: Option<usize>) -> usize {
     searched(protocol, limit).0
 }
 
@@ -39,7 +40,7 @@ fn searched<const N: usize>(protocol: ProtocolModel<N>, limit: Option<usize>) ->
 }
 
 /// Searches the first `limit` states, whichever phases they have. Returns how many there are.
-fn first_states<const N: usize>(protocol: ProtocolModel<N>, limit: usize) -> usize {
+pub(super) fn first_states<const N: usize>(protocol: ProtocolModel<N>, limit: usize) -> usize {
     let builder = protocol.checker().threads(2).finish_when(HasDiscoveries::AnyFailures);
     let checker = builder.target_state_count(limit).spawn_bfs().join();
     if let Some((name, path)) = checker.discoveries().into_iter().next() {
@@ -123,7 +124,7 @@ fn three_nodes_survive_one_that_fails_before_it_dies_as_far_as_searched() {
     assert!(search(protocol, Some(4_000_000)) > 400_000);
 }
 
-fn three_mortal_nodes() -> ProtocolModel<3> {
+pub(super) fn three_mortal_nodes() -> ProtocolModel<3> {
     let mut protocol = ProtocolModel::new(Latching::Lazy, [Waiting, Waiting, Waiting]);
     protocol.mortal = true;
     protocol
@@ -228,7 +229,7 @@ fn three_nodes_survive_the_loss_of_the_home() {
 }
 
 /// Lines go home when they are handed over: the logs of the dead nodes have what home lacks.
-fn logged<const N: usize>(mut protocol: ProtocolModel<N>) -> ProtocolModel<N> {
+pub(super) fn logged<const N: usize>(mut protocol: ProtocolModel<N>) -> ProtocolModel<N> {
     protocol.rules.home_first = true;
     protocol.logs = true;
     protocol.mortal = true;
@@ -375,7 +376,9 @@ fn rejected(rules: Rules) -> (&'static str, Vec<String>) {
     first_failure(protocol)
 }
 
-fn first_failure<const N: usize>(protocol: ProtocolModel<N>) -> (&'static str, Vec<String>) {
+pub(super) fn first_failure<const N: usize>(
+    protocol: ProtocolModel<N>,
+) -> (&'static str, Vec<String>) {
     let checker = protocol.checker().threads(2).finish_when(HasDiscoveries::AnyFailures);
     let checker = checker.spawn_bfs().join();
     let (name, path) = checker.discoveries().into_iter().next().expect("must be rejected");

@@ -24,7 +24,11 @@ impl fmt::Display for Failure {
         let Failure { case, plan, error } = self;
         let Case { scenario, seed, .. } = case;
         writeln!(f, "scenario {scenario} failed with seed {seed}: {error}")?;
-        writeln!(f, "coding {}, plan: {plan}", case.coding())?;
+        write!(f, "coding {}, ", case.coding())?;
+        if let Some(nodes) = case.asked_memory_nodes() {
+            write!(f, "{nodes} memory nodes (the command below takes those of the seed), ")?;
+        }
+        writeln!(f, "plan: {plan}")?;
         write!(f, "replay: selkie sim --seed {seed} --scenario {scenario}")?;
         if case.envelope() != Envelope::default() {
             write!(f, " --envelope {}", case.envelope())?;

@@ -39,6 +39,8 @@ pub struct Case {
     coding: Option<Coding>,
     /// The protocol of transactions; `None`: the seed chooses it.
     protocol: Option<Protocol>,
+    /// The memory nodes; `None`: as many as scenario and seed choose.
+    memory_nodes: Option<u16>,
     /// How much may go wrong.
     envelope: Envelope,
 }
@@ -68,7 +70,14 @@ pub struct RefusedProtocol {
 impl Case {
     /// The scenario as it usually is, in the wide envelope.
     pub const fn of(scenario: Scenario, seed: u64) -> Self {
-        Self { scenario, seed, coding: None, protocol: None, envelope: Envelope::Wide }
+        Self {
+            scenario,
+            seed,
+            coding: None,
+            protocol: None,
+            memory_nodes: None,
+            envelope: Envelope::Wide,
+        }
     }
 
     /// The scenario in the gentle envelope.
@@ -174,6 +183,13 @@ impl Case {
         }
     }
 
+    /// The same with so many memory nodes: for a seed that found something when it drew no other
+    /// number. They must be enough for the coding.
+    #[must_use]
+    pub const fn with_memory_nodes(self, nodes: u16) -> Self {
+        Self { memory_nodes: Some(nodes), ..self }
+    }
+
     /// The same from another seed.
     #[must_use]
     pub const fn with_seed(self, seed: u64) -> Self {
@@ -188,6 +204,11 @@ impl Case {
     /// The protocol that was asked for, if one was.
     pub const fn asked_protocol(self) -> Option<Protocol> {
         self.protocol
+    }
+
+    /// The number of memory nodes that was asked for, if one was.
+    pub(crate) const fn asked_memory_nodes(self) -> Option<u16> {
+        self.memory_nodes
     }
 
     /// The protocol of all transactions, in scenarios that take a protocol; `None`: some
@@ -233,6 +254,9 @@ impl Case {
 
     /// Memory nodes, before any is lost or joins.
     pub(super) fn memory_nodes(self) -> u16 {
+        if let Some(asked) = self.memory_nodes {
+            return asked;
+        }
         let coding = self.coding();
         let needed = choices::memory_nodes(self.scenario, self.seed, self.coding, coding);
         if !self.has_processes() || self.scenario == Scenario::Straggler {
@@ -272,5 +296,12 @@ mod tests {
         }
         let refused = Case::of(Scenario::Bank, 0).protocolled(Protocol::TwoPhase).unwrap_err();
         assert!(refused.to_string().contains("scenario bank"), "{refused}");
+    }
+
+    #[test]
+    fn a_seed_that_draws_memory_nodes_to_spare_can_go_without() {
+        let case = Case::of(Scenario::Counter, 5201);
+        assert_eq!((case.coding().to_string().as_str(), case.memory_nodes()), ("4+2", 8));
+        assert_eq!(case.with_memory_nodes(6).memory_nodes(), 6);
     }
 }

@@ -1,10 +1,13 @@
 //! Where a person decides what becomes of a pool: `pool forgive` and `pool repair`.
 
+use std::time::Instant;
+
 use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::drivers::{ends_with_losses, none, running, running_with, setup};
-use crate::harness::{Over, Pool, Setup, fails, prints, refused, succeeds, until};
+use crate::harness::{Over, Pool, Process, Setup, fails, prints, refused, succeeds, until};
+use crate::lifecycle::ends_by_destruction;
 
 #[test]
 fn memory_that_nothing_leads_to_is_found_and_freed() {
@@ -84,34 +87,52 @@ fn a_silent_memory_node_of_a_plain_pool_is_waited_for_until_it_is_given_up() {
     asked(&["mem1"], 1, "it is dead already");
 }
 
+/// A pool of which a node has died with pages that only its log could bring back, which is gone.
+struct WithoutLog {
+    /// With the logs.
+    place: tempfile::TempDir,
+    survivor: Process,
+    /// Indices of the survivor and of the dead node.
+    own: u64,
+    dead: u64,
+}
+
+impl WithoutLog {
+    #[track_caller]
+    fn of(pool: &Pool) -> Self {
+        let place = tempfile::tempdir().unwrap();
+        let logs = place.path().to_str().unwrap().to_owned();
+        let durable = ["--durability", "disk", "--log-dir", &logs];
+        succeeds(&pool.tpcc(&[&["--load-only"], &durable[..]].concat()));
+        let (survivor, own) = running_with(pool, &durable);
+        let (mut victim, dead) = running_with(pool, &durable);
+        // Under the number of the pool: index and incarnation.
+        let of_pool = std::fs::read_dir(place.path()).unwrap().next().unwrap().unwrap().path();
+        let is_its = |name: &str| name.starts_with(&format!("{dead}-"));
+        for entry in std::fs::read_dir(&of_pool).unwrap().map(|entry| entry.unwrap()) {
+            if is_its(&entry.file_name().to_string_lossy()) {
+                std::fs::rename(entry.path(), place.path().join(format!("away-{dead}"))).unwrap();
+            }
+        }
+        victim.kill();
+        until("pages are lost with it", || {
+            let status = pool.status();
+            (status["dead_compute_nodes"] == Value::Array(vec![dead.into()])).then_some(())
+        });
+        Self { place, survivor, own, dead }
+    }
+}
+
 /// The survivors could have redone its pages from the log, which is gone.
 #[test]
 fn pages_that_wait_for_a_log_that_is_gone_are_given_up_and_the_index_is_free() {
-    let place = tempfile::tempdir().unwrap();
-    let logs = place.path().to_str().unwrap().to_owned();
-    let durable = ["--durability", "disk", "--log-dir", &logs];
     let pool = Pool::start(&setup(Over::Shm, "no-log", 2));
-    succeeds(&pool.tpcc(&[&["--load-only"], &durable[..]].concat()));
-    let (survivor, own) = running_with(&pool, &durable);
-    let (mut victim, node) = running_with(&pool, &durable);
-    // Under the number of the pool: index and incarnation.
-    let of_pool = std::fs::read_dir(place.path()).unwrap().next().unwrap().unwrap().path();
-    let is_its = |name: &str| name.starts_with(&format!("{node}-"));
-    for entry in std::fs::read_dir(&of_pool).unwrap().map(|entry| entry.unwrap()) {
-        if is_its(&entry.file_name().to_string_lossy()) {
-            std::fs::rename(entry.path(), place.path().join(format!("away-{node}"))).unwrap();
-        }
-    }
-    victim.kill();
-    until("pages are lost with it", || {
-        let status = pool.status();
-        (status["dead_compute_nodes"] == Value::Array(vec![node.into()])).then_some(())
-    });
+    let WithoutLog { place: _place, survivor, own, dead } = WithoutLog::of(&pool);
     let lost = pool.status()["lost_pages"].clone();
     assert_ne!(lost, none());
     pool.works(own, "accesses");
 
-    let dead = format!("cn{node}");
+    let dead = format!("cn{dead}");
     let weighed = prints(&["pool", "forgive", &pool.name, "--pages", "--dry-run", "--json"]);
     assert_eq!(weighed["given_up"][0]["node"], dead, "{weighed}");
     assert_eq!(weighed["given_up"][0]["pages"], lost.as_array().unwrap().len(), "{weighed}");
@@ -127,6 +148,21 @@ fn pages_that_wait_for_a_log_that_is_gone_are_given_up_and_the_index_is_free() {
     // What is behind the lost pages is unknown.
     let said = fails(&["pool", "repair", &pool.name], 1, "is lost");
     assert!(!said.contains("panicked"), "{said}");
+}
+
+/// It waits for a compute node, as none is left.
+#[test]
+fn a_forgiving_whose_pool_is_destroyed_says_so() {
+    let pool = Pool::start(&setup(Over::Shm, "forgive-destroyed", 2));
+    let WithoutLog { place: _place, mut survivor, dead, .. } = WithoutLog::of(&pool);
+    survivor.signal(Signal::TERM);
+    let (_, said) = survivor.ends();
+    assert_eq!(pool.compute_nodes(), [0; 0], "{said}");
+    let forgive = Process::start(&["pool", "forgive", &pool.name, "--pages"]);
+    forgive.tells(&format!("cn{dead} is given up"));
+    forgive.finds("this takes a compute node, and none is in the pool");
+    succeeds(&["pool", "destroy", &pool.name, "--force"]);
+    ends_by_destruction(forgive, Instant::now());
 }
 
 /// As the parser of arguments refuses.

@@ -392,7 +392,7 @@ fn a_backup_whose_pool_is_destroyed_says_so() {
 }
 
 #[track_caller]
-fn ends_by_destruction(mut process: Process, since: Instant) -> String {
+pub(crate) fn ends_by_destruction(mut process: Process, since: Instant) -> String {
     let (code, said) = process.ends_soon(since);
     let last = said.lines().last();
     assert_eq!((code, last), (Some(1), Some("error: the pool was destroyed")), "{said}");

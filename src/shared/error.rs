@@ -29,6 +29,36 @@ pub enum SharedPoolError {
         /// The name.
         name: String,
     },
+    /// There is no pool of that name in etcd.
+    #[error(
+        "no pool `{name}` in etcd at {endpoints}: `selkie pool create etcd:{endpoints}/{name}` makes one"
+    )]
+    NoPoolInEtcd {
+        /// The name.
+        name: String,
+        /// The members of the etcd that were asked.
+        endpoints: String,
+    },
+    /// There is a pool of that name in etcd already.
+    #[error(
+        "there is a pool `{name}` in etcd at {endpoints} already: `selkie pool status etcd:{endpoints}/{name}` shows it, \
+         `selkie pool destroy etcd:{endpoints}/{name}` removes it"
+    )]
+    PoolExistsInEtcd {
+        /// The name.
+        name: String,
+        /// The members of the etcd that were asked.
+        endpoints: String,
+    },
+    /// Memory nodes answer, and the pool that they have joined is there no more.
+    #[error(
+        "no pool behind the memory nodes at {addresses}: it was destroyed, and `selkie pool create NAME --fabric tcp` on a \
+         host of theirs makes another"
+    )]
+    NoPoolBehind {
+        /// The addresses that were asked.
+        addresses: String,
+    },
     /// The pool was destroyed while this process was about to join it.
     #[error("the pool was destroyed")]
     Destroyed,
@@ -170,6 +200,9 @@ impl SharedPoolError {
             | Self::Role { .. }
             | Self::NoPool { .. }
             | Self::PoolExists { .. }
+            | Self::NoPoolInEtcd { .. }
+            | Self::PoolExistsInEtcd { .. }
+            | Self::NoPoolBehind { .. }
             | Self::Destroyed
             | Self::MemoryLost { .. }
             | Self::AllMemoryGone { .. }

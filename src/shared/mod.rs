@@ -17,6 +17,7 @@ mod arrivals;
 mod credentials;
 mod destroy;
 mod error;
+mod explain;
 mod network;
 mod pool;
 mod remains;

@@ -107,26 +107,6 @@ impl SharedPool {
         }
     }
 
-    /// An error of the pool in terms of its name, where it was made on this host: that there is no
-    /// such pool, or one already.
-    #[must_use]
-    pub fn explain(&self, error: impl Into<SharedPoolError>) -> SharedPoolError {
-        let error = error.into();
-        let Place::Host { name, .. } = &self.place else { return error };
-        let name = name.to_string();
-        match error {
-            SharedPoolError::Pool(PoolError::Control { source: ControlError::NoPool { .. } }) => {
-                let others = Self::names_on_this_host().unwrap_or_default();
-                let others = others.into_iter().map(|other| other.to_string()).collect();
-                SharedPoolError::NoPool { name, others }
-            }
-            SharedPoolError::Pool(PoolError::Control {
-                source: ControlError::PoolExists { .. },
-            }) => SharedPoolError::PoolExists { name },
-            error => error,
-        }
-    }
-
     /// When a pool that lies in files of this host was made.
     #[must_use]
     pub fn made_at(&self) -> Option<SystemTime> {

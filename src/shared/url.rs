@@ -185,7 +185,8 @@ impl FromStr for PoolUrl {
     }
 }
 
-fn list(hosts: &[HostPort]) -> String {
+/// The addresses as they are in a URL.
+pub(super) fn list(hosts: &[HostPort]) -> String {
     hosts.iter().map(HostPort::as_str).collect::<Vec<_>>().join(",")
 }
 

@@ -183,7 +183,10 @@ fn cells(page: &mut String, table: &Table) {
         return;
     }
     let _ = writeln!(page, "{}\n", table.caption);
-    let _ = writeln!(page, "| {} | {} |", table.x_label, xs.join(" | "));
+    // What a plot shows over time has one cell for all of it.
+    let headings = xs.iter().map(|x| if x.is_empty() { "whole run" } else { *x });
+    let headings: Vec<&str> = headings.collect();
+    let _ = writeln!(page, "| {} | {} |", table.x_label, headings.join(" | "));
     let _ = writeln!(page, "| --- |{}", " --- |".repeat(xs.len()));
     for name in series {
         let _ = write!(page, "| {name} |");
@@ -258,6 +261,28 @@ mod tests {
         let line = PlotLine { name: "writer".to_owned(), points: vec![(0.5, 3.0)] };
         let scale = Plot { y_label: "y", lines: vec![line], labels: Vec::new() };
         assert!(numbers(&table(Some(scale))).ends_with("\n\"writer\",0.5,,,3\n"));
+    }
+
+    #[test]
+    fn no_column_of_a_page_is_without_a_name() {
+        let row = |x: &str| {
+            let (series, cell) = ("one".to_owned(), Some("2".to_owned()));
+            Row { series, x: x.to_owned(), values: "1".to_owned(), cell }
+        };
+        for (x, heading) in [("", "| time, ms | whole run |\n"), ("5", "| time, ms | 5 |\n")] {
+            let table = Table {
+                stem: "a",
+                title: "",
+                caption: "",
+                x_label: "time, ms",
+                columns: "b",
+                rows: vec![row(x)],
+                plot: None,
+            };
+            let mut page = String::new();
+            cells(&mut page, &table);
+            assert!(page.contains(heading), "{page}");
+        }
     }
 
     #[test]

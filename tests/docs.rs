@@ -1,5 +1,6 @@
 //! The documents say what is there: links lead somewhere, cited sections exist, paths that
-//! ARCHITECTURE.md names are in the tree, and comments are as wide as the style says.
+//! ARCHITECTURE.md names are in the tree, figures are as `selkie figures` makes them, and comments
+//! are as wide as the style says.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -9,6 +10,9 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const COMMENT_WIDTH: usize = 100;
 /// The same inside a diagram or a byte map, which cannot be wrapped.
 const DIAGRAM_WIDTH: usize = 120;
+
+/// Colours of plots that were not told apart on white paper, and that figures had once.
+const OLD_COLORS: [&str; 2] = ["#FFE119", "#E6194B"];
 
 /// All files below the root with one of these extensions, without build output.
 fn files(extensions: &[&str]) -> Vec<PathBuf> {
@@ -138,4 +142,33 @@ fn comments_are_no_wider_than_the_code() {
 fn the_readme_is_short() {
     let lines = read(&Path::new(ROOT).join("README.md")).lines().count();
     assert!(lines <= 130, "README.md has {lines} lines; the manual is in docs/guide");
+}
+
+/// Numbers that are measured anew come with plots and pages of today's form.
+#[test]
+fn figures_are_as_they_are_made_now() {
+    let folder = Path::new(ROOT).join("docs/figures");
+    let (mut plots, mut tables) = (0, 0);
+    for plot in entries(&folder).iter().filter(|path| path.extension().is_some_and(|e| e == "svg"))
+    {
+        plots += 1;
+        let svg = read(plot).to_ascii_uppercase();
+        let old = OLD_COLORS.iter().find(|color| svg.contains(**color));
+        assert!(old.is_none(), "{}: has {old:?}", plot.display());
+        let numbers = plot.with_extension("csv");
+        let csv = read(&numbers);
+        let columns = csv.lines().next().unwrap_or_default();
+        let is_there = columns.split(',').any(|column| column == "plotted");
+        assert!(is_there, "{}: no column `plotted`: {columns}", numbers.display());
+    }
+    let page = read(&folder.join("README.md"));
+    for (heading, below) in page.lines().zip(page.lines().skip(1)) {
+        if below.starts_with("| ---") {
+            tables += 1;
+            let cells = heading.trim().trim_start_matches('|').trim_end_matches('|');
+            let is_named = cells.split('|').all(|cell| !cell.trim().is_empty());
+            assert!(is_named, "docs/figures/README.md: a column without a heading: {heading}");
+        }
+    }
+    assert!(plots > 10 && tables > 10, "{plots} plots and {tables} tables");
 }

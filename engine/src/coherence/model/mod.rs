@@ -12,8 +12,8 @@
 //! - `omissions`, `protocol`: the settings of a model and the steps that it can take;
 //! - `drive`: feeds events to the machine and carries its actions out;
 //! - `application`, `network`, `coded`, `death`, `home`: the steps, by their cause;
-//! - `properties`, `checker`, `searches`, `home_and_deaths`: the properties, the checker's view, and
-//!   the tests.
+//! - `properties`, `checker`: the properties, and the checker's view;
+//! - `searches`, `home_and_deaths`: the tests.
 //!
 //! Exhaustive searches (nodes of a kind are interchangeable; W: callers wait, D: callers are
 //! `nowait`, B: both):

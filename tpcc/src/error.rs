@@ -6,7 +6,7 @@ use selkie_fabric::env::TaskError;
 use selkie_fabric::{FabricError, PeerId};
 use selkie_pool::PoolError;
 use selkie_txn::partition::PartitionError;
-use selkie_txn::{AbortCause, RetryError, RowError, TxnError};
+use selkie_txn::{AbortCause, NamedRowError, RetryError, TxnError};
 
 use crate::figures::units::{bytes, count};
 
@@ -287,8 +287,8 @@ impl TpccError {
     }
 }
 
-impl From<RowError> for TpccError {
-    fn from(error: RowError) -> Self {
+impl From<NamedRowError> for TpccError {
+    fn from(error: NamedRowError) -> Self {
         Self::Txn(error.into())
     }
 }

@@ -9,6 +9,7 @@ pub use crate::abort_cause::AbortCause;
 pub use crate::bulk_load_error::BulkLoadError;
 use crate::catalogue::error::CatalogueError;
 use crate::catalogue::schema_error::SchemaError;
+use crate::encoding::named_row_error::NamedRowError;
 use crate::encoding::row_error::RowError;
 use crate::protocol::choice::Protocol;
 use crate::sequences::error::SequenceError;
@@ -196,10 +197,11 @@ pub enum TxnError {
         "there is no such savepoint in this transaction: it was released, or an earlier one was gone back to"
     )]
     NoSavepoint,
-    /// A column was misused, or a stored row is damaged. [`RowError::UnknownLayout`] has rolled
-    /// back: run the transaction again.
+    /// A column was misused, or a stored row is damaged: with the names of table and column, and
+    /// the value that was refused. [`RowError::UnknownLayout`] has rolled back: run the transaction
+    /// again.
     #[error(transparent)]
-    Row(#[from] RowError),
+    Row(#[from] NamedRowError),
     /// A row given to one table was made for another, or before the columns of this one were
     /// changed.
     #[error("table {table}: the row was built for another table, or for other columns")]
@@ -353,7 +355,7 @@ impl TxnError {
             Self::Conflict { upgrade: false, .. } => AbortCause::Conflict,
             Self::Conflict { upgrade: true, .. } => AbortCause::UpgradeConflict,
             Self::Stale { .. }
-            | Self::Row(RowError::UnknownLayout { .. })
+            | Self::Row(NamedRowError { error: RowError::UnknownLayout { .. }, .. })
             | Self::Sequence(SequenceError::Changed { .. }) => AbortCause::Stale,
             Self::TooLate { .. } => AbortCause::TooLate,
             Self::SnapshotTooOld { .. } => AbortCause::SnapshotTooOld,
@@ -414,6 +416,13 @@ impl From<EngineError> for TxnError {
             EngineError::Busy { addr } => Self::Conflict { leaf: addr, upgrade: false },
             other => Self::Engine(other),
         }
+    }
+}
+
+/// Of a row of which is not known of what table it is.
+impl From<RowError> for TxnError {
+    fn from(error: RowError) -> Self {
+        Self::Row(NamedRowError::unnamed(error))
     }
 }
 

@@ -113,13 +113,13 @@ pub use access::cursor::{Cursor, RowIter, Rows};
 pub use access::whole_row::WholeRow;
 pub use catalogue::{
     CatalogueError, Column, ColumnType, DatabaseSchema, DefaultValue, Index, IndexSchema, KeyOrder,
-    MAX_COLUMN_BYTES, MAX_COLUMNS, MAX_DECIMAL_DIGITS, NamedRowError, NewIndex, SchemaError,
-    Source, Table, TableSchema,
+    MAX_COLUMN_BYTES, MAX_COLUMNS, MAX_DECIMAL_DIGITS, NewIndex, SchemaError, Source, Table,
+    TableSchema,
 };
 pub use ddl::DefinitionId;
 pub use encoding::{
     Decimal, DecimalError, DecimalRef, Interval, KeyBuf, KeyPart, KeyRange, MAX_TIME_US,
-    RowBuilder, RowError, RowMut, RowRef, Value, key,
+    NamedRowError, RowBuilder, RowError, RowMut, RowRef, Value, key,
 };
 pub use error::{AbortCause, BulkLoadError, TxnError};
 pub use locks::row_locks::{LockOutcome, LockWait};

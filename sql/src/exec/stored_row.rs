@@ -1,6 +1,8 @@
 //! Rows and keys between SQL and the tables.
 
-use selkie_txn::{KeyBuf, RowBuilder, RowError, RowRef, Source, Txn, TxnError, Value, WholeRow};
+use selkie_txn::{
+    KeyBuf, NamedRowError, RowBuilder, RowError, RowRef, Source, Txn, TxnError, Value, WholeRow,
+};
 
 use super::context::Row;
 use super::txn_error::from_txn;
@@ -46,7 +48,7 @@ pub(crate) fn fill_moved(
     Ok(())
 }
 
-fn checked<T>(outcome: Result<T, RowError>, table: &TableDef) -> SqlResult<T> {
+fn checked<T>(outcome: Result<T, NamedRowError>, table: &TableDef) -> SqlResult<T> {
     outcome.map_err(|error| from_txn(error.into(), Some(table)))
 }
 
@@ -110,12 +112,14 @@ pub(crate) fn encode_key(
         // A value that cannot be stored.
         Err(_) => Ok(None),
         Ok(Ok(key)) => Ok(Some(key)),
-        Ok(Err(TxnError::Row(
-            RowError::TooLong { .. }
-            | RowError::TooManyDigits { .. }
-            | RowError::OutOfRange { .. }
-            | RowError::NotNullable { .. },
-        ))) => Ok(None),
+        Ok(Err(TxnError::Row(NamedRowError {
+            error:
+                RowError::TooLong { .. }
+                | RowError::TooManyDigits { .. }
+                | RowError::OutOfRange { .. }
+                | RowError::NotNullable { .. },
+            ..
+        }))) => Ok(None),
         Ok(Err(error)) => Err(from_txn(error, Some(table))),
     }
 }

@@ -20,8 +20,8 @@ pub(crate) fn from_txn(error: TxnError, table: Option<&TableDef>) -> SqlError {
                 table.map_or(name, |own| &own.key),
             );
         }
-        TxnError::Row(error) if !matches!(error, RowError::UnknownLayout { .. }) => {
-            return from_row(error, table);
+        TxnError::Row(row) if !matches!(row.error, RowError::UnknownLayout { .. }) => {
+            return from_row(&row.error, table);
         }
         TxnError::Deadlock => (SqlState::DEADLOCK_DETECTED, "deadlock detected"),
         TxnError::LockTimeout { .. } => {

@@ -11,6 +11,7 @@ use crate::access::long_values::piece_count;
 use crate::catalogue::sizes::in_line_bytes;
 use crate::catalogue::table_info::{IndexInfo, TableInfo};
 use crate::encoding::moved_values::{MovedValues, POINTER_BYTES, ValuePointer};
+use crate::encoding::named_row_error::NamedRowError;
 use crate::encoding::row_bytes::{push_pointer, set_end};
 use crate::encoding::row_error::RowError;
 use crate::encoding::row_layout::ColumnPlace;
@@ -56,13 +57,13 @@ impl Part<'_> {
 }
 
 /// The variable columns of a row in their order, also those that were dropped.
-fn parts<'a>(row: RowRef<'a>, pointers: Pointers) -> Result<Vec<Part<'a>>, RowError> {
+fn parts<'a>(row: RowRef<'a>, pointers: Pointers) -> Result<Vec<Part<'a>>, NamedRowError> {
     let (layout, bytes) = (row.layout(), row.as_bytes());
     let mut parts = Vec::with_capacity(layout.variable_columns);
     for ordinal in 0..layout.variable_columns {
         let is_here = |place| place == ColumnPlace::Variable(ordinal);
         let column = || layout.columns.iter().position(|column| is_here(column.place));
-        let damaged = || RowError::Damaged { column: column().unwrap_or_default() };
+        let damaged = || layout.named(RowError::Damaged { column: column().unwrap_or_default() });
         let range = layout.variable(bytes, ordinal).ok_or_else(damaged)?;
         let stored = bytes.get(range).ok_or_else(damaged)?;
         if !layout.is_moved(bytes, ordinal) {
@@ -78,7 +79,7 @@ fn parts<'a>(row: RowRef<'a>, pointers: Pointers) -> Result<Vec<Part<'a>>, RowEr
             _ if pointer.is_stored() && pointers == Pointers::Kept => Part::Pointer(pointer),
             _ => {
                 let column = column().unwrap_or_default();
-                return Err(RowError::Moved { column, bytes: pointer.bytes });
+                return Err(layout.named(RowError::Moved { column, bytes: pointer.bytes }));
             }
         });
     }

@@ -38,7 +38,7 @@ impl Txn<'_> {
         info.check_key(&info.primary, key)?;
         let mut mask = 0;
         for column in columns {
-            info.layout.column(*column)?;
+            info.layout.column(*column).map_err(|error| info.layout.named(error))?;
             mask |= 1 << column;
         }
         if self.row_locks.insists_to_read() {

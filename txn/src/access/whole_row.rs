@@ -99,7 +99,7 @@ impl<'db> Txn<'db> {
         info.check_whole_row(row)?;
         let mut named = 0;
         for column in columns {
-            info.layout.column(*column)?;
+            info.layout.column(*column).map_err(|error| info.layout.named(error))?;
             named |= 1 << column;
         }
         let columns = if columns.is_empty() { u64::MAX } else { named };
@@ -267,12 +267,13 @@ impl<'db> Txn<'db> {
         column: usize,
         (offset, buffer): (u64, &mut [u8]),
     ) -> Result<usize, TxnError> {
-        let ty = info.layout.column(column)?.ty;
+        let named = |error| info.layout.named(error);
+        let ty = info.layout.column(column).map_err(named)?.ty;
         if ty.fixed_bytes().is_some() {
-            return Err(wrong_type(column, ty, ColumnType::Bytes(0)).into());
+            return Err(named(wrong_type(column, ty, ColumnType::Bytes(0))).into());
         }
         match self.find_value(info, key, column).await? {
-            FoundValue::Null => Err(RowError::Null { column }.into()),
+            FoundValue::Null => Err(named(RowError::Null { column }).into()),
             FoundValue::Here(value) => {
                 let offset = usize::try_from(offset).unwrap_or(usize::MAX);
                 let value = value.get(offset..).unwrap_or_default();
@@ -290,9 +291,10 @@ impl<'db> Txn<'db> {
         row: &mut Vec<u8>,
         (column, bytes): (usize, &[u8]),
     ) -> Result<u64, TxnError> {
-        let layout = info.layout.column(column)?;
-        let (ty, in_key) = (layout.ty, info.key_columns() & 1 << column != 0);
-        check_bytes(column, ty, bytes)?;
+        let refused = |error| info.layout.refused(error, Some(Value::Bytes(bytes)));
+        let ty = info.layout.column(column).map_err(refused)?.ty;
+        let in_key = info.key_columns() & 1 << column != 0;
+        check_bytes(column, ty, bytes).map_err(refused)?;
         let found = self.find_value(info, key, column).await?;
         let (pointer, values) = match (found, &info.values) {
             (FoundValue::Apart(pointer), Some(values)) if !in_key => (pointer, values),
@@ -308,7 +310,8 @@ impl<'db> Txn<'db> {
                 return Ok(value.len() as u64);
             }
         };
-        check_length(column, ty, (pointer.bytes as usize).saturating_add(bytes.len()))?;
+        let longer = (pointer.bytes as usize).saturating_add(bytes.len());
+        check_length(column, ty, longer).map_err(refused)?;
         // Recorded as read to be changed.
         let read = self.copy_row(info, key, row).await?;
         self.work.last_read = None;
@@ -345,13 +348,17 @@ fn check_bytes(column: usize, ty: ColumnType, bytes: &[u8]) -> Result<(), RowErr
 
 /// Sets a text, byte or JSON column.
 fn set_bytes(row: &mut RowMut<'_>, column: usize, bytes: &[u8]) -> Result<(), TxnError> {
-    let ty = row.as_row().layout().column(column)?.ty;
-    check_bytes(column, ty, bytes)?;
-    let not_utf8 = |_| RowError::NotUtf8 { column, bytes: bytes.len() };
-    let value = match ty {
-        ColumnType::Text(_) => Value::Text(std::str::from_utf8(bytes).map_err(not_utf8)?),
-        ColumnType::Json(_) => Value::Json(bytes),
-        _ => Value::Bytes(bytes),
+    let value = {
+        let layout = row.as_row().layout();
+        let refused = |error| layout.refused(error, Some(Value::Bytes(bytes)));
+        let ty = layout.column(column).map_err(refused)?.ty;
+        check_bytes(column, ty, bytes).map_err(refused)?;
+        let not_utf8 = |_| refused(RowError::NotUtf8 { column, bytes: bytes.len() });
+        match ty {
+            ColumnType::Text(_) => Value::Text(std::str::from_utf8(bytes).map_err(not_utf8)?),
+            ColumnType::Json(_) => Value::Json(bytes),
+            _ => Value::Bytes(bytes),
+        }
     };
     Ok(row.set(column, value)?)
 }

@@ -13,6 +13,8 @@ use crate::catalogue::handles::Table;
 use crate::catalogue::table_info::{IndexEntry, IndexInfo, TableInfo};
 use crate::encoding::key::KeyBuf;
 use crate::encoding::moved_values::{MovedValues, ValuePointer};
+use crate::encoding::named_row_error::NamedRowError;
+#[cfg(doc)]
 use crate::encoding::row_error::RowError;
 use crate::encoding::row_mut::{RowChanges, RowMut};
 use crate::encoding::row_ref::RowRef;
@@ -325,7 +327,7 @@ impl Txn<'_> {
 
 /// The pointers of a stored row, if it can have any.
 #[inline]
-fn pointers_of(info: &TableInfo, row: &[u8]) -> Result<Vec<ValuePointer>, RowError> {
+fn pointers_of(info: &TableInfo, row: &[u8]) -> Result<Vec<ValuePointer>, NamedRowError> {
     if info.values.is_none() {
         return Ok(Vec::new());
     }

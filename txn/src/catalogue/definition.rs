@@ -26,8 +26,8 @@ use crate::catalogue::handles::{Index, Table};
 use crate::catalogue::schema::{IndexSchema, TableSchema};
 use crate::catalogue::stored_table::{IndexDefinition, StoredTable, ValuesTree, nullable_columns};
 use crate::catalogue::table_info::TableInfo;
+use crate::encoding::named_row_error::NamedRowError;
 use crate::encoding::row_builder::RowBuilder;
-use crate::encoding::row_error::RowError;
 use crate::error::TxnError;
 
 /// The versions of all definitions.
@@ -161,7 +161,7 @@ pub(crate) fn version_row(
     number: i64,
     version: i64,
     pieces: i16,
-) -> Result<Vec<u8>, RowError> {
+) -> Result<Vec<u8>, NamedRowError> {
     let mut row = RowBuilder::new(&tables.layout);
     Ok(row.i64(number).i64(version).i16(pieces).finish()?.as_bytes().to_vec())
 }

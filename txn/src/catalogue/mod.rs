@@ -18,7 +18,6 @@ pub(crate) mod earlier_layouts;
 pub(crate) mod error;
 pub(crate) mod handles;
 pub(crate) mod known_tree;
-pub(crate) mod named_row_error;
 pub(crate) mod new_index;
 pub(crate) mod schema;
 pub(crate) mod schema_error;
@@ -31,7 +30,6 @@ pub use column_type::{ColumnType, MAX_COLUMN_BYTES, MAX_COLUMNS, MAX_DECIMAL_DIG
 pub use default_value::DefaultValue;
 pub use error::CatalogueError;
 pub use handles::{Index, Source, Table};
-pub use named_row_error::NamedRowError;
 pub use new_index::NewIndex;
 pub use schema::{Column, DatabaseSchema, IndexSchema, KeyOrder, TableSchema};
 pub use schema_error::SchemaError;

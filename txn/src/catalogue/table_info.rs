@@ -14,7 +14,9 @@ use crate::encoding::key::KeyBuf;
 use crate::encoding::key_column::{KeyColumn, split_parts};
 use crate::encoding::key_range::KeyRange;
 use crate::encoding::moved_values::{MovedValues, ValuePointer};
+use crate::encoding::named_row_error::NamedRowError;
 use crate::encoding::row_builder::RowBuilder;
+#[cfg(doc)]
 use crate::encoding::row_error::RowError;
 use crate::encoding::row_layout::RowLayout;
 use crate::encoding::row_ref::RowRef;
@@ -121,11 +123,12 @@ impl TableInfo {
     /// # Errors
     /// [`RowError::UnknownLayout`] if this definition is older than the row, or the row is damaged.
     #[inline]
-    pub(crate) fn row<'a>(&'a self, bytes: &'a [u8]) -> Result<RowRef<'a>, RowError> {
+    pub(crate) fn row<'a>(&'a self, bytes: &'a [u8]) -> Result<RowRef<'a>, NamedRowError> {
         if self.layout.mark.is_of(bytes) {
             return Ok(RowRef::new(&self.layout, bytes));
         }
-        Ok(RowRef::new(self.earlier.of_row(&self.schema, bytes)?, bytes))
+        let earlier = self.earlier.of_row(&self.schema, bytes);
+        Ok(RowRef::new(earlier.map_err(|error| self.layout.named(error))?, bytes))
     }
 
     /// Gives a stored row the layout in which rows are written, if it has an earlier one. Returns
@@ -133,7 +136,10 @@ impl TableInfo {
     ///
     /// # Errors
     /// As [`row`](Self::row).
-    pub(crate) fn write_in_last_layout(&self, row: &mut Vec<u8>) -> Result<MovedValues, RowError> {
+    pub(crate) fn write_in_last_layout(
+        &self,
+        row: &mut Vec<u8>,
+    ) -> Result<MovedValues, NamedRowError> {
         if self.layout.mark.is_of(row) {
             return Ok(MovedValues::default());
         }
@@ -153,7 +159,7 @@ impl TableInfo {
     ///
     /// # Errors
     /// As [`row`](Self::row).
-    pub(crate) fn pointers(&self, row: &[u8]) -> Result<Vec<ValuePointer>, RowError> {
+    pub(crate) fn pointers(&self, row: &[u8]) -> Result<Vec<ValuePointer>, NamedRowError> {
         Ok(self.row(row)?.layout().pointers(row).collect())
     }
 
@@ -259,7 +265,8 @@ impl TableInfo {
         }
         let mut key = KeyBuf::new();
         for (&value, part) in values.iter().zip(&index.parts) {
-            part.append(value, &mut key)?;
+            let appended = part.append(value, &mut key);
+            appended.map_err(|error| self.layout.refused(error, Some(value)))?;
         }
         Ok(key)
     }
@@ -315,12 +322,13 @@ impl IndexInfo {
     }
 
     /// Appends the encoded columns of `row`; returns whether one is NULL.
-    pub(crate) fn encode(&self, row: RowRef<'_>, key: &mut KeyBuf) -> Result<bool, RowError> {
+    pub(crate) fn encode(&self, row: RowRef<'_>, key: &mut KeyBuf) -> Result<bool, NamedRowError> {
         let mut any_null = false;
         for part in &self.parts {
             let value = row.value(part.column)?;
             any_null |= matches!(value, Value::Null);
-            part.append(value, key)?;
+            let appended = part.append(value, key);
+            appended.map_err(|error| row.layout().refused(error, Some(value)))?;
         }
         Ok(any_null)
     }
@@ -330,7 +338,7 @@ impl IndexInfo {
         &self,
         row: RowRef<'_>,
         primary: &'p [u8],
-    ) -> Result<IndexEntry<'p>, RowError> {
+    ) -> Result<IndexEntry<'p>, NamedRowError> {
         let mut key = KeyBuf::new();
         let any_null = self.encode(row, &mut key)?;
         if self.unique && !(any_null && self.nulls_distinct) {
@@ -435,6 +443,7 @@ mod tests {
         let many = info.key(index, &[Value::Null, Value::Null, Value::Null]).unwrap_err();
         assert!(matches!(many, TxnError::KeyMismatch { .. }), "{many}");
         let wrong = info.key(index, &[Value::I16(1), Value::Bytes(b"y")]).unwrap_err();
-        assert_eq!(wrong.to_string(), "column 2 is Text(4), not Bytes");
+        let text = "table t, column b: column 2 is Text(4), not Bytes; the value is Bytes 0x79";
+        assert_eq!(wrong.to_string(), text);
     }
 }

@@ -26,7 +26,7 @@ use crate::catalogue::stored_table::{IndexDefinition, nullable_columns};
 use crate::catalogue::table_info::{IndexInfo, TableInfo};
 use crate::encoding::key::KeyBuf;
 use crate::encoding::key_range::KeyRange;
-use crate::encoding::row_error::RowError;
+use crate::encoding::named_row_error::NamedRowError;
 use crate::encoding::row_ref::RowRef;
 use crate::error::TxnError;
 use crate::transaction::database::Database;
@@ -380,7 +380,7 @@ impl<'db> Txn<'db> {
 }
 
 /// Whether a value that the key of this index has is stored apart from its row.
-fn has_moved(info: &TableInfo, index: &IndexInfo, row: &[u8]) -> Result<bool, RowError> {
+fn has_moved(info: &TableInfo, index: &IndexInfo, row: &[u8]) -> Result<bool, NamedRowError> {
     let row = info.row(row)?;
     let mut columns = (0..row.layout().columns.len()).filter(|at| index.mask & 1 << at != 0);
     columns.try_fold(false, |found, column| Ok(found || row.pointer(column)?.is_some()))

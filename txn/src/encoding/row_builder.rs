@@ -3,6 +3,7 @@
 use crate::catalogue::column_type::ColumnType;
 use crate::encoding::decimal::DecimalRef;
 use crate::encoding::moved_values::{MovedValues, ValuePointer};
+use crate::encoding::named_row_error::NamedRowError;
 use crate::encoding::row_bytes::{push_pointer, push_variable, set_end, set_null_bit, write_at};
 use crate::encoding::row_error::RowError;
 use crate::encoding::row_layout::{ColumnPlace, RowLayout};
@@ -21,7 +22,7 @@ pub struct RowBuilder<'a> {
     /// Values that are too long for them.
     moved: MovedValues,
     next: usize,
-    error: Option<RowError>,
+    error: Option<NamedRowError>,
 }
 
 impl<'a> RowBuilder<'a> {
@@ -80,7 +81,8 @@ impl<'a> RowBuilder<'a> {
     /// The next column, a `Time`, in microseconds since midnight.
     pub fn time(&mut self, value: i64) -> &mut Self {
         let column = self.next;
-        self.step(|layout, bytes, _| {
+        let given = || Some(Value::Time(value));
+        self.step(given, |layout, bytes, _| {
             let at = layout.fixed_offset(column, ColumnType::Time)?;
             check_time(column, value)?;
             write_at(bytes, at, &value.to_le_bytes());
@@ -149,7 +151,7 @@ impl<'a> RowBuilder<'a> {
     /// The next column is NULL.
     pub fn null(&mut self) -> &mut Self {
         let column = self.next;
-        self.step(|layout, bytes, _| {
+        self.step(no_value, |layout, bytes, _| {
             let place = layout.column(column)?;
             if !place.nullable {
                 return Err(RowError::NotNullable { column });
@@ -168,7 +170,7 @@ impl<'a> RowBuilder<'a> {
         let (layout, column) = (self.layout, self.next);
         let default = layout.default_of(column);
         if default.is_none() && layout.column(column).is_ok_and(|layout| !layout.nullable) {
-            return self.step(|_, _, _| Err(RowError::NoDefault { column }));
+            return self.step(no_value, |_, _, _| Err(RowError::NoDefault { column }));
         }
         self.stored(default)
     }
@@ -185,7 +187,7 @@ impl<'a> RowBuilder<'a> {
     pub(crate) fn stored(&mut self, value: Option<&[u8]>) -> &mut Self {
         let Some(value) = value else { return self.null() };
         let column = self.next;
-        self.step(|layout, bytes, moved| {
+        self.step(no_value, |layout, bytes, moved| {
             match layout.column(column)?.place {
                 ColumnPlace::Fixed(at) => write_at(bytes, at, value),
                 ColumnPlace::Variable(ordinal) => {
@@ -203,7 +205,7 @@ impl<'a> RowBuilder<'a> {
     /// The next column, of a value that another row has a pointer to.
     pub(crate) fn pointer(&mut self, pointer: ValuePointer) -> &mut Self {
         let column = self.next;
-        self.step(|layout, bytes, _| match layout.column(column)?.place {
+        self.step(no_value, |layout, bytes, _| match layout.column(column)?.place {
             ColumnPlace::Variable(ordinal) => {
                 push_pointer(layout, bytes, ordinal, pointer);
                 Ok(())
@@ -215,31 +217,36 @@ impl<'a> RowBuilder<'a> {
     /// The row, if every column has its value.
     ///
     /// # Errors
-    /// The first [`RowError`] met, or [`RowError::Incomplete`].
-    pub fn finish(&self) -> Result<RowRef<'_>, RowError> {
+    /// The first [`RowError`] met, or [`RowError::Incomplete`]; with the names of table and column,
+    /// and the value that was refused.
+    pub fn finish(&self) -> Result<RowRef<'_>, NamedRowError> {
         if let Some(error) = &self.error {
             return Err(error.clone());
         }
         let columns = self.layout.columns.len();
         if self.next < columns {
-            return Err(RowError::Incomplete { given: self.next, columns });
+            return Err(self.layout.named(RowError::Incomplete { given: self.next, columns }));
         }
         Ok(RowRef::with_moved(self.layout, &self.bytes, &self.moved))
     }
 
     /// As [`finish`](Self::finish), for an owner of the bytes, and of the values that are not among
     /// them.
-    pub(crate) fn into_parts(self) -> Result<(Vec<u8>, MovedValues), RowError> {
+    pub(crate) fn into_parts(self) -> Result<(Vec<u8>, MovedValues), NamedRowError> {
         self.finish()?;
         Ok((self.bytes, self.moved))
     }
 
-    fn step(
+    /// Fills the next column. `given` is the value of which an error says that it was refused.
+    fn step<'v>(
         &mut self,
+        given: impl FnOnce() -> Option<Value<'v>>,
         fill: impl FnOnce(&RowLayout, &mut Vec<u8>, &mut MovedValues) -> Result<(), RowError>,
     ) -> &mut Self {
         if self.error.is_none() {
-            self.error = fill(self.layout, &mut self.bytes, &mut self.moved).err();
+            if let Err(error) = fill(self.layout, &mut self.bytes, &mut self.moved) {
+                self.error = Some(self.layout.refused(error, given()));
+            }
             self.next += 1;
         }
         self
@@ -247,7 +254,8 @@ impl<'a> RowBuilder<'a> {
 
     fn fixed(&mut self, ty: ColumnType, value: &[u8]) -> &mut Self {
         let column = self.next;
-        self.step(|layout, bytes, _| {
+        let given = || Value::from_stored(ty, value);
+        self.step(given, |layout, bytes, _| {
             let at = layout.fixed_offset(column, ty)?;
             write_at(bytes, at, value);
             Ok(())
@@ -257,10 +265,16 @@ impl<'a> RowBuilder<'a> {
     /// `length` is in the unit of the column's limit.
     fn variable(&mut self, ty: ColumnType, length: usize, value: &[u8]) -> &mut Self {
         let column = self.next;
-        self.step(|layout, bytes, moved| {
+        let given = || Value::from_stored(ty, value);
+        self.step(given, |layout, bytes, moved| {
             let ordinal = layout.variable_ordinal(column, ty, length)?;
             push_variable(layout, bytes, moved, ordinal, value);
             Ok(())
         })
     }
+}
+
+/// For a step that is given none.
+fn no_value() -> Option<Value<'static>> {
+    None
 }

@@ -24,11 +24,15 @@
 //! where the columns that the table has *now* are in rows of one layout. Those that it lacks have a
 //! value of the layout; those that were dropped since are not named.
 
+use std::sync::Arc;
+
 use crate::catalogue::column_type::ColumnType;
 use crate::catalogue::schema::{Column, TableSchema};
 use crate::encoding::moved_values::ValuePointer;
+use crate::encoding::named_row_error::NamedRowError;
 use crate::encoding::row_error::{RowError, wrong_type};
-use crate::encoding::value::check_length;
+use crate::encoding::row_names::RowNames;
+use crate::encoding::value::{Value, check_length};
 
 /// The highest layout number is below this.
 pub(crate) const LAYOUT_NUMBERS: u16 = 128 << 8;
@@ -139,6 +143,8 @@ pub(crate) struct RowLayout {
     pub(crate) missing: Box<[u8]>,
     /// What the columns are in a new row that does not say, as it would be stored.
     defaults: Box<[Option<Box<[u8]>>]>,
+    /// For errors.
+    names: Arc<RowNames>,
 }
 
 impl RowLayout {
@@ -210,7 +216,20 @@ impl RowLayout {
             max_bytes: variable_at + variable_bytes,
             missing: missing.into(),
             defaults: schema.columns.iter().map(default).collect(),
+            names: RowNames::of(schema),
         }
+    }
+
+    /// An error of a row of this layout, with the names of its table and column.
+    #[cold]
+    pub(crate) fn named(&self, error: RowError) -> NamedRowError {
+        NamedRowError::new(error, &self.names, None)
+    }
+
+    /// As [`named`](Self::named), of a value that is refused.
+    #[cold]
+    pub(crate) fn refused(&self, error: RowError, given: Option<Value<'_>>) -> NamedRowError {
+        NamedRowError::new(error, &self.names, given)
     }
 
     /// What a column is in a new row that does not say, as it would be stored; `None`: NULL, if it

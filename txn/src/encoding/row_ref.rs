@@ -6,6 +6,7 @@
 use crate::catalogue::column_type::ColumnType;
 use crate::encoding::decimal::DecimalRef;
 use crate::encoding::moved_values::{MovedValues, ValuePointer};
+use crate::encoding::named_row_error::NamedRowError;
 use crate::encoding::row_error::{RowError, wrong_type};
 use crate::encoding::row_layout::{ColumnLayout, ColumnPlace, RowLayout};
 use crate::encoding::temporal::Interval;
@@ -64,8 +65,9 @@ impl<'a> RowRef<'a> {
     /// An `I32` column.
     ///
     /// # Errors
-    /// [`RowError`] if there is no such column, it has another type, or it is NULL here.
-    pub fn i32(&self, column: usize) -> Result<i32, RowError> {
+    /// A [`RowError`] with its names if there is no such column, it has another type, or it is NULL
+    /// here.
+    pub fn i32(&self, column: usize) -> Result<i32, NamedRowError> {
         Ok(i32::from_le_bytes(self.fixed(column, ColumnType::I32)?))
     }
 
@@ -73,7 +75,7 @@ impl<'a> RowRef<'a> {
     ///
     /// # Errors
     /// As [`i32`](Self::i32).
-    pub fn i64(&self, column: usize) -> Result<i64, RowError> {
+    pub fn i64(&self, column: usize) -> Result<i64, NamedRowError> {
         Ok(i64::from_le_bytes(self.fixed(column, ColumnType::I64)?))
     }
 
@@ -81,7 +83,7 @@ impl<'a> RowRef<'a> {
     ///
     /// # Errors
     /// As [`i32`](Self::i32).
-    pub fn f64(&self, column: usize) -> Result<f64, RowError> {
+    pub fn f64(&self, column: usize) -> Result<f64, NamedRowError> {
         Ok(f64::from_le_bytes(self.fixed(column, ColumnType::F64)?))
     }
 
@@ -89,11 +91,11 @@ impl<'a> RowRef<'a> {
     ///
     /// # Errors
     /// As [`i32`](Self::i32), and [`RowError::Damaged`] if the byte is neither 0 nor 1.
-    pub fn bool(&self, column: usize) -> Result<bool, RowError> {
+    pub fn bool(&self, column: usize) -> Result<bool, NamedRowError> {
         match self.fixed(column, ColumnType::Bool)? {
             [0] => Ok(false),
             [1] => Ok(true),
-            _ => Err(RowError::Damaged { column }),
+            _ => Err(self.damaged(column)),
         }
     }
 
@@ -101,7 +103,7 @@ impl<'a> RowRef<'a> {
     ///
     /// # Errors
     /// As [`i32`](Self::i32).
-    pub fn i16(&self, column: usize) -> Result<i16, RowError> {
+    pub fn i16(&self, column: usize) -> Result<i16, NamedRowError> {
         Ok(i16::from_le_bytes(self.fixed(column, ColumnType::I16)?))
     }
 
@@ -109,7 +111,7 @@ impl<'a> RowRef<'a> {
     ///
     /// # Errors
     /// As [`i32`](Self::i32).
-    pub fn f32(&self, column: usize) -> Result<f32, RowError> {
+    pub fn f32(&self, column: usize) -> Result<f32, NamedRowError> {
         Ok(f32::from_le_bytes(self.fixed(column, ColumnType::F32)?))
     }
 
@@ -117,7 +119,7 @@ impl<'a> RowRef<'a> {
     ///
     /// # Errors
     /// As [`i32`](Self::i32).
-    pub fn date(&self, column: usize) -> Result<i32, RowError> {
+    pub fn date(&self, column: usize) -> Result<i32, NamedRowError> {
         Ok(i32::from_le_bytes(self.fixed(column, ColumnType::Date)?))
     }
 
@@ -125,9 +127,9 @@ impl<'a> RowRef<'a> {
     ///
     /// # Errors
     /// As [`i32`](Self::i32), and [`RowError::Damaged`] if it is no time of the day.
-    pub fn time(&self, column: usize) -> Result<i64, RowError> {
+    pub fn time(&self, column: usize) -> Result<i64, NamedRowError> {
         let time = i64::from_le_bytes(self.fixed(column, ColumnType::Time)?);
-        check_time(column, time).map_err(|_| RowError::Damaged { column })?;
+        check_time(column, time).map_err(|_| self.damaged(column))?;
         Ok(time)
     }
 
@@ -135,7 +137,7 @@ impl<'a> RowRef<'a> {
     ///
     /// # Errors
     /// As [`i32`](Self::i32).
-    pub fn timestamp(&self, column: usize) -> Result<i64, RowError> {
+    pub fn timestamp(&self, column: usize) -> Result<i64, NamedRowError> {
         Ok(i64::from_le_bytes(self.fixed(column, ColumnType::Timestamp)?))
     }
 
@@ -143,7 +145,7 @@ impl<'a> RowRef<'a> {
     ///
     /// # Errors
     /// As [`i32`](Self::i32).
-    pub fn interval(&self, column: usize) -> Result<Interval, RowError> {
+    pub fn interval(&self, column: usize) -> Result<Interval, NamedRowError> {
         Ok(Interval::from_stored(self.fixed(column, ColumnType::Interval)?))
     }
 
@@ -151,7 +153,7 @@ impl<'a> RowRef<'a> {
     ///
     /// # Errors
     /// As [`i32`](Self::i32).
-    pub fn uuid(&self, column: usize) -> Result<[u8; 16], RowError> {
+    pub fn uuid(&self, column: usize) -> Result<[u8; 16], NamedRowError> {
         self.fixed(column, ColumnType::Uuid)
     }
 
@@ -159,9 +161,9 @@ impl<'a> RowRef<'a> {
     ///
     /// # Errors
     /// As [`i32`](Self::i32), and [`RowError::Damaged`] if the bytes are no decimal.
-    pub fn decimal(&self, column: usize) -> Result<DecimalRef<'a>, RowError> {
+    pub fn decimal(&self, column: usize) -> Result<DecimalRef<'a>, NamedRowError> {
         let bytes = self.variable_of(column, ColumnType::Decimal(0))?;
-        DecimalRef::from_stored(bytes).ok_or(RowError::Damaged { column })
+        DecimalRef::from_stored(bytes).ok_or_else(|| self.damaged(column))
     }
 
     /// A text column.
@@ -169,16 +171,16 @@ impl<'a> RowRef<'a> {
     /// # Errors
     /// As [`i32`](Self::i32); [`RowError::Damaged`] if the bytes are not UTF-8; [`RowError::Moved`]
     /// if they are [stored apart](Self::is_moved) from the row.
-    pub fn text(&self, column: usize) -> Result<&'a str, RowError> {
+    pub fn text(&self, column: usize) -> Result<&'a str, NamedRowError> {
         let bytes = self.variable_of(column, ColumnType::Text(0))?;
-        std::str::from_utf8(bytes).map_err(|_| RowError::Damaged { column })
+        std::str::from_utf8(bytes).map_err(|_| self.damaged(column))
     }
 
     /// A byte-string column.
     ///
     /// # Errors
     /// As [`i32`](Self::i32).
-    pub fn bytes(&self, column: usize) -> Result<&'a [u8], RowError> {
+    pub fn bytes(&self, column: usize) -> Result<&'a [u8], NamedRowError> {
         self.variable_of(column, ColumnType::Bytes(0))
     }
 
@@ -186,7 +188,7 @@ impl<'a> RowRef<'a> {
     ///
     /// # Errors
     /// As [`i32`](Self::i32).
-    pub fn json(&self, column: usize) -> Result<&'a [u8], RowError> {
+    pub fn json(&self, column: usize) -> Result<&'a [u8], NamedRowError> {
         self.variable_of(column, ColumnType::Json(0))
     }
 
@@ -194,9 +196,9 @@ impl<'a> RowRef<'a> {
     ///
     /// # Errors
     /// [`RowError::NoSuchColumn`], [`RowError::Damaged`].
-    pub fn is_null(&self, column: usize) -> Result<bool, RowError> {
-        let layout = self.column(column)?;
-        Ok(layout.nullable && self.null_bit(layout, column)?)
+    pub fn is_null(&self, column: usize) -> Result<bool, NamedRowError> {
+        let layout = self.named(self.column(column))?;
+        Ok(layout.nullable && self.named(self.null_bit(layout, column))?)
     }
 
     /// Whether the value of a column is stored apart from the row and was not read with it: then
@@ -206,10 +208,10 @@ impl<'a> RowRef<'a> {
     ///
     /// # Errors
     /// [`RowError::NoSuchColumn`], [`RowError::Damaged`].
-    pub fn is_moved(&self, column: usize) -> Result<bool, RowError> {
-        match self.stored(column) {
+    pub fn is_moved(&self, column: usize) -> Result<bool, NamedRowError> {
+        match self.find_stored(column) {
             Err(RowError::Moved { .. }) => Ok(true),
-            stored => stored.map(|_| false),
+            stored => self.named(stored.map(|_| false)),
         }
     }
 
@@ -218,21 +220,21 @@ impl<'a> RowRef<'a> {
     ///
     /// # Errors
     /// [`RowError::NoSuchColumn`], [`RowError::Damaged`].
-    pub fn value_bytes(&self, column: usize) -> Result<Option<usize>, RowError> {
-        match self.stored(column) {
+    pub fn value_bytes(&self, column: usize) -> Result<Option<usize>, NamedRowError> {
+        match self.find_stored(column) {
             Err(RowError::Moved { bytes, .. }) => Ok(Some(bytes as usize)),
-            stored => Ok(stored?.map(<[u8]>::len)),
+            stored => self.named(stored.map(|value| value.map(<[u8]>::len))),
         }
     }
 
     /// The pointer that it has in place of a column, if it has one.
-    pub(crate) fn pointer(&self, column: usize) -> Result<Option<ValuePointer>, RowError> {
-        match self.column(column)?.place {
+    pub(crate) fn pointer(&self, column: usize) -> Result<Option<ValuePointer>, NamedRowError> {
+        match self.named(self.column(column))?.place {
             ColumnPlace::Variable(ordinal) if self.layout.is_moved(self.bytes, ordinal) => {
                 let range = self.layout.variable(self.bytes, ordinal);
                 let bytes = range.and_then(|range| self.bytes.get(range));
                 let pointer = bytes.and_then(ValuePointer::decode);
-                pointer.map(Some).ok_or(RowError::Damaged { column })
+                pointer.map(Some).ok_or_else(|| self.damaged(column))
             }
             _ => Ok(None),
         }
@@ -253,16 +255,20 @@ impl<'a> RowRef<'a> {
     /// # Errors
     /// [`RowError::NoSuchColumn`], [`RowError::Damaged`]; [`RowError::Moved`] if it is stored apart
     /// from the row, and was not read with it.
-    pub fn value(&self, column: usize) -> Result<Value<'a>, RowError> {
+    pub fn value(&self, column: usize) -> Result<Value<'a>, NamedRowError> {
         let Some(bytes) = self.stored(column)? else { return Ok(Value::Null) };
-        match self.column(column)?.ty {
+        match self.named(self.column(column))?.ty {
             ColumnType::Time => self.time(column).map(Value::Time),
-            ty => Value::from_stored(ty, bytes).ok_or(RowError::Damaged { column }),
+            ty => Value::from_stored(ty, bytes).ok_or_else(|| self.damaged(column)),
         }
     }
 
     /// The bytes of a column as they are stored, `None` if it is NULL.
-    pub(crate) fn stored(&self, column: usize) -> Result<Option<&'a [u8]>, RowError> {
+    pub(crate) fn stored(&self, column: usize) -> Result<Option<&'a [u8]>, NamedRowError> {
+        self.named(self.find_stored(column))
+    }
+
+    fn find_stored(&self, column: usize) -> Result<Option<&'a [u8]>, RowError> {
         let layout = self.column(column)?;
         if layout.nullable && self.null_bit(layout, column)? {
             return Ok(None);
@@ -282,7 +288,19 @@ impl<'a> RowRef<'a> {
         bytes.map(Some).ok_or(RowError::Damaged { column })
     }
 
-    fn fixed<const N: usize>(&self, column: usize, ty: ColumnType) -> Result<[u8; N], RowError> {
+    fn fixed<const N: usize>(
+        &self,
+        column: usize,
+        ty: ColumnType,
+    ) -> Result<[u8; N], NamedRowError> {
+        self.named(self.find_fixed(column, ty))
+    }
+
+    fn find_fixed<const N: usize>(
+        &self,
+        column: usize,
+        ty: ColumnType,
+    ) -> Result<[u8; N], RowError> {
         let layout = self.column(column)?;
         if layout.ty != ty {
             return Err(wrong_type(column, layout.ty, ty));
@@ -299,17 +317,28 @@ impl<'a> RowRef<'a> {
     }
 
     /// The bytes of a variable column of the type of `ty`, whatever its length.
-    fn variable_of(&self, column: usize, ty: ColumnType) -> Result<&'a [u8], RowError> {
-        let found = self.column(column)?.ty;
+    fn variable_of(&self, column: usize, ty: ColumnType) -> Result<&'a [u8], NamedRowError> {
+        let found = self.named(self.column(column))?.ty;
         if std::mem::discriminant(&found) != std::mem::discriminant(&ty) {
-            return Err(wrong_type(column, found, ty));
+            return Err(self.layout.named(wrong_type(column, found, ty)));
         }
-        self.stored(column)?.ok_or(RowError::Null { column })
+        self.stored(column)?.ok_or_else(|| self.layout.named(RowError::Null { column }))
     }
 
     /// Fails if only some columns were read.
-    pub(crate) fn check_whole(&self) -> Result<(), RowError> {
-        (0..self.layout.columns.len()).try_for_each(|column| self.column(column).map(drop))
+    pub(crate) fn check_whole(&self) -> Result<(), NamedRowError> {
+        let mut columns = 0..self.layout.columns.len();
+        self.named(columns.try_for_each(|column| self.column(column).map(drop)))
+    }
+
+    /// What was found in the row, or an error with its names.
+    #[inline]
+    fn named<T>(&self, found: Result<T, RowError>) -> Result<T, NamedRowError> {
+        found.map_err(|error| self.layout.named(error))
+    }
+
+    fn damaged(&self, column: usize) -> NamedRowError {
+        self.layout.named(RowError::Damaged { column })
     }
 
     fn column(&self, column: usize) -> Result<&'a ColumnLayout, RowError> {

@@ -1,8 +1,8 @@
 //! What a sequence is, and which values come next: arithmetic alone.
 
 use crate::catalogue::definition::max_name_bytes;
+use crate::encoding::named_row_error::NamedRowError;
 use crate::encoding::row_builder::RowBuilder;
-use crate::encoding::row_error::RowError;
 use crate::encoding::row_layout::RowLayout;
 use crate::encoding::row_ref::RowRef;
 use crate::sequences::blocks::Block;
@@ -156,14 +156,14 @@ impl ValuesTaken {
         }
     }
 
-    pub(crate) fn row(self, layout: &RowLayout, identity: i64) -> Result<Vec<u8>, RowError> {
+    pub(crate) fn row(self, layout: &RowLayout, identity: i64) -> Result<Vec<u8>, NamedRowError> {
         let (value, is_taken) = self.parts();
         let mut row = RowBuilder::new(layout);
         let row = row.i64(identity).i64(value).bool(is_taken).finish()?;
         Ok(row.as_bytes().to_vec())
     }
 
-    pub(crate) fn read(row: RowRef<'_>) -> Result<Self, RowError> {
+    pub(crate) fn read(row: RowRef<'_>) -> Result<Self, NamedRowError> {
         Ok(Self::new(row.i64(Self::VALUE)?, row.bool(Self::IS_TAKEN)?))
     }
 }
@@ -177,7 +177,7 @@ pub(crate) struct StoredSequence {
 }
 
 impl StoredSequence {
-    pub(crate) fn row(&self, layout: &RowLayout) -> Result<Vec<u8>, RowError> {
+    pub(crate) fn row(&self, layout: &RowLayout) -> Result<Vec<u8>, NamedRowError> {
         let SequenceSchema { name, start, increment, min, max, cycles, block } = &self.schema;
         let mut row = RowBuilder::new(layout);
         row.text(name).i64(self.identity).i64(*start).i64(*increment).i64(*min).i64(*max);
@@ -185,7 +185,7 @@ impl StoredSequence {
         Ok(row.as_bytes().to_vec())
     }
 
-    pub(crate) fn read(row: RowRef<'_>) -> Result<Self, RowError> {
+    pub(crate) fn read(row: RowRef<'_>) -> Result<Self, NamedRowError> {
         let schema = SequenceSchema {
             name: row.text(0)?.to_owned(),
             start: row.i64(2)?,

@@ -12,7 +12,7 @@ use crate::catalogue::changing::KnownTable;
 use crate::catalogue::handles::Table;
 use crate::catalogue::table_info::{IndexInfo, TableInfo};
 use crate::encoding::key::KeyBuf;
-use crate::encoding::row_error::RowError;
+use crate::encoding::named_row_error::NamedRowError;
 use crate::encoding::row_ref::RowRef;
 use crate::error::{BulkLoadError, TxnError};
 use crate::protocol::choice::ReadRule;
@@ -240,7 +240,7 @@ fn check_leaves(
 }
 
 /// Bytes of a row with the values that are not among its own.
-fn whole_bytes(row: RowRef<'_>) -> Result<usize, RowError> {
+fn whole_bytes(row: RowRef<'_>) -> Result<usize, NamedRowError> {
     let columns = 0..row.layout().columns.len();
     columns.into_iter().try_fold(row.as_bytes().len(), |bytes, column| {
         let apart = row.pointer(column)?.map_or(0, |pointer| pointer.bytes as usize);

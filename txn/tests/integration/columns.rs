@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use selkie_txn::{
     AbortCause, BulkLoadOptions, CatalogueError, Column, ColumnType, Database, DatabaseSchema,
-    Direction, Isolation, KeyRange, MAX_COLUMNS, NewIndex, Protocol, RetryPolicy, RowError, RowMut,
-    RowRef, SchemaError, Source, Table, TableSchema, Txn, TxnError, Value, key, retry,
+    Direction, Isolation, KeyRange, MAX_COLUMNS, NamedRowError, NewIndex, Protocol, RetryPolicy,
+    RowError, RowMut, RowRef, SchemaError, Source, Table, TableSchema, Txn, TxnError, Value, key,
+    retry,
 };
 
 use crate::common::{Cluster, check, dump, failed_by, poll_times};
@@ -55,7 +56,7 @@ fn words(row: RowRef<'_>) -> Result<String, TxnError> {
     for column in 0.. {
         match row.value(column) {
             Ok(value) => words.push(format!("{value:?}")),
-            Err(RowError::NoSuchColumn { .. }) => break,
+            Err(error) if matches!(error.error, RowError::NoSuchColumn { .. }) => break,
             Err(error) => return Err(error.into()),
         }
     }
@@ -412,7 +413,13 @@ fn no_null_gets_past_a_look_at_all_rows() {
                     assert!(failed_by(txn.commit().await, AbortCause::Stale), "{isolation:?}");
                     let mut txn = there.begin();
                     let set = txn.update(table, &key![5], |row| Ok(row.set_null(3)?)).await;
-                    assert!(matches!(set, Err(TxnError::Row(RowError::NotNullable { .. }))));
+                    assert!(matches!(
+                        set,
+                        Err(TxnError::Row(NamedRowError {
+                            error: RowError::NotNullable { .. },
+                            ..
+                        }))
+                    ));
                     txn.rollback().await;
                     change!(there, |txn| txn.drop_not_null(table, "n")).unwrap();
                 }

@@ -6,8 +6,9 @@ use std::ops::ControlFlow;
 
 use selkie_fabric::env::SplitMix;
 use selkie_txn::{
-    Column, ColumnType, Database, DatabaseSchema, Direction, Isolation, KeyRange, NewIndex,
-    Protocol, RowError, RowRef, SchemaError, Source, Table, TableSchema, Txn, TxnError, Value, key,
+    Column, ColumnType, Database, DatabaseSchema, Direction, Isolation, KeyRange, NamedRowError,
+    NewIndex, Protocol, RowError, RowRef, SchemaError, Source, Table, TableSchema, Txn, TxnError,
+    Value, key,
 };
 
 use crate::common::{Cluster, check};
@@ -238,7 +239,7 @@ impl Run<'_> {
         }
         let finished = row.finish();
         if let Some(refused) = refused {
-            assert_eq!(finished.unwrap_err(), refused);
+            assert_eq!(finished.unwrap_err().error, refused);
             return Ok(());
         }
         model.rows.insert(id, own);
@@ -317,7 +318,7 @@ impl Run<'_> {
 fn own_row(row: RowRef<'_>, model: &Model) -> Result<(i32, Vec<Own>), TxnError> {
     let columns = 1..=model.columns.len();
     let values = columns.map(|column| Ok(Own::of(row.value(column)?)));
-    Ok((row.i32(0)?, values.collect::<Result<_, RowError>>()?))
+    Ok((row.i32(0)?, values.collect::<Result<_, NamedRowError>>()?))
 }
 
 async fn play(databases: &[Database], seed: u64) {

@@ -20,6 +20,7 @@ mod logged;
 mod long_values;
 mod maintenance;
 mod million;
+mod named_errors;
 mod optimistic;
 mod partition;
 mod read_ahead;

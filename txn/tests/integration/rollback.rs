@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use selkie_txn::{
-    Database, DatabaseSchema, Direction, Index, KeyRange, Protocol, RowError, Savepoint, Table,
-    Txn, TxnError, key,
+    Database, DatabaseSchema, Direction, Index, KeyRange, NamedRowError, Protocol, RowError,
+    Savepoint, Table, Txn, TxnError, key,
 };
 
 use crate::common::{
@@ -127,7 +127,10 @@ fn a_duplicate_leaves_nothing_behind_and_the_transaction_goes_on() {
             row.set_i64(BALANCE, 1)?;
             Ok(row.set_i32(0, 1)?)
         });
-        assert!(matches!(refused.await, Err(TxnError::Row(RowError::KeyColumn { .. }))));
+        assert!(matches!(
+            refused.await,
+            Err(TxnError::Row(NamedRowError { error: RowError::KeyColumn { .. }, .. }))
+        ));
         assert!(matches!(txn.delete(table, &key![777]).await, Err(TxnError::NotFound { .. })));
         let long = txn.get(table, &key![7i64]).await.map(|row| row.is_some());
         assert!(matches!(long, Err(TxnError::KeyMismatch { .. })));

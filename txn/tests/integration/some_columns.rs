@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
 
 use selkie_txn::{
-    AbortCause, ColumnType, Database, DatabaseSchema, Protocol, RowError, Table, TableSchema, Txn,
-    TxnError, key,
+    AbortCause, ColumnType, Database, DatabaseSchema, NamedRowError, Protocol, RowError, Table,
+    TableSchema, Txn, TxnError, key,
 };
 
 use crate::common::{
@@ -78,17 +78,26 @@ fn other_columns_cannot_be_read_from_the_row() {
         insert(&databases[0], &mut txn, table, 1, &account(1)).await.unwrap();
         for columns in [&[5][..], &[BALANCE, 64], &[usize::MAX]] {
             let refused = txn.get_columns(table, &key![1], columns).await.unwrap_err();
-            let named = matches!(refused, TxnError::Row(RowError::NoSuchColumn { columns: 5, .. }));
+            let named = matches!(
+                refused,
+                TxnError::Row(NamedRowError {
+                    error: RowError::NoSuchColumn { columns: 5, .. },
+                    ..
+                })
+            );
             assert!(named && refused.abort_cause().is_none(), "{protocol}: {refused}");
         }
         // Of a row in the tree, and of one that the transaction has changed.
         for balance in [OPENING, OPENING + 7] {
             let row = txn.get_columns(table, &key![1], &[BALANCE]).await.unwrap().unwrap();
             assert_eq!(row.i64(BALANCE).unwrap(), balance);
-            assert_eq!(row.i32(TAG).unwrap_err(), RowError::NotRead { column: TAG });
-            assert_eq!(row.is_null(NOTE).unwrap_err(), RowError::NotRead { column: NOTE });
-            assert_eq!(row.value(OWNER).unwrap_err(), RowError::NotRead { column: OWNER });
-            assert_eq!(row.value_bytes(NOTE).unwrap_err(), RowError::NotRead { column: NOTE });
+            assert_eq!(row.i32(TAG).unwrap_err().error, RowError::NotRead { column: TAG });
+            assert_eq!(row.is_null(NOTE).unwrap_err().error, RowError::NotRead { column: NOTE });
+            assert_eq!(row.value(OWNER).unwrap_err().error, RowError::NotRead { column: OWNER });
+            assert_eq!(
+                row.value_bytes(NOTE).unwrap_err().error,
+                RowError::NotRead { column: NOTE }
+            );
             txn.update(table, &key![1], add(7)).await.unwrap();
         }
         txn.delete(table, &key![1]).await.unwrap();
@@ -110,11 +119,12 @@ fn a_row_of_some_columns_is_not_taken_for_a_whole_one() {
         let row = txn.get_columns(table, &key![1], &[0, BALANCE]).await.unwrap().unwrap();
         let mut other = databases[0].begin();
         let refused = other.insert(table, row).await.unwrap_err();
-        let is_named = matches!(refused, TxnError::Row(RowError::NotRead { .. }));
+        let is_named =
+            matches!(refused, TxnError::Row(NamedRowError { error: RowError::NotRead { .. }, .. }));
         assert!(is_named && refused.abort_cause().is_none(), "{protocol}: {refused}");
         let refused = other.load_values(table, row, &[]).await.map(drop).unwrap_err();
         assert!(
-            matches!(refused, TxnError::Row(RowError::NotRead { .. })),
+            matches!(refused, TxnError::Row(NamedRowError { error: RowError::NotRead { .. }, .. })),
             "{protocol}: {refused}"
         );
         other.rollback().await;

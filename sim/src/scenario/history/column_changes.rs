@@ -30,7 +30,7 @@ pub(super) fn write(row: &mut RowMut<'_>, version: u64) -> Result<(), TxnError> 
         let value = match row.value(column) {
             Ok(Value::I64(value)) => value - value % VALUES,
             Ok(_) => continue,
-            Err(RowError::NoSuchColumn { .. }) => break,
+            Err(error) if matches!(error.error, RowError::NoSuchColumn { .. }) => break,
             Err(error) => return Err(error.into()),
         };
         if version.is_multiple_of(2) {

@@ -7,13 +7,15 @@ pub enum BulkLoadError {
     /// The primary key of a row is not above that of the row before.
     #[error(
         "table {table}: the primary key of row {position} of the load, counted from 0, is not above \
-         that of the row before"
+         that of the row before ({key})"
     )]
     OutOfOrder {
         /// The table.
         table: String,
         /// How many rows came before it.
         position: u64,
+        /// The columns of its key with their values.
+        key: String,
     },
     /// The table had rows, others have inserted some meanwhile, or its leaves were emptied so
     /// lately that they were not given back.
@@ -23,10 +25,17 @@ pub enum BulkLoadError {
         table: String,
     },
     /// The entries of the table's indexes take more memory than the load may use.
-    #[error("table {table}: the entries of its indexes take more than the {limit} bytes allowed")]
+    #[error(
+        "table {table}: the entries of its indexes take {need} bytes (allowed: {limit}), most of them \
+         those of {index}"
+    )]
     IndexTooLarge {
         /// The table.
         table: String,
+        /// The index whose entries take most.
+        index: String,
+        /// Bytes that the entries of all indexes take so far.
+        need: usize,
         /// [`BulkLoadOptions::index_bytes`](crate::BulkLoadOptions::index_bytes).
         limit: usize,
     },

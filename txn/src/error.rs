@@ -11,6 +11,8 @@ use crate::catalogue::error::CatalogueError;
 use crate::catalogue::schema_error::SchemaError;
 use crate::encoding::named_row_error::NamedRowError;
 use crate::encoding::row_error::RowError;
+pub use crate::error_text::LongestValue;
+use crate::error_text::{of_longest, of_row};
 use crate::protocol::choice::Protocol;
 use crate::sequences::error::SequenceError;
 
@@ -116,18 +118,21 @@ pub enum TxnError {
         last: u64,
     },
     /// A row with this key is there already.
-    #[error("table {table}, {index}: duplicate key")]
+    #[error("table {table}, {index}: duplicate key ({key})")]
     Duplicate {
         /// The table.
         table: String,
         /// The index, or "primary key".
         index: String,
+        /// The columns of the key with their values.
+        key: String,
     },
     /// A row takes more than a page has room for, with its long values stored apart from it where
     /// that is possible.
     #[error(
         "table {table}: the row takes {bytes} bytes (allowed: {limit} at this page size, with a key \
-         of {key_bytes} bytes)"
+         of {key_bytes} bytes){}",
+        of_longest(longest)
     )]
     RowTooLarge {
         /// The table.
@@ -138,10 +143,13 @@ pub enum TxnError {
         limit: usize,
         /// Bytes of its key.
         key_bytes: usize,
+        /// The value that takes most of it.
+        longest: Option<Box<LongestValue>>,
     },
     /// The key of a row, or its key in an index, is too long.
     #[error(
-        "table {table}, {index}: the key takes {bytes} bytes (allowed: {limit} at this page size)"
+        "table {table}, {index}: the key takes {bytes} bytes (allowed: {limit} at this page size){}",
+        of_longest(longest)
     )]
     KeyTooLong {
         /// The table.
@@ -152,6 +160,8 @@ pub enum TxnError {
         bytes: usize,
         /// Bytes allowed.
         limit: usize,
+        /// The value that takes most of it.
+        longest: Option<Box<LongestValue>>,
     },
     /// A value that is stored apart from its row was replaced or deleted since the row was read, by
     /// an earlier operation. Only under [`ReadCommitted`](crate::Isolation::ReadCommitted): read
@@ -162,19 +172,25 @@ pub enum TxnError {
         table: String,
     },
     /// There is no row to update or delete.
-    #[error("table {table}: no row with this key")]
+    #[error("table {table}: no row with this key ({key})")]
     NotFound {
         /// The table.
         table: String,
+        /// The columns of the key with their values.
+        key: String,
     },
     /// The bytes given are not a key of this table or index: too few or too many parts, or other
     /// types.
-    #[error("table {table}, {index}: the key given has another shape")]
+    #[error("table {table}, {index}: the key given has another shape: {key} is not of ({columns})")]
     KeyMismatch {
         /// The table.
         table: String,
         /// The index, or "primary key".
         index: String,
+        /// The bytes given, at most 64 of them, or how many values were.
+        key: String,
+        /// The columns of a key, with their types.
+        columns: Box<str>,
     },
     /// A cursor is not one of the transaction that it is used with: it was opened in another, or
     /// after a savepoint that the transaction has gone back to.
@@ -257,19 +273,33 @@ pub enum TxnError {
     },
     /// Transactions waited for each other's row locks in a circle, and this one, the youngest of
     /// them, gave up. Run it again.
-    #[error("transactions wait for each other's row locks: this one was rolled back")]
-    Deadlock,
+    #[error(
+        "{}transactions wait for each other's row locks: this one was rolled back",
+        of_row(table, key)
+    )]
+    Deadlock {
+        /// The table of the row that it waited for.
+        table: String,
+        /// The columns of the row's key with their values; empty if it was all rows.
+        key: String,
+    },
     /// A row lock was not had in the time that the transaction allows.
-    #[error("a row lock was waited for in vain for {waited:?}")]
+    #[error("{}a row lock was waited for in vain for {waited:?}", of_row(table, key))]
     LockTimeout {
         /// How long.
         waited: Duration,
+        /// The table of the row.
+        table: String,
+        /// The columns of the row's key with their values; empty if it was all rows, or any.
+        key: String,
     },
     /// A row is locked by another transaction, and this one was not to wait.
-    #[error("table {table}: the row is locked by another transaction")]
+    #[error("table {table}: the row is locked by another transaction ({key})")]
     RowLocked {
         /// The table.
         table: String,
+        /// The columns of the row's key with their values.
+        key: String,
     },
     /// Rows are locked under the protocol snapshot only.
     #[error("rows can be locked under the protocol snapshot only, in databases created for it")]
@@ -372,7 +402,7 @@ impl TxnError {
                 AbortCause::TooLarge
             }
             Self::CacheFull { .. } => AbortCause::CacheFull,
-            Self::Deadlock => AbortCause::Deadlock,
+            Self::Deadlock { .. } => AbortCause::Deadlock,
             Self::LockTimeout { .. } => AbortCause::LockTimeout,
             Self::IdleTooLong { .. } => AbortCause::IdleTimeout,
             Self::DeadlineExceeded { .. } | Self::CommitStopped => AbortCause::Interrupted,

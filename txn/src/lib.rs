@@ -101,6 +101,7 @@ mod catalogue;
 mod ddl;
 mod encoding;
 mod error;
+mod error_text;
 mod locks;
 pub mod partition;
 mod protocol;
@@ -121,7 +122,7 @@ pub use encoding::{
     Decimal, DecimalError, DecimalRef, Interval, KeyBuf, KeyPart, KeyRange, MAX_TIME_US,
     NamedRowError, RowBuilder, RowError, RowMut, RowRef, Value, key,
 };
-pub use error::{AbortCause, BulkLoadError, TxnError};
+pub use error::{AbortCause, BulkLoadError, LongestValue, TxnError};
 pub use locks::row_locks::{LockOutcome, LockWait};
 pub use protocol::{Isolation, Protocol, UnknownProtocol};
 pub use selkie_btree::{Direction, is_unlinked, written_at};

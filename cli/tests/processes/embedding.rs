@@ -101,7 +101,7 @@ fn what_transactions_wait_for_is_seen_by_others() {
         drop(holder);
         other.join().await.unwrap();
         let gave_up = [own, ended.recv().unwrap()];
-        let gave_up = gave_up.iter().filter(|end| matches!(end, Err(TxnError::Deadlock)));
+        let gave_up = gave_up.iter().filter(|end| matches!(end, Err(TxnError::Deadlock { .. })));
         assert_eq!(gave_up.count(), 1);
 
         let figures = ["lock_waits", "deadlocks", "lock_timeouts", "lock_refusals"];

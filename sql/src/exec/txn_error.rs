@@ -14,7 +14,7 @@ pub(crate) fn from_txn(error: TxnError, table: Option<&TableDef>) -> SqlError {
         return short.detail(error.to_string());
     }
     let (state, message) = match &error {
-        TxnError::Duplicate { table: name, index } => {
+        TxnError::Duplicate { table: name, index, .. } => {
             return duplicate(
                 &constraint_name(table, name, index),
                 table.map_or(name, |own| &own.key),
@@ -23,11 +23,11 @@ pub(crate) fn from_txn(error: TxnError, table: Option<&TableDef>) -> SqlError {
         TxnError::Row(row) if !matches!(row.error, RowError::UnknownLayout { .. }) => {
             return from_row(&row.error, table);
         }
-        TxnError::Deadlock => (SqlState::DEADLOCK_DETECTED, "deadlock detected"),
+        TxnError::Deadlock { .. } => (SqlState::DEADLOCK_DETECTED, "deadlock detected"),
         TxnError::LockTimeout { .. } => {
             (SqlState::LOCK_NOT_AVAILABLE, "canceling statement due to lock timeout")
         }
-        TxnError::RowLocked { table: name } => {
+        TxnError::RowLocked { table: name, .. } => {
             let name = table.map_or(name, |table| &table.name);
             let message = format!("could not obtain lock on row in relation \"{name}\"");
             return SqlError::new(SqlState::LOCK_NOT_AVAILABLE, message);
@@ -136,7 +136,7 @@ fn too_large(error: &TxnError, table: Option<&TableDef>) -> SqlError {
         TxnError::RowTooLarge { bytes, limit, .. } => {
             format!("row is too big: size {bytes}, maximum size {limit}")
         }
-        TxnError::KeyTooLong { table: name, index, bytes, limit } => {
+        TxnError::KeyTooLong { table: name, index, bytes, limit, .. } => {
             let index = constraint_name(table, name, index);
             format!("index row size {bytes} exceeds maximum {limit} for index \"{index}\"")
         }
@@ -250,18 +250,28 @@ mod tests {
     /// The codes of PostgreSQL's appendix A for what each error means.
     #[test]
     fn errors_have_the_codes_of_what_they_mean() {
-        let name = || "t".to_owned();
-        let duplicate =
-            |index: &str| TxnError::Duplicate { table: name(), index: index.to_owned() };
+        let (name, key) = (|| "t".to_owned(), || "id = I32 7".to_owned());
+        let duplicate = |index: &str| TxnError::Duplicate {
+            table: name(),
+            index: index.to_owned(),
+            key: key(),
+        };
         let cases = [
             (duplicate("primary key"), "23505"),
             (duplicate("by_name"), "23505"),
-            (TxnError::Deadlock, "40P01"),
+            (TxnError::Deadlock { table: name(), key: key() }, "40P01"),
             (TxnError::WriteSetTooLarge { need: 9, limit: 8 }, "54000"),
             (TxnError::SnapshotTooOld { leaf: selkie_engine::GAddr::NULL }, "72000"),
-            (TxnError::LockTimeout { waited: std::time::Duration::ZERO }, "55P03"),
-            (TxnError::RowLocked { table: name() }, "55P03"),
-            (TxnError::NotFound { table: name() }, "40001"),
+            (
+                TxnError::LockTimeout {
+                    waited: std::time::Duration::ZERO,
+                    table: name(),
+                    key: key(),
+                },
+                "55P03",
+            ),
+            (TxnError::RowLocked { table: name(), key: key() }, "55P03"),
+            (TxnError::NotFound { table: name(), key: key() }, "40001"),
             (TxnError::ReadOnly, "25006"),
             (TxnError::NoSavepoint, "3B001"),
             (TxnError::InTransaction, "25001"),

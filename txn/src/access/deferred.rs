@@ -28,13 +28,13 @@ impl Txn<'_> {
                 row.extend_from_slice(value);
                 Ok(None)
             }
-            WrittenEntry::Removed => Err(self.error_of_valid_reads(info.not_found()).await),
+            WrittenEntry::Removed => Err(self.error_of_valid_reads(info.not_found(key)).await),
             WrittenEntry::Unchanged => {
                 let found = self.find(&info.primary, key, LatchMode::Exclusive).await?;
                 let read = self.record_point(&info.primary, key, &found, LatchMode::Exclusive)?;
                 let KeyPosition { leaf, slot } = found;
                 let Ok(slot) = slot else {
-                    return Err(self.error_of_valid_reads(info.not_found()).await);
+                    return Err(self.error_of_valid_reads(info.not_found(key)).await);
                 };
                 row.extend_from_slice(LeafView::new(self.leaf_bytes(leaf))?.value(slot)?);
                 Ok(read)
@@ -75,7 +75,7 @@ impl Txn<'_> {
         match self.look_at(index, key, is_same).await? {
             (Some(true), _) => {}
             (Some(false), _) => {
-                return Err(self.error_of_valid_reads(info.duplicate(index)).await);
+                return Err(self.error_of_valid_reads(info.duplicate(index, key)).await);
             }
             (None, read) => self.work.writes.set(index.number, key, Some(value), read),
         }
@@ -92,7 +92,7 @@ impl Txn<'_> {
     ) -> Result<(), TxnError> {
         let (is_there, read) = self.look_at(index, key, |value| value.is_some()).await?;
         if is_there {
-            return Err(self.error_of_valid_reads(info.duplicate(index)).await);
+            return Err(self.error_of_valid_reads(info.duplicate(index, key)).await);
         }
         self.work.writes.set(index.number, key, Some(value), read);
         Ok(())

@@ -65,8 +65,7 @@ impl Txn<'_> {
             (LockOutcome::Held, _) => {}
             (LockOutcome::NotAvailable, LockWait::SkipLocked) => return Ok(None),
             (LockOutcome::NotAvailable, _) => {
-                let table = self.table_info(table).await?.schema.name.clone();
-                return Err(TxnError::RowLocked { table });
+                return Err(self.table_info(table).await?.row_locked(key));
             }
         }
         if self.view.is_of_transaction() {
@@ -173,7 +172,8 @@ impl Txn<'_> {
         most_leaves: usize,
     ) -> Result<Option<Vec<u8>>, TxnError> {
         let name = LockName::of_tree(index.tree.root());
-        let (_, waited) = self.acquire_lock(name, LockWait::Wait).await?;
+        let acquired = self.acquire_lock(name, LockWait::Wait).await;
+        let (_, waited) = acquired.map_err(|error| index.of_lock(error, None))?;
         if waited {
             self.check_after_wait().await?;
         }
@@ -199,7 +199,8 @@ impl Txn<'_> {
         wait: LockWait,
     ) -> Result<LockOutcome, TxnError> {
         let name = LockName::of_row(index.tree.root(), key);
-        let (outcome, waited) = self.acquire_lock(name, wait).await?;
+        let acquired = self.acquire_lock(name, wait).await;
+        let (outcome, waited) = acquired.map_err(|error| index.of_lock(error, Some(key)))?;
         if waited {
             self.check_after_wait().await?;
         }

@@ -86,6 +86,23 @@ fn parts<'a>(row: RowRef<'a>, pointers: Pointers) -> Result<Vec<Part<'a>>, Named
     Ok(parts)
 }
 
+/// The error for a row of these sizes: bytes that it takes, bytes allowed, bytes of its key.
+/// `length` says what a part takes of the row.
+fn too_large(
+    info: &TableInfo,
+    row: RowRef<'_>,
+    parts: &[Part<'_>],
+    length: impl Fn(&Part<'_>) -> usize,
+    sizes: (usize, usize, usize),
+) -> TxnError {
+    let columns = &row.layout().columns;
+    let of_column = |column: usize| match columns.get(column)?.place {
+        ColumnPlace::Variable(ordinal) => parts.get(ordinal).map(&length),
+        _ => None,
+    };
+    info.row_too_large(row, |column| of_column(column).unwrap_or_default(), sizes)
+}
+
 impl Txn<'_> {
     /// Refuses a key that is too long for its tree.
     #[inline]
@@ -99,8 +116,7 @@ impl Txn<'_> {
         if key.len() <= limit {
             return Ok(());
         }
-        let (table, index) = (info.schema.name.clone(), index.name.clone());
-        Err(TxnError::KeyTooLong { table, index, bytes: key.len(), limit })
+        Err(info.key_too_long(index, key, limit))
     }
 
     /// Whether a row with this key can be written as it is: it is short enough, and has no value or
@@ -129,15 +145,14 @@ impl Txn<'_> {
         let (limit, layout) = (max_value(page_bytes, key.len()), row.layout());
         let mut parts = parts(row, pointers)?;
         let whole = layout.variable_at + parts.iter().map(Part::whole).sum::<usize>();
-        let too_large = |bytes| {
-            let (table, key_bytes) = (info.schema.name.clone(), key.len());
-            TxnError::RowTooLarge { table, bytes, limit, key_bytes }
-        };
         let mut bytes = layout.variable_at + parts.iter().map(Part::in_row).sum::<usize>();
         let is_moved = |part: &Part<'_>| !matches!(part, Part::InRow(_));
         let Some(values) = &info.values else {
-            let fits = bytes <= limit && !parts.iter().any(is_moved);
-            return if fits { Ok(row.as_bytes().to_vec()) } else { Err(too_large(whole)) };
+            if bytes <= limit && !parts.iter().any(is_moved) {
+                return Ok(row.as_bytes().to_vec());
+            }
+            let sizes = (whole, limit, key.len());
+            return Err(too_large(info, row, &parts, |part| part.whole(), sizes));
         };
         let keys = info.key_columns();
         let stays = |ordinal: usize| {
@@ -160,7 +175,8 @@ impl Txn<'_> {
             *part = Part::MovedOut(value);
         }
         if bytes > limit {
-            return Err(too_large(bytes));
+            let sizes = (bytes, limit, key.len());
+            return Err(too_large(info, row, &parts, |part| part.in_row(), sizes));
         }
         let mut stored = row.as_bytes().get(..layout.variable_at).unwrap_or_default().to_vec();
         for (ordinal, part) in parts.into_iter().enumerate() {

@@ -247,7 +247,7 @@ impl<'db> Txn<'db> {
     ) -> Result<FoundValue, TxnError> {
         let found = self.find_row_position(info, key, LatchMode::Shared, None).await?;
         let Some(found) = found else {
-            return Err(self.error_of_valid_reads(info.not_found()).await);
+            return Err(self.error_of_valid_reads(info.not_found(key)).await);
         };
         let row = info.row(self.row_bytes(info, &found)?)?;
         let value = match row.pointer(column)? {

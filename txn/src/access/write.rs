@@ -281,7 +281,7 @@ impl Txn<'_> {
         }
         let found = self.find(&info.primary, key, LatchMode::Exclusive).await?;
         let (LeafRef::Held(leaf), Ok(slot)) = (found.leaf, found.slot) else {
-            return Err(self.error_of_valid_reads(info.not_found()).await);
+            return Err(self.error_of_valid_reads(info.not_found(key)).await);
         };
         row.clear();
         row.extend_from_slice(LeafView::new(self.work.locks.bytes(leaf))?.value(slot)?);
@@ -319,7 +319,7 @@ impl Txn<'_> {
         }
         let found = self.find(index, key, LatchMode::Exclusive).await?;
         let (LeafRef::Held(leaf), Err(_)) = (found.leaf, found.slot) else {
-            return Err(self.error_of_valid_reads(info.duplicate(index)).await);
+            return Err(self.error_of_valid_reads(info.duplicate(index, key)).await);
         };
         self.add_at(index, leaf, key, value).await
     }

@@ -24,6 +24,7 @@ pub(crate) mod schema_error;
 pub(crate) mod sizes;
 pub(crate) mod store;
 pub(crate) mod stored_table;
+pub(crate) mod table_errors;
 pub(crate) mod table_info;
 
 pub use column_type::{ColumnType, MAX_COLUMN_BYTES, MAX_COLUMNS, MAX_DECIMAL_DIGITS};

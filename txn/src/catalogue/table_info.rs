@@ -1,5 +1,7 @@
 //! Tables and trees as operations need them: schemas resolved once, into positions.
 
+use std::sync::Arc;
+
 use selkie_btree::Tree;
 use selkie_engine::GAddr;
 
@@ -19,7 +21,9 @@ use crate::encoding::row_builder::RowBuilder;
 #[cfg(doc)]
 use crate::encoding::row_error::RowError;
 use crate::encoding::row_layout::RowLayout;
+use crate::encoding::row_names::RowNames;
 use crate::encoding::row_ref::RowRef;
+use crate::encoding::shown_value::shown_bytes;
 use crate::encoding::value::Value;
 use crate::error::TxnError;
 
@@ -44,7 +48,9 @@ pub(crate) struct IndexInfo {
     /// Its columns as a set, one bit a column.
     pub(crate) mask: u64,
     /// Its columns, and how they are encoded.
-    parts: Vec<KeyColumn>,
+    pub(super) parts: Vec<KeyColumn>,
+    /// For errors: of the table.
+    pub(super) names: Arc<RowNames>,
     /// Whether the key stands for itself; else the primary key follows it.
     unique: bool,
     /// Whether a key with a NULL does not, though the index is unique.
@@ -100,21 +106,23 @@ impl TableInfo {
         let tree = Tree::open(GAddr::from_u64(primary), limit);
         let primary_schema = primary_schema(&schema);
         let tree = KnownTree::new(tree, table.primary_tree(), identity);
-        let primary = IndexInfo::resolve(&schema, &primary_schema, tree, (true, 0));
+        let names = RowNames::of(&schema);
+        let primary = IndexInfo::resolve(&schema, &primary_schema, tree, (true, 0), &names);
         let mut resolved = Vec::with_capacity(indexes.len());
         let indexes = schema.indexes.iter().zip(indexes).zip(definitions);
         for ((index, root), definition) in indexes {
             let IndexDefinition { number, is_complete, identity, nullable } = definition;
             let tree = Tree::open(GAddr::from_u64(root), u16::MAX);
             let tree = KnownTree::new(tree, table.index(number).tree(), identity);
-            resolved.push(IndexInfo::resolve(&schema, index, tree, (is_complete, nullable)));
+            let kind = (is_complete, nullable);
+            resolved.push(IndexInfo::resolve(&schema, index, tree, kind, &names));
         }
         let layout = match &columns {
             Some(columns) => columns.layout(&schema, columns.last()),
             None => RowLayout::of(&schema),
         };
         let earlier = EarlierLayouts::new(columns);
-        let values = values.map(|values| IndexInfo::of_values(table, values));
+        let values = values.map(|values| IndexInfo::of_values(table, values, &names));
         Ok(Self { schema, layout, earlier, primary, indexes: resolved, values })
     }
 
@@ -193,19 +201,6 @@ impl TableInfo {
         })
     }
 
-    /// The error for a second row with one key.
-    pub(crate) fn duplicate(&self, index: &IndexInfo) -> TxnError {
-        TxnError::Duplicate { table: self.schema.name.clone(), index: index.name.clone() }
-    }
-
-    pub(crate) fn inconsistent(&self, index: &IndexInfo) -> TxnError {
-        TxnError::Inconsistent { table: self.schema.name.clone(), index: index.name.clone() }
-    }
-
-    pub(crate) fn not_found(&self) -> TxnError {
-        TxnError::NotFound { table: self.schema.name.clone() }
-    }
-
     /// As [`check_row`](Self::check_row). Refuses a row as well of which only some columns were
     /// read.
     pub(crate) fn check_whole_row(&self, row: RowRef<'_>) -> Result<(), TxnError> {
@@ -231,21 +226,22 @@ impl TableInfo {
     pub(crate) fn check_key(&self, index: &IndexInfo, key: &[u8]) -> Result<(), TxnError> {
         match split_parts(&index.parts, key) {
             Some((_, [])) => Ok(()),
-            _ => Err(self.mismatch(index)),
+            _ => Err(self.mismatch(index, shown_bytes(key))),
         }
     }
 
     /// Refuses a bound that is not made of the first columns of `index`.
     pub(crate) fn check_prefix(&self, index: &IndexInfo, key: &[u8]) -> Result<(), TxnError> {
+        let mismatch = || self.mismatch(index, shown_bytes(key));
         let mut rest = key;
         for &part in &index.parts {
             if rest.is_empty() {
                 return Ok(());
             }
-            let length = part.part_length(rest).ok_or_else(|| self.mismatch(index))?;
-            rest = rest.get(length..).ok_or_else(|| self.mismatch(index))?;
+            let length = part.part_length(rest).ok_or_else(mismatch)?;
+            rest = rest.get(length..).ok_or_else(mismatch)?;
         }
-        if rest.is_empty() { Ok(()) } else { Err(self.mismatch(index)) }
+        if rest.is_empty() { Ok(()) } else { Err(mismatch()) }
     }
 
     /// Refuses a range of which a bound is not made of the first columns of `index`.
@@ -253,15 +249,10 @@ impl TableInfo {
         range.bounds().try_for_each(|bound| self.check_prefix(index, bound))
     }
 
-    /// The error for a cursor that is not one of the transaction it is used with.
-    pub(crate) fn invalid_cursor(&self, index: &IndexInfo) -> TxnError {
-        TxnError::InvalidCursor { table: self.schema.name.clone(), index: index.name.clone() }
-    }
-
     /// The key of the first columns of `index`, as many as there are values.
     pub(crate) fn key(&self, index: &IndexInfo, values: &[Value<'_>]) -> Result<KeyBuf, TxnError> {
         if values.len() > index.parts.len() {
-            return Err(self.mismatch(index));
+            return Err(self.mismatch(index, format!("{} values", values.len())));
         }
         let mut key = KeyBuf::new();
         for (&value, part) in values.iter().zip(&index.parts) {
@@ -278,10 +269,6 @@ impl TableInfo {
         index.encode(row, &mut key)?;
         Ok(key)
     }
-
-    fn mismatch(&self, index: &IndexInfo) -> TxnError {
-        TxnError::KeyMismatch { table: self.schema.name.clone(), index: index.name.clone() }
-    }
 }
 
 impl IndexInfo {
@@ -290,6 +277,7 @@ impl IndexInfo {
         index: &IndexSchema,
         known: KnownTree,
         (is_complete, nullable): (bool, u64),
+        names: &Arc<RowNames>,
     ) -> Self {
         Self {
             name: index.name.clone(),
@@ -299,13 +287,14 @@ impl IndexInfo {
             known,
             mask: index.columns.iter().fold(0, |mask, &column| mask | 1 << column),
             parts: parts(table, index, nullable),
+            names: Arc::clone(names),
             unique: index.unique,
             nulls_distinct: index.nulls_distinct,
         }
     }
 
     /// The tree of the values that the rows of a table have no room for. Its keys have no columns.
-    fn of_values(table: Table, values: ValuesTree) -> Self {
+    fn of_values(table: Table, values: ValuesTree, names: &Arc<RowNames>) -> Self {
         let tree = Tree::open(GAddr::from_u64(values.root), u16::MAX);
         let known = KnownTree::new(tree, table.values_tree(), values.identity);
         Self {
@@ -316,6 +305,7 @@ impl IndexInfo {
             known,
             mask: 0,
             parts: Vec::new(),
+            names: Arc::clone(names),
             unique: true,
             nulls_distinct: false,
         }

@@ -244,6 +244,13 @@ impl<'a> DecimalRef<'a> {
         is_whole.then_some(Self { scale, ordered })
     }
 
+    /// Reads what a key has; `None` if it is damaged. It prints no more digits than it needs.
+    pub(crate) fn from_ordered(ordered: &'a [u8]) -> Option<Self> {
+        let form = Form::read(ordered, 0)?;
+        let scale = u16::try_from(form.digits_behind()).ok()?;
+        (form.length() == ordered.len()).then_some(Self { scale, ordered })
+    }
+
     /// It as rows store it.
     pub(crate) fn to_stored(self) -> SmallVec<[u8; 2 * INLINE_BYTES]> {
         self.scale.to_le_bytes().into_iter().chain(self.ordered.iter().copied()).collect()

@@ -20,6 +20,7 @@ pub(crate) mod row_layout;
 pub(crate) mod row_mut;
 pub(crate) mod row_names;
 pub(crate) mod row_ref;
+pub(crate) mod shown_key;
 pub(crate) mod shown_value;
 pub(crate) mod temporal;
 pub(crate) mod value;

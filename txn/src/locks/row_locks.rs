@@ -156,8 +156,8 @@ impl RowLocks {
     /// `before_wait` if it has to wait.
     ///
     /// # Errors
-    /// [`TxnError::Deadlock`], [`TxnError::LockTimeout`], and what the lock tree reports. It has no
-    /// place in the queue afterwards.
+    /// [`TxnError::Deadlock`], [`TxnError::LockTimeout`], both without names, as what is locked is
+    /// not known here; and what the lock tree reports. It has no place in the queue afterwards.
     pub(crate) async fn acquire(
         &mut self,
         table: &Arc<LockTable>,
@@ -273,11 +273,14 @@ impl QueuePlace {
             }
             let now = env.now();
             if now >= ends {
-                return Err(TxnError::LockTimeout { waited: now.saturating_sub(begun) });
+                let waited = now.saturating_sub(begun);
+                let (table, key) = (String::new(), String::new());
+                return Err(TxnError::LockTimeout { waited, table, key });
             }
             if now >= search_at {
                 if self.is_victim(number).await? {
-                    return Err(TxnError::Deadlock);
+                    let (table, key) = (String::new(), String::new());
+                    return Err(TxnError::Deadlock { table, key });
                 }
                 search = (search * 2).min(LONGEST_SEARCH);
                 search_at = env.now() + search;

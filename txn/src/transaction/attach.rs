@@ -208,7 +208,8 @@ async fn wait_for_locked(db: &DatabaseState, since: &mut Option<Duration>) -> Re
     let now = db.engine.env().now();
     let waited = now - *since.get_or_insert(now);
     if waited > LOCK_TIMEOUT {
-        return Err(TxnError::LockTimeout { waited });
+        let (table, key) = (String::new(), String::new());
+        return Err(TxnError::LockTimeout { waited, table, key });
     }
     db.engine.env().pause(LONGEST_PAUSE).await;
     Ok(())

@@ -120,7 +120,7 @@ impl<'db> BulkLoad<'db> {
         let info = db.directory.table(table)?;
         let known = db.directory.known(table);
         let begun = info.primary.tree.bulk_load(&db.engine, options.fill, db.stamp_rule()).await;
-        let rows = begun.map_err(|error| of_tree(info, &info.primary, error))?;
+        let rows = begun.map_err(|error| of_tree(info, error))?;
         let indexes = info.indexes.iter().map(|_| IndexEntries::default()).collect();
         Ok(Self { db, reads, info, known, options, rows, indexes, has_failed: false })
     }
@@ -155,24 +155,34 @@ impl<'db> BulkLoad<'db> {
         }
         let need: usize = self.indexes.iter().map(|entries| entries.memory()).sum();
         if !self.indexes.is_empty() && need > self.options.index_bytes {
-            let (table, limit) = (info.schema.name.clone(), self.options.index_bytes);
-            return Err(BulkLoadError::IndexTooLarge { table, limit }.into());
+            return Err(self.index_too_large(need));
         }
         let whole = whole_bytes(row)?;
         if whole > row.as_bytes().len() {
             // A load stores no values apart from their rows.
-            let (table, key_bytes) = (info.schema.name.clone(), primary.len());
-            let limit = max_value(self.db.engine.page_bytes(), key_bytes);
-            return Err(TxnError::RowTooLarge { table, bytes: whole, limit, key_bytes });
+            let limit = max_value(self.db.engine.page_bytes(), primary.len());
+            return Err(row_too_large(info, row, whole, limit, primary.len()));
         }
         let before = self.rows.leaves();
         let pushed = self.rows.push(&primary, row.as_bytes()).await;
-        pushed.map_err(|error| of_tree(info, &info.primary, error))?;
+        pushed.map_err(|error| of_row(info, row, &primary, error))?;
         let leaves = self.rows.leaves();
         if leaves == before {
             return Ok(());
         }
         check_leaves(self.db, self.reads, info, self.rows.rows(), leaves)
+    }
+
+    fn index_too_large(&self, need: usize) -> TxnError {
+        let indexes = self.info.indexes.iter().zip(&self.indexes);
+        let largest = indexes.max_by_key(|(_, entries)| entries.memory());
+        BulkLoadError::IndexTooLarge {
+            table: self.info.schema.name.clone(),
+            index: largest.map(|(index, _)| index.name.clone()).unwrap_or_default(),
+            need,
+            limit: self.options.index_bytes,
+        }
+        .into()
     }
 
     /// Rows so far.
@@ -198,9 +208,7 @@ impl<'db> BulkLoad<'db> {
         let (db, info, rows) = (self.db, self.info, self.rows.rows());
         let mut built = Vec::with_capacity(1 + self.indexes.len());
         if rows > 0 {
-            built.push(
-                self.rows.build().await.map_err(|error| of_tree(info, &info.primary, error))?,
-            );
+            built.push(self.rows.build().await.map_err(|error| of_tree(info, error))?);
             for (index, entries) in info.indexes.iter().zip(&mut self.indexes) {
                 let entries = std::mem::take(entries);
                 built.push(build_index(db, info, index, self.options, entries).await?);
@@ -209,7 +217,9 @@ impl<'db> BulkLoad<'db> {
             }
         }
         attach(db, self.reads, self.known, built).await.map_err(|error| match error {
-            TxnError::Tree(error) => of_tree(info, &info.primary, error),
+            TxnError::Tree(error) => of_tree(info, error),
+            // It waits for all rows of the table.
+            waited @ TxnError::LockTimeout { .. } => info.primary.of_lock(waited, None),
             other => other,
         })?;
         Ok(rows)
@@ -257,34 +267,54 @@ async fn build_index(
     mut entries: IndexEntries,
 ) -> Result<selkie_btree::BuiltTree, TxnError> {
     entries.sort();
-    let failed = |error| match error {
-        TreeError::OutOfOrder { .. } => info.duplicate(index),
-        error => of_tree(info, index, error),
+    let failed = |error, key| match error {
+        TreeError::OutOfOrder { .. } => info.duplicate(index, key),
+        TreeError::KeyTooLong { max, .. } => info.key_too_long(index, key, max),
+        error => of_tree(info, error),
     };
     let begun = index.tree.bulk_load(&db.engine, options.fill, db.stamp_rule()).await;
-    let mut load = begun.map_err(failed)?;
+    let mut load = begun.map_err(|error| of_tree(info, error))?;
     for (at, entry) in entries.entries.iter().enumerate() {
         let (key, value) = entries.entry(*entry);
-        load.push(key, value).await.map_err(failed)?;
+        load.push(key, value).await.map_err(|error| failed(error, key))?;
         if at % YIELD_ENTRIES == YIELD_ENTRIES - 1 {
             yield_now().await;
         }
     }
-    load.build().await.map_err(failed)
+    load.build().await.map_err(|error| of_tree(info, error))
 }
 
-/// The error of a load of this table, in this tree of it.
-fn of_tree(info: &TableInfo, index: &IndexInfo, error: TreeError) -> TxnError {
-    let table = info.schema.name.clone();
+/// The error of a load of this table, in a tree of it.
+fn of_tree(info: &TableInfo, error: TreeError) -> TxnError {
     match error {
-        TreeError::OutOfOrder { position } => BulkLoadError::OutOfOrder { table, position }.into(),
-        TreeError::NotEmpty => BulkLoadError::NotEmpty { table }.into(),
-        TreeError::KeyTooLong { bytes, max } => {
-            TxnError::KeyTooLong { table, index: index.name.clone(), bytes, limit: max }
-        }
-        TreeError::ValueTooLong { bytes, max, key_bytes } => {
-            TxnError::RowTooLarge { table, bytes, limit: max, key_bytes }
-        }
+        TreeError::NotEmpty => BulkLoadError::NotEmpty { table: info.schema.name.clone() }.into(),
         error => error.into(),
     }
+}
+
+/// As [`of_tree`], in the table's own tree, which was to take a row with this key.
+fn of_row(info: &TableInfo, row: RowRef<'_>, key: &[u8], error: TreeError) -> TxnError {
+    match error {
+        TreeError::OutOfOrder { position } => {
+            let (table, key) = (info.schema.name.clone(), info.primary.shown_key(key));
+            BulkLoadError::OutOfOrder { table, position, key }.into()
+        }
+        TreeError::KeyTooLong { max, .. } => info.key_too_long(&info.primary, key, max),
+        TreeError::ValueTooLong { bytes, max, key_bytes } => {
+            row_too_large(info, row, bytes, max, key_bytes)
+        }
+        error => of_tree(info, error),
+    }
+}
+
+/// The error for a row that takes so many bytes.
+fn row_too_large(
+    info: &TableInfo,
+    row: RowRef<'_>,
+    bytes: usize,
+    limit: usize,
+    key_bytes: usize,
+) -> TxnError {
+    let length = |column| row.value_bytes(column).ok().flatten().unwrap_or_default();
+    info.row_too_large(row, length, (bytes, limit, key_bytes))
 }

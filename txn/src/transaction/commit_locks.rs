@@ -92,6 +92,7 @@ impl<'db> Txn<'db> {
     pub(super) async fn overcome(
         &mut self,
         obstacles: Obstacles,
+        writes: &WriteSet,
         bound: &mut CommitBound<'_>,
         lock_timeout: Duration,
     ) -> Result<(), TxnError> {
@@ -103,16 +104,32 @@ impl<'db> Txn<'db> {
             for name in obstacles {
                 // One that is free is had also when the time is over.
                 self.row_locks.timeout = ends.saturating_sub(env.now());
-                let _ = self.acquire_lock(name, LockWait::Wait).await?;
+                let acquired = self.acquire_lock(name, LockWait::Wait).await;
+                let _ = acquired.map_err(|error| self.of_obstacle(error, name, writes))?;
             }
             Ok(())
         };
         bound.apply(env, wait).await.map_err(|error| match error {
-            TxnError::LockTimeout { .. } => {
-                TxnError::LockTimeout { waited: env.now().saturating_sub(since) }
+            TxnError::LockTimeout { table, key, .. } => {
+                TxnError::LockTimeout { waited: env.now().saturating_sub(since), table, key }
             }
             other => other,
         })
+    }
+
+    /// The error of a wait for a lock, with the change that the lock is in the way of.
+    fn of_obstacle(&self, error: TxnError, name: LockName, writes: &WriteSet) -> TxnError {
+        for change in writes.all() {
+            let Ok(index) = self.index_of_tree(change.tree) else { continue };
+            let root = index.tree.root();
+            if name == LockName::of_tree(root) {
+                return index.of_lock(error, None);
+            }
+            if name == LockName::of_row(root, change.key) {
+                return index.of_lock(error, Some(change.key));
+            }
+        }
+        error
     }
 }
 

@@ -81,7 +81,7 @@ impl<'db> Txn<'db> {
                 // Each lock is waited for once: then the transaction has it.
                 Err(TxnError::Conflict { .. }) if !obstacles.is_empty() => {
                     self.turns.end_holds();
-                    Box::pin(self.overcome(obstacles, bound, lock_timeout)).await?;
+                    Box::pin(self.overcome(obstacles, writes, bound, lock_timeout)).await?;
                     waited = true;
                     continue;
                 }

@@ -119,11 +119,11 @@ fn a_load_that_fails_leaves_the_table_as_it_was() {
                 continue;
             }
             let error = last.unwrap_err();
-            assert_eq!(
-                error.to_string(),
+            let expected = format!(
                 "table account: the primary key of row 300 of the load, counted from 0, is not \
-                 above that of the row before"
+                 above that of the row before (id = I32 {id})"
             );
+            assert_eq!(error.to_string(), expected);
             let failed = push(db, &mut load, table, 999, &loaded(999)).await.unwrap_err();
             assert!(matches!(failed, TxnError::BulkLoad(BulkLoadError::Failed { .. })));
             let failed = load.finish().await.unwrap_err();
@@ -134,8 +134,11 @@ fn a_load_that_fails_leaves_the_table_as_it_was() {
         let mut load = begin(1 << 20).await;
         push(db, &mut load, table, 600, &loaded(7)).await.unwrap();
         let error = load.finish().await.unwrap_err();
-        let is_named = matches!(&error, TxnError::Duplicate { index, table } if index == "by_tag" && table == "account");
-        assert!(is_named, "{protocol}: {error:?}");
+        let TxnError::Duplicate { table: name, index, key } = error else {
+            panic!("{protocol}: {error:?}")
+        };
+        let tag = format!("tag = I32 {}", loaded(7).tag);
+        assert_eq!((&*name, &*index, &*key), ("account", "by_tag", &*tag), "{protocol}");
         assert_eq!(dump(db).await, empty, "{protocol}");
         // Entries of indexes are sorted in memory.
         let options = BulkLoadOptions { index_bytes: 5_000, ..BulkLoadOptions::default() };
@@ -148,7 +151,14 @@ fn a_load_that_fails_leaves_the_table_as_it_was() {
             }
         }
         let error = refused.unwrap_err();
-        assert!(error.to_string().contains("5000 bytes"), "{error}");
+        let TxnError::BulkLoad(BulkLoadError::IndexTooLarge { table: name, index, need, limit }) =
+            error
+        else {
+            panic!("{protocol}: {error:?}")
+        };
+        // Its entries have more columns than those of the other.
+        assert_eq!((&*name, &*index, limit), ("account", "by_owner", 5_000), "{protocol}");
+        assert!(need > limit, "{protocol}: {need}");
         drop(load);
         // Of none.
         let load = db.bulk_load(table, BulkLoadOptions::default()).await.unwrap();

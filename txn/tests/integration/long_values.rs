@@ -616,7 +616,7 @@ fn rows_are_refused_that_fit_no_page_with_all_moved_out() {
         // Longer than a pointer or not, all of them are too many.
         for bytes in [12, 80] {
             let error = row(&mut txn, 2, bytes).await.unwrap_err();
-            let TxnError::RowTooLarge { table, bytes, limit, key_bytes: 4 } = &error else {
+            let TxnError::RowTooLarge { table, bytes, limit, key_bytes: 4, .. } = &error else {
                 panic!("{error}");
             };
             let fixed = 1 + 4 + 20 * 16 + 9 * 2;

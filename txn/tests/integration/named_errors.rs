@@ -1,10 +1,15 @@
 //! What errors say: table, column, value and limit; and that the transaction goes on.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
 
-use selkie_txn::{NamedRowError, RowError, TxnError, Value, key};
+use std::time::Duration;
+
+use selkie_txn::{
+    AbortCause, LockOutcome, LockWait, NamedRowError, Protocol, RowError, TxnError, Value, key,
+};
 
 use crate::common::{
-    BALANCE, ID, NOTE, OPENING, OWNER, account, add, balance, check, insert, with_each_protocol,
+    BALANCE, ID, NOTE, OPENING, OWNER, account, add, balance, bank, check, insert,
+    with_each_protocol,
 };
 
 /// Table, column and value that an error of a row names.
@@ -68,4 +73,68 @@ fn errors_of_rows_name_table_column_and_value() {
         txn.commit().await.unwrap();
         check(db).await;
     });
+}
+
+#[test]
+fn errors_show_the_keys_that_they_are_about() {
+    with_each_protocol(1, async |protocol, databases, table| {
+        let db = &databases[0];
+        let by_tag = db.index("account", "by_tag").unwrap();
+        let mut txn = db.begin();
+        for id in [1, 2] {
+            insert(db, &mut txn, table, id, &account(id)).await.unwrap();
+        }
+        let says = |error: TxnError, expected: &str| {
+            assert!(error.abort_cause().is_none(), "{protocol}: {error}");
+            assert_eq!(error.to_string(), format!("table account{expected}"), "{protocol}");
+        };
+        let same = insert(db, &mut txn, table, 1, &account(3)).await.unwrap_err();
+        says(same, ", primary key: duplicate key (id = I32 1)");
+        let same_tag = insert(db, &mut txn, table, 3, &account(2)).await.unwrap_err();
+        says(same_tag, ", by_tag: duplicate key (tag = I32 2)");
+        let missing = txn.update(table, &key![9], add(1)).await.unwrap_err();
+        says(missing, ": no row with this key (id = I32 9)");
+        let missing = txn.delete(table, &key![-9]).await.unwrap_err();
+        says(missing, ": no row with this key (id = I32 -9)");
+        let other = txn.get(table, &key!["x"]).await.map(drop).unwrap_err();
+        let shape = ", primary key: the key given has another shape: ";
+        says(other, &format!("{shape}0x780000 is not of (id I32)"));
+        let many = db.key(by_tag, &[Value::I32(1), Value::I32(2)]).unwrap_err();
+        says(many, ", by_tag: the key given has another shape: 2 values is not of (tag I32)");
+        txn.update(table, &key![2], add(5)).await.unwrap();
+        txn.commit().await.unwrap();
+        let mut txn = db.begin();
+        assert_eq!(balance(&mut txn, table, 2).await.unwrap(), OPENING + 5);
+        txn.commit().await.unwrap();
+        check(db).await;
+    });
+}
+
+/// Also where it is met by a commit, which has not looked at the row before.
+#[test]
+fn a_wait_for_a_lock_says_of_which_row() {
+    let (cluster, databases, table) = bank(Protocol::Snapshot);
+    cluster.runtime.block_on(async {
+        let mut holder = databases[0].begin();
+        let held = holder.lock_row(table, &key![7], LockWait::Wait).await.unwrap();
+        assert_eq!(held, LockOutcome::Held);
+        for commits in [false, true] {
+            let mut txn = databases[1].begin();
+            txn.set_lock_timeout(Duration::ZERO);
+            let ended = match commits {
+                false => txn.lock_row(table, &key![7], LockWait::Wait).await.map(drop),
+                true => {
+                    txn.update(table, &key![7], add(1)).await.unwrap();
+                    txn.commit().await
+                }
+            };
+            let error = ended.unwrap_err();
+            assert_eq!(error.abort_cause(), Some(AbortCause::LockTimeout), "{error}");
+            let TxnError::LockTimeout { table, key, .. } = error else { panic!("{error}") };
+            assert_eq!((&*table, &*key), ("account", "id = I32 7"));
+        }
+        holder.rollback().await;
+    });
+    drop(databases);
+    cluster.close();
 }

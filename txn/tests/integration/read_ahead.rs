@@ -81,7 +81,8 @@ fn a_batch_ends_where_its_caller_breaks_and_bad_keys_harm_nothing() {
             assert_eq!(seen, [1, 2], "in the order of the keys");
             let never = |_: usize, _: Option<RowRef<'_>>| panic!("nothing is read");
             let refused = txn.get_many(table, &[key![1], key![1_i64]], never).await.unwrap_err();
-            let message = "table account, primary key: the key given has another shape";
+            let message = "table account, primary key: the key given has another shape: \
+                           0x8000000000000001 is not of (id I32)";
             assert!(refused.to_string() == message && refused.abort_cause().is_none());
             let fails = |_: usize, _: Option<RowRef<'_>>| Err(TxnError::NoSavepoint);
             let failed = txn.get_many(table, &[key![1]], fails).await.unwrap_err();

@@ -103,7 +103,8 @@ fn a_locked_row_is_refused_or_left_out_where_nobody_is_to_wait() {
             assert_eq!(outcome == LockOutcome::NotAvailable, is_locked, "{id}");
         }
         let refused = other.get_locked(table, &key![7], LockWait::NoWait).await.unwrap_err();
-        assert!(matches!(&refused, TxnError::RowLocked { table } if table == "account"));
+        let named = "table account: the row is locked by another transaction (id = I32 7)";
+        assert_eq!(refused.to_string(), named);
         let skipped = other.get_locked(table, &key![7], LockWait::SkipLocked).await.unwrap();
         assert!(skipped.is_none());
         assert_eq!(databases[1].stats().lock_refusals, 3, "who leaves rows out is not refused");
@@ -240,7 +241,10 @@ async fn in_a_circle(databases: &[Database], table: Table, of: usize) {
             match lock(&mut txn, table, ((number + 1) % of) as i32).await {
                 Ok(()) => txn.commit().await.unwrap(),
                 Err(error) => {
-                    assert!(matches!(error, TxnError::Deadlock) && error.is_retryable());
+                    assert!(error.is_retryable(), "{error}");
+                    let TxnError::Deadlock { table, key } = error else { panic!("{error}") };
+                    let waited_for = format!("id = I32 {}", (number + 1) % of);
+                    assert_eq!((table, key), ("account".to_owned(), waited_for));
                     victims.fetch_add(1, Ordering::SeqCst);
                     txn.rollback().await;
                 }
@@ -283,7 +287,7 @@ fn a_circle_through_a_queue_that_is_full_ends() {
                 match lock(&mut txn, table, 1 - number as i32).await {
                     Ok(()) => txn.commit().await.unwrap(),
                     Err(error) => {
-                        assert!(matches!(error, TxnError::Deadlock), "{error}");
+                        assert!(matches!(error, TxnError::Deadlock { .. }), "{error}");
                         victims.fetch_add(1, Ordering::SeqCst);
                         txn.rollback().await;
                     }
@@ -395,7 +399,7 @@ fn a_session_keeps_its_locks_while_its_client_thinks() {
         other.set_limits(SessionLimits { lock, ..SessionLimits::default() });
         other.begin(Isolation::Serializable).unwrap();
         let error = lock_7(&mut other).await.unwrap_err();
-        assert!(matches!(error, TxnError::LockTimeout { waited } if Some(waited) >= lock));
+        assert!(matches!(error, TxnError::LockTimeout { waited, .. } if Some(waited) >= lock));
         assert!(error.is_retryable() && other.is_in_transaction());
         other.rollback().await.unwrap();
         // So does its operation's deadline.

@@ -394,7 +394,7 @@ fn a_commit_that_waits_for_a_lock_ends_with_its_time_or_when_it_is_told_to() {
             let took = env.now() - started;
             let is_it = match &error {
                 TxnError::DeadlineExceeded { what: own, limit: of } => *own == what && *of == limit,
-                TxnError::LockTimeout { waited } => what == "lock" && *waited >= limit,
+                TxnError::LockTimeout { waited, .. } => what == "lock" && *waited >= limit,
                 TxnError::CommitStopped => what == "stop",
                 _ => false,
             };

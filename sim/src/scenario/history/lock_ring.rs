@@ -69,7 +69,7 @@ impl LockRing {
         for round in 0..ROUNDS {
             match self.play(&db, (&env, &clock), table, number, round).await {
                 Ok(got_both) => served += u64::from(got_both),
-                Err(TxnError::Deadlock) => {
+                Err(TxnError::Deadlock { .. }) => {
                     self.round(round, |own| own.victims += 1);
                 }
                 Err(error) if error.abort_cause() == Some(AbortCause::LockTimeout) => {

@@ -12,7 +12,7 @@ use crate::catalogue::schema_error::SchemaError;
 use crate::encoding::named_row_error::NamedRowError;
 use crate::encoding::row_error::RowError;
 pub use crate::error_text::LongestValue;
-use crate::error_text::{of_longest, of_row};
+use crate::error_text::{of_longest, of_row, of_table};
 use crate::protocol::choice::Protocol;
 use crate::sequences::error::SequenceError;
 
@@ -67,10 +67,13 @@ pub enum TxnError {
     /// half the cache, and what [`overflow_bytes`](selkie_engine::EngineConfig::overflow_bytes)
     /// allows beside it.
     #[error(
-        "the transaction is too large: it would hold {need} pages latched, and this node allows \
-         {limit}, half of its cache and what may be beyond"
+        "{}the transaction is too large: it would hold {need} pages latched, and this node allows \
+         {limit}, half of its cache and what may be beyond",
+        of_table(table)
     )]
     TooManyLeaves {
+        /// The table of the leaf that is one too many; empty if it is not known.
+        table: String,
         /// Leaves that it would hold at least.
         need: usize,
         /// Most leaves.
@@ -80,11 +83,13 @@ pub enum TxnError {
     /// for: [`overflow_bytes`](selkie_engine::EngineConfig::overflow_bytes), or 64 MiB if that is
     /// less. The operation changed nothing; the transaction may go on, or commit what it has.
     #[error(
-        "the transaction is too large: its changes would take {} MiB of memory, and this node allows \
-         {} MiB",
-        need.div_ceil(1 << 20), limit >> 20
+        "{}the transaction is too large: its changes would take {} MiB of memory, and this node \
+         allows {} MiB",
+        of_table(table), need.div_ceil(1 << 20), limit >> 20
     )]
     TooMuchMemory {
+        /// The table of the operation that goes beyond; empty if it is not known.
+        table: String,
         /// Bytes.
         need: u64,
         /// Most bytes.
@@ -95,10 +100,13 @@ pub enum TxnError {
     /// follow, or a part of them be rolled back, and what is there be committed, if the pages that
     /// it changes fit the log.
     #[error(
-        "the changes of the transaction would take {need} bytes (allowed by the log of this node: \
-         {limit})"
+        "{}the changes of the transaction would take {need} bytes (allowed by the log of this node: \
+         {limit})",
+        of_table(table)
     )]
     WriteSetTooLarge {
+        /// The table of the operation that goes beyond; empty if it is not known.
+        table: String,
         /// Bytes that the changes would take at least.
         need: u64,
         /// Bytes that the log takes in one change.
@@ -106,8 +114,10 @@ pub enum TxnError {
     },
     /// Other large transactions hold most of the leaves that may be latched at a time. Run the
     /// transaction again.
-    #[error("large transactions hold the {limit} pages that this node allows")]
+    #[error("{}large transactions hold the {limit} pages that this node allows", of_table(table))]
     CacheFull {
+        /// The table of the leaf that was to be latched; empty if it is not known.
+        table: String,
         /// Most leaves.
         limit: usize,
     },

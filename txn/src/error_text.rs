@@ -2,6 +2,11 @@
 
 use std::fmt;
 
+/// Of which table an error is, if that is known.
+pub(crate) fn of_table(table: &str) -> String {
+    of_row(table, "")
+}
+
 /// Of which row an error is, if that is known.
 pub(crate) fn of_row(table: &str, key: &str) -> String {
     match (table, key) {

@@ -260,7 +260,7 @@ mod tests {
             (duplicate("primary key"), "23505"),
             (duplicate("by_name"), "23505"),
             (TxnError::Deadlock { table: name(), key: key() }, "40P01"),
-            (TxnError::WriteSetTooLarge { need: 9, limit: 8 }, "54000"),
+            (TxnError::WriteSetTooLarge { table: name(), need: 9, limit: 8 }, "54000"),
             (TxnError::SnapshotTooOld { leaf: selkie_engine::GAddr::NULL }, "72000"),
             (
                 TxnError::LockTimeout {

@@ -221,6 +221,11 @@ impl<'db> LockSet<'db> {
         latch.expect("a position in the lock set names a latched leaf")
     }
 
+    /// The number of the tree of the leaf that was added last.
+    pub(crate) fn latest_tree(&self) -> Option<usize> {
+        self.leaves.last().map(|leaf| leaf.tree)
+    }
+
     /// The number of the tree of the leaf at this position, if it is there.
     pub(crate) fn tree_of(&self, position: usize) -> Option<usize> {
         self.leaves.get(position).map(|leaf| leaf.tree)

@@ -79,6 +79,11 @@ impl UndoLog {
         self.records.len()
     }
 
+    /// The position, among the held leaves, of the leaf that was changed last.
+    pub(crate) fn latest_leaf(&self) -> Option<usize> {
+        self.records.last().map(|record| record.leaf)
+    }
+
     /// What the log takes of the process's memory, about.
     pub(crate) fn memory(&self) -> u64 {
         let records = self.records.len() * size_of::<UndoRecord>();

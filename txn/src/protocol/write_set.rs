@@ -105,6 +105,11 @@ impl WriteSet {
         self.bytes + self.before_bytes + log as u64
     }
 
+    /// The tree of the latest change.
+    pub(crate) fn latest_tree(&self) -> Option<usize> {
+        self.earlier.last().map(|earlier| earlier.tree)
+    }
+
     /// Whether no entry of a tree was changed.
     pub(crate) fn is_tree_unchanged(&self, tree: usize) -> bool {
         self.trees.get(tree).is_none_or(BTreeMap::is_empty)

@@ -31,9 +31,10 @@ impl Txn<'_> {
             Ok(true) => Ok(()),
             Ok(false) | Err(EngineError::OverflowFull { .. }) => {
                 let (need, limit) = (self.work.locks.len(), self.db.leaf_budget.most());
+                let table = self.name_of_table(self.work.locks.latest_tree());
                 Err(match need > limit {
-                    true => TxnError::TooManyLeaves { need, limit },
-                    false => TxnError::CacheFull { limit },
+                    true => TxnError::TooManyLeaves { table, need, limit },
+                    false => TxnError::CacheFull { table, limit },
                 })
             }
             Err(error) => Err(error.into()),
@@ -71,7 +72,8 @@ impl Txn<'_> {
     pub(crate) fn check_write_set(&self) -> Result<(), TxnError> {
         let (need, limit) = (self.work.writes.bytes(), self.db.engine.largest_change());
         if need > limit {
-            return Err(TxnError::WriteSetTooLarge { need, limit });
+            let table = self.name_of_table(self.latest_changed_tree());
+            return Err(TxnError::WriteSetTooLarge { table, need, limit });
         }
         let need = self.work.writes.memory() + self.work.undo.memory();
         if need > LEAST_CHANGE_MEMORY {
@@ -79,9 +81,23 @@ impl Txn<'_> {
             let beyond = engine.most_beyond_cache() as u64 * engine.gcl_bytes() as u64;
             let limit = beyond.max(LEAST_CHANGE_MEMORY);
             if need > limit {
-                return Err(TxnError::TooMuchMemory { need, limit });
+                let table = self.name_of_table(self.latest_changed_tree());
+                return Err(TxnError::TooMuchMemory { table, need, limit });
             }
         }
         Ok(())
+    }
+
+    /// The tree of the latest change.
+    fn latest_changed_tree(&self) -> Option<usize> {
+        let in_place = || self.work.locks.tree_of(self.work.undo.latest_leaf()?);
+        self.work.writes.latest_tree().or_else(in_place)
+    }
+
+    /// The name of the table of a tree; empty if the transaction has not used it.
+    #[cold]
+    fn name_of_table(&self, tree: Option<usize>) -> String {
+        let index = tree.and_then(|tree| self.db.index_in_use(&self.work.tables, tree));
+        index.map_or_else(String::new, |index| index.table().to_owned())
     }
 }

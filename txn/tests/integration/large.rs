@@ -174,10 +174,10 @@ fn a_transaction_beyond_its_memory_is_refused_where_it_goes_beyond() {
                 }
             };
             let error = refused.unwrap_err();
-            assert!(
-                matches!(error, TxnError::TooManyLeaves { need: 677, limit: 676 }),
-                "{protocol}: {error:?}"
-            );
+            let TxnError::TooManyLeaves { table: name, need, limit } = &error else {
+                panic!("{protocol}: {error:?}")
+            };
+            assert_eq!((&**name, *need, *limit), ("item", 677, 676), "{protocol}");
             assert_eq!(
                 (error.abort_cause(), error.is_retryable()),
                 (Some(AbortCause::TooLarge), false)
@@ -207,8 +207,10 @@ fn a_transaction_whose_changes_take_too_much_memory_is_refused_and_can_commit_wh
                 assert!(done < 2_000_000, "{protocol}");
             };
             assert_eq!((error.abort_cause(), error.is_retryable()), (None, false));
-            let TxnError::TooMuchMemory { need, limit } = error else { panic!("{error:?}") };
-            assert!(need > limit && limit == 64 << 20, "{need} {limit}");
+            let TxnError::TooMuchMemory { table: name, need, limit } = error else {
+                panic!("{error:?}")
+            };
+            assert!(name == "item" && need > limit && limit == 64 << 20, "{name} {need} {limit}");
             txn.commit().await.unwrap();
             let mut txn = db.begin();
             let found = txn.get(table, &key![0i64]).await.unwrap().unwrap();
@@ -300,7 +302,10 @@ fn a_transaction_beyond_the_log_is_refused_where_it_goes_beyond() {
                     TxnError::Engine(EngineError::ChangeTooLarge { need, limit }) => {
                         (need, limit, true)
                     }
-                    TxnError::WriteSetTooLarge { need, limit } => (need, limit, false),
+                    TxnError::WriteSetTooLarge { ref table, need, limit } => {
+                        assert_eq!(table, "item");
+                        (need, limit, false)
+                    }
                     error => panic!("{protocol}: {error:?}"),
                 };
                 assert!(need > limit && limit > (1 << 20) / 3, "{need} {limit}");

@@ -1007,7 +1007,7 @@ fn a_value_may_be_larger_than_the_cache_and_not_than_the_log() {
             assert!(written < 64 << 20, "it fits no log");
         };
         let (TxnError::Engine(EngineError::ChangeTooLarge { need, limit })
-        | TxnError::WriteSetTooLarge { need, limit }) = error
+        | TxnError::WriteSetTooLarge { need, limit, .. }) = error
         else {
             panic!("{error:?}");
         };

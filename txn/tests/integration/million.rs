@@ -101,7 +101,7 @@ impl Million<'_> {
     /// Checks that a refusal says what is needed and what is there.
     fn is_refusal(&self, error: &TxnError) {
         let (TxnError::Engine(EngineError::ChangeTooLarge { need, limit })
-        | TxnError::WriteSetTooLarge { need, limit }) = error
+        | TxnError::WriteSetTooLarge { need, limit, .. }) = error
         else {
             panic!("{}: {error:?}", self.protocol);
         };

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use selkie::pool::ComputeIndex;
 use selkie::shared::{Network, UrlError};
-use selkie::txn::{CatalogueError, ColumnType, Protocol, TableSchema, TxnError, key};
+use selkie::txn::{
+    CatalogueError, ColumnType, DatabaseSchema, Isolation, Protocol, TableSchema, TxnError, key,
+};
 use selkie::{Database, Durability, OpenError, Pool, PoolOptions, block_on};
 
 fn accounts() -> Vec<TableSchema> {
@@ -39,6 +41,32 @@ fn a_database_is_created_used_and_closed_by_synchronous_code() {
         assert_eq!((cents(&db, 1).await, cents(&db, 2).await), (Some(100), None));
     });
     db.block_on(db.close()).unwrap();
+}
+
+/// Without a word about protocols.
+#[test]
+fn a_database_has_sessions_and_tables_that_change() {
+    block_on(async {
+        let db = Database::create("embedded:", accounts()).await.unwrap();
+        assert_eq!(db.protocol(), Protocol::Snapshot);
+        let table = db.table("account").unwrap();
+        let mut session = db.session().unwrap();
+        session.begin(Isolation::Serializable).unwrap();
+        let inserted = session.run(|txn| {
+            Box::pin(async move {
+                let mut row = txn.row(table).await?;
+                txn.insert(table, row.i32(1).i64(100).finish()?).await
+            })
+        });
+        inserted.await.unwrap();
+        session.commit().await.unwrap();
+        assert_eq!(cents(&db, 1).await, Some(100));
+        let mut txn = db.begin();
+        let note = TableSchema::new("note").column("id", ColumnType::I32).primary_key([0]);
+        txn.create_table(note).await.unwrap();
+        txn.commit().await.unwrap();
+        db.close().await.unwrap();
+    });
 }
 
 #[test]
@@ -148,7 +176,8 @@ fn a_second_close_does_nothing_and_what_follows_is_refused() {
 #[test]
 fn a_handle_of_another_protocol_keeps_the_pool_open() {
     block_on(async {
-        let db = Database::create("embedded:", accounts()).await.unwrap();
+        let schema = DatabaseSchema::from(accounts()).protocol(Protocol::TwoPhase);
+        let db = Database::create("embedded:", schema).await.unwrap();
         let optimistic = db.with_protocol(Protocol::Optimistic).unwrap();
         drop(db);
         insert(&optimistic, 1, 100).await;

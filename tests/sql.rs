@@ -137,7 +137,8 @@ fn a_database_without_sessions_is_refused() {
         let table = selkie::txn::TableSchema::new("row")
             .column("id", selkie::txn::ColumnType::I32)
             .primary_key([0]);
-        let db = Database::create("embedded:", vec![table]).await.unwrap();
+        let schema = selkie::txn::DatabaseSchema::from(vec![table]).protocol(Protocol::TwoPhase);
+        let db = Database::create("embedded:", schema).await.unwrap();
         let refused = SqlDatabase::from(db).connect().unwrap_err();
         assert!(!refused.is_retryable(), "{refused}");
     });

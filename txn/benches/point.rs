@@ -18,7 +18,7 @@ use selkie_engine::{ComputeId, Engine, EngineConfig};
 use selkie_fabric::{Fabric, RealRuntime, mem::MemFabric};
 use selkie_memnode::EmbeddedPool;
 use selkie_pool::{Coding, PoolConfig};
-use selkie_txn::{ColumnType, Database, Table, TableSchema, key};
+use selkie_txn::{ColumnType, Database, DatabaseSchema, Protocol, Table, TableSchema, key};
 
 const ROWS: i32 = 50_000;
 /// Operations in a slice: short enough to fit between two interruptions.
@@ -89,7 +89,8 @@ impl Bench {
             .column("n", ColumnType::I64)
             .column("text", ColumnType::Text(100))
             .primary_key([0]);
-        let db = Database::create(&engine, vec![schema]).await.unwrap();
+        let schema = DatabaseSchema::from(vec![schema]).protocol(Protocol::TwoPhase);
+        let db = Database::create(&engine, schema).await.unwrap();
         let table = db.table("t").unwrap();
         fill(&db, table, rows).await;
         let tree = db.tree(table).unwrap();

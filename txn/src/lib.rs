@@ -4,9 +4,11 @@
 //! same time. A table is a B-link tree whose leaves hold the rows in the order of the primary key;
 //! each secondary index is a tree of its own. A catalogue, which begins in the superblock, has the
 //! schemas and the roots. A [`Txn`] reads and changes rows of any table, serializably, by the
-//! [`Protocol`] of the handle: two-phase locking without waiting, with the latches of leaf pages as
-//! locks, which the pool's coherence protocol makes valid across nodes; optimistic; or timestamp
-//! ordering.
+//! [`Protocol`] that its database was created for. Unless another was named, that is
+//! [`Protocol::Snapshot`]: rows and ranges conflict, who only reads sees a snapshot, rows may be
+//! locked, and a [`Session`] keeps a transaction for as long as its client thinks. The others are
+//! those of the papers: two-phase locking without waiting, with the latches of leaf pages as locks,
+//! which the pool's coherence protocol makes valid across nodes; optimistic; or timestamp ordering.
 //!
 //! Where tables may change, which is in databases for [`Protocol::Snapshot`], transactions create
 //! and drop tables, indexes and columns like rows. A column that is added or dropped rewrites no

@@ -67,7 +67,7 @@ pub(crate) struct BenchmarkOptions {
     /// Concurrency control: `2pl`, two-phase locking without waiting; `to`, timestamp ordering;
     /// `occ`, optimistic with validation at commit; or `snapshot`, optimistic for rows and ranges,
     /// with snapshots for transactions that only read
-    #[arg(long, value_name = "NAME", default_value_t = Protocol::default())]
+    #[arg(long, value_name = "NAME", default_value_t = Setup::default().protocol)]
     protocol: Protocol,
     #[command(flatten)]
     durability: DurabilityArguments,

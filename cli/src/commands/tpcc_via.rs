@@ -33,7 +33,7 @@ impl ViaArgument {
     /// The concurrency control that is meant if none is said.
     pub(crate) fn protocol(self) -> Protocol {
         match self {
-            Self::Native => Protocol::default(),
+            Self::Native => Protocol::TwoPhase,
             Self::Sql | Self::Wire => Protocol::Snapshot,
         }
     }

@@ -127,12 +127,12 @@ impl TpccSimulation {
     }
 }
 
-/// The concurrency control protocol of all terminals. The scenarios about memory use the default,
-/// as a faster protocol would need room for more rows.
+/// The concurrency control protocol of all terminals. The scenarios about memory use two-phase
+/// locking, as a faster protocol would need room for more rows.
 fn protocol_of(case: Case) -> Protocol {
     match case.scenario {
-        Scenario::Tpcc => case.protocol().unwrap_or_default(),
-        _ => Protocol::default(),
+        Scenario::Tpcc => case.protocol().unwrap_or(Protocol::TwoPhase),
+        _ => Protocol::TwoPhase,
     }
 }
 

@@ -80,7 +80,8 @@ pub struct Setup {
 }
 
 impl Default for Setup {
-    /// Three memory nodes, two compute nodes, ten seconds.
+    /// Three memory nodes, two compute nodes, ten seconds; two-phase locking, under which the
+    /// figures of the papers were measured.
     fn default() -> Self {
         Self {
             duration: Duration::from_secs(10),
@@ -96,7 +97,7 @@ impl Default for Setup {
             gcl_bytes: 2048,
             coherence: Coherence::default(),
             coding: Coding::PLAIN,
-            protocol: Protocol::default(),
+            protocol: Protocol::TwoPhase,
             durability: Durability::default(),
             request_timeout: REQUEST_TIMEOUT,
             seed: 1,

@@ -180,13 +180,14 @@ pub struct TableSchema {
     pub note: String,
 }
 
-/// What a database is made of. Made from its tables, it is for two-phase locking and optimistic
-/// transactions.
+/// What a database is made of. Made from its tables, it is for [`Protocol::Snapshot`]: it has
+/// [sessions](crate::Session), row locks and tables that change.
 ///
 /// ```
 /// # use selkie_txn::{ColumnType, DatabaseSchema, Protocol, TableSchema};
 /// # let tables = vec![TableSchema::new("t").column("id", ColumnType::I32).primary_key([0])];
-/// let ordered = DatabaseSchema::from(tables).protocol(Protocol::Timestamp);
+/// // For two-phase locking and optimistic transactions instead.
+/// let locked = DatabaseSchema::from(tables).protocol(Protocol::TwoPhase);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatabaseSchema {

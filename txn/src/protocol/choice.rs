@@ -44,7 +44,6 @@ pub enum Protocol {
     /// [it may](crate::Database::set_latched_reads) keeps no more of those that it only reads:
     /// commit validates them, as for [`Optimistic`](Self::Optimistic), and until then it may see
     /// rows of different states.
-    #[default]
     TwoPhase,
     /// Timestamp ordering, after Bernstein and Goodman (basic TO), of a database that was created
     /// for it.
@@ -52,7 +51,8 @@ pub enum Protocol {
     /// Optimistic concurrency control with validation at the end, after Kung and Robinson (OCC).
     Optimistic,
     /// Snapshots for transactions that only read; optimistic control of rows and ranges for those
-    /// that write. Of a database that was created for it.
+    /// that write. Of a database that was created for it, as each is that names no other protocol.
+    #[default]
     Snapshot,
 }
 

@@ -93,7 +93,8 @@ impl Database {
     }
 
     /// Opens the database that another node (or this one) created in the engine's pool. Its
-    /// transactions are two-phase locked, or ordered by timestamps if it was created for that.
+    /// transactions are of the protocol that it was created for; of two-phase locking, if that was
+    /// it or [`Protocol::Optimistic`].
     ///
     /// # Errors
     /// [`CatalogueError`](crate::CatalogueError) if there is none or its catalogue is damaged, and

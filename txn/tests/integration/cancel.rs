@@ -5,7 +5,7 @@ use selkie_txn::{Database, KeyRange, RetryPolicy, Table, Txn, TxnError, key, ret
 
 use crate::common::{
     Account, BALANCE, Cluster, NOTE, OWNER, TAG, accounts, check, dump, insert, poll_times,
-    with_each_protocol,
+    two_phase, with_each_protocol,
 };
 
 fn account(id: i32) -> Account {
@@ -130,7 +130,7 @@ fn an_operation_dropped_half_way_dooms_its_transaction() {
 #[test]
 fn a_commit_dropped_at_any_await_has_committed() {
     let cluster = Cluster::start(1, 512);
-    let databases = cluster.create(vec![accounts()]);
+    let databases = cluster.create(two_phase(vec![accounts()]));
     let db = &databases[0];
     let table = db.table("account").unwrap();
     cluster.runtime.block_on(async {
@@ -156,7 +156,7 @@ fn a_commit_dropped_at_any_await_has_committed() {
 #[test]
 fn an_upgrade_dropped_half_way_dooms_its_transaction() {
     let cluster = Cluster::start(2, 512);
-    let databases = cluster.create(vec![accounts()]);
+    let databases = cluster.create(two_phase(vec![accounts()]));
     let db = &databases[0];
     let table = db.table("account").unwrap();
     cluster.runtime.block_on(async {

@@ -2,7 +2,7 @@
 
 use selkie_txn::{CatalogueError, ColumnType, Database, SchemaError, TableSchema, TxnError, key};
 
-use crate::common::{Account, Cluster, accounts, check, insert};
+use crate::common::{Account, Cluster, accounts, check, insert, two_phase};
 
 /// Tables enough for a catalogue of several pages.
 fn tables() -> Vec<TableSchema> {
@@ -17,7 +17,7 @@ fn another_node_opens_what_one_created() {
     let cluster = Cluster::start(3, 512);
     let missing = cluster.runtime.block_on(Database::open(&cluster.engines[1])).err().unwrap();
     assert!(matches!(missing, TxnError::Catalogue(CatalogueError::Missing)), "{missing}");
-    let databases = cluster.create(tables());
+    let databases = cluster.create(two_phase(tables()));
     cluster.runtime.block_on(async {
         for db in &databases {
             let table = db.table("account").unwrap();
@@ -38,7 +38,7 @@ fn another_node_opens_what_one_created() {
         assert_eq!((row.i32(0), row.text(2)), (Ok(9), Ok("o")));
         txn.commit().await.unwrap();
         check(&databases[0]).await;
-        let again = Database::create(&cluster.engines[2], tables()).await.err().unwrap();
+        let again = Database::create(&cluster.engines[2], two_phase(tables())).await.err().unwrap();
         assert!(matches!(again, TxnError::Catalogue(CatalogueError::Exists)), "{again}");
     });
     cluster.close();
@@ -55,11 +55,11 @@ fn bad_schemas_are_refused_before_anything_is_written() {
         }),
     ];
     cluster.runtime.block_on(async {
-        let error = Database::create(&cluster.engines[0], twice).await.err().unwrap();
+        let error = Database::create(&cluster.engines[0], two_phase(twice)).await.err().unwrap();
         assert!(matches!(error, TxnError::Schema(SchemaError::DuplicateName { .. })), "{error}");
-        let error = Database::create(&cluster.engines[0], huge).await.err().unwrap();
+        let error = Database::create(&cluster.engines[0], two_phase(huge)).await.err().unwrap();
         assert!(matches!(error, TxnError::Schema(SchemaError::EntryTooLarge { .. })), "{error}");
-        assert!(Database::create(&cluster.engines[0], tables()).await.is_ok());
+        assert!(Database::create(&cluster.engines[0], two_phase(tables())).await.is_ok());
     });
     cluster.close();
 }
@@ -67,7 +67,7 @@ fn bad_schemas_are_refused_before_anything_is_written() {
 #[test]
 fn a_damaged_catalogue_is_refused() {
     let cluster = Cluster::start(2, 512);
-    cluster.create(tables());
+    cluster.create(two_phase(tables()));
     cluster.runtime.block_on(async {
         let engine = &cluster.engines[1];
         let superblock = engine.superblock();

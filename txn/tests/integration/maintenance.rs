@@ -10,7 +10,7 @@ use selkie_txn::{
     TableSchema, key,
 };
 
-use crate::common::{Account, Cluster, accounts, check, insert, with_each_protocol};
+use crate::common::{Account, Cluster, accounts, check, insert, two_phase, with_each_protocol};
 
 const ROWS: i32 = 200;
 /// Of the tests that merge leaves.
@@ -238,7 +238,7 @@ fn a_snapshot_sees_all_rows_of_leaves_that_are_to_be_merged() {
 #[test]
 fn a_leaf_in_use_is_given_back_by_a_later_transaction() {
     let cluster = Cluster::start(1, 512);
-    let databases = cluster.create(vec![accounts()]);
+    let databases = cluster.create(two_phase(vec![accounts()]));
     let db = &databases[0];
     let table = db.table("account").unwrap();
     cluster.runtime.block_on(async {

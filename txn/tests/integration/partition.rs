@@ -16,7 +16,7 @@ use selkie_txn::{
 };
 use tempfile::TempDir;
 
-use crate::common::{Cluster, poll_times};
+use crate::common::{Cluster, poll_times, two_phase};
 use crate::logged::Valve;
 
 const ACCOUNTS: i32 = 8;
@@ -93,7 +93,7 @@ impl Bank {
                 .max_rows_per_page(1);
             [accounts, ledger(&format!("ledger@{node}"))]
         });
-        let databases = cluster.create(schemas.collect::<Vec<_>>());
+        let databases = cluster.create(two_phase(schemas.collect()));
         let tables = |name: &str| -> Vec<Table> {
             (0..nodes).map(|node| databases[0].table(&format!("{name}@{node}")).unwrap()).collect()
         };

@@ -15,7 +15,7 @@ use selkie_txn::{
 
 use crate::common::{
     ACCOUNTS, Account, BALANCE, Cluster, OPENING, account, accounts, add, bank, check, insert,
-    transfer,
+    transfer, two_phase,
 };
 
 async fn sum(txn: &mut Txn<'_>, table: Table) -> Result<(i32, i64), TxnError> {
@@ -231,7 +231,7 @@ async fn use_page_again(db: &Database, table: Table, ids: &[i32], leaf: GAddr) {
 #[test]
 fn a_scan_of_an_index_finds_its_way_although_the_next_leaf_was_given_back() {
     let cluster = Cluster::start(2, 512);
-    let databases = cluster.create(vec![accounts().max_rows_per_page(3)]);
+    let databases = cluster.create(two_phase(vec![accounts().max_rows_per_page(3)]));
     let [reading, writing] = &databases[..] else { panic!("two nodes") };
     let (runtime, table) = (&cluster.runtime, reading.table("account").unwrap());
     let by_owner = reading.index("account", "by_owner").unwrap();

@@ -10,7 +10,8 @@ use selkie_txn::{
 };
 
 use crate::common::{
-    Account, BALANCE, Cluster, NOTE, OWNER, TAG, accounts, check, dump, insert, with_each_protocol,
+    Account, BALANCE, Cluster, NOTE, OWNER, TAG, accounts, check, dump, insert, two_phase,
+    with_each_protocol,
 };
 
 fn account(id: i32, note: usize) -> Account {
@@ -70,7 +71,7 @@ fn rollback_restores_every_byte_through_splits() {
 #[test]
 fn deleted_rows_fit_back_under_longer_fences() {
     let cluster = Cluster::start(1, 512);
-    let databases = cluster.create(vec![accounts()]);
+    let databases = cluster.create(two_phase(vec![accounts()]));
     let db = &databases[0];
     let table = db.table("account").unwrap();
     cluster.runtime.block_on(async {
@@ -142,7 +143,7 @@ fn a_duplicate_leaves_nothing_behind_and_the_transaction_goes_on() {
 #[test]
 fn a_transaction_goes_back_to_its_savepoints_and_on_from_there() {
     let cluster = Cluster::start(2, 512);
-    let databases = cluster.create(vec![accounts()]);
+    let databases = cluster.create(two_phase(vec![accounts()]));
     let db = &databases[0];
     let table = db.table("account").unwrap();
     cluster.runtime.block_on(async {

@@ -11,7 +11,7 @@ use selkie_txn::{
     RetryPolicy, Table, TableSchema, Txn, TxnError, key, retry,
 };
 
-use crate::common::{Account, BALANCE, Cluster, accounts, check, insert};
+use crate::common::{Account, BALANCE, Cluster, accounts, check, insert, two_phase};
 
 const ACCOUNTS: i32 = 100;
 const OPENING: i64 = 1000;
@@ -173,7 +173,7 @@ fn money_is_kept(protocols: [Protocol; 3]) {
 #[test]
 fn conflicts_are_typed_and_leave_the_winner_alone() {
     let cluster = Cluster::start(2, 2048);
-    let databases = cluster.create(vec![accounts()]);
+    let databases = cluster.create(two_phase(vec![accounts()]));
     let table = databases[0].table("account").unwrap();
     cluster.runtime.block_on(async {
         open_accounts(&databases[0], table).await;
@@ -220,7 +220,7 @@ fn write_skew_and_phantoms_cannot_commit_twice() {
         .column("on_call", ColumnType::I32)
         .primary_key([0, 1])
         .max_rows_per_page(1);
-    let databases = cluster.create(vec![shift]);
+    let databases = cluster.create(two_phase(vec![shift]));
     let table = databases[0].table("shift").unwrap();
     let put = async |db: &Database, txn: &mut Txn<'_>, day: i32, doctor: i32| {
         let mut row = db.row(table)?;
@@ -295,7 +295,7 @@ fn write_skew_and_phantoms_cannot_commit_twice() {
 #[test]
 fn read_committed_holds_no_read_latches() {
     let cluster = Cluster::start(2, 512);
-    let databases = cluster.create(vec![accounts()]);
+    let databases = cluster.create(two_phase(vec![accounts()]));
     let table = databases[0].table("account").unwrap();
     cluster.runtime.block_on(async {
         open_accounts(&databases[0], table).await;
@@ -331,7 +331,7 @@ fn read_committed_holds_no_read_latches() {
 fn nothing_is_lost_when_the_data_exceeds_the_caches() {
     const MANY: i32 = 8000;
     let cluster = Cluster::start(2, 512);
-    let databases = cluster.create(vec![accounts()]);
+    let databases = cluster.create(two_phase(vec![accounts()]));
     let table = databases[0].table("account").unwrap();
     cluster.runtime.block_on(async {
         let mut loaders = Vec::new();

@@ -12,7 +12,7 @@ use selkie_txn::{
 
 use crate::common::{
     ACCOUNTS, BALANCE, Cluster, NOTE, OPENING, account, add, balance, bank, check, failed_by,
-    insert, pay, poll_times,
+    insert, pay, poll_times, two_phase,
 };
 
 const DEFERRED: [Protocol; 3] = [Protocol::Snapshot, Protocol::Optimistic, Protocol::Timestamp];
@@ -461,7 +461,7 @@ fn many_sessions_move_between_tasks() {
 #[test]
 fn two_phase_locking_has_no_sessions() {
     let cluster = Cluster::start(1, 512);
-    let databases = cluster.create(vec![crate::common::accounts()]);
+    let databases = cluster.create(two_phase(vec![crate::common::accounts()]));
     let refused = databases[0].session().map(drop).unwrap_err();
     assert!(matches!(refused, TxnError::NoSessions { protocol: Protocol::TwoPhase }), "{refused}");
     let session = databases[0].clone().with_protocol(Protocol::Optimistic).unwrap().session();

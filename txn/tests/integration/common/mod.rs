@@ -161,6 +161,11 @@ pub(crate) fn accounts() -> TableSchema {
         .index("by_owner", [OWNER, BALANCE])
 }
 
+/// A database of these tables for two-phase locking.
+pub(crate) fn two_phase(tables: Vec<TableSchema>) -> DatabaseSchema {
+    DatabaseSchema::from(tables).protocol(Protocol::TwoPhase)
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Account {
     pub(crate) tag: i32,

@@ -318,11 +318,20 @@ impl Database {
     ///
     /// Under [`Protocol::Snapshot`] it reads the state of one point in time, at its first access:
     /// one round trip. That state has every commit that was acknowledged before, on any node. The
-    /// transaction waits for no other but while that one commits a change of the leaf, and meets no
-    /// conflict, however long it takes. Images of leaves that are changed meanwhile are kept in
-    /// memory of the nodes that change them, up to
+    /// transaction waits for no other but while that one commits a change of a leaf that it reads,
+    /// and meets no conflict, however long it takes. Images of leaves that are changed meanwhile
+    /// are kept in memory of the nodes that change them, up to
     /// [a bound](selkie_engine::EngineConfig::image_bytes). If one that it needs is gone, for want
     /// of room or with its node, it ends in [`TxnError::SnapshotTooOld`].
+    ///
+    /// A commit has all the leaves that it changes latched until it has changed them. That is a
+    /// moment for a few. For tens of thousands, as of an update of all rows of a large table, it
+    /// takes seconds, and longer if most of them are to be fetched from other hosts, which is one
+    /// round trip after the other. A reader that comes to one of them waits as long, and after
+    /// [`request_timeout`](selkie_engine::EngineConfig::request_timeout) ends in
+    /// [`EngineError::Timeout`](selkie_engine::EngineError::Timeout): it may be run again. Large
+    /// changes in transactions of some thousand rows each keep that short; so does a cache that has
+    /// the leaves. They also keep the images few that its snapshot needs.
     ///
     /// Where the handle is two-phase locked or optimistic, it reads as under
     /// [`Protocol::Optimistic`]. It waits for a leaf that is being changed: under

@@ -11,12 +11,13 @@ use std::time::Duration;
 
 use selkie_fabric::env::{Env, yield_now};
 
+use crate::transaction::backlog_bell::BacklogBell;
 use crate::transaction::commit_bound::before;
 use crate::transaction::database::Database;
 use crate::transaction::database_state::DatabaseState;
 use crate::transaction::maintenance::RanTask;
 
-/// Between two looks whether the node is idle.
+/// Between two looks whether the node is idle, while there is something to do.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Tasks that a look runs at most.
 const TASKS_A_LOOK: usize = 64;
@@ -45,14 +46,16 @@ impl Database {
     /// From now on a task of the node does such work while no transaction of this node ends. It
     /// ends with the last handle of the database. For a program that stays, such as a server.
     pub fn maintain_when_idle(&self) {
-        let (env, state) = (self.engine().env(), self.state().this.clone());
-        env.spawn("idle_maintenance", look_now_and_then(env.clone(), state)).detach();
+        let (env, state) = (self.engine().env(), self.state());
+        let looks = look_now_and_then(env.clone(), state.backlog.bell(), state.this.clone());
+        env.spawn("idle_maintenance", looks).detach();
     }
 }
 
-async fn look_now_and_then(env: Env, state: Weak<DatabaseState>) {
+/// Wakes up only while there is something to do, and when the database is gone.
+async fn look_now_and_then(env: Env, bell: Arc<BacklogBell>, state: Weak<DatabaseState>) {
     let mut ended = None;
-    loop {
+    while bell.until_some().await {
         env.sleep(LOOK_EVERY).await;
         let Some(state) = state.upgrade() else { return };
         let now = Some(ended_transactions(&state));

@@ -13,10 +13,10 @@
 
 use std::cmp::Ordering as Order;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use selkie_btree::{
     LeafView, PendingPost, Reclaimed, StampRule, SweepRange, Swept, Tree, TreeError,
 };
@@ -24,6 +24,7 @@ use selkie_engine::{Engine, GAddr};
 
 use crate::catalogue::directory::TableDirectory;
 use crate::catalogue::known_tree::KnownTree;
+use crate::transaction::backlog_bell::BacklogBell;
 
 /// Most single tasks kept for later.
 const BACKLOG_TASKS: usize = 1024;
@@ -307,8 +308,14 @@ impl Postponed {
 #[derive(Default)]
 pub(crate) struct MaintenanceBacklog {
     postponed: Mutex<Postponed>,
-    /// How many there are, to be read without the lock.
-    len: AtomicUsize,
+    /// How many there are, to be read without the lock, and who waits for some.
+    bell: Arc<BacklogBell>,
+}
+
+impl Drop for MaintenanceBacklog {
+    fn drop(&mut self) {
+        self.bell.end();
+    }
 }
 
 impl MaintenanceBacklog {
@@ -322,24 +329,37 @@ impl MaintenanceBacklog {
         let mut postponed = self.postponed.lock();
         if !postponed.has(&task) {
             postponed.push(PostponedTask { task, attempts: 0, due: Duration::ZERO });
-            self.set_len(&postponed);
+            self.ring_if_first(postponed);
         }
     }
 
     fn push_task(&self, task: PostponedTask) {
         let mut postponed = self.postponed.lock();
         postponed.push(task);
-        self.set_len(&postponed);
+        self.ring_if_first(postponed);
     }
 
-    fn set_len(&self, postponed: &Postponed) {
-        // Relaxed: a task that is missed is taken by a later transaction.
-        self.len.store(postponed.tasks.len() + postponed.sweeps.len(), Ordering::Relaxed);
+    /// Wakes who waits for tasks, if there were none.
+    fn ring_if_first(&self, postponed: MutexGuard<'_, Postponed>) {
+        let are_first = self.set_len(&postponed);
+        drop(postponed);
+        if are_first {
+            self.bell.ring();
+        }
+    }
+
+    fn set_len(&self, postponed: &Postponed) -> bool {
+        self.bell.set_tasks(postponed.tasks.len() + postponed.sweeps.len())
     }
 
     /// How many tasks there are, or were a moment ago.
     pub(crate) fn len(&self) -> usize {
-        self.len.load(Ordering::Relaxed)
+        self.bell.tasks()
+    }
+
+    /// What says when there are tasks.
+    pub(super) fn bell(&self) -> Arc<BacklogBell> {
+        Arc::clone(&self.bell)
     }
 
     /// Runs the first task that may be tried. If the future is dropped the task is kept.

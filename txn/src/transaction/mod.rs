@@ -11,6 +11,7 @@
 //! transactions, and [`attach`] makes what it has built the table's.
 
 mod attach;
+mod backlog_bell;
 mod bulk_load;
 mod commit;
 mod commit_bound;

@@ -290,6 +290,8 @@ impl Session {
         let (ends, what) = self.end_of_operation();
         let mut stop = pin!(stop);
         let mut txn = self.place.end()?.resume(self.place.db.state());
+        // A commit that is dropped, or comes too late, is no loss to others.
+        let losses = std::mem::take(&mut self.losses);
         let now = self.place.db.engine().env().now();
         if let Some((_, limit)) = self.deadline.filter(|(end, _)| now >= *end)
             && txn.is_active()
@@ -304,7 +306,7 @@ impl Session {
         let mut bound = CommitBound { ends, what, stop, since: None };
         let ended = txn.commit_within(&mut bound).await;
         let lost = matches!(&ended, Err(error) if lost || error.is_retryable());
-        (self.losses, self.wanted) = after(self.losses, lost, wanted);
+        (self.losses, self.wanted) = after(losses, lost, wanted);
         ended
     }
 
@@ -328,10 +330,13 @@ impl Session {
     }
 
     /// Rolls back without waiting, as the drop of the session does. No transaction is in progress
-    /// afterwards.
+    /// afterwards. What is given up, and not lost to others, is not counted as run again by the
+    /// next transaction; so it is after [`rollback`](Self::rollback).
     pub fn abandon(&mut self) {
         if let Ok(parked) = self.place.end() {
-            drop(parked.resume(self.place.db.state()));
+            let mut txn = parked.resume(self.place.db.state());
+            let wanted = std::mem::take(&mut txn.row_locks.wanted);
+            (self.losses, self.wanted) = after(self.losses, txn.was_lost(), wanted);
         }
     }
 }

@@ -8,8 +8,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use selkie_txn::{
-    AbortCause, Column, ColumnType, Database, Direction, Isolation, KeyRange, LockWait, NewIndex,
-    Protocol, Session, Table, Txn, TxnError, Value, key,
+    AbortCause, Column, ColumnType, Database, Direction, Isolation, KeyRange, LockOutcome,
+    LockWait, NewIndex, Protocol, Session, Table, Txn, TxnError, Value, key,
 };
 
 use crate::common::{
@@ -299,5 +299,73 @@ fn who_has_given_up_in_a_circle_is_older_the_next_time() {
             assert_eq!(session.commit().await.is_err(), gives_up);
             pay(db, table, 40, 1).await;
         }
+    });
+}
+
+/// Reads a row in a transaction of a session, and changes it from another node, which waits for no
+/// lock. Whether that could be done.
+async fn leaves_unlocked(session: &mut Session, db: &Database, table: Table) -> bool {
+    session.begin(Isolation::Serializable).unwrap();
+    let read = session.run(|txn| Box::pin(async move { balance(txn, table, 0).await }));
+    read.await.unwrap();
+    let mut other = db.begin();
+    other.set_lock_timeout(Duration::ZERO);
+    other.update(table, &key![0], add(1)).await.unwrap();
+    match other.commit().await {
+        Ok(()) => true,
+        Err(error) => {
+            assert_eq!(error.abort_cause(), Some(AbortCause::LockTimeout), "{error}");
+            false
+        }
+    }
+}
+
+/// Locks are given back by a task where nothing waits for that.
+async fn until_free(db: &Database, table: Table) {
+    for _ in 0..2_000 {
+        let mut txn = db.begin();
+        let locked = txn.lock_row(table, &key![0], LockWait::NoWait).await.unwrap();
+        txn.rollback().await;
+        if locked == LockOutcome::Held {
+            return;
+        }
+        db.engine().env().sleep(Duration::from_millis(2)).await;
+    }
+    panic!("the row stays locked");
+}
+
+/// What a session does next is other work, which has lost nothing.
+#[test]
+fn what_a_program_gives_up_is_no_loss() {
+    with_bank(async |databases, table| {
+        let [here, there] = databases else { panic!("two nodes") };
+        let mut session = here.session().unwrap();
+        let write = async |session: &mut Session| {
+            let change = session
+                .run(|txn| Box::pin(async move { txn.update(table, &key![40], add(0)).await }));
+            change.await
+        };
+        for how in ["abandon", "rollback", "a commit that is dropped"] {
+            for _ in 0..INSISTS_AFTER {
+                assert!(leaves_unlocked(&mut session, there, table).await, "{how}");
+                let changed = write(&mut session).await;
+                let ended = session.commit().await;
+                assert!(failed_by(changed.and(ended), AbortCause::Stale), "{how}");
+            }
+            assert!(!leaves_unlocked(&mut session, there, table).await, "{how}");
+            match how {
+                "abandon" => session.abandon(),
+                "rollback" => session.rollback().await.unwrap(),
+                _ => {
+                    write(&mut session).await.unwrap();
+                    // Or it has committed, and that is no loss either.
+                    let _ = poll_times(session.commit(), 1).await;
+                }
+            }
+            until_free(there, table).await;
+            assert!(leaves_unlocked(&mut session, there, table).await, "{how}");
+            session.rollback().await.unwrap();
+        }
+        check(here).await;
     });
 }

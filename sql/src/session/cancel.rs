@@ -178,3 +178,30 @@ impl Drop for Running {
         self.0.state.lock().end();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+    use std::task::Context;
+
+    use super::*;
+
+    /// As a commit, which runs for a while before it has something to wait for.
+    #[test]
+    fn who_cancels_before_the_wait_begins_ends_it() {
+        let (handle, mut context) = (CancelHandle::default(), Context::from_waker(Waker::noop()));
+        let mut poll = |handle: &CancelHandle| {
+            let mut never = pin!(pending::<()>());
+            pin!(handle.guard(never.as_mut())).poll(&mut context).map(Result::unwrap_err)
+        };
+        handle.cancel();
+        let running = handle.running();
+        assert!(poll(&handle).is_pending(), "nothing ran when it was cancelled");
+        handle.cancel();
+        let Poll::Ready(ended) = poll(&handle) else { panic!("it waits") };
+        assert_eq!(ended.state().code(), "57014");
+        drop(running);
+        let _next = handle.running();
+        assert!(poll(&handle).is_pending(), "another statement was cancelled");
+    }
+}

@@ -11,8 +11,8 @@ use selkie_engine::{EngineError, PSN_BYTES};
 use selkie_fabric::env::SplitMix;
 use selkie_txn::{
     BulkLoadOptions, Column, ColumnType, Database, DatabaseSchema, Direction, Isolation, KeyRange,
-    NamedRowError, NewIndex, Protocol, RetryError, RetryPolicy, RowError, SchemaError, Table,
-    TableSchema, Txn, TxnError, Value, WholeRow, key, retry,
+    NewIndex, Protocol, RetryError, RetryPolicy, RowError, SchemaError, Table, TableSchema, Txn,
+    TxnError, Value, WholeRow, key, retry,
 };
 
 use crate::common::{Cluster, ClusterOptions, check, poll_times};
@@ -28,6 +28,14 @@ fn papers() -> TableSchema {
         .nullable_column("bytes", ColumnType::Bytes(256 << 20))
         .column("count", ColumnType::I64)
         .primary_key([0])
+}
+
+/// What is wrong with a row.
+fn of_row<T: std::fmt::Debug>(refused: Result<T, TxnError>) -> RowError {
+    match refused {
+        Err(TxnError::Row(refused)) => refused.error,
+        other => panic!("{other:?}"),
+    }
 }
 
 fn snapshots(tables: Vec<TableSchema>) -> DatabaseSchema {
@@ -153,20 +161,11 @@ fn long_values_are_read_whole_with_their_rows_and_in_parts() {
                 assert_eq!(length, Some(20_000));
                 assert_eq!(txn.value_bytes(table, &key![2], BYTES).await.unwrap(), None);
                 let null = txn.read_value(table, &key![2], BYTES, 0, &mut part).await;
-                assert!(matches!(
-                    null,
-                    Err(TxnError::Row(NamedRowError {
-                        error: RowError::Null { column: BYTES },
-                        ..
-                    }))
-                ));
+                assert_eq!(of_row(null), RowError::Null { column: BYTES });
                 let missing = txn.read_value(table, &key![3], BYTES, 0, &mut part).await;
                 assert!(matches!(missing, Err(TxnError::NotFound { .. })));
                 let fixed = txn.read_value(table, &key![1], COUNT, 0, &mut part).await;
-                assert!(matches!(
-                    fixed,
-                    Err(TxnError::Row(NamedRowError { error: RowError::WrongType { .. }, .. }))
-                ));
+                assert!(matches!(of_row(fixed), RowError::WrongType { column: COUNT, .. }));
                 // What a cursor shows, with one of its values.
                 let range = KeyRange::all();
                 let mut cursor = txn.cursor(table, range, Direction::Forward).unwrap();
@@ -926,35 +925,17 @@ fn rows_that_were_read_are_stored_with_values_of_their_own() {
         let cursor = cursor.insert(opened);
         let row = cursor.next(&mut txn).await.unwrap().unwrap();
         txn.delete(table, &key![1]).await.unwrap();
-        let refused = txn.insert(table, row).await.unwrap_err();
-        assert!(
-            matches!(
-                refused,
-                TxnError::Row(NamedRowError {
-                    error: RowError::Moved { column: BYTES, bytes: 9_000 },
-                    ..
-                })
-            ),
-            "{refused}"
-        );
+        let refused = txn.insert(table, row).await;
+        assert_eq!(of_row(refused), RowError::Moved { column: BYTES, bytes: 9_000 });
         txn.rollback().await;
         let mut txn = db.begin();
         let whole = txn.get_whole(table, &key![1]).await.unwrap().unwrap();
         assert_eq!(whole.row().bytes(BYTES), Ok(&*bytes));
         // Of an update only what is set is looked at.
         let unread = txn.update(table, &key![1], |row| Ok(row.value(BYTES).map(drop)?)).await;
-        assert!(matches!(
-            unread,
-            Err(TxnError::Row(NamedRowError { error: RowError::Moved { .. }, .. }))
-        ));
+        assert!(matches!(of_row(unread), RowError::Moved { .. }));
         let text = txn.append_value(table, &key![1], TEXT, &[0xff]).await;
-        assert!(matches!(
-            text,
-            Err(TxnError::Row(NamedRowError {
-                error: RowError::NotUtf8 { column: TEXT, bytes: 1 },
-                ..
-            }))
-        ));
+        assert_eq!(of_row(text), RowError::NotUtf8 { column: TEXT, bytes: 1 });
         txn.commit().await.unwrap();
         check_pieces(db, table).await;
         // A load stores none.
@@ -1089,14 +1070,8 @@ fn life_of_a_value(parts: usize, bytes_per_node: u64) {
         check_pieces(&databases[0], table).await;
         let mut txn = databases[0].begin();
         let too_long = txn.append_value(table, &key![1], BYTES, &vec![0; 256 << 20]).await;
-        let too_long = too_long.unwrap_err();
-        assert!(matches!(
-            too_long,
-            TxnError::Row(NamedRowError {
-                error: RowError::TooLong { column: BYTES, max: 0x1000_0000, .. },
-                ..
-            })
-        ));
+        let too_long = of_row(too_long);
+        assert!(matches!(too_long, RowError::TooLong { column: BYTES, max: 0x1000_0000, .. }));
         txn.delete(table, &key![1]).await.unwrap();
         txn.commit().await.unwrap();
         assert_eq!(pieces(&databases[1], table).await, 0);

@@ -53,6 +53,7 @@ pub(crate) fn change_children(
         equal: Vec::new(),
         condition: None,
         is_lateral: true,
+        keeps_order: false,
     };
     let exprs = (left_width..left_width + width).chain(0..left_width).map(Expr::Column).collect();
     let input = Plan::Project { input: Box::new(Plan::Join(Box::new(join))), exprs };

@@ -292,8 +292,17 @@ impl Binder<'_> {
         let join = |condition| {
             let (left, right, is_lateral) = (left.plan, right.plan, right.is_lateral);
             let equal = Vec::new();
-            let join =
-                Join { left, right, left_width, right_width, kind, equal, condition, is_lateral };
+            let join = Join {
+                left,
+                right,
+                left_width,
+                right_width,
+                kind,
+                equal,
+                condition,
+                is_lateral,
+                keeps_order: false,
+            };
             Plan::Join(Box::new(join))
         };
         let mut plan = if applies.is_empty() {

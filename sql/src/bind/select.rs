@@ -270,12 +270,16 @@ fn finished(plan: Plan, output: Output, tail: Tail<'_>) -> Bound {
     let is_wider = exprs.len() > columns.len();
     let mut plan = Plan::Project { input: Box::new(plan), exprs: exprs.into() };
     let has_order = !order.is_empty();
+    let (mut order, mut is_sorted) = (order, false);
+    if let Some(keys) = &distinct {
+        is_sorted = has_order && gathers(&mut order, keys);
+    }
     let sorted = |plan| Plan::Sort { input: Box::new(plan), keys: order, first: None };
     match distinct {
         // Of rows that agree in the keys, the first in the order stays.
         Some(keys) => {
             plan = if has_order { sorted(plan) } else { plan };
-            plan = Plan::Distinct { input: Box::new(plan), keys };
+            plan = Plan::Distinct { input: Box::new(plan), keys, is_sorted };
         }
         None if has_order => plan = sorted(plan),
         None => {}
@@ -286,6 +290,28 @@ fn finished(plan: Plan, output: Output, tail: Tail<'_>) -> Bound {
         plan = Plan::Project { input: Box::new(plan), exprs };
     }
     Bound { plan, columns }
+}
+
+/// Has rows that agree in the keys come one behind the other, with more keys of the order if need
+/// be. Whether it can: an order by something else before the last key tells such rows apart.
+fn gathers(order: &mut Vec<SortKey>, keys: &[Expr]) -> bool {
+    let column = |expr: &Expr| match expr {
+        Expr::Column(at) => Some(*at),
+        _ => None,
+    };
+    let Some(keys) = keys.iter().map(column).collect::<Option<Vec<_>>>() else { return false };
+    let led_by = order.iter().map_while(|key| column(&key.expr).filter(|at| keys.contains(at)));
+    let led_by: Vec<_> = led_by.collect();
+    let missing: Vec<_> = keys.into_iter().filter(|at| !led_by.contains(at)).collect();
+    if !missing.is_empty() && led_by.len() < order.len() {
+        return false;
+    }
+    order.extend(missing.into_iter().map(|at| SortKey {
+        expr: Expr::Column(at),
+        descending: false,
+        nulls_first: false,
+    }));
+    true
 }
 
 /// As [`finished`], with locks: rows are sorted, locked up to the limit, and what is given is of

@@ -1,9 +1,14 @@
-//! GROUP BY and aggregate functions, by hashing. Groups come in the order of their first rows.
+//! GROUP BY and aggregate functions, by hashing. Groups come in the order of their first rows, as
+//! long as all are in memory.
+//!
+//! When the groups take half of the memory, the rows of new groups are put aside, divided by their
+//! keys, and grouped later. The other half is for groups that grow.
 
 use selkie_fabric::BoxFuture;
 
 use super::context::{BATCH_ROWS, BoxOperator, ExecContext, Operator, Row};
 use super::memory::{MemoryUse, row_bytes};
+use super::partitions::{Partition, Partitions, can_divide};
 use super::row_key::{KeyMap, KeySet, RowKey, compare_keys, key_of, sort_values};
 use super::sort::KeyedRow;
 use crate::error::SqlResult;
@@ -82,11 +87,24 @@ pub(crate) struct Aggregate {
     calls: Vec<AggregateCall>,
     groups: Vec<(Row, Vec<CallState>)>,
     next: usize,
+    /// Rows of other groups.
+    aside: Vec<Partition>,
+}
+
+/// Rows that are being grouped.
+#[derive(Default)]
+struct Grouping {
+    /// Of each key its group.
+    numbers: KeyMap<usize>,
+    used: MemoryUse,
+    /// How often the rows were divided.
+    division: u32,
+    aside: Option<Partitions>,
 }
 
 impl Aggregate {
     pub(crate) fn new(input: BoxOperator, keys: Vec<Expr>, calls: Vec<AggregateCall>) -> Self {
-        Self { input: Some(input), keys, calls, groups: Vec::new(), next: 0 }
+        Self { input: Some(input), keys, calls, groups: Vec::new(), next: 0, aside: Vec::new() }
     }
 
     fn begin_group(
@@ -108,32 +126,83 @@ impl Aggregate {
         mut input: BoxOperator,
         context: &mut ExecContext<'_, '_>,
     ) -> SqlResult<()> {
-        let (mut numbers, mut used) = (KeyMap::<usize>::default(), MemoryUse::default());
+        let mut grouping = Grouping::default();
         if self.keys.is_empty() {
-            self.begin_group(Vec::new(), &mut used, context)?;
+            self.begin_group(Vec::new(), &mut grouping.used, context)?;
         }
         while let Some(batch) = input.next(context).await? {
             for row in batch {
-                let number = if self.keys.is_empty() {
-                    0
+                if self.keys.is_empty() {
+                    self.add(0, &row, &mut grouping.used, context)?;
                 } else {
                     let key = key_of(&self.keys, &row, context)?;
-                    match numbers.get(&key) {
-                        Some(number) => *number,
-                        None => {
-                            let number = self.begin_group(key.0.clone(), &mut used, context)?;
-                            numbers.insert(key, number);
-                            number
-                        }
-                    }
-                };
-                let Some((_, states)) = self.groups.get_mut(number) else { continue };
-                for (state, call) in states.iter_mut().zip(&self.calls) {
-                    state.add(call, &row, &mut used, context)?;
+                    self.add_by_key(key, row, &mut grouping, context)?;
                 }
             }
         }
+        self.put_aside(grouping)
+    }
+
+    /// Groups rows that were put aside.
+    async fn read_aside(
+        &mut self,
+        mut partition: Partition,
+        context: &mut ExecContext<'_, '_>,
+    ) -> SqlResult<()> {
+        (self.groups, self.next) = (Vec::new(), 0);
+        let mut grouping = Grouping { division: partition.division, ..Grouping::default() };
+        while let Some(KeyedRow { keys, row }) = partition.rows.next()? {
+            context.breathe(1).await;
+            self.add_by_key(RowKey(keys), row, &mut grouping, context)?;
+        }
+        self.put_aside(grouping)
+    }
+
+    fn put_aside(&mut self, grouping: Grouping) -> SqlResult<()> {
+        if let Some(aside) = grouping.aside {
+            self.aside.extend(aside.finish()?.into_iter().flatten());
+        }
         Ok(())
+    }
+
+    /// Adds a row to its group, or puts it aside.
+    fn add_by_key(
+        &mut self,
+        key: RowKey,
+        row: Row,
+        grouping: &mut Grouping,
+        context: &ExecContext<'_, '_>,
+    ) -> SqlResult<()> {
+        let number = match grouping.numbers.get(&key) {
+            Some(number) => *number,
+            None => {
+                let limits = context.limits;
+                let is_much = grouping.used.bytes() > limits.operator_bytes / 2;
+                if is_much && grouping.aside.is_none() && can_divide(grouping.division, limits) {
+                    grouping.aside = Some(Partitions::new(grouping.division));
+                }
+                if let Some(aside) = &mut grouping.aside {
+                    return aside.push(&KeyedRow { keys: key.0, row }, limits);
+                }
+                let number = self.begin_group(key.0.clone(), &mut grouping.used, context)?;
+                grouping.numbers.insert(key, number);
+                number
+            }
+        };
+        self.add(number, &row, &mut grouping.used, context)
+    }
+
+    /// Adds a row to a group.
+    fn add(
+        &mut self,
+        number: usize,
+        row: &[Datum],
+        used: &mut MemoryUse,
+        context: &ExecContext<'_, '_>,
+    ) -> SqlResult<()> {
+        let Some((_, states)) = self.groups.get_mut(number) else { return Ok(()) };
+        let mut states = states.iter_mut().zip(&self.calls);
+        states.try_for_each(|(state, call)| state.add(call, row, used, context))
     }
 
     fn batch(&mut self) -> SqlResult<Option<Vec<Row>>> {
@@ -160,7 +229,13 @@ impl Operator for Aggregate {
             if let Some(input) = self.input.take() {
                 self.read(input, context).await?;
             }
-            self.batch()
+            loop {
+                if let Some(batch) = self.batch()? {
+                    return Ok(Some(batch));
+                }
+                let Some(partition) = self.aside.pop() else { return Ok(None) };
+                self.read_aside(partition, context).await?;
+            }
         })
     }
 }

@@ -58,7 +58,9 @@ pub(crate) fn build(plan: &Plan) -> BoxOperator {
         Plan::Limit { input, limit, offset } => {
             Box::new(Limit::new(build(input), limit.clone(), offset.clone()))
         }
-        Plan::Distinct { input, keys } => Box::new(Distinct::new(build(input), keys.clone())),
+        Plan::Distinct { input, keys, is_sorted } => {
+            Box::new(Distinct::new(build(input), keys.clone(), *is_sorted))
+        }
         Plan::Set { operator, all, left, right } => {
             Box::new(SetOperation::new(*operator, *all, build(left), build(right)))
         }

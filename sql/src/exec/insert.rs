@@ -12,10 +12,10 @@ use selkie_fabric::BoxFuture;
 use selkie_txn::{KeyBuf, KeyRange, LockOutcome, LockWait, RowBuilder, TxnError};
 
 use super::build::build;
-use super::context::{BoxOperator, ExecContext, Operator, Row, take_batch};
-use super::memory::drain;
+use super::context::{BoxOperator, ExecContext, Operator, Row};
 use super::modify::{Rekeyed, plan_change};
 use super::references::{Tracked, Tracker};
+use super::row_queue::{QueuedRows, RowQueue};
 use super::row_write::{Returned, change_error, check_row, insert_row};
 use super::stored_row::{key_in, primary_key, read_row, read_whole};
 use super::txn_error::{from_txn, index_of_duplicate};
@@ -32,7 +32,7 @@ pub(crate) struct Insert {
     source: Option<BoxOperator>,
     /// Whether all of the source is read before the first row is inserted.
     reads_first: bool,
-    returned: std::vec::IntoIter<Row>,
+    returned: QueuedRows,
 }
 
 /// What is done with each row.
@@ -61,7 +61,7 @@ impl Insert {
             change,
             source: Some(build(&insert.source)),
             reads_first: reads_table(&insert.source, insert.table.table),
-            returned: Vec::new().into_iter(),
+            returned: QueuedRows::default(),
         }
     }
 
@@ -77,20 +77,22 @@ impl Insert {
         let columns = self.change.updated_columns();
         let changes = columns.as_deref().map_or(Tracked::Insert, Tracked::Upsert);
         self.change.tracker = Tracker::begin(&table, changes, context).await?;
-        let mut rows = match self.reads_first {
-            true => Some(drain(&mut source, context).await?),
-            false => source.next(context).await?,
+        let mut first = match self.reads_first {
+            true => Some(RowQueue::of(&mut source, context).await?),
+            false => None,
         };
-        while let Some(batch) = rows.take() {
+        loop {
+            let batch = match &mut first {
+                Some(rows) => rows.batch()?,
+                None => source.next(context).await?,
+            };
+            let Some(batch) = batch else { break };
             for row in batch {
                 self.change.insert(row, &mut builder, &mut returned, context).await?;
             }
             self.change.tracker.advance(context).await?;
-            if !self.reads_first {
-                rows = source.next(context).await?;
-            }
         }
-        self.returned = returned.rows.into_iter();
+        self.returned = returned.rows.finish()?;
         std::mem::take(&mut self.change.tracker).end(context).await
     }
 }
@@ -104,7 +106,7 @@ impl Operator for Insert {
             if let Some(source) = self.source.take() {
                 self.run(source, context).await?;
             }
-            Ok(take_batch(&mut self.returned))
+            self.returned.batch()
         })
     }
 }

@@ -47,6 +47,16 @@ impl JoinSide {
         self.rows.is_empty()
     }
 
+    /// Whether memory takes one more row.
+    pub(crate) fn has_room(&self, row: &[Datum], limits: MemoryLimits) -> bool {
+        let bytes = 2 * row_bytes(row) + 2 * size_of::<usize>() + 1;
+        self.used.bytes().saturating_add(bytes) <= limits.operator_bytes
+    }
+
+    pub(crate) fn into_rows(self) -> Vec<Row> {
+        self.rows
+    }
+
     pub(crate) fn push(&mut self, row: Row, limits: MemoryLimits) -> SqlResult<()> {
         self.used.add(row_bytes(&row) + 1, limits)?;
         self.rows.push(row);

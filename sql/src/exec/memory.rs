@@ -9,9 +9,21 @@ use crate::types::Datum;
 pub(crate) struct MemoryLimits {
     /// Most bytes that one operator keeps: rows to be sorted, a side of a join, groups.
     pub(crate) operator_bytes: usize,
-    /// Most bytes of the temporary files of one sort; 0 for none, so that it is an error to need
-    /// them.
+    /// Most bytes of the temporary files of one operator; 0 for none, so that it is an error to
+    /// need them.
     pub(crate) spill_bytes: u64,
+}
+
+impl MemoryLimits {
+    /// An error if temporary files of so many bytes are too large.
+    pub(crate) fn check_spill(self, bytes: u64) -> SqlResult<()> {
+        let limit = self.spill_bytes;
+        if bytes <= limit {
+            return Ok(());
+        }
+        let message = format!("temporary files of an operation exceed the limit of {limit} bytes");
+        Err(SqlError::new(SqlState::CONFIGURATION_LIMIT, message))
+    }
 }
 
 impl Default for MemoryLimits {

@@ -7,12 +7,14 @@
 //!
 //! A subquery, or the right side of a lateral join, is built and run anew for each row that it
 //! depends on, which is the innermost of the outer rows meanwhile. Operators that keep rows count
-//! the bytes, and give an error beyond [`MemoryLimits`]; sorts go on in temporary files.
+//! the bytes. Beyond [`MemoryLimits`] sorts, changes, hash joins, groups, DISTINCT, UNION and window
+//! functions go on in temporary files; others give an error.
 //!
 //! | file | duty |
 //! |---|---|
 //! | `context.rs`, `memory.rs`, `row_key.rs` | what operators share |
-//! | `sort.rs`, `spill.rs`, `spill_value.rs` | ORDER BY, also of more rows than memory takes |
+//! | `sort.rs` | ORDER BY |
+//! | `row_queue.rs`, `partitions.rs`, `spill.rs`, `spill_value.rs` | rows beyond what memory takes |
 //! | `eval.rs` | values of expressions |
 //! | `build.rs`, `walk.rs` | from plans to operators; what plans contain |
 //! | `scan.rs`, `scan_target.rs`, `stored_row.rs` | reads of tables |
@@ -30,13 +32,16 @@ mod copy_in;
 mod eval;
 mod insert;
 mod join;
+mod join_aside;
 mod join_side;
 mod lock;
 mod measured;
 mod memory;
 mod modify;
+mod partitions;
 mod references;
 mod row_key;
+mod row_queue;
 mod row_write;
 mod scan;
 mod scan_target;

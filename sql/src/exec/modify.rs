@@ -12,15 +12,16 @@ use selkie_fabric::BoxFuture;
 use selkie_txn::KeyBuf;
 
 use super::build::build;
-use super::context::{BoxOperator, ExecContext, Operator, Row, take_batch};
-use super::memory::{MemoryUse, drain, row_bytes};
+use super::context::{BoxOperator, ExecContext, Operator, Row};
+use super::memory::MemoryUse;
 use super::references::{Tracked, Tracker};
+use super::row_queue::{QueuedRows, RowQueue};
 use super::row_write::{Returned, change_error, check_row, insert_row, update_row};
 use super::stored_row::{primary_key, read_whole};
 use super::txn_error::from_txn;
 use crate::catalogue::TableDef;
 use crate::error::{SqlError, SqlResult};
-use crate::plan::{self, Expr};
+use crate::plan::{self, Expr, Plan};
 use crate::types::Datum;
 
 /// An UPDATE or DELETE that runs.
@@ -31,7 +32,9 @@ pub(crate) struct Modify {
     assignments: Option<Vec<(usize, Expr)>>,
     checks: Vec<(String, Expr)>,
     returning: Option<Vec<Expr>>,
-    returned: std::vec::IntoIter<Row>,
+    /// Whether the source gives no row twice.
+    gives_each_once: bool,
+    returned: QueuedRows,
 }
 
 impl Modify {
@@ -42,7 +45,8 @@ impl Modify {
             assignments: modify.assignments.clone(),
             checks: modify.checks.clone(),
             returning: modify.returning.clone(),
-            returned: Vec::new().into_iter(),
+            gives_each_once: gives_each_once(&modify.source),
+            returned: QueuedRows::default(),
         }
     }
 
@@ -52,23 +56,25 @@ impl Modify {
         context: &mut ExecContext<'_, '_>,
     ) -> SqlResult<()> {
         let table = Arc::clone(&self.table);
-        let rows = drain(&mut source, context).await?;
+        let mut rows = RowQueue::of(&mut source, context).await?;
         // That the transaction has used the table makes its keys known.
         context.txn.row(table.table).await.map_err(|error| from_txn(error, Some(&table)))?;
         let mut changed = HashSet::<KeyBuf, RandomState>::default();
         let (mut returned, mut used) = (Returned::default(), MemoryUse::default());
-        let mut rekeyed = Vec::new();
+        let mut rekeyed = RowQueue::default();
         let columns: Option<Vec<usize>> =
             self.assignments.as_ref().map(|all| all.iter().map(|(at, _)| *at).collect());
         let changes = columns.as_deref().map_or(Tracked::Delete, Tracked::Update);
         let mut tracker = Tracker::begin(&table, changes, context).await?;
-        for row in rows {
+        while let Some(row) = rows.next()? {
             let Some(key) = primary_key(context.txn, &table, &row)? else {
                 return Err(SqlError::internal("a row to be changed has no primary key"));
             };
-            used.add(key.len() + size_of::<KeyBuf>(), context.limits)?;
-            if !changed.insert(key.clone()) {
-                continue;
+            if !self.gives_each_once {
+                used.add(key.len() + size_of::<KeyBuf>(), context.limits)?;
+                if !changed.insert(key.clone()) {
+                    continue;
+                }
             }
             let row = match &self.assignments {
                 None => {
@@ -87,8 +93,7 @@ impl Modify {
                     let (mut new, change) =
                         plan_change(&table, &key, &row, values, &self.checks, context)?;
                     if let Some(own) = change.run(&table, &key, &new, context).await? {
-                        used.add(row_bytes(&own.row), context.limits)?;
-                        rekeyed.push(own);
+                        rekeyed.push(own.row, context.limits)?;
                     }
                     tracker.updated(&row, &new, context)?;
                     new.extend(rest);
@@ -98,10 +103,11 @@ impl Modify {
             context.affected += 1;
             returned.add(self.returning.as_deref(), &row, context)?;
         }
-        for own in rekeyed {
-            Rekeyed::insert(&table, &own.row, context).await?;
+        let mut rekeyed = rekeyed.finish()?;
+        while let Some(row) = rekeyed.next()? {
+            Rekeyed::insert(&table, &row, context).await?;
         }
-        self.returned = returned.rows.into_iter();
+        self.returned = returned.rows.finish()?;
         tracker.end(context).await
     }
 }
@@ -115,8 +121,23 @@ impl Operator for Modify {
             if let Some(source) = self.source.take() {
                 self.run(source, context).await?;
             }
-            Ok(take_batch(&mut self.returned))
+            self.returned.batch()
         })
+    }
+}
+
+/// Whether a plan gives each row of a table at most once.
+fn gives_each_once(plan: &Plan) -> bool {
+    let mut plan = plan;
+    loop {
+        plan = match plan {
+            Plan::Scan(_) => return true,
+            Plan::Filter { input, .. }
+            | Plan::Project { input, .. }
+            | Plan::Apply { input, .. }
+            | Plan::Measured { input, .. } => input,
+            _ => return false,
+        };
     }
 }
 

@@ -34,12 +34,17 @@ impl Eq for RowKey {}
 
 impl Hash for RowKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        for datum in &self.0 {
-            if datum.is_null() {
-                state.write_u8(0);
-            } else {
-                order::hash(datum, state);
-            }
+        hash_values(&self.0, state);
+    }
+}
+
+/// Adds to a hash what tells keys apart.
+pub(crate) fn hash_values(values: &[Datum], state: &mut impl Hasher) {
+    for datum in values {
+        if datum.is_null() {
+            state.write_u8(0);
+        } else {
+            order::hash(datum, state);
         }
     }
 }

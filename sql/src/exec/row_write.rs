@@ -3,6 +3,7 @@
 use selkie_txn::{RowBuilder, Txn, TxnError};
 
 use super::context::{ExecContext, Row};
+use super::row_queue::RowQueue;
 use super::stored_row::{fill_builder, with_value};
 use super::txn_error::{from_txn, index_of_duplicate, not_null_message};
 use crate::catalogue::TableDef;
@@ -147,8 +148,7 @@ pub(crate) async fn update_row(
 /// The rows that a change returns.
 #[derive(Default)]
 pub(crate) struct Returned {
-    pub(crate) rows: Vec<Row>,
-    used: super::memory::MemoryUse,
+    pub(crate) rows: RowQueue,
 }
 
 impl Returned {
@@ -160,9 +160,6 @@ impl Returned {
         context: &ExecContext<'_, '_>,
     ) -> SqlResult<()> {
         let Some(exprs) = exprs else { return Ok(()) };
-        let row = context.eval_all(exprs, row)?;
-        self.used.add(super::memory::row_bytes(&row), context.limits)?;
-        self.rows.push(row);
-        Ok(())
+        self.rows.push(context.eval_all(exprs, row)?, context.limits)
     }
 }

@@ -2,28 +2,75 @@
 
 use selkie_fabric::BoxFuture;
 
-use super::context::{BoxOperator, ExecContext, Operator, Row};
+use super::context::{BATCH_ROWS, BoxOperator, ExecContext, Operator, Row};
 use super::memory::{MemoryUse, row_bytes};
+use super::partitions::{Partition, Partitions, can_divide};
 use super::row_key::{KeyMap, KeySet, RowKey, key_of};
+use super::sort::KeyedRow;
 use crate::error::SqlResult;
 use crate::plan::{Expr, SetOperator};
 
-/// Keys that were there already, with the memory that they take.
+/// Keys that were there already, with the memory that they take. When that is all that there is,
+/// rows of other keys are put aside, divided by their keys, and looked at later.
 #[derive(Default)]
 struct Seen {
     keys: KeySet,
     used: MemoryUse,
+    /// How often the rows were divided.
+    division: u32,
+    aside: Option<Partitions>,
+    /// What was put aside and is done with no more.
+    left: Vec<Partition>,
 }
 
 impl Seen {
-    /// Whether a key is new.
-    fn insert(&mut self, key: RowKey, context: &ExecContext<'_, '_>) -> SqlResult<bool> {
-        let bytes = row_bytes(&key.0);
-        if !self.keys.insert(key) {
-            return Ok(false);
+    /// The row, if its key is new and it was not put aside.
+    fn insert(
+        &mut self,
+        key: RowKey,
+        row: Row,
+        context: &ExecContext<'_, '_>,
+    ) -> SqlResult<Option<Row>> {
+        if self.keys.contains(&key) {
+            return Ok(None);
         }
-        self.used.add(bytes, context.limits)?;
-        Ok(true)
+        let (bytes, limits) = (row_bytes(&key.0), context.limits);
+        let is_full = self.used.bytes().saturating_add(bytes) > limits.operator_bytes;
+        if is_full && self.aside.is_none() && can_divide(self.division, limits) {
+            self.aside = Some(Partitions::new(self.division));
+        }
+        if let Some(aside) = &mut self.aside {
+            aside.push(&KeyedRow { keys: key.0, row }, limits)?;
+            return Ok(None);
+        }
+        self.used.add(bytes, limits)?;
+        self.keys.insert(key);
+        Ok(Some(row))
+    }
+
+    /// Of the rows that were put aside the next whose keys are new; after all others.
+    async fn rest(&mut self, context: &mut ExecContext<'_, '_>) -> SqlResult<Option<Vec<Row>>> {
+        let mut new = Vec::new();
+        while new.len() < BATCH_ROWS {
+            let next = match self.left.last_mut() {
+                Some(partition) => partition.rows.next()?,
+                None => None,
+            };
+            if let Some(KeyedRow { keys, row }) = next {
+                context.breathe(1).await;
+                new.extend(self.insert(RowKey(keys), row, context)?);
+                continue;
+            }
+            // The keys of other rows are others.
+            self.left.pop();
+            if let Some(aside) = self.aside.take() {
+                self.left.extend(aside.finish()?.into_iter().flatten());
+            }
+            (self.keys, self.used) = (KeySet::default(), MemoryUse::default());
+            let Some(partition) = self.left.last() else { break };
+            self.division = partition.division;
+        }
+        Ok((!new.is_empty()).then_some(new))
     }
 }
 
@@ -32,11 +79,25 @@ pub(crate) struct Distinct {
     input: BoxOperator,
     keys: Vec<Expr>,
     seen: Seen,
+    /// Of rows that come in the order of the keys only the key of the last is needed.
+    is_sorted: bool,
+    last: Option<RowKey>,
 }
 
 impl Distinct {
-    pub(crate) fn new(input: BoxOperator, keys: Vec<Expr>) -> Self {
-        Self { input, keys, seen: Seen::default() }
+    pub(crate) fn new(input: BoxOperator, keys: Vec<Expr>, is_sorted: bool) -> Self {
+        Self { input, keys, seen: Seen::default(), is_sorted, last: None }
+    }
+
+    /// The row, if it is given now.
+    fn take(&mut self, row: Row, context: &ExecContext<'_, '_>) -> SqlResult<Option<Row>> {
+        let key = key_of(&self.keys, &row, context)?;
+        if !self.is_sorted {
+            return self.seen.insert(key, row, context);
+        }
+        let is_new = self.last.as_ref() != Some(&key);
+        self.last = Some(key);
+        Ok(is_new.then_some(row))
     }
 }
 
@@ -49,15 +110,13 @@ impl Operator for Distinct {
             while let Some(batch) = self.input.next(context).await? {
                 let mut new = Vec::new();
                 for row in batch {
-                    if self.seen.insert(key_of(&self.keys, &row, context)?, context)? {
-                        new.push(row);
-                    }
+                    new.extend(self.take(row, context)?);
                 }
                 if !new.is_empty() {
                     return Ok(Some(new));
                 }
             }
-            Ok(None)
+            self.seen.rest(context).await
         })
     }
 }
@@ -124,12 +183,15 @@ impl SetOperation {
         Ok(())
     }
 
-    /// Whether a row is given. With ALL each row of the right side stands for one of the left.
-    fn keeps(&mut self, row: &Row, context: &ExecContext<'_, '_>) -> SqlResult<bool> {
-        if self.operator == SetOperator::Union {
-            return Ok(self.all || self.seen.insert(RowKey(row.clone()), context)?);
+    /// The row, if it is given now. With ALL each row of the right side stands for one of the left.
+    fn take(&mut self, row: Row, context: &ExecContext<'_, '_>) -> SqlResult<Option<Row>> {
+        if self.operator == SetOperator::Union && self.all {
+            return Ok(Some(row));
         }
         let key = RowKey(row.clone());
+        if self.operator == SetOperator::Union {
+            return self.seen.insert(key, row, context);
+        }
         let is_in_right = match self.counts.get_mut(&key) {
             Some(count) if self.all => {
                 let is_left = *count > 0;
@@ -140,9 +202,9 @@ impl SetOperation {
             None => false,
         };
         if is_in_right != (self.operator == SetOperator::Intersect) {
-            return Ok(false);
+            return Ok(None);
         }
-        Ok(self.all || self.seen.insert(key, context)?)
+        if self.all { Ok(Some(row)) } else { self.seen.insert(key, row, context) }
     }
 }
 
@@ -158,15 +220,13 @@ impl Operator for SetOperation {
             while let Some(batch) = self.input(context).await? {
                 let mut kept = Vec::with_capacity(batch.len());
                 for row in batch {
-                    if self.keeps(&row, context)? {
-                        kept.push(row);
-                    }
+                    kept.extend(self.take(row, context)?);
                 }
                 if !kept.is_empty() {
                     return Ok(Some(kept));
                 }
             }
-            Ok(None)
+            self.seen.rest(context).await
         })
     }
 }

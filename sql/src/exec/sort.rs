@@ -15,7 +15,7 @@ use super::context::{BATCH_ROWS, BoxOperator, ExecContext, Operator, Row};
 use super::memory::{MemoryLimits, MemoryUse, row_bytes};
 use super::row_key::{compare_keys, sort_values};
 use super::spill::{RunReader, RunWriter};
-use crate::error::{SqlError, SqlResult, SqlState};
+use crate::error::SqlResult;
 use crate::plan::{Expr, SortKey};
 
 /// Most rows that are kept as the first ones; for more, all are sorted.
@@ -31,15 +31,42 @@ pub(crate) struct KeyedRow {
 }
 
 impl KeyedRow {
-    fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         row_bytes(&self.keys) + row_bytes(&self.row)
     }
 }
 
 /// Sorted rows.
-enum Sorted {
+pub(crate) enum Sorted {
     Rows(std::vec::IntoIter<KeyedRow>),
     Runs(Merge),
+}
+
+impl Sorted {
+    pub(crate) fn next(&mut self) -> SqlResult<Option<KeyedRow>> {
+        match self {
+            Self::Rows(rows) => Ok(rows.next()),
+            Self::Runs(merge) => merge.next(),
+        }
+    }
+
+    /// The next rows, as an operator gives them.
+    pub(crate) fn batch(&mut self) -> SqlResult<Option<Vec<Row>>> {
+        self.first(&mut { u64::MAX })
+    }
+
+    /// The same, of the first `left` rows that are left.
+    fn first(&mut self, left: &mut u64) -> SqlResult<Option<Vec<Row>>> {
+        let mut batch = Vec::new();
+        while batch.len() < BATCH_ROWS
+            && *left > 0
+            && let Some(next) = self.next()?
+        {
+            batch.push(next.row);
+            *left -= 1;
+        }
+        Ok((!batch.is_empty()).then_some(batch))
+    }
 }
 
 /// The rows of the input in order; rows that the order does not tell apart as they came. Where only
@@ -73,20 +100,6 @@ impl Sort {
         };
         Ok(())
     }
-
-    fn batch(&mut self) -> SqlResult<Option<Vec<Row>>> {
-        let mut batch = Vec::new();
-        while batch.len() < BATCH_ROWS && self.left > 0 {
-            let next = match &mut self.sorted {
-                Sorted::Rows(rows) => rows.next(),
-                Sorted::Runs(merge) => merge.next()?,
-            };
-            let Some(next) = next else { break };
-            batch.push(next.row);
-            self.left -= 1;
-        }
-        Ok((!batch.is_empty()).then_some(batch))
-    }
 }
 
 impl Operator for Sort {
@@ -98,7 +111,7 @@ impl Operator for Sort {
             if let Some(input) = self.input.take() {
                 self.run(input, context).await?;
             }
-            self.batch()
+            self.sorted.first(&mut self.left)
         })
     }
 }
@@ -108,28 +121,49 @@ async fn all_rows(
     keys: &Arc<[SortKey]>,
     context: &mut ExecContext<'_, '_>,
 ) -> SqlResult<Sorted> {
-    let mut runs = Runs { keys: Arc::clone(keys), runs: Vec::new(), limits: context.limits };
-    let (mut rows, mut used) = (Vec::new(), MemoryUse::default());
+    let mut sorter = Sorter::new(keys, context.limits);
     while let Some(batch) = input.next(context).await? {
         for row in batch {
-            let keyed = KeyedRow { keys: sort_values(keys, &row, context)?, row };
-            let bytes = keyed.bytes();
-            let limit = context.limits.operator_bytes;
-            if context.limits.spill_bytes > 0 && used.bytes() + bytes > limit && !rows.is_empty() {
-                sort(&mut rows, keys);
-                runs.add(rows.drain(..).map(Ok))?;
-                used = MemoryUse::default();
-            }
-            used.add(bytes, context.limits)?;
-            rows.push(keyed);
+            sorter.push(KeyedRow { keys: sort_values(keys, &row, context)?, row })?;
         }
     }
-    sort(&mut rows, keys);
-    if runs.runs.is_empty() {
-        return Ok(Sorted::Rows(rows.into_iter()));
+    sorter.finish()
+}
+
+/// Sorts rows: in memory, and beyond the limit in temporary files.
+pub(crate) struct Sorter {
+    rows: Vec<KeyedRow>,
+    used: MemoryUse,
+    runs: Runs,
+}
+
+impl Sorter {
+    pub(crate) fn new(keys: &Arc<[SortKey]>, limits: MemoryLimits) -> Self {
+        let runs = Runs { keys: Arc::clone(keys), runs: Vec::new(), limits };
+        Self { rows: Vec::new(), used: MemoryUse::default(), runs }
     }
-    runs.add(rows.drain(..).map(Ok))?;
-    Ok(Sorted::Runs(Merge::new(runs.runs, keys)?))
+
+    pub(crate) fn push(&mut self, keyed: KeyedRow) -> SqlResult<()> {
+        let (bytes, limits) = (keyed.bytes(), self.runs.limits);
+        let is_full = self.used.bytes() + bytes > limits.operator_bytes;
+        if limits.spill_bytes > 0 && is_full && !self.rows.is_empty() {
+            sort(&mut self.rows, &self.runs.keys);
+            self.runs.add(self.rows.drain(..).map(Ok))?;
+            self.used = MemoryUse::default();
+        }
+        self.used.add(bytes, limits)?;
+        self.rows.push(keyed);
+        Ok(())
+    }
+
+    pub(crate) fn finish(mut self) -> SqlResult<Sorted> {
+        sort(&mut self.rows, &self.runs.keys);
+        if self.runs.runs.is_empty() {
+            return Ok(Sorted::Rows(self.rows.into_iter()));
+        }
+        self.runs.add(self.rows.drain(..).map(Ok))?;
+        Ok(Sorted::Runs(Merge::new(self.runs.runs, &self.runs.keys)?))
+    }
 }
 
 fn sort(rows: &mut [KeyedRow], keys: &[SortKey]) {
@@ -158,12 +192,7 @@ impl Runs {
         let mut writer = RunWriter::new()?;
         for row in rows {
             writer.write(&row?)?;
-            let limit = self.limits.spill_bytes;
-            if before + writer.bytes() > limit {
-                let message =
-                    format!("temporary files of a sort exceed the limit of {limit} bytes");
-                return Err(SqlError::new(SqlState::CONFIGURATION_LIMIT, message));
-            }
+            self.limits.check_spill(before + writer.bytes())?;
         }
         self.runs.push(writer.finish()?);
         Ok(())
@@ -171,7 +200,7 @@ impl Runs {
 }
 
 /// The rows of sorted runs in order.
-struct Merge {
+pub(crate) struct Merge {
     runs: Vec<RunReader>,
     /// The next row of each run that has one, the first of them on top.
     heads: BinaryHeap<Reverse<HeapRow>>,

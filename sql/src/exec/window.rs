@@ -1,38 +1,34 @@
 //! Window functions.
 //!
 //! For each call the rows are sorted by its partition and order, and its value goes behind the
-//! columns that the rows have. They are given in the order of the last call.
+//! columns that the rows have. They are given in the order of the last call. A partition has to fit
+//! in memory; the rows of all need not.
 
-use std::cmp::Ordering;
 use std::ops::Range;
+use std::sync::Arc;
 
 use selkie_fabric::BoxFuture;
 
-use super::context::{BoxOperator, ExecContext, Operator, Row, take_batch};
-use super::memory::{MemoryUse, drain, row_bytes};
-use super::row_key::{compare_keys, compare_with_nulls, sort_values};
+use super::context::{BoxOperator, ExecContext, Operator, Row};
+use super::memory::MemoryUse;
+use super::row_key::{compare_keys, sort_values};
+use super::row_queue::{QueuedRows, RowQueue};
+use super::sort::{KeyedRow, Sorter};
 use super::window_call::{Partition, call_values};
 use crate::error::SqlResult;
-use crate::plan::WindowCall;
+use crate::plan::{SortKey, WindowCall};
 
 /// The input with the values of window functions.
 pub(crate) struct Window {
     /// Until it has been read.
     input: Option<BoxOperator>,
     calls: Vec<WindowCall>,
-    rows: std::vec::IntoIter<Row>,
-}
-
-/// A row with what it is sorted by.
-struct Placed {
-    partition: Row,
-    order: Row,
-    row: Row,
+    rows: QueuedRows,
 }
 
 impl Window {
     pub(crate) fn new(input: BoxOperator, calls: Vec<WindowCall>) -> Self {
-        Self { input: Some(input), calls, rows: Vec::new().into_iter() }
+        Self { input: Some(input), calls, rows: QueuedRows::default() }
     }
 
     async fn run(
@@ -40,11 +36,11 @@ impl Window {
         mut input: BoxOperator,
         context: &mut ExecContext<'_, '_>,
     ) -> SqlResult<()> {
-        let mut rows = drain(&mut input, context).await?;
+        let mut rows = RowQueue::of(&mut input, context).await?;
         for call in &self.calls {
             rows = with_call(rows, call, context).await?;
         }
-        self.rows = rows.into_iter();
+        self.rows = rows;
         Ok(())
     }
 }
@@ -58,53 +54,75 @@ impl Operator for Window {
             if let Some(input) = self.input.take() {
                 self.run(input, context).await?;
             }
-            Ok(take_batch(&mut self.rows))
+            self.rows.batch()
         })
     }
 }
 
 /// The rows, sorted for a call, with its values behind their columns.
 async fn with_call(
-    rows: Vec<Row>,
+    mut rows: QueuedRows,
+    call: &WindowCall,
+    context: &mut ExecContext<'_, '_>,
+) -> SqlResult<QueuedRows> {
+    let partition = call.partition.iter().map(|expr| SortKey {
+        expr: expr.clone(),
+        descending: false,
+        nulls_first: false,
+    });
+    let keys: Arc<[SortKey]> = partition.chain(call.order.iter().cloned()).collect();
+    let mut sorter = Sorter::new(&keys, context.limits);
+    while let Some(row) = rows.next()? {
+        context.breathe(1).await;
+        sorter.push(KeyedRow { keys: sort_values(&keys, &row, context)?, row })?;
+    }
+    let (mut sorted, mut out) = (sorter.finish()?, RowQueue::default());
+    let (of_partition, _) = keys.split_at_checked(call.partition.len()).unwrap_or_default();
+    let (mut partition, mut used) = (Vec::<KeyedRow>::new(), MemoryUse::default());
+    loop {
+        let next = sorted.next()?;
+        let is_new = match (&next, partition.last()) {
+            (Some(next), Some(last)) => compare_keys(&next.keys, &last.keys, of_partition).is_ne(),
+            (None, last) => last.is_some(),
+            (Some(_), None) => false,
+        };
+        if is_new {
+            let rows = std::mem::take(&mut partition);
+            used = MemoryUse::default();
+            for row in with_values(rows, call, context).await? {
+                out.push(row, context.limits)?;
+            }
+        }
+        let Some(next) = next else { return out.finish() };
+        used.add(next.bytes(), context.limits)?;
+        partition.push(next);
+    }
+}
+
+/// The rows of a partition with the values of a call.
+async fn with_values(
+    rows: Vec<KeyedRow>,
     call: &WindowCall,
     context: &mut ExecContext<'_, '_>,
 ) -> SqlResult<Vec<Row>> {
-    let (mut placed, mut used) = (Vec::with_capacity(rows.len()), MemoryUse::default());
-    for row in rows {
-        let partition = context.eval_all(&call.partition, &row)?;
-        let order = sort_values(&call.order, &row, context)?;
-        used.add(row_bytes(&partition) + row_bytes(&order) + row_bytes(&row), context.limits)?;
-        placed.push(Placed { partition, order, row });
-    }
-    placed.sort_by(|left, right| {
-        by_partition(left, right).then_with(|| compare_keys(&left.order, &right.order, &call.order))
-    });
-    let mut values = Vec::with_capacity(placed.len());
-    for rows in placed.chunk_by(|left, right| by_partition(left, right).is_eq()) {
-        let rows_of: Vec<&Row> = rows.iter().map(|placed| &placed.row).collect();
-        let partition = Partition { rows: rows_of, peers: peers(rows, call) };
-        values.extend(call_values(call, &partition, context).await?);
-    }
-    let rows = placed.into_iter().zip(values).map(|(placed, value)| {
-        let mut row = placed.row;
+    let partition = Partition {
+        rows: rows.iter().map(|keyed| &keyed.row).collect(),
+        peers: peers(&rows, call),
+    };
+    let values = call_values(call, &partition, context).await?;
+    let rows = rows.into_iter().zip(values).map(|(keyed, value)| {
+        let mut row = keyed.row;
         row.push(value);
         row
     });
     Ok(rows.collect())
 }
 
-fn by_partition(left: &Placed, right: &Placed) -> Ordering {
-    let pairs = left.partition.iter().zip(&right.partition);
-    pairs
-        .map(|(left, right)| compare_with_nulls(left, right, false, false))
-        .find(|order| order.is_ne())
-        .unwrap_or(Ordering::Equal)
-}
-
 /// The groups of rows that the order does not tell apart.
-fn peers(rows: &[Placed], call: &WindowCall) -> Vec<Range<usize>> {
+fn peers(rows: &[KeyedRow], call: &WindowCall) -> Vec<Range<usize>> {
+    let order = |keyed: &'_ KeyedRow| keyed.keys.get(call.partition.len()..).unwrap_or_default();
     let groups =
-        rows.chunk_by(|left, right| compare_keys(&left.order, &right.order, &call.order).is_eq());
+        rows.chunk_by(|left, right| compare_keys(order(left), order(right), &call.order).is_eq());
     let mut start = 0;
     groups
         .map(|group| {

@@ -74,7 +74,7 @@ fn need(plan: &mut Plan, asked: Columns) {
             need(input, asked.with(keys.iter().map(|SortKey { expr, .. }| expr)));
         }
         Plan::Limit { input, .. } | Plan::Measured { input, .. } => need(input, asked),
-        Plan::Distinct { input, keys } => need(input, asked.with(&*keys)),
+        Plan::Distinct { input, keys, .. } => need(input, asked.with(&*keys)),
         Plan::Aggregate { input, keys, calls } => {
             let calls = calls.iter().flat_map(exprs_of);
             need(input, Columns::none().with(keys.iter().chain(calls)));

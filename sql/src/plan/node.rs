@@ -54,8 +54,9 @@ pub(crate) enum Plan {
     Sort { input: Box<Plan>, keys: Vec<SortKey>, first: Option<Expr> },
     /// Leaves out `offset` rows, then gives `limit`; expressions of type bigint over no input row.
     Limit { input: Box<Plan>, limit: Option<Expr>, offset: Option<Expr> },
-    /// Of rows that agree in these expressions only the first.
-    Distinct { input: Box<Plan>, keys: Vec<Expr> },
+    /// Of rows that agree in these expressions only the first. If they are sorted, such rows come one
+    /// behind the other.
+    Distinct { input: Box<Plan>, keys: Vec<Expr>, is_sorted: bool },
     /// Rows of both sides, as wide as each other.
     Set { operator: SetOperator, all: bool, left: Box<Plan>, right: Box<Plan> },
     /// Locks rows of tables, and gives them in their newest state.
@@ -162,6 +163,8 @@ pub(crate) struct Join {
     pub(crate) condition: Option<Expr>,
     /// The right side sees the row of the left.
     pub(crate) is_lateral: bool,
+    /// What is above counts on the rows of the left coming in their order.
+    pub(crate) keeps_order: bool,
 }
 
 /// What a subquery is for.

@@ -112,7 +112,9 @@ fn below(plan: Plan) -> Plan {
             first_rows(&mut input, &limit, &offset);
             Plan::Limit { input: boxed(input), limit, offset }
         }
-        Plan::Distinct { input, keys } => Plan::Distinct { input: boxed(input), keys },
+        Plan::Distinct { input, keys, is_sorted } => {
+            Plan::Distinct { input: boxed(input), keys, is_sorted }
+        }
         Plan::Set { operator, all, left, right } => {
             Plan::Set { operator, all, left: boxed(left), right: boxed(right) }
         }

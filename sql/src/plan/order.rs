@@ -34,9 +34,11 @@ pub(super) fn gives_order(plan: &mut Plan, keys: &[SortKey], is_limited: bool) -
                 JoinKind::Inner | JoinKind::Left | JoinKind::Semi | JoinKind::Anti => true,
                 JoinKind::Right | JoinKind::Full => false,
             };
-            is_led_by_left
+            let gives = is_led_by_left
                 && is_of(keys, join.left_width)
-                && gives_order(&mut join.left, keys, is_limited)
+                && gives_order(&mut join.left, keys, is_limited);
+            join.keeps_order |= gives;
+            gives
         }
         _ => false,
     }

@@ -43,7 +43,18 @@ pub(super) fn semi_join(
     conditions.remove(at);
     let (left_width, right_width, left) = (width, right.width(), input.clone());
     let (condition, is_lateral, kind) = (None, false, join);
-    let join = Join { left, right, left_width, right_width, kind, equal, condition, is_lateral };
+    let keeps_order = false;
+    let join = Join {
+        left,
+        right,
+        left_width,
+        right_width,
+        kind,
+        equal,
+        condition,
+        is_lateral,
+        keeps_order,
+    };
     let found = Expr::Const(Datum::Bool(kind == JoinKind::Semi));
     let exprs = (0..width).map(Expr::Column).chain([found]).collect();
     Some(Plan::Project { input: Box::new(Plan::Join(Box::new(join))), exprs })

@@ -104,7 +104,7 @@ fn sorts_go_on_in_temporary_files() {
         }
         let limits = MemoryLimits { operator_bytes: 2000, spill_bytes: 10_000 };
         let outcome = run_with(&sort(None), txn, &[], limits).await;
-        let message = "temporary files of a sort exceed the limit of 10000 bytes";
+        let message = "temporary files of an operation exceed the limit of 10000 bytes";
         assert_error(outcome, "53400", message);
         let limits = MemoryLimits { operator_bytes: 2000, spill_bytes: 0 };
         assert_error(run_with(&sort(None), txn, &[], limits).await, "53200", "out of memory");
@@ -114,7 +114,11 @@ fn sorts_go_on_in_temporary_files() {
 #[test]
 fn more_memory_than_allowed_is_an_error() {
     with_transaction(async |txn| {
-        let aggregate = |input: Plan| Plan::Distinct { input: Box::new(input), keys: vec![col(0)] };
+        let aggregate = |input: Plan| Plan::Distinct {
+            input: Box::new(input),
+            keys: vec![col(0)],
+            is_sorted: false,
+        };
         let plan = aggregate(column(&(0..1000).map(Some).collect::<Vec<_>>()));
         let limits = MemoryLimits { operator_bytes: 4096, spill_bytes: 0 };
         let outcome = run_with(&plan, txn, &[], limits).await;

@@ -82,7 +82,11 @@ fn aggregates_add_in_the_order_that_is_asked_for() {
 
 #[test]
 fn distinct_keeps_the_first_row_of_a_key() {
-    let plan = Plan::Distinct { input: Box::new(values(sales(), 2)), keys: vec![col(0)] };
+    let plan = Plan::Distinct {
+        input: Box::new(values(sales(), 2)),
+        keys: vec![col(0)],
+        is_sorted: false,
+    };
     let wanted = int_rows(&[[Some(1), Some(10)], [None, Some(1)], [Some(2), None]]);
     with_transaction(async |txn| check(&plan, txn, &wanted).await);
 }

@@ -73,6 +73,7 @@ fn join(left: Vec<Row>, right: Vec<Row>, kind: JoinKind) -> Join {
         equal: Vec::new(),
         condition: None,
         is_lateral: false,
+        keeps_order: false,
     }
 }
 

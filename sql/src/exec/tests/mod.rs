@@ -6,6 +6,7 @@ mod expressions;
 mod groups;
 mod joins;
 mod reads;
+mod spills;
 mod subqueries;
 mod writes;
 

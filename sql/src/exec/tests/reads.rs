@@ -259,8 +259,17 @@ fn a_plan_asks_for_the_columns_that_it_uses() {
             let right = if is_lateral { right } else { *whole() };
             let condition = Some(op("<", col(2), col(5 + 3)));
             let (left_width, right_width) = (5, 5);
-            let join =
-                Join { left, right, left_width, right_width, kind, equal, condition, is_lateral };
+            let join = Join {
+                left,
+                right,
+                left_width,
+                right_width,
+                kind,
+                equal,
+                condition,
+                is_lateral,
+                keeps_order: false,
+            };
             Box::new(Plan::Join(Box::new(join)))
         };
         let filtered = Plan::Filter { input: whole(), condition: op("<", col(1), lit(3)) };

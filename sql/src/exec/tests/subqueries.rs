@@ -136,6 +136,7 @@ fn lateral_joins_run_the_right_side_for_each_row() {
             equal,
             condition,
             is_lateral: true,
+            keeps_order: false,
         }))
     };
     let three = [[Some(3), Some(1)], [Some(3), Some(2)], [Some(3), Some(3)]];

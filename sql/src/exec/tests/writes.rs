@@ -195,6 +195,7 @@ fn updates_change_each_row_once() {
             equal: vec![],
             condition: None,
             is_lateral: false,
+            keeps_order: false,
         }));
         let assignments = Some(vec![(2, op("+", col(2), col(3)))]);
         let returning = Some(vec![col(0), col(2), col(3)]);

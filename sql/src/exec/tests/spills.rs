@@ -1,0 +1,186 @@
+//! Operators with room for few rows give what they give with room for all.
+
+use selkie_txn::TableSchema;
+
+use super::*;
+use crate::functions::resolve_aggregate;
+use crate::plan::{AggregateCall, Frame, Join, JoinKind, Modify, SetOperator, SortKey, WindowCall};
+
+/// Room for some hundred rows.
+const LITTLE: MemoryLimits = MemoryLimits { operator_bytes: 16_000, spill_bytes: 16 << 20 };
+
+/// Many keys with some rows each, in an order that has nothing to do with them, and NULLs.
+fn many() -> Vec<Row> {
+    let key = |n: i32| Some(n * 7919 % 701).filter(|key| *key > 0);
+    (0..3000).map(|n| ints(&[key(n), Some(n)])).collect()
+}
+
+fn shown(rows: &[Row]) -> Vec<String> {
+    rows.iter().map(|row| format!("{row:?}")).collect()
+}
+
+/// Checks that a plan gives the same with little memory, in any order or in its own.
+async fn agrees(plan: &Plan, keeps_order: bool, txn: &mut Txn<'_>) {
+    let mut wanted = shown(&run(plan, txn).await.unwrap());
+    let mut found = shown(&run_with(plan, txn, &[], LITTLE).await.unwrap().0);
+    if !keeps_order {
+        wanted.sort();
+        found.sort();
+    }
+    assert_eq!(found.len(), wanted.len(), "{plan:?}");
+    assert!(found == wanted, "{plan:?}");
+    assert!(!wanted.is_empty());
+    // It does need more than it may have.
+    let none = MemoryLimits { spill_bytes: 0, ..LITTLE };
+    assert_error(run_with(plan, txn, &[], none).await, "53200", "out of memory");
+}
+
+fn ascending(at: usize) -> SortKey {
+    SortKey { expr: col(at), descending: false, nulls_first: false }
+}
+
+#[test]
+fn groups_are_put_aside() {
+    let call = |name: &str, types: &[SqlType], arguments| AggregateCall {
+        function: resolve_aggregate(name, types).unwrap().unwrap(),
+        arguments,
+        is_distinct: false,
+        filter: None,
+        order: Vec::new(),
+    };
+    let calls = vec![
+        call("count", &[], vec![]),
+        call("sum", &[INT], vec![col(1)]),
+        AggregateCall { is_distinct: true, ..call("count", &[INT], vec![col(1)]) },
+        AggregateCall { order: vec![ascending(1)], ..call("min", &[INT], vec![col(1)]) },
+    ];
+    let plan = Plan::Aggregate { input: Box::new(values(many(), 2)), keys: vec![col(0)], calls };
+    with_transaction(async |txn| agrees(&plan, false, txn).await);
+}
+
+#[test]
+fn distinct_rows_are_put_aside() {
+    let distinct =
+        |input: Plan, keys, is_sorted| Plan::Distinct { input: Box::new(input), keys, is_sorted };
+    let sorted = Plan::Sort {
+        input: Box::new(values(many(), 2)),
+        keys: vec![ascending(0), ascending(1)],
+        first: None,
+    };
+    with_transaction(async |txn| {
+        // Of rows that agree the first stays, whether or not they were put aside.
+        agrees(&distinct(values(many(), 2), vec![col(0)], false), false, txn).await;
+        agrees(&distinct(sorted, vec![col(0)], true), true, txn).await;
+        let union = Plan::Set {
+            operator: SetOperator::Union,
+            all: false,
+            left: Box::new(values(many(), 2)),
+            right: Box::new(values(many().split_off(1500), 2)),
+        };
+        agrees(&union, false, txn).await;
+    });
+}
+
+fn join(kind: JoinKind, keeps_order: bool) -> Plan {
+    let right = many().into_iter().filter(|row| !matches!(row[0], Datum::I32(100..200)));
+    Plan::Join(Box::new(Join {
+        left: values(many().into_iter().step_by(2).collect(), 2),
+        right: values(right.collect(), 2),
+        left_width: 2,
+        right_width: 2,
+        kind,
+        equal: vec![(col(0), col(0))],
+        condition: Some(op("<", col(1), col(3))),
+        is_lateral: false,
+        keeps_order,
+    }))
+}
+
+#[test]
+fn both_sides_of_a_join_are_put_aside() {
+    use JoinKind::{Anti, Full, Inner, Left, Right, Semi};
+    with_transaction(async |txn| {
+        for kind in [Inner, Left, Right, Full, Semi, Anti] {
+            agrees(&join(kind, false), false, txn).await;
+        }
+    });
+}
+
+/// What is above may count on the order of the left.
+#[test]
+fn a_join_that_puts_rows_aside_keeps_the_order_of_the_left() {
+    with_transaction(async |txn| {
+        for kind in [JoinKind::Inner, JoinKind::Left, JoinKind::Semi, JoinKind::Anti] {
+            agrees(&join(kind, true), true, txn).await;
+        }
+    });
+}
+
+/// No hash tells them apart.
+#[test]
+fn rows_of_one_key_that_memory_does_not_take_are_an_error() {
+    let rows = || values((0..600).map(|n| ints(&[Some(1), Some(n)])).collect(), 2);
+    let Plan::Join(mut join) = join(JoinKind::Inner, false) else { unreachable!() };
+    (join.left, join.right) = (rows(), rows());
+    with_transaction(async |txn| {
+        let outcome = run_with(&Plan::Join(join), txn, &[], LITTLE).await;
+        assert_error(outcome, "53200", "out of memory");
+    });
+}
+
+#[test]
+fn rows_of_windows_are_put_aside() {
+    let call = |name: &str, order| WindowCall {
+        aggregate: (name == "sum").then(|| resolve_aggregate(name, &[INT]).unwrap().unwrap()),
+        name: name.to_owned(),
+        arguments: if name == "sum" { vec![col(1)] } else { vec![] },
+        filter: None,
+        partition: vec![col(0)],
+        order: vec![order],
+        frame: Frame::default(),
+    };
+    let last = SortKey { descending: true, ..ascending(1) };
+    let calls = vec![call("row_number", ascending(1)), call("sum", last)];
+    let plan = Plan::Window { input: Box::new(values(many(), 2)), calls };
+    with_transaction(async |txn| agrees(&plan, true, txn).await);
+}
+
+/// UPDATE and DELETE of a whole table with RETURNING, also of the primary key.
+#[test]
+fn changes_of_many_rows_are_put_aside() {
+    let spec = TableSpec::new("t", &[("id", INT, false), ("n", INT, false)], &[0]);
+    let tables: Vec<TableSchema> = vec![spec.schema.clone()];
+    with_database(tables, async |db| {
+        let table = spec.def(db);
+        let mut txn = db.begin();
+        fill(&table, (0..2000).map(|n| ints(&[Some(n), Some(n)])).collect(), &mut txn).await;
+        txn.commit().await.unwrap();
+        let change = |assignments| {
+            Plan::Modify(Box::new(Modify {
+                table: Arc::clone(&table),
+                source: scan(&table, WHOLE),
+                assignments,
+                checks: Vec::new(),
+                returning: Some(vec![col(0), col(1)]),
+            }))
+        };
+        for assignment in [(1, op("+", col(1), lit(1))), (0, op("-", lit(5000), col(0)))] {
+            let mut txn = db.begin();
+            let plan = change(Some(vec![assignment]));
+            let (returned, affected) = run_with(&plan, &mut txn, &[], LITTLE).await.unwrap();
+            assert_eq!((returned.len(), affected), (2000, 2000));
+            let mut rows = run(&scan(&table, WHOLE), &mut txn).await.unwrap();
+            let key = |row: &Row| format!("{row:?}");
+            let mut returned = returned;
+            returned.sort_by_key(key);
+            rows.sort_by_key(key);
+            assert_rows(&rows, &returned);
+            txn.rollback().await;
+        }
+        let mut txn = db.begin();
+        let (returned, affected) = run_with(&change(None), &mut txn, &[], LITTLE).await.unwrap();
+        assert_eq!((returned.len(), affected), (2000, 2000));
+        assert!(run(&scan(&table, WHOLE), &mut txn).await.unwrap().is_empty());
+        txn.rollback().await;
+    });
+}

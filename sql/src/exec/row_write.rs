@@ -2,7 +2,7 @@
 
 use selkie_txn::{RowBuilder, Txn, TxnError};
 
-use super::context::{ExecContext, Row};
+use super::context::ExecContext;
 use super::row_queue::RowQueue;
 use super::stored_row::{fill_builder, with_value};
 use super::txn_error::{from_txn, index_of_duplicate, not_null_message};

@@ -17,6 +17,7 @@ use super::sort::{KeyedRow, Sorter};
 use super::window_call::{Partition, call_values};
 use crate::error::SqlResult;
 use crate::plan::{SortKey, WindowCall};
+use crate::types::Datum;
 
 /// The input with the values of window functions.
 pub(crate) struct Window {
@@ -118,11 +119,11 @@ async fn with_values(
     Ok(rows.collect())
 }
 
-/// The groups of rows that the order does not tell apart.
+/// The groups of rows that the order does not tell apart. Their keys begin with the partition's.
 fn peers(rows: &[KeyedRow], call: &WindowCall) -> Vec<Range<usize>> {
-    let order = |keyed: &'_ KeyedRow| keyed.keys.get(call.partition.len()..).unwrap_or_default();
-    let groups =
-        rows.chunk_by(|left, right| compare_keys(order(left), order(right), &call.order).is_eq());
+    let groups = rows.chunk_by(|left, right| {
+        compare_keys(of_order(left, call), of_order(right, call), &call.order).is_eq()
+    });
     let mut start = 0;
     groups
         .map(|group| {
@@ -131,4 +132,8 @@ fn peers(rows: &[KeyedRow], call: &WindowCall) -> Vec<Range<usize>> {
             range
         })
         .collect()
+}
+
+fn of_order<'k>(keyed: &'k KeyedRow, call: &WindowCall) -> &'k [Datum] {
+    keyed.keys.get(call.partition.len()..).unwrap_or_default()
 }

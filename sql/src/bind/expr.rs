@@ -279,7 +279,12 @@ impl Binder<'_> {
 
     fn is_null(&mut self, operand: &Ast, negated: bool, stage: &mut Stage<'_>) -> SqlResult<Typed> {
         let operand = self.expr(operand, stage)?;
-        let operand = Box::new(self.settle_type(operand)?.expr);
+        // What else a parameter is used for tells its type.
+        let operand = match operand.expr {
+            Expr::Param(_) => operand.expr,
+            _ => self.settle_type(operand)?.expr,
+        };
+        let operand = Box::new(operand);
         Ok(Typed::new(Expr::IsNull { operand, negated }, SqlType::BOOL))
     }
 

@@ -150,6 +150,7 @@ scripts![
     windows,
     with,
     explain,
+    evaluated_once,
     alter,
     sequences,
     views,

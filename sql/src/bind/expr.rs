@@ -210,7 +210,8 @@ impl Binder<'_> {
         }
         let mut pairs = Vec::new();
         for (left, right) in left.iter().zip(right) {
-            pairs.push((self.expr(left, stage)?, self.expr(right, stage)?));
+            let (left, right) = (self.expr(left, stage)?, self.expr(right, stage)?);
+            pairs.push((self.once(left, stage)?, self.once(right, stage)?));
         }
         match op {
             BinaryOperator::Eq | BinaryOperator::NotEq => {
@@ -337,7 +338,13 @@ impl Binder<'_> {
         otherwise: Option<&Ast>,
         stage: &mut Stage<'_>,
     ) -> SqlResult<Typed> {
-        let operand = operand.map(|operand| self.expr(operand, stage)).transpose()?;
+        let operand = match operand {
+            Some(operand) => {
+                let operand = self.expr(operand, stage)?;
+                Some(self.once(operand, stage)?)
+            }
+            None => None,
+        };
         let (mut tests, mut results) = (Vec::new(), Vec::new());
         for ast::CaseWhen { condition, result } in conditions {
             let condition = self.expr(condition, stage)?;

@@ -1,5 +1,7 @@
 //! Calls of functions, and operators with a syntax of their own.
 
+use std::sync::Arc;
+
 use sqlparser::ast::{
     self, AccessExpr, BinaryOperator, CeilFloorKind, Expr as Ast, FunctionArg, FunctionArgExpr,
     FunctionArguments, InTarget, Query, Subscript, TrimWhereField,
@@ -10,7 +12,7 @@ use super::sequence::{sequence_function, without_regclass};
 use super::stage::Stage;
 use super::{Binder, name_parts, refuse};
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::functions::{needs_names, resolve_function, resolve_operator};
+use crate::functions::{CallContext, Resolved, needs_names, resolve_function, resolve_operator};
 use crate::plan::{ApplyKind, Expr, Quantifier, Typed};
 use crate::types::cast::CastContext;
 use crate::types::{Datum, Scalar, SqlType};
@@ -327,16 +329,32 @@ impl Binder<'_> {
                 let (Some(first), Some(second)) = (given.next(), given.next()) else {
                     return Err(SqlError::internal("NULLIF of other than two"));
                 };
-                let first = self.settle_type(first)?;
-                let equal = self.operator("=", Some(first.clone()), second)?.expr;
-                let null = Expr::Const(Datum::Null);
-                let branches = vec![crate::plan::Branch { condition: equal, result: null }];
-                let otherwise = Some(Box::new(first.expr));
-                Ok(Typed::new(Expr::Case { branches, otherwise }, first.ty))
+                self.null_if(first, second)
             }
             ("position", 2) if !given.is_empty() => self.named_call("strpos", given),
             _ => self.named_call(name, given),
         }
+    }
+
+    /// NULL if both are equal, else the first, which is evaluated once. It is of the type that it
+    /// is compared in.
+    fn null_if(&mut self, first: Typed, second: Typed) -> SqlResult<Typed> {
+        let equal = resolve_operator("=", Some(first.ty), second.ty)?;
+        let &[returns, _] = &*equal.arguments else {
+            return Err(SqlError::internal("an equality of other than two"));
+        };
+        let (arguments, volatility) = (equal.arguments.clone(), equal.volatility);
+        let eval = move |values: &[Datum], context: &CallContext<'_>| {
+            let first = values.first().cloned().unwrap_or(Datum::Null);
+            if values.iter().any(Datum::is_null) {
+                return Ok(first);
+            }
+            let is_equal = (equal.eval)(values, context)?;
+            Ok(if matches!(is_equal, Datum::Bool(true)) { Datum::Null } else { first })
+        };
+        let (name, eval) = ("nullif".into(), Arc::new(eval));
+        let function = Resolved { name, arguments, returns, is_strict: false, volatility, eval };
+        self.call(function, vec![first, second])
     }
 
     pub(super) fn exists(

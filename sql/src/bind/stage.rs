@@ -1,6 +1,8 @@
 //! A clause of a query while it is bound: its scope, its subqueries, and its aggregates.
 
 use super::scope::Scope;
+use super::{Binder, refuse};
+use crate::error::SqlResult;
 use crate::plan::{AggregateCall, ApplyKind, Expr, Plan, Typed, WindowCall};
 
 /// A subquery of an expression: it will be a column behind those of the input.
@@ -72,6 +74,27 @@ impl<'s> Stage<'s> {
         let at = if self.grouping.is_some() { PENDING } else { self.width };
         self.applies.push(PendingApply { query, kind, is_correlated });
         Expr::Column(at + self.applies.len() - 1)
+    }
+}
+
+impl Binder<'_> {
+    /// An operand that stands in an expression more than once: if it may differ each time that it
+    /// is evaluated, it becomes a column that is evaluated once for each row.
+    pub(super) fn once(&mut self, operand: Typed, stage: &mut Stage<'_>) -> SqlResult<Typed> {
+        if !operand.expr.is_volatile() {
+            return Ok(operand);
+        }
+        let Typed { mut expr, ty } = operand;
+        let is_pending = expr.columns().into_iter().any(|column| column >= PENDING);
+        refuse(is_pending, "a volatile function of a subquery or window here")?;
+        // Seen from there, the row is the innermost outer one.
+        expr.visit_mut(&mut |own| match own {
+            Expr::Outer { level, .. } => *level += 1,
+            Expr::Column(column) => *own = Expr::Outer { level: 0, column: *column },
+            _ => {}
+        });
+        let query = Plan::Project { input: Box::new(Plan::One), exprs: [expr].into() };
+        Ok(Typed::new(stage.apply(query, ApplyKind::Scalar, true), ty))
     }
 }
 

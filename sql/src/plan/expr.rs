@@ -1,8 +1,8 @@
 //! Expressions with names and types resolved.
 
-use crate::functions::Resolved;
+use crate::functions::{Resolved, Volatility};
 use crate::types::cast::CastContext;
-use crate::types::{Datum, SqlType};
+use crate::types::{Datum, Scalar, SqlType};
 
 /// An expression and its type.
 #[derive(Clone, Debug)]
@@ -24,7 +24,8 @@ pub(crate) enum Quantifier {
     All,
 }
 
-/// What a comparison asks of two values of one type, by the order of that type.
+/// What a comparison asks of two values, by one order that both have: they are of one type, or
+/// whole numbers or floats of any width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Comparison {
     Equal,
@@ -47,6 +48,15 @@ impl Comparison {
         })
     }
 
+    /// That of a resolved operator, if its operands have one order.
+    pub(crate) fn of(function: &Resolved) -> Option<Self> {
+        let &[left, right] = &*function.arguments else { return None };
+        let have_one_order = left.plain() == right.plain()
+            || is_whole(left) && is_whole(right)
+            || is_float(left) && is_float(right);
+        Self::named(&function.name).filter(|_| have_one_order)
+    }
+
     /// The same with the sides exchanged.
     pub(crate) const fn turned(self) -> Self {
         match self {
@@ -57,6 +67,14 @@ impl Comparison {
             Self::GreaterEqual => Self::LessEqual,
         }
     }
+}
+
+fn is_whole(ty: SqlType) -> bool {
+    !ty.is_array && matches!(ty.scalar, Scalar::Int2 | Scalar::Int4 | Scalar::Int8)
+}
+
+fn is_float(ty: SqlType) -> bool {
+    !ty.is_array && matches!(ty.scalar, Scalar::Float4 | Scalar::Float8)
 }
 
 /// A branch of a CASE.
@@ -256,5 +274,20 @@ impl Expr {
             }
         });
         columns
+    }
+
+    /// Whether it may have another value each time that it is evaluated.
+    pub(crate) fn is_volatile(&self) -> bool {
+        let mut found = false;
+        self.visit(&mut |own| {
+            let function = match own {
+                Self::Call { function, .. } => function,
+                Self::InList { equal, .. } => equal,
+                Self::Quantified { operator, .. } => operator,
+                _ => return,
+            };
+            found |= function.volatility == Volatility::Volatile;
+        });
+        found
     }
 }

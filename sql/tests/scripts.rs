@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test code")]
 
 mod references;
+#[path = "scripts/keys.rs"]
+mod keys_of_types;
 #[path = "scripts/schemas.rs"]
 mod schemas_of_sessions;
 #[path = "scripts/roles.rs"]
@@ -150,6 +152,7 @@ scripts![
     windows,
     with,
     explain,
+    keys,
     evaluated_once,
     alter,
     sequences,

@@ -25,7 +25,7 @@ impl Binder<'_> {
         if from.scalar == Scalar::Unknown && !from.is_array {
             return self.coerce_unknown(expr, to, context);
         }
-        if from.plain() == to {
+        if from.plain() == to || is_relabeling(from, to) {
             return Ok(expr);
         }
         self.uses_catalogue |= is_name(from) || is_name(to);
@@ -111,6 +111,17 @@ impl Binder<'_> {
         let expr = self.coerce(typed, SqlType::TEXT, CastContext::Implicit)?;
         Ok(Typed::new(expr, SqlType::TEXT))
     }
+}
+
+/// Whether a cast between texts leaves every value as it is: those of `char` have no spaces at
+/// their end. So a column that is compared as a text stays one that has a key.
+fn is_relabeling(from: SqlType, to: SqlType) -> bool {
+    let is_text = |scalar| matches!(scalar, Scalar::Text | Scalar::Varchar);
+    !from.is_array
+        && !to.is_array
+        && to.modifier < 0
+        && is_text(to.scalar)
+        && (is_text(from.scalar) || matches!(from.scalar, Scalar::Char | Scalar::Name))
 }
 
 /// Whether values of a type are read and printed as names that the catalogue has.

@@ -140,13 +140,10 @@ impl Binder<'_> {
         right: Typed,
     ) -> SqlResult<Typed> {
         let function = resolve_operator(name, left.as_ref().map(|left| left.ty), right.ty)?;
-        let is_of_one_type =
-            matches!(&*function.arguments, [left, right] if left.plain() == right.plain());
+        let order = Comparison::of(&function);
         let mut call = self.call(function, left.into_iter().chain([right]).collect())?;
-        if let Expr::Call { comparison, .. } = &mut call.expr
-            && is_of_one_type
-        {
-            *comparison = Comparison::named(name);
+        if let Expr::Call { comparison, .. } = &mut call.expr {
+            *comparison = order;
         }
         Ok(call)
     }
@@ -230,6 +227,7 @@ impl Binder<'_> {
                     _ => ">",
                 };
                 let last = operator_name(op)?;
+                let bound = self.first_bound(&pairs, &format!("{strict}="))?;
                 let mut compared: Option<Expr> = None;
                 for (left, right) in pairs.into_iter().rev() {
                     compared = Some(match compared {
@@ -241,10 +239,26 @@ impl Binder<'_> {
                         }
                     });
                 }
-                Ok(Typed::new(compared.unwrap_or(Expr::TRUE), SqlType::BOOL))
+                let compared = compared.unwrap_or(Expr::TRUE);
+                let all = match bound {
+                    Some(bound) => Expr::And(vec![bound, compared]),
+                    None => compared,
+                };
+                Ok(Typed::new(all, SqlType::BOOL))
             }
             _ => Err(SqlError::unsupported("this operator between rows")),
         }
+    }
+
+    /// What an order of rows says of their first parts. A key can be bounded by it where one of
+    /// these is a column. It is NULL or false only where the whole is so too.
+    fn first_bound(&mut self, pairs: &[(Typed, Typed)], op: &str) -> SqlResult<Option<Expr>> {
+        let [(left, right), _, ..] = pairs else { return Ok(None) };
+        let is_column = |own: &Typed| matches!(own.expr, Expr::Column(_));
+        if !is_column(left) && !is_column(right) {
+            return Ok(None);
+        }
+        Ok(Some(self.operator(op, Some(left.clone()), right.clone())?.expr))
     }
 
     fn unary(

@@ -17,7 +17,7 @@
 //! | `row_queue.rs`, `partitions.rs`, `spill.rs`, `spill_value.rs` | rows beyond what memory takes |
 //! | `eval.rs` | values of expressions |
 //! | `build.rs`, `walk.rs` | from plans to operators; what plans contain |
-//! | `scan.rs`, `scan_target.rs`, `stored_row.rs` | reads of tables |
+//! | `scan.rs`, `scan_target.rs`, `key_value.rs`, `stored_row.rs` | reads of tables |
 //! | `insert.rs`, `modify.rs`, `row_write.rs`, `lock.rs` | changes and locks |
 //! | `references/` | FOREIGN KEY constraints |
 //! | `txn_error.rs` | errors of transactions as errors of SQL |
@@ -34,6 +34,7 @@ mod insert;
 mod join;
 mod join_aside;
 mod join_side;
+mod key_value;
 mod lock;
 mod measured;
 mod memory;

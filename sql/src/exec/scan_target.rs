@@ -10,11 +10,12 @@ use std::ops::Bound;
 use selkie_txn::{Direction, KeyBuf, KeyRange, Source};
 
 use super::context::ExecContext;
+use super::key_value::{Place, place};
 use super::stored_row::{encode_key, types_of};
 use super::txn_error::from_txn;
 use crate::catalogue::TableDef;
 use crate::error::{SqlError, SqlResult};
-use crate::plan::{self, Access, Expr, KeyBound};
+use crate::plan::{self, Access, Expr, KeyBound, KeyItem};
 use crate::types::{Datum, SqlType, order};
 
 /// What a scan reads.
@@ -83,7 +84,9 @@ pub(crate) async fn target_of(
         Finder { table, source, columns, types: types_of(table, columns), index, is_unique };
     let mut checks = Vec::new();
     let (keys, descending) = match &scan.access {
-        Access::Each { values, .. } => (finder.each(values, context)?, false),
+        Access::Each { prefix, values, suffix, .. } => {
+            (finder.each(prefix, values, suffix, context)?, false)
+        }
         Access::Range { prefix, low, high, descending, .. } => {
             let is_descending = orders.get(prefix.len()).copied().unwrap_or_default().descending;
             let nulls_last = orders.get(prefix.len()).copied().unwrap_or_default().nulls_last;
@@ -129,17 +132,64 @@ impl Finder<'_> {
         if is_whole { Keys::Single(ranges) } else { Keys::Ranges(ranges) }
     }
 
-    fn each(&self, values: &[Expr], context: &ExecContext<'_, '_>) -> SqlResult<Keys> {
-        let mut keys = Vec::with_capacity(values.len());
-        for value in values {
-            let value = context.eval(value, &[])?;
-            if !value.is_null() {
-                keys.extend(self.key(&[value], context)?);
+    /// The values of columns from `first` on that are equal to these; `None` if no row has them.
+    fn equal(
+        &self,
+        exprs: &[Expr],
+        first: usize,
+        context: &ExecContext<'_, '_>,
+    ) -> SqlResult<Option<Vec<Datum>>> {
+        let mut values = Vec::with_capacity(exprs.len() + 1);
+        for (value, ty) in context.eval_all(exprs, &[])?.into_iter().zip(self.types_from(first)) {
+            match place_of(value, *ty) {
+                Some(Place::At(value)) => values.push(value),
+                _ => return Ok(None),
+            }
+        }
+        Ok(Some(values))
+    }
+
+    fn types_from(&self, first: usize) -> &[SqlType] {
+        self.types.get(first..).unwrap_or_default()
+    }
+
+    fn each(
+        &self,
+        prefix: &[Expr],
+        items: &[KeyItem],
+        suffix: &[Expr],
+        context: &ExecContext<'_, '_>,
+    ) -> SqlResult<Keys> {
+        let (at, mut keys) = (prefix.len(), Vec::with_capacity(items.len()));
+        let (Some(mut values), Some(behind), [ty, ..]) = (
+            self.equal(prefix, 0, context)?,
+            self.equal(suffix, at + 1, context)?,
+            self.types_from(at),
+        ) else {
+            return Ok(Keys::Points(keys));
+        };
+        let mut add = |value: Datum| -> SqlResult<()> {
+            if let Some(Place::At(value)) = place_of(value, *ty) {
+                values.truncate(at);
+                values.push(value);
+                values.extend_from_slice(&behind);
+                keys.extend(self.key(&values, context)?);
+            }
+            Ok(())
+        };
+        for item in items {
+            match (item, context.eval(item.expr(), &[])?) {
+                (KeyItem::One(_), value) => add(value)?,
+                (KeyItem::Elements(_), Datum::Array(array)) => {
+                    array.elements.iter().try_for_each(|own| add(own.clone()))?;
+                }
+                // NULL instead of an array has no element.
+                (KeyItem::Elements(_), _) => {}
             }
         }
         keys.sort_unstable();
         keys.dedup();
-        Ok(self.keys(keys, 1))
+        Ok(self.keys(keys, at + 1 + suffix.len()))
     }
 
     fn range(
@@ -150,10 +200,7 @@ impl Finder<'_> {
         context: &ExecContext<'_, '_>,
     ) -> SqlResult<Keys> {
         let nothing = Ok(Keys::Points(Vec::new()));
-        let mut values = context.eval_all(prefix, &[])?;
-        if values.iter().any(Datum::is_null) {
-            return nothing;
-        }
+        let Some(mut values) = self.equal(prefix, 0, context)? else { return nothing };
         let Some(begin) = self.key(&values, context)? else { return nothing };
         if bounds.low.is_none() && bounds.high.is_none() {
             return Ok(self.keys(vec![begin], values.len()));
@@ -162,9 +209,16 @@ impl Finder<'_> {
         for (bound, is_low) in [(bounds.low, true), (bounds.high, false)] {
             let Some(bound) = bound else { continue };
             let value = context.eval(&bound.value, &[])?;
-            if value.is_null() {
-                return nothing;
-            }
+            let Some(ty) = self.types.get(values.len()) else { return nothing };
+            let (value, inclusive) = match place_of(value, *ty) {
+                None if bound.is_open_if_null => continue,
+                None => return nothing,
+                Some(Place::At(value)) => (value, bound.inclusive),
+                // What is at the place is below the bound.
+                Some(Place::Behind(value)) => (value, !is_low),
+                Some(Place::First) if is_low => continue,
+                Some(Place::First) => return nothing,
+            };
             values.push(value.clone());
             let key = self.key(&values, context)?;
             values.pop();
@@ -176,7 +230,7 @@ impl Finder<'_> {
             let is_first = is_low != bounds.is_descending;
             let [first, last] = &mut ends;
             let end = if is_first { first } else { last };
-            *end = Some(if bound.inclusive { Bound::Included(key) } else { Bound::Excluded(key) });
+            *end = Some(if inclusive { Bound::Included(key) } else { Bound::Excluded(key) });
         }
         values.push(Datum::Null);
         let null = self.key(&values, context)?.map(Bound::Excluded);
@@ -186,6 +240,11 @@ impl Finder<'_> {
         let last = last.or(of_last).unwrap_or(Bound::Included(begin));
         Ok(Keys::Ranges(vec![KeyRange::new(as_bytes(&first), as_bytes(&last))]))
     }
+}
+
+/// The place of a value among those of a type; `None` of NULL.
+fn place_of(value: Datum, ty: SqlType) -> Option<Place> {
+    (!value.is_null()).then(|| place(value, ty))
 }
 
 fn as_bytes(bound: &Bound<KeyBuf>) -> Bound<&[u8]> {

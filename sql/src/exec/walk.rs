@@ -1,6 +1,6 @@
 //! What plans contain: which tables they read, and whether they depend on rows outside of them.
 
-use crate::plan::{Access, ApplyKind, Expr, Plan, WindowCall};
+use crate::plan::{ApplyKind, Expr, Plan, WindowCall};
 use selkie_txn::Table;
 
 /// Calls `visit` for the plans that a plan has as inputs. The second argument says whether the
@@ -60,7 +60,7 @@ fn exprs<'p>(plan: &'p Plan, visit: &mut dyn FnMut(&'p Expr)) {
         Plan::Lock(lock) => lock.condition.iter().for_each(visit),
         Plan::Values { rows, .. } => rows.iter().flatten().for_each(visit),
         Plan::Scan(scan) => {
-            access_exprs(&scan.access, visit);
+            scan.access.each_expr(visit);
             scan.filter.iter().for_each(visit);
         }
         Plan::Rows { arguments, .. } => arguments.iter().for_each(visit),
@@ -105,16 +105,6 @@ fn exprs<'p>(plan: &'p Plan, visit: &mut dyn FnMut(&'p Expr)) {
             modify.assignments.iter().flatten().for_each(|(_, expr)| visit(expr));
             modify.returning.iter().flatten().for_each(visit);
         }
-    }
-}
-
-fn access_exprs<'p>(access: &'p Access, visit: &mut dyn FnMut(&'p Expr)) {
-    match access {
-        Access::Range { prefix, low, high, .. } => {
-            prefix.iter().for_each(&mut *visit);
-            low.iter().chain(high).for_each(|bound| visit(&bound.value));
-        }
-        Access::Each { values, .. } => values.iter().for_each(visit),
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::expr_text::{Names, list, order, sign, text};
 use crate::plan::{
-    Access, ApplyKind, Comparison, Expr, Join, JoinKind, Modify, Plan, Scan, SetOperator,
+    Access, ApplyKind, Comparison, Expr, Join, JoinKind, KeyItem, Modify, Plan, Scan, SetOperator,
 };
 
 /// What a node did.
@@ -215,9 +215,16 @@ fn of_scan<'p>(scan: &Scan, outer: &[Vec<String>]) -> Shown<'p> {
                 _ => format!("Index Scan{backward} using {} on {}", key_name(*index), table.name),
             }
         }
-        Access::Each { index, values } => {
-            let name = key(*index).first().cloned().unwrap_or_default();
-            conditions.push(format!("({name} IN ({}))", list(values, Names { own: &[], outer })));
+        Access::Each { index, prefix, values, suffix } => {
+            let key = key(*index);
+            let name = key.get(prefix.len()).map_or("", String::as_str);
+            for (name, value) in key.iter().zip(prefix) {
+                conditions.push(compared(name, Comparison::Equal, value));
+            }
+            conditions.push(one_of(name, values, Names { own: &[], outer }));
+            for (name, value) in key.iter().skip(prefix.len() + 1).zip(suffix) {
+                conditions.push(compared(name, Comparison::Equal, value));
+            }
             format!("Index Scan using {} on {}", key_name(*index), table.name)
         }
     };
@@ -231,6 +238,25 @@ fn of_scan<'p>(scan: &Scan, outer: &[Vec<String>]) -> Shown<'p> {
         scan.filter.iter().map(|filter| ("Filter", text(filter, Names { own: &columns, outer }))),
     );
     Shown { title, details, inputs: Vec::new(), is_lateral: false }
+}
+
+/// That a column is one of these values.
+fn one_of(name: &str, values: &[KeyItem], names: Names<'_>) -> String {
+    let of_list = |own: &KeyItem| match own {
+        KeyItem::One(value) => Some(value.clone()),
+        KeyItem::Elements(_) => None,
+    };
+    let of_array = |own: &KeyItem| match own {
+        KeyItem::One(_) => None,
+        KeyItem::Elements(array) => Some(format!("({name} = ANY ({}))", text(array, names))),
+    };
+    let listed: Vec<Expr> = values.iter().filter_map(of_list).collect();
+    let mut all: Vec<String> = values.iter().filter_map(of_array).collect();
+    if !listed.is_empty() {
+        all.insert(0, format!("({name} IN ({}))", list(&listed, names)));
+    }
+    let joined = all.join(" OR ");
+    if all.len() > 1 { format!("({joined})") } else { joined }
 }
 
 fn of_join<'p>(

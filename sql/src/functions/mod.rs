@@ -16,6 +16,7 @@ mod document_functions;
 mod documents;
 mod encodings;
 mod gather;
+mod key_bounds;
 mod listing;
 mod math;
 mod moments;
@@ -41,6 +42,7 @@ use std::sync::Arc;
 
 pub use aggregates::{Accumulator, ResolvedAggregate, resolve_aggregate};
 pub use catalogue::needs_names;
+pub(crate) use key_bounds::{like_end, like_parts_of_key, like_start, moment_bound};
 pub use listing::{FunctionEntry, FunctionKind, function_entries};
 pub use resolve::{resolve_function, resolve_operator};
 pub use rows::{ResolvedRows, RowIterator, RowsOf, gives_rows, resolve_rows};

@@ -1,22 +1,12 @@
 //! The key by which a table is read.
 
-use super::expr::{Comparison, Expr};
-use super::node::{Access, KeyBound, KeyExpr, Scan};
+use super::expr::Expr;
+use super::key_conditions::{ColumnConditions, known_columns};
+use super::node::{Access, KeyItem, Scan};
 
-/// What conditions say of a column.
-#[derive(Default)]
-struct ColumnConditions {
-    /// Its value, and the condition that says so.
-    equal: Option<(KeyExpr, usize)>,
-    low: Option<(KeyBound, usize)>,
-    high: Option<(KeyBound, usize)>,
-    /// One of these values.
-    one_of: Option<(Vec<KeyExpr>, usize)>,
-}
-
-/// Whether a value is known before a row of the table is read.
+/// Whether a value is known before a row of the table is read, and is the same for all of them.
 pub(super) fn is_key_expr(expr: &Expr) -> bool {
-    expr.columns().is_empty()
+    expr.columns().is_empty() && !expr.is_volatile()
 }
 
 impl Access {
@@ -29,6 +19,20 @@ impl Access {
             Self::Each { .. } => true,
         }
     }
+
+    /// Calls `visit` for the expressions that it evaluates.
+    pub(crate) fn each_expr<'p>(&'p self, visit: &mut dyn FnMut(&'p Expr)) {
+        match self {
+            Self::Range { prefix, low, high, .. } => {
+                prefix.iter().for_each(&mut *visit);
+                low.iter().chain(high).for_each(|bound| visit(&bound.value));
+            }
+            Self::Each { prefix, values, suffix, .. } => {
+                let values = values.iter().map(KeyItem::expr);
+                prefix.iter().chain(values).chain(suffix).for_each(visit);
+            }
+        }
+    }
 }
 
 /// Chooses the key that leaves least to read, and takes out of `conditions` what it sees to. How
@@ -37,7 +41,7 @@ pub(super) fn choose_access(scan: &mut Scan, conditions: &mut Vec<Expr>) -> usiz
     if scan.access.is_keyed() {
         return 0;
     }
-    let known = known_columns(scan, conditions);
+    let known = known_columns(&scan.table, conditions);
     let keys = std::iter::once(None).chain((0..scan.table.indexes.len()).map(Some));
     let mut best: Option<(usize, Option<usize>)> = None;
     for index in keys {
@@ -53,36 +57,47 @@ pub(super) fn choose_access(scan: &mut Scan, conditions: &mut Vec<Expr>) -> usiz
     }
     let Some((score, index)) = best else { return 0 };
     let Some((columns, _)) = scan.table.key(index) else { return 0 };
-    let columns = columns.to_vec();
     let mut used = Vec::new();
+    scan.access = access_by(index, columns, known, &mut used);
+    take_out(conditions, &used);
+    score
+}
+
+/// The access by a key with these columns, as far as conditions bind them. Adds to `used` those
+/// that it sees to.
+fn access_by(
+    index: Option<usize>,
+    columns: &[usize],
+    mut known: Vec<ColumnConditions>,
+    used: &mut Vec<usize>,
+) -> Access {
     let (mut prefix, mut low, mut high) = (Vec::new(), None, None);
-    let mut known = known;
-    for column in columns {
-        let Some(own) = known.get_mut(column) else { break };
+    let mut columns = columns.iter();
+    while let Some(own) = columns.next().and_then(|column| known.get_mut(*column)) {
         if let Some((value, at)) = own.equal.take() {
             prefix.push(value);
-            used.push(at);
+            used.extend(at);
             continue;
         }
-        if prefix.is_empty()
-            && let Some((values, at)) = own.one_of.take()
-        {
-            scan.access = Access::Each { index, values };
-            used.push(at);
-            take_out(conditions, &used);
-            return score;
+        if let Some((values, at)) = own.one_of.take() {
+            used.extend(at);
+            let mut suffix = Vec::new();
+            let equal = |column: &usize| known.get_mut(*column).and_then(|own| own.equal.take());
+            for (value, at) in columns.map_while(equal) {
+                suffix.push(value);
+                used.extend(at);
+            }
+            return Access::Each { index, prefix, values, suffix };
         }
         for (from, to) in [(own.low.take(), &mut low), (own.high.take(), &mut high)] {
             if let Some((bound, at)) = from {
                 *to = Some(bound);
-                used.push(at);
+                used.extend(at);
             }
         }
         break;
     }
-    scan.access = Access::Range { index, prefix, low, high, descending: false };
-    take_out(conditions, &used);
-    score
+    Access::Range { index, prefix, low, high, descending: false }
 }
 
 fn take_out(conditions: &mut Vec<Expr>, used: &[usize]) {
@@ -103,60 +118,18 @@ fn score(
     let equal = |column: &&usize| known.get(**column).is_some_and(|own| own.equal.is_some());
     let prefix = columns.iter().take_while(equal).count();
     let next = columns.get(prefix).and_then(|column| known.get(*column));
-    let range = next.map_or(0, |own| {
-        let one_of = usize::from(own.one_of.is_some() && prefix == 0) * 3;
-        one_of.max(usize::from(own.low.is_some()) + usize::from(own.high.is_some()))
+    let range = next.map_or(0, |own| match own.one_of {
+        Some(_) => {
+            let suffix = columns.iter().skip(prefix + 1).take_while(equal).count();
+            // Some whole keys of rows.
+            let is_whole = is_unique && prefix + 1 + suffix == columns.len();
+            3 + suffix + 5 * usize::from(is_whole)
+        }
+        None => usize::from(own.low.is_some()) + usize::from(own.high.is_some()),
     });
     if prefix == 0 && range == 0 {
         return 0;
     }
     let whole = usize::from(is_unique && prefix == columns.len());
     whole * 100_000 + prefix * 1_000 + range * 10 + usize::from(is_primary)
-}
-
-fn known_columns(scan: &Scan, conditions: &[Expr]) -> Vec<ColumnConditions> {
-    let mut known: Vec<ColumnConditions> =
-        scan.table.columns.iter().map(|_| ColumnConditions::default()).collect();
-    for (at, condition) in conditions.iter().enumerate() {
-        match condition {
-            Expr::Call { arguments, comparison: Some(comparison), .. } => {
-                let [first, second] = &**arguments else { continue };
-                let (column, value, comparison) = match (first, second) {
-                    (Expr::Column(column), value) if is_key_expr(value) => {
-                        (*column, value, *comparison)
-                    }
-                    (value, Expr::Column(column)) if is_key_expr(value) => {
-                        (*column, value, comparison.turned())
-                    }
-                    _ => continue,
-                };
-                let Some(own) = known.get_mut(column) else { continue };
-                let is_array = scan.table.columns.get(column).is_none_or(|own| own.ty.is_array);
-                // Keys have arrays in another order than they are compared in.
-                if is_array && comparison != Comparison::Equal {
-                    continue;
-                }
-                let bound = |inclusive| Some((KeyBound { value: value.clone(), inclusive }, at));
-                match comparison {
-                    Comparison::Equal if own.equal.is_none() => {
-                        own.equal = Some((value.clone(), at));
-                    }
-                    Comparison::Greater if own.low.is_none() => own.low = bound(false),
-                    Comparison::GreaterEqual if own.low.is_none() => own.low = bound(true),
-                    Comparison::Less if own.high.is_none() => own.high = bound(false),
-                    Comparison::LessEqual if own.high.is_none() => own.high = bound(true),
-                    _ => {}
-                }
-            }
-            Expr::InList { operand, list, negated: false, .. } => {
-                let Expr::Column(column) = &**operand else { continue };
-                let Some(own) = known.get_mut(*column) else { continue };
-                if own.one_of.is_none() && list.iter().all(is_key_expr) {
-                    own.one_of = Some((list.clone(), at));
-                }
-            }
-            _ => {}
-        }
-    }
-    known
 }

@@ -7,6 +7,7 @@
 mod access;
 mod conditions;
 mod expr;
+mod key_conditions;
 mod needed;
 mod node;
 mod optimize;
@@ -16,7 +17,7 @@ mod semi_join;
 pub(crate) use expr::{Branch, Comparison, Expr, Quantifier, Typed};
 pub(crate) use node::{
     Access, AggregateCall, ApplyKind, Assignments, ConflictAction, Frame, FrameBound, FrameOffset,
-    FrameUnits, Insert, Join, JoinKind, KeyBound, LockRows, Locking, Modify, Plan, Scan,
+    FrameUnits, Insert, Join, JoinKind, KeyBound, KeyItem, LockRows, Locking, Modify, Plan, Scan,
     SequenceCall, SequenceFunction, SetOperator, SortKey, WindowCall,
 };
 pub(crate) use optimize::optimize;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::expr::Expr;
-use super::node::{Access, AggregateCall, Join, JoinKind, Plan, Scan, SortKey};
+use super::node::{AggregateCall, Join, JoinKind, Plan, Scan, SortKey};
 
 /// Columns of the rows of a plan.
 #[derive(Clone)]
@@ -150,14 +150,7 @@ fn outer_columns(scan: &Scan) -> Vec<usize> {
             columns.push(*column);
         }
     };
-    match &scan.access {
-        Access::Each { values, .. } => values.iter().for_each(|own| own.visit(&mut visit)),
-        Access::Range { prefix, low, high, .. } => {
-            prefix.iter().for_each(|own| own.visit(&mut visit));
-            let bounds = low.iter().chain(high).map(|bound| &bound.value);
-            bounds.for_each(|own| own.visit(&mut visit));
-        }
-    }
+    scan.access.each_expr(&mut |own| own.visit(&mut visit));
     scan.filter.iter().for_each(|own| own.visit(&mut visit));
     columns
 }

@@ -121,18 +121,46 @@ pub(crate) enum Access {
         high: Option<KeyBound>,
         descending: bool,
     },
-    /// By several values of the first column of a key, the rest of the key being `prefix`'s.
-    Each { index: Option<usize>, values: Vec<KeyExpr> },
+    /// By several values of one column of a key: the columns before it are equal to `prefix`, and
+    /// those behind it to `suffix`.
+    Each { index: Option<usize>, prefix: Vec<KeyExpr>, values: Vec<KeyItem>, suffix: Vec<KeyExpr> },
 }
 
-/// The value of a column of a key, of the type of that column. NULL finds nothing.
+/// The value of a column of a key: of the type of that column, or of another that all values of the
+/// column can be compared in without loss. NULL finds nothing.
 pub(crate) type KeyExpr = Expr;
+
+/// Values of a column of a key.
+#[derive(Clone, Debug)]
+pub(crate) enum KeyItem {
+    One(KeyExpr),
+    /// The elements of an array.
+    Elements(KeyExpr),
+}
+
+impl KeyItem {
+    /// What has to be evaluated for it.
+    pub(crate) const fn expr(&self) -> &Expr {
+        match self {
+            Self::One(expr) | Self::Elements(expr) => expr,
+        }
+    }
+}
 
 /// A bound of a column of a key.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyBound {
     pub(crate) value: KeyExpr,
     pub(crate) inclusive: bool,
+    /// Whether NULL says that there is no bound.
+    pub(crate) is_open_if_null: bool,
+}
+
+impl KeyBound {
+    /// A bound that finds nothing if it is NULL.
+    pub(crate) const fn new(value: KeyExpr, inclusive: bool) -> Self {
+        Self { value, inclusive, is_open_if_null: false }
+    }
 }
 
 /// What kind of join it is.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::access::{choose_access, is_key_expr};
 use super::conditions::{all_of, conjuncts, equal_sides, shifted};
 use super::expr::{Comparison, Expr};
+use super::key_conditions::key_type;
 use super::needed::need_all;
 use super::node::{Join, JoinKind, Plan, Scan};
 use super::order::gives_order;
@@ -250,8 +251,7 @@ fn by_key(join: &mut Join, mut scan: Scan, mut conditions: Vec<Expr>) {
 
 /// An equation of a column of the right with a value of the left.
 fn join_condition(left: Expr, right: Expr, scan: &Scan) -> Option<Expr> {
-    let Expr::Column(column) = &right else { return None };
-    let ty = scan.table.columns.get(*column)?.ty;
+    let ty = key_type(&scan.table, &right)?;
     let function = crate::functions::resolve_operator("=", Some(ty), ty).ok()?;
     if !is_key_expr(&left) {
         return None;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use selkie_txn::IndexSchema;
 
 use super::*;
-use crate::plan::{Join, JoinKind, KeyBound, LockRows, Locking, SortKey, optimize};
+use crate::plan::{Join, JoinKind, KeyBound, KeyItem, LockRows, Locking, SortKey, optimize};
 use selkie_txn::LockWait;
 
 /// `a` and `b` are the key, `n` may be NULL and has indexes in every order, `u` is unique.
@@ -95,8 +95,8 @@ async fn check_access(
 }
 
 fn range(index: Option<usize>, prefix: Vec<Expr>, bounds: [Option<(i32, bool)>; 2]) -> Access {
-    let [low, high] = bounds
-        .map(|bound| bound.map(|(value, inclusive)| KeyBound { value: lit(value), inclusive }));
+    let [low, high] =
+        bounds.map(|bound| bound.map(|(value, inclusive)| KeyBound::new(lit(value), inclusive)));
     Access::Range { index, prefix, low, high, descending: false }
 }
 
@@ -158,7 +158,7 @@ fn whole_keys_and_lists_of_keys() {
         assert_eq!(at(range(Some(4), vec![lit(51)], [None, None]), txn).await, []);
         let null = Expr::Const(Datum::Null);
         assert_eq!(at(range(None, vec![lit(5), null.clone()], [None, None]), txn).await, []);
-        let high = KeyBound { value: null.clone(), inclusive: true };
+        let high = KeyBound::new(null.clone(), true);
         let of_null = Access::Range {
             index: Some(0),
             prefix: vec![],
@@ -169,7 +169,14 @@ fn whole_keys_and_lists_of_keys() {
         assert_eq!(at(of_null, txn).await, []);
         let each = |index, values: &[i32]| Access::Each {
             index,
-            values: values.iter().map(|value| lit(*value)).chain([null.clone()]).collect(),
+            prefix: Vec::new(),
+            values: values
+                .iter()
+                .map(|value| lit(*value))
+                .chain([null.clone()])
+                .map(KeyItem::One)
+                .collect(),
+            suffix: Vec::new(),
         };
         let found = at(each(Some(4), &[52, 50, 52, 51, 5000]), txn).await;
         assert_eq!(found, [(5, 0), (5, 2)]);
@@ -312,7 +319,7 @@ fn values_that_no_row_can_have_bound_a_range_all_the_same() {
         let all: Vec<Row> = ["a", "bbb", "c"].iter().map(|own| vec![text(own)]).collect();
         fill(&table, all.clone(), &mut txn).await;
         let long = || Expr::Const(text(&format!("bbb{}", "b".repeat(5000))));
-        let bound = || Some(KeyBound { value: long(), inclusive: true });
+        let bound = || Some(KeyBound::new(long(), true));
         let access =
             |prefix, low, high| Access::Range { index: None, prefix, low, high, descending: false };
         let cases = [

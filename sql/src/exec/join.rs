@@ -118,7 +118,7 @@ impl Join {
             }
         }
         if let Some(right) = aside {
-            let left = self.divide_left(context).await?;
+            let left = Box::pin(self.divide_left(context)).await?;
             self.aside = Some(Aside::of(right, left)?);
             self.is_left_done = true;
             return Ok(());
@@ -320,23 +320,28 @@ impl Join {
             if !out.is_empty() {
                 return Ok(Some(out));
             }
-            if !self.next_aside(context).await? {
+            if self.aside.is_none() || !Box::pin(self.next_aside(context)).await? {
                 return Ok(None);
             }
         }
     }
 
+    /// All rows, of which the places in the order are known.
+    async fn all_in_order(&mut self, context: &mut ExecContext<'_, '_>) -> SqlResult<Sorted> {
+        let mut sorter = ordered(context.limits);
+        while let Some(batch) = self.some(context).await? {
+            for mut row in batch {
+                let keys = row.pop().into_iter().collect();
+                sorter.push(KeyedRow { keys, row })?;
+            }
+        }
+        sorter.finish()
+    }
+
     async fn batch(&mut self, context: &mut ExecContext<'_, '_>) -> SqlResult<Option<Vec<Row>>> {
         self.read_right(context).await?;
         if self.aside.is_some() && self.keeps_order && self.ordered.is_none() {
-            let mut sorter = ordered(context.limits);
-            while let Some(batch) = self.some(context).await? {
-                for mut row in batch {
-                    let keys = row.pop().into_iter().collect();
-                    sorter.push(KeyedRow { keys, row })?;
-                }
-            }
-            self.ordered = Some(sorter.finish()?);
+            self.ordered = Some(Box::pin(self.all_in_order(context)).await?);
         }
         match &mut self.ordered {
             Some(ordered) => ordered.batch(),

@@ -219,7 +219,7 @@ fn what_keys_find_is_what_scans_find() {
                 let keyed = condition("k", values, is_text, &mut random);
                 // The same, of a column that has no key.
                 let plain = condition("coalesce(k, null)", values, is_text, &mut Random(seed));
-                let hidden = before.replace("n ", "coalesce(n, null) ");
+                let hidden = before.replacen("n ", "coalesce(n, null) ", 1);
                 for form in ["select id from t where", "update t set n = n where"] {
                     let one = format!("{form} {before}({keyed})");
                     let other = format!("{form} {hidden}({plain})");

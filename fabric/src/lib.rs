@@ -98,6 +98,7 @@ pub use env::{BoxFuture, Env, RealRuntime};
 pub use error::{FabricError, Refusal};
 pub use id::{PeerId, RegionKey, RemoteAddr};
 pub use mem::MemFabric;
+pub use populate::want_huge_pages;
 pub use role::{NodeCertificate, Role};
 pub use stream::Stream;
 pub use tls_error::{CertificateFault, CertificateOwner, TlsError};

@@ -1,8 +1,9 @@
 //! Memory that is lent gets its pages before it is lent: else the first seconds of every run pay
-//! for them, page by page.
+//! for them, page by page. And what is accessed here and there gets huge ones.
 //!
 //! It uses `unsafe` to advise the system of a range of addresses.
 
+use std::mem::MaybeUninit;
 use std::ops::ControlFlow;
 use std::ptr::NonNull;
 
@@ -70,3 +71,25 @@ pub(crate) fn populate(
 ) -> Result<bool, FabricError> {
     Ok(false)
 }
+
+/// Asks the system for huge pages where whole ones lie in memory that was not touched yet: accesses
+/// here and there in much memory then miss fewer translations of addresses. It may give none.
+#[cfg(target_os = "linux")]
+pub fn want_huge_pages<T>(memory: &mut [MaybeUninit<T>]) {
+    use rustix::mm::{Advice, madvise};
+
+    /// Bytes of a huge page.
+    const HUGE: usize = 2 << 20;
+    let range = memory.as_mut_ptr_range();
+    let offset = range.start.cast::<u8>().align_offset(HUGE);
+    let bytes = size_of_val(memory).saturating_sub(offset) / HUGE * HUGE;
+    if bytes > 0 {
+        let first = range.start.cast::<u8>().wrapping_add(offset);
+        // SAFETY: the range lies in `memory`, and the advice does not change what that holds.
+        let _ = unsafe { madvise(first.cast(), bytes, Advice::LinuxHugepage) };
+    }
+}
+
+/// Other systems are not asked.
+#[cfg(not(target_os = "linux"))]
+pub fn want_huge_pages<T>(_memory: &mut [MaybeUninit<T>]) {}

@@ -6,6 +6,8 @@
 //! slow path, where the lock is held. A reader may also find an entry that is just being removed:
 //! it checks the frame's own address after it has latched it.
 
+use selkie_fabric::want_huge_pages;
+
 use super::frame::FrameId;
 use super::frames::Frames;
 use crate::GAddr;
@@ -32,8 +34,11 @@ impl AddressTable {
         let shards = (frames / FRAMES_PER_SHARD).next_power_of_two().clamp(1, MAX_SHARDS);
         // Twice the mean, so between a quarter and a half of the slots are taken.
         let per_shard = (2 * frames / shards).next_power_of_two();
+        let mut slots = Vec::with_capacity(shards * per_shard);
+        want_huge_pages(slots.spare_capacity_mut());
+        slots.extend((0..shards * per_shard).map(|_| AtomicU64::new(0)));
         AddressTable {
-            slots: (0..shards * per_shard).map(|_| AtomicU64::new(0)).collect(),
+            slots: slots.into_boxed_slice(),
             slot_mask: per_shard - 1,
             slot_bits: per_shard.trailing_zeros(),
             line_shift: gcl_bytes.trailing_zeros(),

@@ -11,15 +11,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use selkie_fabric::Buf;
+use selkie_fabric::{Buf, want_huge_pages};
 
 use super::frame::{Frame, FrameId};
 use super::overflow::Overflow;
 use super::page_memory::PageMemory;
 use crate::GAddr;
 
-/// Alignment of the arena: a page of the machine.
-const ARENA_ALIGN: usize = 4096;
+/// Alignment of the arena: a huge page of the machine, or a page if it is not larger than a few.
+const ARENA_ALIGN: usize = 2 << 20;
+const SMALL_ALIGN: usize = 4096;
 
 /// All frames of a node's cache.
 pub(crate) struct Frames {
@@ -38,9 +39,14 @@ pub(crate) struct Frames {
 impl Frames {
     /// So many frames, and at most so many beyond the cache.
     pub(crate) fn new(count: usize, gcl_bytes: usize, most_beyond: usize) -> Frames {
+        let mut meta = Vec::with_capacity(count);
+        want_huge_pages(meta.spare_capacity_mut());
+        meta.extend((0..count).map(|_| Frame::default()));
+        let bytes = count * gcl_bytes;
+        let align = if bytes < 4 * ARENA_ALIGN { SMALL_ALIGN } else { ARENA_ALIGN };
         Frames {
-            arena: Arc::new(PageMemory::new(count * gcl_bytes, ARENA_ALIGN)),
-            meta: (0..count).map(|_| Frame::default()).collect(),
+            arena: Arc::new(PageMemory::new(bytes, align)),
+            meta: meta.into_boxed_slice(),
             free: Mutex::new((0..count as u32).rev().map(FrameId).collect()),
             free_count: AtomicUsize::new(count),
             gcl_bytes,

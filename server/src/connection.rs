@@ -70,13 +70,22 @@ impl Connection {
         loop {
             let ended = match self.next().await {
                 Ok(Next::GoOn) => continue,
-                Ok(Next::End) => return self.output.write().await,
+                Ok(Next::End) => return self.rest().await,
                 Err(FrameError::Gone(error)) => return Err(error),
                 Err(FrameError::Broken(error)) => error,
             };
             self.stats.error(&ended);
             self.output.send(&error_response(Severity::Fatal, &ended));
-            return self.output.write().await;
+            return self.output.write_last().await;
+        }
+    }
+
+    /// Writes what a client that has ended still wants to read.
+    async fn rest(&mut self) -> io::Result<()> {
+        tokio::select! {
+            written = self.output.write() => written,
+            () = ended(&mut self.ends) => self.output.write_last().await,
+            () = self.cancel.terminated() => self.output.write_last().await,
         }
     }
 
@@ -84,12 +93,21 @@ impl Connection {
     async fn next(&mut self) -> Result<Next, FrameError> {
         let mut frames = self.frames.lock().await;
         let (kind, body) = loop {
-            if let Some(frame) = frames.buffered()? {
+            if !self.output.is_much()
+                && let Some(frame) = frames.buffered()?
+            {
                 break frame;
             }
-            self.output.write().await?;
+            // A client that does not read what it asks for waits here, and can be ended.
+            let next = async {
+                self.output.write().await?;
+                match frames.has_next()? {
+                    true => Ok(()),
+                    false => frames.read().await,
+                }
+            };
             tokio::select! {
-                read = frames.read() => read?,
+                done = next => done?,
                 () = ended(&mut self.ends) => return Err(FrameError::Broken(ending())),
                 () = self.cancel.terminated() => return Err(FrameError::Broken(ending())),
             }

@@ -51,6 +51,11 @@ impl Frames {
         Ok(Some((kind, frame.freeze())))
     }
 
+    /// Whether all of the next frame has been read.
+    pub(crate) fn has_next(&self) -> Result<bool, FrameError> {
+        Ok(self.header()?.is_some_and(|(_, length)| self.bytes.len() > length))
+    }
+
     /// The kind of the next frame, if all of that has been read.
     pub(crate) fn next_kind(&self) -> Option<u8> {
         match self.header() {

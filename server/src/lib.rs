@@ -6,7 +6,7 @@
 //! | `frontend.rs`, `frames.rs` | what clients send, and its bounds |
 //! | `output.rs` | what is sent to a client, many messages in one write |
 //! | `transport.rs`, `tls.rs`, `startup.rs` | the beginning of a connection |
-//! | `login.rs`, `scram.rs` | who is let in |
+//! | `newcomers.rs`, `login.rs`, `scram.rs` | who is let in |
 //! | `connection.rs`, `extended.rs` | a client's messages, one after the other |
 //! | `columns.rs`, `result_rows.rs`, `error_response.rs` | rows, their columns, and errors |
 //! | `registry.rs`, `server.rs`, `stats.rs` | all connections, and what they have done |
@@ -19,6 +19,7 @@ mod extended;
 mod frames;
 mod frontend;
 mod login;
+mod newcomers;
 mod output;
 mod registry;
 mod result_rows;

@@ -9,7 +9,7 @@ use selkie_sql::{Clock, PlanCache, SqlError, SqlState, have_password};
 use selkie_txn::Database;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 
@@ -17,12 +17,13 @@ use crate::connection::{Connection, ended, ending};
 use crate::error_response::{Severity, error_response};
 use crate::frames::{FrameError, Frames};
 use crate::login::{Newcomer, let_in};
+use crate::newcomers::{NewcomerPlace, Newcomers};
 use crate::output::Output;
 use crate::registry::Registry;
-use crate::startup::{STARTUP_TIMEOUT, Startup, Wanted, wanted};
+use crate::startup::{LOGIN_TIMEOUT, PACKET_TIMEOUT, Startup, Wanted, too_many, wanted};
 use crate::stats::{ServerCounts, ServerStats};
 use crate::tls::Tls;
-use crate::transport::Transport;
+use crate::transport::{Transport, prepare};
 
 /// How long statements may go on when the server ends.
 const GRACE: Duration = Duration::from_secs(5);
@@ -30,8 +31,13 @@ const GRACE: Duration = Duration::from_secs(5);
 /// The pause after no connection could be accepted: the system may have no descriptors left.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Most clients at a time that have not been let in.
-const NEWCOMERS: usize = 256;
+/// The stack of a thread. Statements may be nested deeply, and not all that walks them goes on
+/// another stack where one gets full. The system gives memory as a stack is used.
+const STACK_BYTES: usize = 8 << 20;
+
+/// Most clients at a time that are waited for after they were turned away, and for how long.
+const REFUSALS: usize = 64;
+const REFUSAL: Duration = Duration::from_secs(1);
 
 /// How a server serves.
 #[derive(Clone, Debug)]
@@ -115,7 +121,9 @@ struct Shared {
     clear: Clear,
     stats: Arc<ServerStats>,
     /// Places of clients that have not been let in.
-    newcomers: Arc<Semaphore>,
+    newcomers: Arc<Newcomers>,
+    /// Places of clients that are told that there is none for them.
+    refusals: Semaphore,
     ends: watch::Receiver<bool>,
 }
 
@@ -139,6 +147,7 @@ impl Server {
         }
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .thread_name("selkie-server")
+            .thread_stack_size(STACK_BYTES)
             .enable_io()
             .enable_time()
             .build()
@@ -164,7 +173,8 @@ impl Server {
             clock: config.clock,
             tls: config.tls.clone(),
             clear: config.clear,
-            newcomers: Arc::new(Semaphore::new(NEWCOMERS)),
+            newcomers: Arc::new(Newcomers::new(config.max_connections)),
+            refusals: Semaphore::new(REFUSALS),
             ends,
         };
         let serving = runtime.spawn(Arc::new(shared).serve(listener));
@@ -232,17 +242,20 @@ impl Shared {
     }
 
     async fn connection(&self, stream: TcpStream, from: SocketAddr) {
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, %from, "a connection without TCP_NODELAY");
+        if let Err(error) = prepare(&stream) {
+            tracing::debug!(%error, %from, "a connection without options of its socket");
         }
-        let Ok(place) = Arc::clone(&self.newcomers).try_acquire_owned() else {
+        let Some(place) = self.newcomers.enter(from.ip()) else {
             tracing::warn!(%from, "a client is turned away: too many have not been let in");
+            self.turn_away(stream).await;
             return;
         };
         let mut connection = Some(Transport::Clear(stream));
+        let accepted = Instant::now();
         // The time that a client has until it is let in.
-        let deadline = Instant::now() + STARTUP_TIMEOUT;
-        let wanted = self.in_time(deadline, wanted(&mut connection, self.tls.as_ref())).await;
+        let deadline = accepted + LOGIN_TIMEOUT;
+        let wanted = wanted(&mut connection, self.tls.as_ref());
+        let wanted = self.in_time(accepted + PACKET_TIMEOUT, wanted).await;
         let Some(transport) = connection else {
             tracing::debug!(%from, "a connection could not be secured");
             return;
@@ -270,12 +283,33 @@ impl Shared {
             Err(FrameError::Broken(error)) => {
                 self.stats.error(&error);
                 output.send(&error_response(Severity::Fatal, &error));
-                if let Err(error) = output.write().await {
+                if let Err(error) = output.write_last().await {
                     tracing::debug!(%error, %from, "a client is gone");
                 }
             }
         }
         output.end().await;
+    }
+
+    /// Tells a client that there is no place for it, as PostgreSQL does where it cannot begin: in
+    /// the clear, before anything is read.
+    async fn turn_away(&self, stream: TcpStream) {
+        let error = too_many();
+        self.stats.error(&error);
+        let (mut reader, writer) = Transport::Clear(stream).split();
+        let output = Output::new(writer);
+        output.send(&error_response(Severity::Fatal, &error));
+        // So little fits into a socket into which nothing was written.
+        if output.write_last().await.is_err() {
+            return;
+        }
+        // Were it closed before what the client has sent is read, the client might not get to see
+        // why. Not all are waited for, or these would take the places.
+        let Ok(_place) = self.refusals.try_acquire() else { return };
+        output.end().await;
+        let mut nowhere = tokio::io::sink();
+        let rest = tokio::io::copy(&mut reader, &mut nowhere);
+        let _ = tokio::time::timeout(REFUSAL, rest).await;
     }
 
     /// Does a step of the beginning of a connection, unless it takes too long or the server ends.
@@ -349,7 +383,7 @@ struct Arrival {
     /// When it has to be let in.
     deadline: Instant,
     /// Its place among those that were not.
-    place: OwnedSemaphorePermit,
+    place: NewcomerPlace,
 }
 
 /// Whether a client is on this machine.

@@ -18,8 +18,13 @@ use crate::registry::{Place, Registry};
 use crate::tls::Tls;
 use crate::transport::Transport;
 
-/// How long a client may take to say what it wants.
-pub(crate) const STARTUP_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a client may take to say what it wants: it needs nobody for that.
+pub(crate) const PACKET_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a client may take until it is let in: it may ask its user for a password.
+pub(crate) const LOGIN_TIMEOUT: Duration = Duration::from_secs(60);
+
+const _: () = assert!(PACKET_TIMEOUT.as_secs() < LOGIN_TIMEOUT.as_secs());
 
 /// Longest packet of a startup, in bytes.
 const LONGEST_PACKET: usize = 10_000;
@@ -149,10 +154,7 @@ impl Startup {
             session.set_parameter(name, value)?;
         }
         session.keep_parameters();
-        let place = registry.enter(session.cancel_handle()).ok_or_else(|| {
-            let message = "sorry, too many clients already";
-            SqlError::new(SqlState::TOO_MANY_CONNECTIONS, message)
-        })?;
+        let place = registry.enter(session.cancel_handle()).ok_or_else(too_many)?;
         let session = session.listed(registry.sessions(), place.number, Some(from));
         output.send(&PgWireBackendMessage::Authentication(Authentication::Ok));
         send_parameters(&session, output);
@@ -164,6 +166,11 @@ impl Startup {
         )));
         Ok((session, place))
     }
+}
+
+/// That there is no place for a client.
+pub(crate) fn too_many() -> SqlError {
+    SqlError::new(SqlState::TOO_MANY_CONNECTIONS, "sorry, too many clients already")
 }
 
 /// Tells the client the parameters of its session.

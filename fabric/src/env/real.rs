@@ -15,6 +15,10 @@ use super::{BoxFuture, Env, Environment, SplitMix, TaskError};
 /// tokio's timers tick every millisecond, and a sleep ends at the tick after its time.
 const TIMER_GRAIN: Duration = Duration::from_millis(2);
 
+/// The stack of a worker thread: what runs on it may recurse as deeply as statements of SQL are
+/// nested. The system gives memory as a stack is used.
+const STACK_BYTES: usize = 8 << 20;
+
 /// Greatest number of worker threads.
 const MAX_THREADS: usize = 4096;
 
@@ -68,6 +72,7 @@ impl RealRuntime {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(threads)
             .thread_name("selkie-worker")
+            .thread_stack_size(STACK_BYTES)
             .enable_time()
             .build()?;
         let environment = RealEnvironment {

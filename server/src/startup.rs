@@ -26,6 +26,9 @@ pub(crate) const LOGIN_TIMEOUT: Duration = Duration::from_secs(60);
 
 const _: () = assert!(PACKET_TIMEOUT.as_secs() < LOGIN_TIMEOUT.as_secs());
 
+/// The version of the protocol that there is, as clients name it: 3.0.
+const VERSION: i32 = 3 << 16;
+
 /// Longest packet of a startup, in bytes.
 const LONGEST_PACKET: usize = 10_000;
 
@@ -147,7 +150,7 @@ impl Startup {
     ) -> SqlResult<(Session, Place)> {
         if let Some(unknown) = self.unknown_options {
             output.send(&PgWireBackendMessage::NegotiateProtocolVersion(
-                NegotiateProtocolVersion::new(0, unknown),
+                NegotiateProtocolVersion::new(VERSION, unknown),
             ));
         }
         for (name, value) in &self.parameters {

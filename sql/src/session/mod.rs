@@ -215,17 +215,26 @@ impl Session {
     /// own is rolled back.
     pub async fn execute_into(&mut self, sql: &str, client: &Arc<dyn Client>) -> SqlResult<bool> {
         let statements = self.statements(sql)?;
-        let is_block = statements.len() > 1;
+        let mut left = statements.len();
+        let is_block = left > 1;
         for parsed in &*statements {
             if is_block && !control::is_control(&parsed.statement) {
                 self.begin_block()?;
             }
-            if let Err(error) = self.statement(&Work::of(parsed), client).await {
+            let tag = match self.run_statement(&Work::of(parsed), client).await {
+                Ok(tag) => tag,
+                Err(error) => {
+                    self.end_block().await?;
+                    return Err(error);
+                }
+            };
+            left -= 1;
+            if left == 0 {
+                // The client takes the end of the last for that of all.
                 self.end_block().await?;
-                return Err(error);
             }
+            client.end(&tag);
         }
-        self.end_block().await?;
         Ok(!statements.is_empty())
     }
 
@@ -289,6 +298,13 @@ impl Session {
 
     /// Runs a statement, in the transaction or in one of its own.
     async fn statement(&mut self, work: &Work, client: &Arc<dyn Client>) -> SqlResult<()> {
+        let tag = self.run_statement(work, client).await?;
+        client.end(&tag);
+        Ok(())
+    }
+
+    /// The same, without telling the client of its end: what it says then.
+    async fn run_statement(&mut self, work: &Work, client: &Arc<dyn Client>) -> SqlResult<String> {
         let statement = &work.parsed.statement;
         self.check_not_failed(statement)?;
         let begun = self.note_statement(&work.parsed.sql);
@@ -306,8 +322,7 @@ impl Session {
         let took = self.note_end() - begun;
         let tag = ran.map_err(|error| self.named(error))?;
         work.parsed.stats.note(took, &tag);
-        client.end(&tag);
-        Ok(())
+        Ok(tag)
     }
 
     /// An error with the schema of the table that it is about.

@@ -14,6 +14,7 @@ use crate::extended::Extended;
 use crate::frames::{FrameError, Frames, SharedFrames};
 use crate::frontend::{FrontendMessage, decode, violation};
 use crate::output::Output;
+use crate::portal_rows::KeptLimit;
 use crate::result_rows::ResultRows;
 use crate::startup::send_parameters;
 use crate::stats::ServerStats;
@@ -46,6 +47,7 @@ impl Connection {
         session: Session,
         frames: Frames,
         output: Arc<Output>,
+        kept: &Arc<KeptLimit>,
         ends: watch::Receiver<bool>,
         stats: Arc<ServerStats>,
     ) -> Self {
@@ -56,7 +58,7 @@ impl Connection {
             session,
             frames,
             output,
-            extended: Extended::default(),
+            extended: Extended::new(kept),
             skips: false,
             reported,
             ends,
@@ -161,8 +163,9 @@ impl Connection {
         self.extended.forget_unnamed();
         let sink: Arc<dyn Client> =
             Arc::new(ResultRows::described(&self.output, &self.frames, self.extended.statements()));
-        let has_any = self.session.execute_into(sql, &sink).await?;
-        if !has_any {
+        let ran = self.session.execute_into(sql, &sink).await;
+        self.extended.end_undone(&mut self.session);
+        if !ran? {
             let empty = PgWireBackendMessage::EmptyQueryResponse(EmptyQueryResponse::new());
             self.output.send(&empty);
         }
@@ -177,7 +180,7 @@ impl Connection {
                 output.send(&extended.parse(session, statement, &sql, &types).await?);
             }
             FrontendMessage::Bind(bind) => output.send(&extended.bind(session, bind)?),
-            FrontendMessage::Describe(target) => extended.describe(&target, output)?,
+            FrontendMessage::Describe(target) => extended.describe(session, &target, output)?,
             FrontendMessage::Close(target) => output.send(&extended.close(&target)),
             FrontendMessage::Execute { portal, most } => {
                 // Alone it is a transaction, which can be run again; else it is one with all that

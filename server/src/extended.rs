@@ -14,7 +14,7 @@ use selkie_sql::types::FormatSettings;
 use selkie_sql::types::binary_format::from_binary;
 use selkie_sql::types::text_format::from_text;
 use selkie_sql::{
-    Client, Datum, Outcome, Prepared, Session, SqlError, SqlResult, SqlState, SqlType,
+    CancelHandle, Client, Datum, Prepared, Session, SqlError, SqlResult, SqlState, SqlType,
     TransactionState,
 };
 
@@ -22,7 +22,8 @@ use crate::columns::{check_formats, description, format_of, parameter_descriptio
 use crate::frames::SharedFrames;
 use crate::frontend::{Bind, Target, violation};
 use crate::output::Output;
-use crate::result_rows::{ResultRows, RowEncoder, complete};
+use crate::portal_rows::{KeptLimit, PortalRows, Rest};
+use crate::result_rows::{ResultRows, complete};
 
 /// Most statements, and most portals, of a connection.
 const MOST_NAMED: usize = 10_000;
@@ -31,10 +32,11 @@ const MOST_NAMED: usize = 10_000;
 pub(crate) type SharedStatements = Arc<Mutex<HashMap<String, Prepared>>>;
 
 /// The statements that a client has prepared, and those that it has bound.
-#[derive(Default)]
 pub(crate) struct Extended {
     statements: SharedStatements,
     portals: HashMap<String, Portal>,
+    /// How much of rows the portals may keep.
+    limit: Arc<KeptLimit>,
 }
 
 /// A statement with values for its parameters.
@@ -44,18 +46,29 @@ struct Portal {
     parameters: Vec<Datum>,
     /// Of the columns of its rows.
     formats: Vec<i16>,
-    /// What is left of a statement that was run for some of its rows.
-    rest: Option<Rest>,
+    progress: Progress,
+    /// How many savepoints had been set when it was made.
+    savepoints: u64,
 }
 
-/// Rows that the client has not asked for yet.
-struct Rest {
-    rows: std::vec::IntoIter<Vec<Datum>>,
-    encoder: RowEncoder,
-    tag: String,
+/// How far a portal has been run.
+enum Progress {
+    Ready,
+    /// All its rows went to the client at once, if it has any.
+    Over,
+    /// It was run, and the client has read some of its rows.
+    Rows(Rest),
+    /// It has failed.
+    Failed,
 }
 
 impl Extended {
+    /// Of a connection of a server whose portals may keep so much.
+    pub(crate) fn new(server: &Arc<KeptLimit>) -> Self {
+        let limit = Arc::new(KeptLimit::of_connection(server));
+        Self { statements: SharedStatements::default(), portals: HashMap::new(), limit }
+    }
+
     pub(crate) async fn parse(
         &mut self,
         session: &mut Session,
@@ -113,20 +126,33 @@ impl Extended {
                 .map_err(|error| error.detail(format!("It is parameter ${}.", at + 1)))
         });
         let parameters = values.collect::<SqlResult<_>>()?;
-        let bound = Portal { statement: prepared, parameters, formats: result_formats, rest: None };
+        let bound = Portal {
+            statement: prepared,
+            parameters,
+            formats: result_formats,
+            progress: Progress::Ready,
+            savepoints: session.savepoints_set(),
+        };
         self.portals.insert(portal, bound);
         Ok(PgWireBackendMessage::BindComplete(BindComplete::new()))
     }
 
-    pub(crate) fn describe(&self, target: &Target, output: &Output) -> SqlResult<()> {
+    pub(crate) fn describe(
+        &self,
+        session: &Session,
+        target: &Target,
+        output: &Output,
+    ) -> SqlResult<()> {
         match target {
             Target::Statement(name) => {
                 let statement = self.statement(name)?;
+                check_described(session, &statement)?;
                 output.send(&parameter_description(statement.parameters()));
                 output.send(&description(statement.columns(), &[]));
             }
             Target::Portal(name) => {
                 let portal = self.portals.get(name).ok_or_else(|| no_portal(name))?;
+                check_described(session, &portal.statement)?;
                 output.send(&description(portal.statement.columns(), &portal.formats));
             }
         }
@@ -149,29 +175,61 @@ impl Extended {
         most: u32,
         (output, frames): (&Arc<Output>, &SharedFrames),
     ) -> SqlResult<()> {
+        let done = self.execute_portal(session, name, most, (output, frames)).await;
+        self.end_undone(session);
+        done
+    }
+
+    async fn execute_portal(
+        &mut self,
+        session: &mut Session,
+        name: &str,
+        most: u32,
+        (output, frames): (&Arc<Output>, &SharedFrames),
+    ) -> SqlResult<()> {
         let portal = self.portals.get_mut(name).ok_or_else(|| no_portal(name))?;
         if portal.statement.is_empty() {
             output.send(&PgWireBackendMessage::EmptyQueryResponse(EmptyQueryResponse::new()));
             return Ok(());
         }
-        if portal.rest.is_none() {
+        if let Progress::Ready = portal.progress {
+            // Until it has succeeded.
+            portal.progress = Progress::Failed;
             let parameters = std::mem::take(&mut portal.parameters);
+            let (formats, statements) = (portal.formats.clone(), &self.statements);
             if most == 0 || portal.statement.is_copy() {
-                let sink: Arc<dyn Client> = Arc::new(ResultRows::of(
-                    output,
-                    frames,
-                    &self.statements,
-                    portal.formats.clone(),
-                ));
-                // It has no rows for a second time.
-                portal.rest = Some(Rest::of(None, session.format()));
-                return session.run_prepared_into(&portal.statement, parameters, &sink).await;
+                let sink: Arc<dyn Client> =
+                    Arc::new(ResultRows::of(output, frames, statements, formats));
+                session.run_prepared_into(&portal.statement, parameters, &sink).await?;
+                portal.progress = Progress::Over;
+                return Ok(());
             }
-            let outcome = session.run_prepared(&portal.statement, parameters).await?;
-            portal.rest = Some(Rest::of(outcome, session.format()));
+            let rows = Arc::new(PortalRows::new(&self.limit, statements, formats));
+            let sink: Arc<dyn Client> = Arc::clone(&rows) as _;
+            session.run_prepared_into(&portal.statement, parameters, &sink).await?;
+            portal.progress = Progress::Rows(rows.rest());
+        } else {
+            check_not_failed(session)?;
+            // It has changed rows, or done something else, once.
+            if portal.statement.columns().is_empty() {
+                return Err(cannot_run(name));
+            }
         }
-        let Some(rest) = &mut portal.rest else { return Ok(()) };
-        rest.give(most, &portal.formats, output).await
+        match &mut portal.progress {
+            Progress::Rows(rest) => give(rest, most, output, &session.cancel_handle()).await,
+            Progress::Over => {
+                output.send(&complete("SELECT 0"));
+                Ok(())
+            }
+            Progress::Ready | Progress::Failed => Err(cannot_run(name)),
+        }
+    }
+
+    /// Ends the portals that were made after a savepoint to which the transaction has returned.
+    pub(crate) fn end_undone(&mut self, session: &mut Session) {
+        if let Some(number) = session.take_returned_to() {
+            self.portals.retain(|_, portal| portal.savepoints < number);
+        }
     }
 
     /// Ends all portals, as the end of a transaction does.
@@ -206,43 +264,53 @@ pub(crate) fn no_statement(name: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_STATEMENT_NAME, message)
 }
 
-impl Rest {
-    fn of(outcome: Option<Outcome>, format: &FormatSettings) -> Self {
-        let (columns, rows, tag) = match outcome {
-            Some(Outcome { columns, rows, tag }) => (columns, rows, tag),
-            None => (Arc::default(), Vec::new(), "SELECT 0".to_owned()),
-        };
-        let encoder = RowEncoder::new(&columns, format);
-        Self { rows: rows.into_iter(), encoder, tag }
+/// Forgets a statement, or all.
+pub(crate) fn forget(statements: &SharedStatements, name: Option<&str>) -> SqlResult<()> {
+    let mut statements = statements.lock();
+    match name {
+        None => statements.clear(),
+        Some(name) => drop(statements.remove(name).ok_or_else(|| no_statement(name))?),
     }
+    Ok(())
+}
 
-    /// Gives at most so many rows; 0 for all.
-    async fn give(&mut self, most: u32, formats: &[i16], output: &Output) -> SqlResult<()> {
-        const BATCH: usize = 256;
-        let is_query = self.tag.starts_with("SELECT ");
-        let mut left = if most == 0 { usize::MAX } else { most as usize };
-        let mut given = 0;
-        while left > 0 {
-            let rows: Vec<_> = self.rows.by_ref().take(left.min(BATCH)).collect();
-            if rows.is_empty() {
-                break;
-            }
-            (left, given) = (left - rows.len(), given + rows.len());
-            let mut added = Ok(());
-            output.add(|bytes| added = self.encoder.add_all(&rows, formats, bytes));
-            added?;
-            output.write_if_much().await?;
+/// Gives at most so many rows of what is left; 0 for all.
+async fn give(rest: &mut Rest, most: u32, output: &Output, cancel: &CancelHandle) -> SqlResult<()> {
+    let mut left = if most == 0 { usize::MAX } else { most as usize };
+    let mut given = 0;
+    while left > 0 {
+        let (bytes, rows) = rest.take(left);
+        if rows == 0 {
+            break;
         }
-        if self.rows.len() > 0 {
-            output.send(&PgWireBackendMessage::PortalSuspended(PortalSuspended::new()));
-        } else if is_query {
-            // As many as this message has given.
-            output.send(&complete(&format!("SELECT {given}")));
-        } else {
-            output.send(&complete(&self.tag));
+        (left, given) = (left - rows, given + rows);
+        output.add(|own| own.extend_from_slice(&bytes));
+        // No statement runs that could be ended.
+        tokio::select! {
+            written = output.write_if_much() => written?,
+            () = cancel.terminated() => return Err(SqlError::terminated()),
         }
-        Ok(())
     }
+    if rest.has_rows() {
+        output.send(&PgWireBackendMessage::PortalSuspended(PortalSuspended::new()));
+    } else {
+        output.send(&complete(&rest.tag(given)));
+    }
+    Ok(())
+}
+
+/// A transaction that has failed does not look at columns: what they are rests on tables.
+fn check_described(session: &Session, statement: &Prepared) -> SqlResult<()> {
+    if statement.columns().is_empty() { Ok(()) } else { check_not_failed(session) }
+}
+
+/// A transaction that has failed takes nothing but its end.
+fn check_not_failed(session: &Session) -> SqlResult<()> {
+    if session.state() != TransactionState::Failed {
+        return Ok(());
+    }
+    let message = "current transaction is aborted, commands ignored until end of transaction block";
+    Err(SqlError::new(SqlState::IN_FAILED_TRANSACTION, message))
 }
 
 /// A value of a parameter.
@@ -273,4 +341,9 @@ fn check_count(count: usize, what: &str) -> SqlResult<()> {
 fn no_portal(name: &str) -> SqlError {
     let message = format!("portal \"{name}\" does not exist");
     SqlError::new(SqlState::INVALID_CURSOR, message)
+}
+
+fn cannot_run(name: &str) -> SqlError {
+    let message = format!("portal \"{name}\" cannot be run");
+    SqlError::new(SqlState::OBJECT_NOT_READY, message)
 }

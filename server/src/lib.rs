@@ -7,7 +7,7 @@
 //! | `output.rs` | what is sent to a client, many messages in one write |
 //! | `transport.rs`, `tls.rs`, `startup.rs` | the beginning of a connection |
 //! | `newcomers.rs`, `login.rs`, `scram.rs` | who is let in |
-//! | `connection.rs`, `extended.rs` | a client's messages, one after the other |
+//! | `connection.rs`, `extended.rs`, `portal_rows.rs` | a client's messages, one after the other |
 //! | `columns.rs`, `result_rows.rs`, `error_response.rs` | rows, their columns, and errors |
 //! | `registry.rs`, `server.rs`, `stats.rs` | all connections, and what they have done |
 #![forbid(unsafe_code)]
@@ -21,6 +21,7 @@ mod frontend;
 mod login;
 mod newcomers;
 mod output;
+mod portal_rows;
 mod registry;
 mod result_rows;
 mod scram;

@@ -19,6 +19,7 @@ use crate::frames::{FrameError, Frames};
 use crate::login::{Newcomer, let_in};
 use crate::newcomers::{NewcomerPlace, Newcomers};
 use crate::output::Output;
+use crate::portal_rows::KeptLimit;
 use crate::registry::Registry;
 use crate::startup::{LOGIN_TIMEOUT, PACKET_TIMEOUT, Startup, Wanted, too_many, wanted};
 use crate::stats::{ServerCounts, ServerStats};
@@ -120,6 +121,8 @@ struct Shared {
     tls: Option<Tls>,
     clear: Clear,
     stats: Arc<ServerStats>,
+    /// How much of rows all portals may keep.
+    kept: Arc<KeptLimit>,
     /// Places of clients that have not been let in.
     newcomers: Arc<Newcomers>,
     /// Places of clients that are told that there is none for them.
@@ -173,6 +176,7 @@ impl Server {
             clock: config.clock,
             tls: config.tls.clone(),
             clear: config.clear,
+            kept: Arc::new(KeptLimit::of_server()),
             newcomers: Arc::new(Newcomers::new(config.max_connections)),
             refusals: Semaphore::new(REFUSALS),
             ends,
@@ -368,7 +372,8 @@ impl Shared {
         let (session, place) = begun.map_err(FrameError::Broken)?;
         self.stats.client();
         let (output, stats) = (Arc::clone(output), Arc::clone(&self.stats));
-        let mut connection = Connection::new(session, frames, output, self.ends.clone(), stats);
+        let ends = self.ends.clone();
+        let mut connection = Connection::new(session, frames, output, &self.kept, ends, stats);
         let served = connection.serve().await;
         drop(place);
         Ok(served?)

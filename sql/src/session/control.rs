@@ -235,7 +235,8 @@ impl Session {
         let made = self.txn.run(|txn| Box::pin(async move { txn.savepoint() })).await;
         let made = made.map_err(|error| from_txn(error, None))?;
         let mark = self.deferred.lock().mark();
-        self.savepoints.push((name, made, mark));
+        self.savepoints_set += 1;
+        self.savepoints.push((name, made, mark, self.savepoints_set));
         Ok("SAVEPOINT")
     }
 
@@ -249,7 +250,7 @@ impl Session {
     async fn rollback_to(&mut self, name: &str) -> SqlResult<&'static str> {
         self.in_transaction("ROLLBACK TO SAVEPOINT")?;
         let at = self.find_savepoint(name)?;
-        let Some((_, savepoint, mark)) = self.savepoints.get(at).cloned() else {
+        let Some((_, savepoint, mark, number)) = self.savepoints.get(at).cloned() else {
             return Err(SqlError::internal("a savepoint is gone"));
         };
         let gone =
@@ -257,6 +258,7 @@ impl Session {
         gone.map_err(|error| from_txn(error, None))?;
         self.deferred.lock().return_to(&mark);
         self.savepoints.truncate(at + 1);
+        self.returned_to = Some(self.returned_to.map_or(number, |own| own.min(number)));
         self.state = TransactionState::InTransaction;
         Ok("ROLLBACK")
     }
@@ -264,7 +266,7 @@ impl Session {
     async fn release(&mut self, name: &str) -> SqlResult<&'static str> {
         self.in_transaction("RELEASE SAVEPOINT")?;
         let at = self.find_savepoint(name)?;
-        let Some((_, savepoint, _)) = self.savepoints.get(at) else {
+        let Some((_, savepoint, ..)) = self.savepoints.get(at) else {
             return Err(SqlError::internal("a savepoint is gone"));
         };
         let savepoint = *savepoint;

@@ -103,8 +103,12 @@ pub struct Session {
     is_implicit: bool,
     /// Whether a statement has run in the transaction: it keeps its isolation then.
     has_run: bool,
-    /// Names of savepoints, the innermost last.
-    savepoints: Vec<(String, Savepoint, DeferredMark)>,
+    /// Names of savepoints, the innermost last, with their numbers.
+    savepoints: Vec<(String, Savepoint, DeferredMark, u64)>,
+    /// How many savepoints were ever set.
+    savepoints_set: u64,
+    /// The least number of those that were returned to, until it is asked for.
+    returned_to: Option<u64>,
     /// What constraints have put off to the commit.
     deferred: Arc<Mutex<DeferredReferences>>,
     /// When the transaction began, in microseconds since 2000-01-01.
@@ -145,6 +149,8 @@ impl Session {
             is_implicit: false,
             has_run: false,
             savepoints: Vec::new(),
+            savepoints_set: 0,
+            returned_to: None,
             deferred: Arc::default(),
             transaction_start: 0,
             clock,
@@ -186,6 +192,18 @@ impl Session {
     #[must_use]
     pub fn state(&self) -> TransactionState {
         self.state
+    }
+
+    /// How many savepoints were ever set: the number of the last. What is made now is undone by a
+    /// return to that or to one before it, unless its transaction is over.
+    #[must_use]
+    pub fn savepoints_set(&self) -> u64 {
+        self.savepoints_set
+    }
+
+    /// The least number of savepoints that were returned to since this was asked last.
+    pub fn take_returned_to(&mut self) -> Option<u64> {
+        self.returned_to.take()
     }
 
     /// How values are written as text.

@@ -1,6 +1,7 @@
 //! From plans to operators.
 
 use super::aggregate::Aggregate;
+use super::append::Append;
 use super::apply::Apply;
 use super::basic::{Filter, FunctionRows, Limit, Project, Ready, Values};
 use super::context::BoxOperator;
@@ -16,7 +17,7 @@ use super::set::{Distinct, SetOperation};
 use super::shared::{Recursive, Shared, Working};
 use super::sort::Sort;
 use super::window::Window;
-use crate::plan::Plan;
+use crate::plan::{Plan, SetOperator};
 
 /// The operator that runs a plan. Nothing is read yet.
 #[recursive::recursive]
@@ -60,6 +61,9 @@ pub(crate) fn build(plan: &Plan) -> BoxOperator {
         }
         Plan::Distinct { input, keys, is_sorted } => {
             Box::new(Distinct::new(build(input), keys.clone(), *is_sorted))
+        }
+        Plan::Set { operator: SetOperator::Union, all: true, left, right } => {
+            Box::new(Append::new(left, right))
         }
         Plan::Set { operator, all, left, right } => {
             Box::new(SetOperation::new(*operator, *all, build(left), build(right)))

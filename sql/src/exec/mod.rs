@@ -24,6 +24,7 @@
 //! | others | an operator each |
 
 mod aggregate;
+mod append;
 mod apply;
 mod basic;
 mod build;

@@ -33,6 +33,8 @@ mod parse;
 mod parse_comment;
 mod parse_constraints;
 mod parse_copy;
+mod parse_depth;
+mod parse_lists;
 mod parse_roles;
 mod parse_schemas;
 mod parse_vacuum;

@@ -10,6 +10,8 @@ use crate::error::{SqlError, SqlResult, SqlState};
 use crate::parse_comment::parse_comment;
 use crate::parse_constraints::{is_set_constraints, parse_set_constraints};
 use crate::parse_copy::parse_copy;
+use crate::parse_depth::{Depth, MAX_CONDITIONS, MAX_ENTRIES, MAX_WORDS, TooComplex};
+use crate::parse_lists::balance;
 use crate::parse_roles::parse_role;
 use crate::parse_schemas::parse_set_schema;
 use crate::parse_vacuum::{parse_analyze, parse_vacuum};
@@ -17,14 +19,15 @@ use crate::parse_vacuum::{parse_analyze, parse_vacuum};
 /// Longest text of statements, in bytes.
 pub(crate) const MAX_SQL_BYTES: usize = 64 << 20;
 
-/// Longest chain of operators, in tokens.
-const MAX_CHAIN: usize = 600;
-
-/// Longest chain of conditions, joins or parts of a query, in words that stand between them.
-const MAX_WORDS: usize = 300;
-
 /// How deep expressions and queries may be nested.
 const MAX_DEPTH: usize = 128;
+
+/// The stack on which long lists of conditions are parsed: they are deep trees at first. The system
+/// gives memory as it is used.
+const LIST_STACK_BYTES: usize = 64 << 20;
+
+// What drops such a tree takes less than a page for a condition.
+const _: () = assert!(LIST_STACK_BYTES / MAX_CONDITIONS > 4 << 10);
 
 /// The statements of a text, which are separated by semicolons.
 ///
@@ -39,10 +42,24 @@ pub(crate) fn parse(sql: &str) -> SqlResult<Vec<Statement>> {
     let dialect = PostgreSqlDialect {};
     let tokens = Tokenizer::new(&dialect, sql).tokenize_with_location();
     let tokens = tokens.map_err(|error| error_of(sql, ParserError::from(error)))?;
-    check_chains(sql, &tokens)?;
-    let parser = Parser::new(&dialect).with_recursion_limit(MAX_DEPTH);
-    let parsed = statements(&mut parser.with_tokens_with_locations(tokens));
+    let parsed = if check_depth(sql, &tokens)? {
+        stacker::grow(LIST_STACK_BYTES, || {
+            let mut parsed = parse_tokens(&dialect, tokens)?;
+            balance(&mut parsed);
+            Ok(parsed)
+        })
+    } else {
+        parse_tokens(&dialect, tokens)
+    };
     parsed.map_err(|error| error_of(sql, error))
+}
+
+fn parse_tokens(
+    dialect: &PostgreSqlDialect,
+    tokens: Vec<TokenWithSpan>,
+) -> Result<Vec<Statement>, ParserError> {
+    let parser = Parser::new(dialect).with_recursion_limit(MAX_DEPTH);
+    statements(&mut parser.with_tokens_with_locations(tokens))
 }
 
 fn statements(parser: &mut Parser<'_>) -> Result<Vec<Statement>, ParserError> {
@@ -87,60 +104,30 @@ fn end_of_statement(parser: &Parser<'_>) -> Result<(), ParserError> {
     }
 }
 
-/// Refuses long chains of operators: `1 + 1 + 1 ...` is no deeper than one operator for the parser,
-/// and a tree as deep as it is long for all that comes after it.
-fn check_chains(sql: &str, tokens: &[TokenWithSpan]) -> SqlResult<()> {
-    // Tokens since the last that ends an expression, and words between conditions, by parenthesis.
-    let mut levels = vec![(0_usize, 0_usize)];
+/// Refuses trees that would be too deep. Whether there are long lists of conditions.
+fn check_depth(sql: &str, tokens: &[TokenWithSpan]) -> SqlResult<bool> {
+    let mut depth = Depth::default();
     for token in tokens {
-        let is_inner = levels.len() > 1;
-        let Some((chain, words)) = levels.last_mut() else { return Ok(()) };
-        match &token.token {
-            Token::Whitespace(_) => {}
-            Token::LParen | Token::LBracket => {
-                *chain += 1;
-                levels.push((0, 0));
+        let message = match depth.add(&token.token) {
+            Ok(()) => continue,
+            Err(TooComplex::Entries) => {
+                let message = format!("target lists can have at most {MAX_ENTRIES} entries");
+                return Err(SqlError::new(SqlState::TOO_MANY_COLUMNS, message));
             }
-            Token::RParen | Token::RBracket if is_inner => drop(levels.pop()),
-            Token::Comma | Token::SemiColon => (*chain, *words) = (0, 0),
-            Token::Word(word) if ends_expression(word.keyword) => {
-                (*chain, *words) = (0, *words + 1)
+            Err(TooComplex::Deep) => format!(
+                "the statement is nested too deeply (allowed: {MAX_WORDS} words and signs of operators, joins and parts of a query within each other)"
+            ),
+            Err(TooComplex::Conditions) => {
+                format!("a list of conditions is too long (allowed: {MAX_CONDITIONS})")
             }
-            _ => *chain += 1,
-        }
-        let is_long = |(chain, words): &(usize, usize)| *chain > MAX_CHAIN || *words > MAX_WORDS;
-        if levels.last().is_some_and(is_long) {
-            let message = format!(
-                "a chain of operators is too long (allowed: {MAX_CHAIN} words and signs, {MAX_WORDS} conditions or parts of a query)"
-            );
-            let error = SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, message);
-            return Err(match position(sql, token.span) {
-                Some(position) => error.at(position),
-                None => error,
-            });
-        }
+        };
+        let error = SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, message);
+        return Err(match position(sql, token.span) {
+            Some(position) => error.at(position),
+            None => error,
+        });
     }
-    Ok(())
-}
-
-/// Whether an expression ends before a word.
-fn ends_expression(word: Keyword) -> bool {
-    matches!(
-        word,
-        Keyword::AND
-            | Keyword::OR
-            | Keyword::SELECT
-            | Keyword::FROM
-            | Keyword::WHERE
-            | Keyword::WHEN
-            | Keyword::THEN
-            | Keyword::ELSE
-            | Keyword::JOIN
-            | Keyword::ON
-            | Keyword::UNION
-            | Keyword::INTERSECT
-            | Keyword::EXCEPT
-    )
+    Ok(depth.has_long_lists)
 }
 
 fn error_of(sql: &str, error: ParserError) -> SqlError {
@@ -227,9 +214,13 @@ mod tests {
 
     #[test]
     fn a_chain_of_operators_is_as_deep_as_it_is_long() {
-        for (link, fits) in
-            [(" + 1", 290), (" and true", 290), ("::text", 290), (" union select 1", 140)]
-        {
+        for (link, fits) in [
+            (" + 1", 290),
+            ("::text", 290),
+            (" union select 1", 140),
+            (" union all select 1", 290),
+            (" and true", 9_000),
+        ] {
             let sql = |links: usize| format!("select 1{}", link.repeat(links));
             assert!(parse(&sql(fits)).is_ok(), "{link}");
             let error = parse(&sql(100_000)).unwrap_err();
@@ -239,6 +230,15 @@ mod tests {
         assert!(parse(&format!("values {}", vec!["(1, 2)"; 100_000].join(", "))).is_ok());
         let conditions = vec!["a in (1, 2)"; 290].join(" or ");
         assert!(parse(&format!("select * from t where {conditions}")).is_ok());
+    }
+
+    /// Where a list ends in an error, it is dropped as deep as it was parsed.
+    #[test]
+    fn a_long_list_that_is_wrong_is_an_error() {
+        for end in ["", " x y z", ")"] {
+            let sql = format!("select * from t where {} or{end}", vec!["a"; 9_000].join(" or "));
+            assert_eq!(parse(&sql).unwrap_err().state(), SqlState::SYNTAX_ERROR, "{end}");
+        }
     }
 
     #[test]

@@ -126,6 +126,11 @@ pub(crate) struct Binder<'b> {
 /// Most parameters of a statement, as the protocol counts them.
 const MAX_PARAMETERS: usize = 65_535;
 
+/// The place of a part of a statement is found with so much of the stack left, or else on another
+/// of such a size: each level of the part takes some.
+const SPAN_ROOM: usize = 1 << 20;
+const SPAN_STACK: usize = 8 << 20;
+
 impl<'b> Binder<'b> {
     pub(crate) fn new(
         sql: &'b str,
@@ -160,7 +165,12 @@ impl<'b> Binder<'b> {
 
     /// The error with the place of a part of the statement.
     fn place(&self, error: SqlError, part: &impl sqlparser::ast::Spanned) -> SqlError {
-        match crate::parse::position(self.sql, part.span()) {
+        if error.position().is_some() {
+            return error;
+        }
+        // It walks all of the part.
+        let span = stacker::maybe_grow(SPAN_ROOM, SPAN_STACK, || part.span());
+        match crate::parse::position(self.sql, span) {
             Some(position) => error.at(position),
             None => error,
         }

@@ -13,7 +13,7 @@ use super::stage::Stage;
 use super::{Binder, Bound, NamedQuery, OutputColumn, refuse};
 use crate::catalogue::TableDef;
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::plan::{Expr, Plan, SetOperator, SortKey, Typed};
+use crate::plan::{Expr, Plan, SetOperator, SortKey, Typed, check_depth};
 use crate::types::cast::{CastContext, common_type};
 use crate::types::{Datum, Scalar, SqlType};
 
@@ -65,7 +65,8 @@ impl Binder<'_> {
         let known = self.queries.len();
         let bound = self.query_with(query, outer);
         self.queries.truncate(known);
-        bound
+        // Before others are made of it.
+        bound.and_then(|bound| check_depth(&bound.plan).map(|()| bound))
     }
 
     fn query_with(&mut self, query: &Query, outer: Option<&Scope<'_>>) -> SqlResult<Bound> {

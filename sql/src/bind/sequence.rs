@@ -236,6 +236,11 @@ impl Binder<'_> {
             )?;
             arguments.push(own);
         }
+        if stage.applies.len() >= MOST_CALLS {
+            let message =
+                format!("a clause calls functions of sequences too often (allowed: {MOST_CALLS})");
+            return Err(SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, message));
+        }
         let is_identity = self.is_identity;
         let keys = self.sequence_keys(arguments.first())?;
         let call = SequenceCall { function, keys, arguments, when: None, is_identity };
@@ -245,3 +250,6 @@ impl Binder<'_> {
 }
 
 const INT8: SqlType = SqlType::INT8;
+
+/// Most calls of a clause: the plan gets deeper by each.
+const MOST_CALLS: usize = 400;

@@ -6,6 +6,7 @@
 
 mod access;
 mod conditions;
+mod depth;
 mod expr;
 mod key_conditions;
 mod needed;
@@ -14,6 +15,7 @@ mod optimize;
 mod order;
 mod semi_join;
 
+pub(crate) use depth::check_depth;
 pub(crate) use expr::{Branch, Comparison, Expr, Quantifier, Typed};
 pub(crate) use node::{
     Access, AggregateCall, ApplyKind, Assignments, ConflictAction, Frame, FrameBound, FrameOffset,

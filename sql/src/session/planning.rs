@@ -8,7 +8,8 @@ use sqlparser::ast::Statement;
 use super::parsed::{ParsedStatement, Planned, Verb};
 use super::path::{CurrentPath, PathSource};
 use crate::bind::{Binder, Bound, BoundCopy, is_name};
-use crate::error::{SqlError, SqlResult};
+use crate::error::{SqlError, SqlResult, SqlState};
+use crate::parse_depth::MAX_ENTRIES;
 use crate::plan::optimize;
 use crate::types::SqlType;
 
@@ -75,7 +76,11 @@ pub(super) async fn plan_anew(
         used.push((table.table, txn.definition_id(table.table).await?));
     }
     let mut binder = Binder::new(sql, &tables, format, types);
-    Ok(bind(&mut binder, statement).map(|(verb, Bound { plan, columns })| {
+    let bound = bind(&mut binder, statement).and_then(|(verb, bound)| {
+        check_width(bound.columns.len())?;
+        Ok((verb, bound))
+    });
+    Ok(bound.map(|(verb, Bound { plan, columns })| {
         let shows_names = columns.iter().any(|own| is_name(own.ty));
         Planned {
             types: Arc::clone(types),
@@ -113,6 +118,14 @@ async fn is_right(txn: &mut Txn<'_>, planned: &Planned) -> Result<bool, TxnError
         }
     }
     Ok(true)
+}
+
+fn check_width(columns: usize) -> SqlResult<()> {
+    if columns <= MAX_ENTRIES {
+        return Ok(());
+    }
+    let message = format!("target lists can have at most {MAX_ENTRIES} entries");
+    Err(SqlError::new(SqlState::TOO_MANY_COLUMNS, message))
 }
 
 fn bind(binder: &mut Binder<'_>, statement: &Statement) -> SqlResult<(Verb, Bound)> {

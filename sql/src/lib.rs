@@ -37,6 +37,7 @@ mod parse_depth;
 mod parse_lists;
 mod parse_roles;
 mod parse_schemas;
+mod parse_size;
 mod parse_vacuum;
 mod plan;
 mod roles;

@@ -14,6 +14,7 @@ use crate::parse_depth::{Depth, MAX_CONDITIONS, MAX_ENTRIES, MAX_WORDS, TooCompl
 use crate::parse_lists::balance;
 use crate::parse_roles::parse_role;
 use crate::parse_schemas::parse_set_schema;
+use crate::parse_size::{MAX_TOKENS, has_too_many_tokens};
 use crate::parse_vacuum::{parse_analyze, parse_vacuum};
 
 /// Longest text of statements, in bytes.
@@ -38,6 +39,11 @@ pub(crate) fn parse(sql: &str) -> SqlResult<Vec<Statement>> {
     if sql.len() > MAX_SQL_BYTES {
         let message = format!("the statement has {} bytes (allowed: {MAX_SQL_BYTES})", sql.len());
         return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message));
+    }
+    if has_too_many_tokens(sql) {
+        let message = format!("the statement has more than {MAX_TOKENS} words and signs");
+        return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)
+            .hint("Use parameters or COPY, or several statements."));
     }
     let dialect = PostgreSqlDialect {};
     let tokens = Tokenizer::new(&dialect, sql).tokenize_with_location();
@@ -239,6 +245,13 @@ mod tests {
             let sql = format!("select * from t where {} or{end}", vec!["a"; 9_000].join(" or "));
             assert_eq!(parse(&sql).unwrap_err().state(), SqlState::SYNTAX_ERROR, "{end}");
         }
+    }
+
+    #[test]
+    fn a_text_of_very_many_tokens_is_refused_before_they_are_made() {
+        let error = parse(&format!("select 1{}", ",1".repeat(8 << 20))).unwrap_err();
+        assert_eq!(error.state(), SqlState::PROGRAM_LIMIT_EXCEEDED);
+        assert!(parse(&format!("select '{}'", "a b ".repeat(1 << 20))).is_ok());
     }
 
     #[test]

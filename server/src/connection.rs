@@ -146,6 +146,8 @@ impl Connection {
             if [SqlState::CRASH_SHUTDOWN, SqlState::ADMIN_SHUTDOWN].contains(&error.state()) {
                 return Err(FrameError::Broken(error));
             }
+            // Also if it is one of a message, and no statement has run.
+            self.session.fail();
             self.stats.error(&error);
             self.output.send(&error_response(Severity::Error, &error));
             self.skips = !is_query;

@@ -284,6 +284,14 @@ impl Session {
         ended.map_err(|error| self.named(error))
     }
 
+    /// That something has failed which the session has not done itself: a transaction in progress
+    /// takes nothing but its end from now on, as after a statement that fails.
+    pub fn fail(&mut self) {
+        if self.state == TransactionState::InTransaction {
+            self.state = TransactionState::Failed;
+        }
+    }
+
     /// The statements of a text.
     fn statements(&mut self, sql: &str) -> SqlResult<Arc<[Arc<ParsedStatement>]>> {
         let statements = self.plans.statements(sql);

@@ -30,6 +30,7 @@ mod reports;
 mod roles;
 mod scenarios;
 mod server;
+mod server_limits;
 mod shared_pool;
 mod shell;
 mod shell_terminal;

@@ -11,7 +11,7 @@ use tokio_postgres::{Client, Config, Error, NoTls, SimpleQueryMessage};
 use crate::harness::{Pool, Process, Setup, run, text, until};
 
 /// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server of a pool, and where it listens.
 pub(crate) fn start(pool: &str) -> (Process, SocketAddr) {
@@ -32,7 +32,7 @@ pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     runtime.block_on(async { tokio::time::timeout(PATIENCE, future).await.unwrap() })
 }
 
-fn config(addr: SocketAddr) -> Config {
+pub(crate) fn config(addr: SocketAddr) -> Config {
     let mut config = Config::new();
     config.host("127.0.0.1").port(addr.port()).user("tester").dbname("selkie");
     config
@@ -44,7 +44,7 @@ pub(crate) async fn connect(addr: SocketAddr) -> Client {
     client
 }
 
-fn state(error: &Error) -> &str {
+pub(crate) fn state(error: &Error) -> &str {
     error.code().unwrap_or_else(|| panic!("{error}")).code()
 }
 
@@ -484,12 +484,12 @@ fn answer(addr: SocketAddr, bytes: &[u8]) -> Vec<u8> {
 }
 
 /// A frame of a message.
-fn frame(kind: u8, body: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(kind: u8, body: &[u8]) -> Vec<u8> {
     let length = u32::try_from(body.len() + 4).unwrap();
     [&[kind][..], &length.to_be_bytes(), body].concat()
 }
 
-fn startup() -> Vec<u8> {
+pub(crate) fn startup() -> Vec<u8> {
     let body = [&196_608_u32.to_be_bytes()[..], b"user\0me\0\0"].concat();
     [&u32::try_from(body.len() + 4).unwrap().to_be_bytes()[..], &body].concat()
 }

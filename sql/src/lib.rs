@@ -35,6 +35,7 @@ mod parse_constraints;
 mod parse_copy;
 mod parse_depth;
 mod parse_lists;
+mod parse_locks;
 mod parse_roles;
 mod parse_schemas;
 mod parse_size;

@@ -12,6 +12,7 @@ use crate::parse_constraints::{is_set_constraints, parse_set_constraints};
 use crate::parse_copy::parse_copy;
 use crate::parse_depth::{Depth, MAX_CONDITIONS, MAX_ENTRIES, MAX_WORDS, TooComplex};
 use crate::parse_lists::balance;
+use crate::parse_locks::plain_locks;
 use crate::parse_roles::parse_role;
 use crate::parse_schemas::parse_set_schema;
 use crate::parse_size::{MAX_TOKENS, has_too_many_tokens};
@@ -47,7 +48,8 @@ pub(crate) fn parse(sql: &str) -> SqlResult<Vec<Statement>> {
     }
     let dialect = PostgreSqlDialect {};
     let tokens = Tokenizer::new(&dialect, sql).tokenize_with_location();
-    let tokens = tokens.map_err(|error| error_of(sql, ParserError::from(error)))?;
+    let mut tokens = tokens.map_err(|error| error_of(sql, ParserError::from(error)))?;
+    plain_locks(&mut tokens);
     let parsed = if check_depth(sql, &tokens)? {
         stacker::grow(LIST_STACK_BYTES, || {
             let mut parsed = parse_tokens(&dialect, tokens)?;

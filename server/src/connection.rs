@@ -13,8 +13,8 @@ use crate::error_response::{Severity, error_response};
 use crate::extended::Extended;
 use crate::frames::{FrameError, Frames, SharedFrames};
 use crate::frontend::{FrontendMessage, decode, violation};
+use crate::memory_limit::MemoryLimit;
 use crate::output::Output;
-use crate::portal_rows::KeptLimit;
 use crate::result_rows::ResultRows;
 use crate::startup::send_parameters;
 use crate::stats::ServerStats;
@@ -47,7 +47,7 @@ impl Connection {
         session: Session,
         frames: Frames,
         output: Arc<Output>,
-        kept: &Arc<KeptLimit>,
+        memory: &Arc<MemoryLimit>,
         ends: watch::Receiver<bool>,
         stats: Arc<ServerStats>,
     ) -> Self {
@@ -58,7 +58,7 @@ impl Connection {
             session,
             frames,
             output,
-            extended: Extended::new(kept),
+            extended: Extended::new(memory),
             skips: false,
             reported,
             ends,

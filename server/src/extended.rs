@@ -21,8 +21,9 @@ use selkie_sql::{
 use crate::columns::{check_formats, description, format_of, parameter_description};
 use crate::frames::SharedFrames;
 use crate::frontend::{Bind, Target, violation};
+use crate::memory_limit::MemoryLimit;
 use crate::output::Output;
-use crate::portal_rows::{KeptLimit, PortalRows, Rest};
+use crate::portal_rows::{MOST_KEPT_BYTES, PortalRows, Rest};
 use crate::result_rows::{ResultRows, complete};
 
 /// Most statements, and most portals, of a connection.
@@ -36,7 +37,7 @@ pub(crate) struct Extended {
     statements: SharedStatements,
     portals: HashMap<String, Portal>,
     /// How much of rows the portals may keep.
-    limit: Arc<KeptLimit>,
+    limit: Arc<MemoryLimit>,
 }
 
 /// A statement with values for its parameters.
@@ -64,8 +65,8 @@ enum Progress {
 
 impl Extended {
     /// Of a connection of a server whose portals may keep so much.
-    pub(crate) fn new(server: &Arc<KeptLimit>) -> Self {
-        let limit = Arc::new(KeptLimit::of_connection(server));
+    pub(crate) fn new(server: &Arc<MemoryLimit>) -> Self {
+        let limit = Arc::new(MemoryLimit::within(server, MOST_KEPT_BYTES));
         Self { statements: SharedStatements::default(), portals: HashMap::new(), limit }
     }
 

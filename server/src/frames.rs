@@ -8,12 +8,16 @@ use selkie_sql::SqlError;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::frontend::{longest, violation};
+use crate::memory_limit::{Counted, MemoryLimit};
 
 /// The reading half of a connection.
 pub(crate) type Reader = Box<dyn AsyncRead + Send + Unpin>;
 
 /// How much is read at a time at least.
 const CHUNK: usize = 16 << 10;
+
+/// Of each connection, as much is not counted.
+const FREE: usize = 1 << 20;
 
 /// Those of a connection, which the data of COPY is read from, too.
 pub(crate) type SharedFrames = Arc<tokio::sync::Mutex<Frames>>;
@@ -22,6 +26,8 @@ pub(crate) type SharedFrames = Arc<tokio::sync::Mutex<Frames>>;
 pub(crate) struct Frames {
     reader: Reader,
     bytes: BytesMut,
+    /// The memory of those, if it is much.
+    counted: Counted,
 }
 
 /// Why there is no frame.
@@ -35,8 +41,8 @@ pub(crate) enum FrameError {
 }
 
 impl Frames {
-    pub(crate) fn new(reader: Reader) -> Self {
-        Self { reader, bytes: BytesMut::new() }
+    pub(crate) fn new(reader: Reader, memory: &Arc<MemoryLimit>) -> Self {
+        Self { reader, bytes: BytesMut::new(), counted: Counted::new(memory) }
     }
 
     /// The next frame, its kind and its body, if it has been read.
@@ -48,6 +54,7 @@ impl Frames {
         }
         let mut frame = self.bytes.split_to(length + 1);
         frame.advance(5);
+        self.count()?;
         Ok(Some((kind, frame.freeze())))
     }
 
@@ -81,10 +88,18 @@ impl Frames {
     /// Waits for more bytes.
     pub(crate) async fn read(&mut self) -> Result<(), FrameError> {
         self.bytes.reserve(CHUNK);
+        self.count()?;
         match self.reader.read_buf(&mut self.bytes).await? {
             0 => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
             _ => Ok(()),
         }
+    }
+
+    /// Counts the memory of a long message that has not come as a whole.
+    fn count(&mut self) -> Result<(), FrameError> {
+        let bytes = self.bytes.capacity();
+        let counted = if bytes > FREE { bytes } else { 0 };
+        self.counted.set(counted).map_err(FrameError::Broken)
     }
 
     /// The next message, which has to be the answer of a client that is asked for a password.
@@ -105,5 +120,60 @@ impl Frames {
             }
             self.read().await?;
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "test code")]
+mod tests {
+    use selkie_sql::SqlState;
+    use tokio::io::AsyncWriteExt;
+
+    use super::*;
+
+    /// Reads a message of so many bytes under a limit; gives what counts when it has come, and when
+    /// it is gone.
+    async fn read(length: usize, limit: usize) -> Result<(usize, usize), FrameError> {
+        let memory = Arc::new(MemoryLimit::new(limit));
+        let (mut client, server) = tokio::io::duplex(64 << 10);
+        let mut frames = Frames::new(Box::new(server), &memory);
+        let header = u32::try_from(length + 4).unwrap().to_be_bytes();
+        let message = [&b"Q"[..], &header, &vec![b'x'; length]].concat();
+        let write = async move {
+            // It may not be read to its end.
+            let _ = client.write_all(&message).await;
+            client
+        };
+        let read = async {
+            let mut most = 0;
+            loop {
+                if let Some((kind, body)) = frames.buffered()? {
+                    assert_eq!((kind, body.len()), (b'Q', length));
+                    break;
+                }
+                frames.read().await?;
+                most = most.max(memory.used());
+            }
+            drop(frames);
+            Ok((most, memory.used()))
+        };
+        let (_client, read) = tokio::join!(write, read);
+        read
+    }
+
+    #[test]
+    fn long_messages_count_while_they_come() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            assert_eq!(read(100_000, 0).await.unwrap(), (0, 0));
+            let (most, after) = read(3 << 20, 64 << 20).await.unwrap();
+            assert!(most >= 3 << 20 && after == 0, "{most} {after}");
+            match read(3 << 20, 2 << 20).await {
+                Err(FrameError::Broken(error)) => {
+                    assert_eq!(error.state(), SqlState::OUT_OF_MEMORY);
+                }
+                other => panic!("{other:?}"),
+            }
+        });
     }
 }

@@ -9,7 +9,7 @@
 //! | `newcomers.rs`, `login.rs`, `scram.rs` | who is let in |
 //! | `connection.rs`, `extended.rs`, `portal_rows.rs` | a client's messages, one after the other |
 //! | `columns.rs`, `result_rows.rs`, `error_response.rs` | rows, their columns, and errors |
-//! | `registry.rs`, `server.rs`, `stats.rs` | all connections, and what they have done |
+//! | `memory_limit.rs`, `registry.rs`, `server.rs`, `stats.rs` | all connections, and what they have done |
 #![forbid(unsafe_code)]
 
 mod columns;
@@ -19,6 +19,7 @@ mod extended;
 mod frames;
 mod frontend;
 mod login;
+mod memory_limit;
 mod newcomers;
 mod output;
 mod portal_rows;

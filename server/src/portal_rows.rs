@@ -3,38 +3,23 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::{Buf, BytesMut};
 use parking_lot::Mutex;
 use selkie_fabric::BoxFuture;
 use selkie_sql::types::FormatSettings;
-use selkie_sql::{Client, Datum, OutputColumn, SqlError, SqlResult, SqlState};
+use selkie_sql::{Client, Datum, OutputColumn, SqlResult};
 
 use crate::extended::{SharedStatements, forget};
+use crate::memory_limit::{Counted, MemoryLimit};
 use crate::result_rows::RowEncoder;
 
 /// Most bytes of rows that the portals of a connection keep.
-const MOST_OF_CONNECTION: usize = 1 << 30;
-
-/// The part of the memory of the machine that the portals of a server may take, one in so many.
-const PART_OF_MEMORY: usize = 4;
-
-/// What the portals of a server may take if the system does not say how much memory there is.
-const UNKNOWN_MEMORY: usize = 1 << 30;
-
-/// A bound to bytes that are kept, maybe within another.
-pub(crate) struct KeptLimit {
-    most: usize,
-    used: AtomicUsize,
-    whole: Option<Arc<Self>>,
-    /// Of what it is the bound.
-    what: &'static str,
-}
+pub(crate) const MOST_KEPT_BYTES: usize = 1 << 30;
 
 /// Rows that are kept, and counted as long as they are.
 struct KeptRows {
-    limit: Arc<KeptLimit>,
+    limit: Arc<MemoryLimit>,
     parts: VecDeque<Part>,
     /// How many rows there are.
     rows: usize,
@@ -44,13 +29,13 @@ struct KeptRows {
 struct Part {
     bytes: BytesMut,
     rows: usize,
-    /// How many bytes are counted.
-    counted: usize,
+    /// Its memory.
+    _counted: Counted,
 }
 
 /// Keeps the rows of a statement.
 pub(crate) struct PortalRows {
-    limit: Arc<KeptLimit>,
+    limit: Arc<MemoryLimit>,
     /// Of the columns.
     formats: Vec<i16>,
     statements: SharedStatements,
@@ -72,66 +57,20 @@ pub(crate) struct Rest {
     tag: String,
 }
 
-impl KeptLimit {
-    /// That of a server.
-    pub(crate) fn of_server() -> Self {
-        let system = rustix::system::sysinfo();
-        let memory = u64::from(system.mem_unit).saturating_mul(system.totalram);
-        let most = match usize::try_from(memory) {
-            Ok(0) | Err(_) => UNKNOWN_MEMORY,
-            Ok(memory) => memory / PART_OF_MEMORY,
-        };
-        Self { most, used: AtomicUsize::new(0), whole: None, what: "server" }
-    }
-
-    /// That of a connection of a server.
-    pub(crate) fn of_connection(server: &Arc<Self>) -> Self {
-        let whole = Some(Arc::clone(server));
-        let what = "connection";
-        Self { most: MOST_OF_CONNECTION, used: AtomicUsize::new(0), whole, what }
-    }
-
-    /// Counts bytes, unless they are too many.
-    fn take(&self, bytes: usize) -> SqlResult<()> {
-        // It counts and orders nothing else.
-        let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
-        let taken = self.used.fetch_update(set, fetch, |used| {
-            used.checked_add(bytes).filter(|used| *used <= self.most)
-        });
-        if taken.is_err() {
-            let detail = format!(
-                "Rows that the portals of the {} keep need more than {} bytes.",
-                self.what, self.most
-            );
-            return Err(SqlError::new(SqlState::OUT_OF_MEMORY, "out of memory")
-                .detail(detail)
-                .hint("Close portals, or read all rows of a statement at once."));
-        }
-        let within = self.whole.as_ref().map_or(Ok(()), |whole| whole.take(bytes));
-        if within.is_err() {
-            self.used.fetch_sub(bytes, Ordering::Relaxed);
-        }
-        within
-    }
-
-    fn give_back(&self, bytes: usize) {
-        self.used.fetch_sub(bytes, Ordering::Relaxed);
-        self.whole.iter().for_each(|whole| whole.give_back(bytes));
-    }
-}
-
 impl KeptRows {
-    fn new(limit: &Arc<KeptLimit>) -> Self {
+    fn new(limit: &Arc<MemoryLimit>) -> Self {
         Self { limit: Arc::clone(limit), parts: VecDeque::new(), rows: 0 }
     }
 
     fn push(&mut self, bytes: BytesMut, rows: usize) -> SqlResult<()> {
-        let counted = bytes.capacity();
         if rows == 0 {
             return Ok(());
         }
-        self.limit.take(counted)?;
-        self.parts.push_back(Part { bytes, rows, counted });
+        let mut counted = Counted::new(&self.limit);
+        counted.set(bytes.capacity()).map_err(|error| {
+            error.hint("Close portals, or read all rows of a statement at once.")
+        })?;
+        self.parts.push_back(Part { bytes, rows, _counted: counted });
         self.rows += rows;
         Ok(())
     }
@@ -146,16 +85,9 @@ impl KeptRows {
             return (bytes, most);
         }
         let (bytes, rows) = (std::mem::take(&mut part.bytes), part.rows);
-        self.limit.give_back(part.counted);
         self.parts.pop_front();
         self.rows -= rows;
         (bytes, rows)
-    }
-}
-
-impl Drop for KeptRows {
-    fn drop(&mut self) {
-        self.parts.iter().for_each(|part| self.limit.give_back(part.counted));
     }
 }
 
@@ -172,7 +104,7 @@ fn length_of(bytes: &[u8], messages: usize) -> usize {
 
 impl PortalRows {
     pub(crate) fn new(
-        limit: &Arc<KeptLimit>,
+        limit: &Arc<MemoryLimit>,
         statements: &SharedStatements,
         formats: Vec<i16>,
     ) -> Self {
@@ -249,18 +181,10 @@ impl Rest {
 #[allow(clippy::unwrap_used, reason = "test code")]
 mod tests {
     use bytes::BufMut;
+    use selkie_sql::SqlState;
 
     use super::*;
     use crate::output::framed;
-
-    fn limit(most: usize, whole: Option<&Arc<KeptLimit>>) -> Arc<KeptLimit> {
-        let whole = whole.map(Arc::clone);
-        Arc::new(KeptLimit { most, used: AtomicUsize::new(0), whole, what: "test" })
-    }
-
-    fn used(limit: &KeptLimit) -> usize {
-        limit.used.load(Ordering::Relaxed)
-    }
 
     fn row(at: u8) -> BytesMut {
         let mut bytes = BytesMut::new();
@@ -272,7 +196,7 @@ mod tests {
     fn rows_come_in_their_order_however_many_are_read() {
         let whole: Vec<u8> = (0..100).flat_map(|at| row(at).to_vec()).collect();
         for most in [1, 2, 7, 10, 100] {
-            let limit = limit(1 << 20, None);
+            let limit = Arc::new(MemoryLimit::new(1 << 20));
             let mut kept = KeptRows::new(&limit);
             for part in 0..10 {
                 let mut bytes = BytesMut::new();
@@ -288,32 +212,25 @@ mod tests {
                 assert!(rows <= most);
                 read.extend_from_slice(&bytes);
             }
-            assert_eq!((read == whole, kept.rows, used(&limit)), (true, 0, 0), "{most}");
+            assert_eq!((read == whole, kept.rows, limit.used()), (true, 0, 0), "{most}");
         }
     }
 
     #[test]
-    fn what_is_kept_is_within_both_bounds() {
-        let server = limit(1_000, None);
-        let (first, second) = (limit(700, Some(&server)), limit(700, Some(&server)));
-        let push = |kept: &mut KeptRows, bytes: usize| kept.push(BytesMut::zeroed(bytes), 1);
-        let (mut one, mut other) = (KeptRows::new(&first), KeptRows::new(&second));
-        push(&mut one, 600).unwrap();
-        let of_connection = push(&mut one, 200).unwrap_err();
-        let of_server = push(&mut other, 500).unwrap_err();
-        for error in [of_connection, of_server] {
-            assert_eq!(error.state(), SqlState::OUT_OF_MEMORY);
-        }
-        // What was refused is not counted.
-        assert_eq!((used(&first), used(&second), used(&server)), (600, 0, 600));
-        drop(one);
-        push(&mut other, 500).unwrap();
-        assert_eq!((used(&first), used(&second), used(&server)), (0, 500, 500));
+    fn rows_that_are_too_many_are_refused() {
+        let limit = Arc::new(MemoryLimit::new(1_000));
+        let mut kept = KeptRows::new(&limit);
+        kept.push(BytesMut::zeroed(600), 1).unwrap();
+        let refused = kept.push(BytesMut::zeroed(600), 1).unwrap_err();
+        assert_eq!(refused.state(), SqlState::OUT_OF_MEMORY);
+        assert_eq!((kept.rows, limit.used()), (1, 600));
+        drop(kept);
+        assert_eq!(limit.used(), 0);
     }
 
     #[test]
     fn a_tag_counts_the_rows_that_were_read() {
-        let kept = || KeptRows::new(&limit(0, None));
+        let kept = || KeptRows::new(&Arc::new(MemoryLimit::new(0)));
         for (has_columns, tag, expected) in [
             (true, "SELECT 9", "SELECT 3"),
             (true, "INSERT 0 9", "INSERT 0 3"),

@@ -17,9 +17,9 @@ use crate::connection::{Connection, ended, ending};
 use crate::error_response::{Severity, error_response};
 use crate::frames::{FrameError, Frames};
 use crate::login::{Newcomer, let_in};
+use crate::memory_limit::MemoryLimit;
 use crate::newcomers::{NewcomerPlace, Newcomers};
 use crate::output::Output;
-use crate::portal_rows::KeptLimit;
 use crate::registry::Registry;
 use crate::startup::{LOGIN_TIMEOUT, PACKET_TIMEOUT, Startup, Wanted, too_many, wanted};
 use crate::stats::{ServerCounts, ServerStats};
@@ -121,8 +121,8 @@ struct Shared {
     tls: Option<Tls>,
     clear: Clear,
     stats: Arc<ServerStats>,
-    /// How much of rows all portals may keep.
-    kept: Arc<KeptLimit>,
+    /// How much memory clients may take.
+    memory: Arc<MemoryLimit>,
     /// Places of clients that have not been let in.
     newcomers: Arc<Newcomers>,
     /// Places of clients that are told that there is none for them.
@@ -176,7 +176,7 @@ impl Server {
             clock: config.clock,
             tls: config.tls.clone(),
             clear: config.clear,
-            kept: Arc::new(KeptLimit::of_server()),
+            memory: Arc::new(MemoryLimit::of_server()),
             newcomers: Arc::new(Newcomers::new(config.max_connections)),
             refusals: Semaphore::new(REFUSALS),
             ends,
@@ -267,7 +267,7 @@ impl Shared {
         let is_secured = transport.is_secured();
         let (reader, writer) = transport.split();
         let output = Arc::new(Output::new(writer));
-        let frames = Frames::new(reader);
+        let frames = Frames::new(reader, &self.memory);
         let done = match wanted {
             Ok(Wanted::Cancel { number, secret }) => {
                 self.registry.cancel(number, secret);
@@ -373,7 +373,7 @@ impl Shared {
         self.stats.client();
         let (output, stats) = (Arc::clone(output), Arc::clone(&self.stats));
         let ends = self.ends.clone();
-        let mut connection = Connection::new(session, frames, output, &self.kept, ends, stats);
+        let mut connection = Connection::new(session, frames, output, &self.memory, ends, stats);
         let served = connection.serve().await;
         drop(place);
         Ok(served?)

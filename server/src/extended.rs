@@ -292,7 +292,8 @@ async fn give(rest: &mut Rest, most: u32, output: &Output, cancel: &CancelHandle
             () = cancel.terminated() => return Err(SqlError::terminated()),
         }
     }
-    if rest.has_rows() {
+    // Whether there are more is not looked at, as in PostgreSQL.
+    if most > 0 && left == 0 {
         output.send(&PgWireBackendMessage::PortalSuspended(PortalSuspended::new()));
     } else {
         output.send(&complete(&rest.tag(given)));

@@ -153,11 +153,6 @@ impl Client for PortalRows {
 }
 
 impl Rest {
-    /// Whether there are rows that the client has not read.
-    pub(crate) fn has_rows(&self) -> bool {
-        self.kept.rows > 0
-    }
-
     /// Takes some of the first rows, at most so many, and how many they are; none if there are no
     /// more.
     pub(crate) fn take(&mut self, most: usize) -> (BytesMut, usize) {

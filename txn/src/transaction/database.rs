@@ -353,6 +353,22 @@ impl Database {
         self.begin_by(protocol, Isolation::Serializable).read_only()
     }
 
+    /// As [`begin_to_read`](Self::begin_to_read), but under
+    /// [`Protocol::Snapshot`] each operation sees what is committed when it begins, or each
+    /// [statement](Txn::begin_statement), as under
+    /// [`ReadCommitted`](crate::Isolation::ReadCommitted).
+    #[must_use]
+    pub fn begin_to_read_committed(&self) -> Txn<'_> {
+        let protocol = self.protocol.rules().for_reading();
+        if self.protocol != Protocol::Snapshot {
+            return self.begin_to_read();
+        }
+        let mut begun = self.begin_by(protocol, Isolation::ReadCommitted);
+        // With the view of its isolation.
+        begun.read_only = true;
+        begun
+    }
+
     /// Begins to load an empty table from rows in the order of their primary keys: several times as
     /// fast as inserts, and all at once for others. The table may be used meanwhile.
     ///

@@ -186,6 +186,16 @@ impl Session {
         Ok(())
     }
 
+    /// Begins a transaction that only reads, as [`Database::begin_to_read_committed`] does.
+    ///
+    /// # Errors
+    /// [`TxnError::InTransaction`].
+    pub fn begin_to_read_committed(&mut self) -> Result<(), TxnError> {
+        self.check_idle()?;
+        self.take_up(self.place.db.begin_to_read_committed().park());
+        Ok(())
+    }
+
     fn check_idle(&self) -> Result<(), TxnError> {
         if self.is_in_transaction() { Err(TxnError::InTransaction) } else { Ok(()) }
     }

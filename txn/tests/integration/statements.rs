@@ -90,6 +90,28 @@ fn operations_of_a_statement_see_one_state() {
 }
 
 #[test]
+fn one_that_only_reads_may_see_a_state_a_statement() {
+    let (cluster, databases, table) = bank(Protocol::Snapshot);
+    let [here, there] = &databases[..] else { panic!("two nodes") };
+    cluster.runtime.block_on(async {
+        let mut txn = here.begin_to_read_committed();
+        txn.begin_statement().unwrap();
+        let before = balance(&mut txn, table, 1).await.unwrap();
+        pay(there, table, 1, 10).await;
+        assert_eq!(balance(&mut txn, table, 1).await.unwrap(), before);
+        txn.end_statement();
+        txn.begin_statement().unwrap();
+        assert_eq!(balance(&mut txn, table, 1).await.unwrap(), before + 10);
+        let changed = txn.update(table, &key![1], add(1)).await;
+        assert!(matches!(changed, Err(TxnError::ReadOnly)));
+        txn.end_statement();
+        txn.commit().await.unwrap();
+    });
+    drop(databases);
+    cluster.close();
+}
+
+#[test]
 fn a_session_idles_in_a_statement_and_sees_its_own_changes() {
     let (cluster, databases, table) = bank(Protocol::Snapshot);
     let [here, there] = &databases[..] else { panic!("two nodes") };

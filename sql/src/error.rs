@@ -25,6 +25,7 @@ states! {
     ARRAY_SUBSCRIPT = "2202E", "The dimensions of arrays do not fit.";
     BAD_COPY_FILE_FORMAT = "22P04", "Data of COPY is not of its format.";
     CANNOT_CONNECT_NOW = "57P03", "The server takes no clients now.";
+    CANNOT_COERCE = "42846", "There is no cast from the one type to the other.";
     CANT_CHANGE_PARAMETER = "55P02", "A parameter cannot be changed.";
     CARDINALITY_VIOLATION = "21000", "A subquery gave more than one row.";
     CHARACTER_NOT_IN_REPERTOIRE = "22021", "Bytes are no text of the encoding.";
@@ -51,11 +52,16 @@ states! {
     FOREIGN_KEY_VIOLATION = "23503", "A REFERENCES constraint does not hold.";
     GENERATED_ALWAYS = "428C9", "A column gets its values from its sequence only.";
     GROUPING_ERROR = "42803", "A column is neither grouped nor aggregated.";
+    IDLE_IN_TRANSACTION_TIMEOUT = "25P03", "A client did nothing in its transaction for too long.";
+    IDLE_SESSION_TIMEOUT = "57P05", "A client did nothing for too long.";
     INDETERMINATE_TYPE = "42P18", "The type of a parameter cannot be told.";
     INSUFFICIENT_PRIVILEGE = "42501", "The role may not do that.";
     INTERNAL_ERROR = "XX000", "What should not happen.";
     INVALID_ARGUMENT_FOR_NTH_VALUE = "22016", "The row that nth_value is to take is not positive.";
     INVALID_ARGUMENT_FOR_NTILE = "22014", "The number of buckets of ntile is not positive.";
+    INVALID_ARGUMENT_FOR_LOGARITHM = "2201E", "There is no logarithm of the number.";
+    INVALID_ARGUMENT_FOR_POWER = "2201F", "There is no such power of the number.";
+    INVALID_ARGUMENT_FOR_WIDTH_BUCKET = "2201G", "The buckets of width_bucket are none.";
     INVALID_AUTHORIZATION = "28000", "The client may not connect so.";
     INVALID_BINARY = "22P03", "Bytes are no value of their type.";
     INVALID_CATALOG_NAME = "3D000", "There is no such database.";
@@ -97,6 +103,8 @@ states! {
     SNAPSHOT_TOO_OLD = "72000", "An earlier state of a page is gone: the transaction has to be run again.";
     STATEMENT_TOO_COMPLEX = "54001", "A statement is nested too deeply.";
     STRING_DATA_RIGHT_TRUNCATION = "22001", "A text is too long for its column.";
+    SUBSTRING_ERROR = "22011", "A part of a text is of a negative length.";
+    SUCCESSFUL_COMPLETION = "00000", "Nothing has failed: a notice of no other code.";
     SYNTAX_ERROR = "42601", "The statement is no SQL.";
     TOO_MANY_COLUMNS = "54011", "There are more columns than a table can have.";
     TOO_MANY_CONNECTIONS = "53300", "There are as many clients as are allowed.";
@@ -145,6 +153,8 @@ struct SqlErrorParts {
     message: String,
     detail: Option<String>,
     hint: Option<String>,
+    /// Where it happened.
+    context: Option<String>,
     /// The first character that it is about, counted from 1.
     position: Option<usize>,
     subject: ErrorSubject,
@@ -167,8 +177,8 @@ impl SqlError {
     /// An error that is not about a place in the statement.
     pub fn new(state: SqlState, message: impl Into<String>) -> Self {
         let (message, subject) = (message.into(), ErrorSubject::default());
-        let (detail, hint, position) = (None, None, None);
-        Self(Box::new(SqlErrorParts { state, message, detail, hint, position, subject }))
+        let (detail, hint, context, position) = (None, None, None, None);
+        Self(Box::new(SqlErrorParts { state, message, detail, hint, context, position, subject }))
     }
 
     /// SQL that this engine cannot do: `what` with its article or in the plural.
@@ -199,6 +209,13 @@ impl SqlError {
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.0.hint = Some(hint.into());
+        self
+    }
+
+    /// With where it happened, as the line of the data of COPY.
+    #[must_use]
+    pub fn context(mut self, context: impl Into<String>) -> Self {
+        self.0.context = Some(context.into());
         self
     }
 
@@ -268,6 +285,12 @@ impl SqlError {
     #[must_use]
     pub fn hint_text(&self) -> Option<&str> {
         self.0.hint.as_deref()
+    }
+
+    /// Where it happened.
+    #[must_use]
+    pub fn context_text(&self) -> Option<&str> {
+        self.0.context.as_deref()
     }
 
     /// The first character of the statement that it is about, counted from 1.

@@ -167,6 +167,7 @@ scripts![
     foreign_keys_catalogue,
     comments,
     sessions,
+    states,
     schemas,
     schemas_paths,
     schemas_changes,

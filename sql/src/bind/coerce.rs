@@ -31,7 +31,11 @@ impl Binder<'_> {
         self.uses_catalogue |= is_name(from) || is_name(to);
         if !can_cast(from, to, context) {
             let message = format!("cannot cast type {} to {}", from.name(), to.name());
-            return Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message));
+            let state = match context {
+                CastContext::Explicit => SqlState::CANNOT_COERCE,
+                _ => SqlState::DATATYPE_MISMATCH,
+            };
+            return Err(SqlError::new(state, message));
         }
         match expr {
             Expr::Const(value) if !is_name(from) && !is_name(to) => {

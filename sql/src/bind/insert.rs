@@ -374,7 +374,7 @@ fn key_of(table: &TableDef, mut columns: Vec<usize>) -> SqlResult<Option<usize>>
     index.map(Some).ok_or_else(|| {
         let message =
             "there is no unique or exclusion constraint matching the ON CONFLICT specification";
-        SqlError::new(SqlState::WRONG_OBJECT_TYPE, message)
+        SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message)
     })
 }
 

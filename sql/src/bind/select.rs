@@ -182,7 +182,7 @@ impl Binder<'_> {
                 if exprs.len() > columns.len() {
                     let message =
                         "for SELECT DISTINCT, ORDER BY expressions must appear in select list";
-                    return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+                    return Err(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message));
                 }
                 Some((0..columns.len()).map(Expr::Column).collect::<Vec<_>>())
             }
@@ -352,7 +352,8 @@ fn group_key<'a>(ast: &'a Ast, items: &'a [Item], scope: &Scope<'_>) -> SqlResul
             let item =
                 digits.parse::<usize>().ok().and_then(|number| items.get(number.checked_sub(1)?));
             let message = || format!("GROUP BY position {digits} is not in select list");
-            let item = item.ok_or_else(|| SqlError::new(SqlState::SYNTAX_ERROR, message()))?;
+            let item =
+                item.ok_or_else(|| SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message()))?;
             Ok(&item.expr)
         }
         Ast::Identifier(name) => {

@@ -159,7 +159,7 @@ pub(super) fn output_position(ast: &Ast, columns: &[OutputColumn]) -> SqlResult<
             let at = digits.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
             let at = at.filter(|at| *at < columns.len());
             let message = || format!("ORDER BY position {digits} is not in select list");
-            at.map(Some).ok_or_else(|| SqlError::new(SqlState::SYNTAX_ERROR, message()))
+            at.map(Some).ok_or_else(|| SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message()))
         }
         Ast::Identifier(name) => {
             let name = fold(name);

@@ -18,9 +18,8 @@ const MAX_EXACT_DIGITS: u64 = 300_000;
 const GUARD_DIGITS: i64 = 8;
 
 fn invalid_logarithm(is_zero: bool) -> SqlError {
-    // PostgreSQL's code is 2201E.
     SqlError::new(
-        SqlState::INVALID_PARAMETER,
+        SqlState::INVALID_ARGUMENT_FOR_LOGARITHM,
         if is_zero {
             "cannot take logarithm of zero"
         } else {
@@ -29,9 +28,12 @@ fn invalid_logarithm(is_zero: bool) -> SqlError {
     )
 }
 
+fn invalid_power(message: &str) -> SqlError {
+    SqlError::new(SqlState::INVALID_ARGUMENT_FOR_POWER, message)
+}
+
 fn negative_root() -> SqlError {
-    // PostgreSQL's code is 2201F.
-    SqlError::new(SqlState::INVALID_PARAMETER, "cannot take square root of a negative number")
+    invalid_power("cannot take square root of a negative number")
 }
 
 /// A result of a float, of finite arguments.
@@ -53,7 +55,7 @@ fn logarithm(value: f64, of: fn(f64) -> f64) -> SqlResult<Datum> {
 }
 
 fn power(base: f64, exponent: f64) -> SqlResult<Datum> {
-    let invalid = |what| Err(SqlError::new(SqlState::INVALID_PARAMETER, what));
+    let invalid = |what| Err(invalid_power(what));
     if base == 0.0 && exponent < 0.0 {
         return invalid("zero raised to a negative power is undefined");
     }
@@ -194,7 +196,7 @@ fn log(base: &BigDecimal, value: &BigDecimal) -> SqlResult<BigDecimal> {
 }
 
 fn power_of(base: &BigDecimal, exponent: &BigDecimal) -> SqlResult<BigDecimal> {
-    let invalid = |what| Err(SqlError::new(SqlState::INVALID_PARAMETER, what));
+    let invalid = |what| Err(invalid_power(what));
     if base.is_zero() && exponent.is_negative() {
         return invalid("zero raised to a negative power is undefined");
     }
@@ -393,7 +395,8 @@ fn factorial(values: &[Datum], _: &super::CallContext<'_>) -> SqlResult<Datum> {
 }
 
 fn bucket(value: f64, low: f64, high: f64, count: i64) -> SqlResult<Datum> {
-    let invalid = |what| Err(SqlError::new(SqlState::INVALID_PARAMETER, what));
+    let state = SqlState::INVALID_ARGUMENT_FOR_WIDTH_BUCKET;
+    let invalid = |what| Err(SqlError::new(state, what));
     if count <= 0 {
         return invalid("count must be greater than zero");
     }

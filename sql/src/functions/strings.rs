@@ -48,6 +48,10 @@ fn slice(value: &str, from: i64, to: i64) -> &str {
     rest.get(..byte(rest, taken)).unwrap_or_default()
 }
 
+fn negative_length() -> SqlError {
+    SqlError::new(SqlState::SUBSTRING_ERROR, "negative substring length not allowed")
+}
+
 fn substring(values: &[Datum], _: &CallContext<'_>) -> SqlResult<Datum> {
     let (value, from) = (text(values, 0)?, whole(values, 1)?);
     let to = match values.len() {
@@ -55,7 +59,7 @@ fn substring(values: &[Datum], _: &CallContext<'_>) -> SqlResult<Datum> {
         _ => {
             let length = whole(values, 2)?;
             if length < 0 {
-                return Err(invalid("negative substring length not allowed"));
+                return Err(negative_length());
             }
             from.saturating_add(length)
         }
@@ -67,7 +71,10 @@ fn substring_of_bytes(values: &[Datum], _: &CallContext<'_>) -> SqlResult<Datum>
     let (value, from) = (bytes(values, 0)?, whole(values, 1)?);
     let to = match values.len() {
         0..=2 => i64::MAX,
-        _ => from.saturating_add(whole(values, 2)?.max(0)),
+        _ => match whole(values, 2)? {
+            length if length < 0 => return Err(negative_length()),
+            length => from.saturating_add(length),
+        },
     };
     let at = |position: i64| usize::try_from(position - 1).unwrap_or(0).min(value.len());
     let (from, to) = (at(from), at(to));
@@ -414,7 +421,7 @@ fn overlay(values: &[Datum], _: &CallContext<'_>) -> SqlResult<Datum> {
         _ => whole(values, 3)?,
     };
     if from <= 0 {
-        return Err(invalid("negative substring length not allowed"));
+        return Err(negative_length());
     }
     let rest = slice(value, from.saturating_add(length), i64::MAX);
     Ok(Datum::text([slice(value, 1, from), new, rest].concat()))

@@ -159,8 +159,7 @@ pub fn can_cast(from: SqlType, to: SqlType, context: CastContext) -> bool {
 pub fn cannot_cast(from: SqlType, to: SqlType) -> SqlError {
     // The type of what is cast is told without, that of the column with its modifier.
     SqlError::new(
-        // As PostgreSQL's ERRCODE_CANNOT_COERCE would be; a mismatch is what clients know.
-        SqlState::DATATYPE_MISMATCH,
+        SqlState::CANNOT_COERCE,
         format!("cannot cast type {} to {}", from.plain().name(), to.plain().name()),
     )
 }
@@ -282,9 +281,9 @@ mod tests {
             ("1e30", SqlType::FLOAT8, SqlType::INT8, SqlState::NUMERIC_OUT_OF_RANGE),
             ("1e300", SqlType::FLOAT8, SqlType::FLOAT4, SqlState::NUMERIC_OUT_OF_RANGE),
             ("1234.5", SqlType::NUMERIC, NUMERIC_4_1, SqlState::NUMERIC_OUT_OF_RANGE),
-            ("1", SqlType::INT4, SqlType::BOOL, SqlState::DATATYPE_MISMATCH),
-            ("1", SqlType::TEXT, SqlType::INT4, SqlState::DATATYPE_MISMATCH),
-            ("1", SqlType::INT4, SqlType::DATE, SqlState::DATATYPE_MISMATCH),
+            ("1", SqlType::INT4, SqlType::BOOL, SqlState::CANNOT_COERCE),
+            ("1", SqlType::TEXT, SqlType::INT4, SqlState::CANNOT_COERCE),
+            ("1", SqlType::INT4, SqlType::DATE, SqlState::CANNOT_COERCE),
         ] {
             let error = convert(text, from, to, CastContext::Assignment).unwrap_err();
             assert_eq!(error.state(), state, "{text}");

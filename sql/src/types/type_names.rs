@@ -245,7 +245,56 @@ impl SqlType {
     }
 }
 
+/// Types of PostgreSQL that this engine does not have.
+const ABSENT: [&str; 40] = [
+    "aclitem",
+    "bit",
+    "box",
+    "cid",
+    "cidr",
+    "circle",
+    "datemultirange",
+    "daterange",
+    "inet",
+    "int4multirange",
+    "int4range",
+    "int8multirange",
+    "int8range",
+    "jsonpath",
+    "line",
+    "lseg",
+    "macaddr",
+    "macaddr8",
+    "money",
+    "nummultirange",
+    "numrange",
+    "path",
+    "pg_lsn",
+    "pg_snapshot",
+    "point",
+    "polygon",
+    "refcursor",
+    "tid",
+    "timetz",
+    "tsmultirange",
+    "tsquery",
+    "tsrange",
+    "tstzmultirange",
+    "tstzrange",
+    "tsvector",
+    "txid_snapshot",
+    "varbit",
+    "xid",
+    "xid8",
+    "xml",
+];
+
 fn undefined(name: &str) -> SqlError {
+    let end = name.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(name.len());
+    let base = name.get(..end).unwrap_or(name);
+    if ABSENT.contains(&base) {
+        return SqlError::unsupported(format!("the type {base}"));
+    }
     SqlError::new(SqlState::UNDEFINED_OBJECT, format!("type \"{name}\" does not exist"))
 }
 
@@ -298,7 +347,7 @@ fn named(name: &ObjectName, modifiers: &[TypeModifier]) -> SqlResult<SqlType> {
         _ => return Err(undefined(&name.to_string())),
     };
     let is_quoted = last.quote_style.is_some();
-    let folded = if is_quoted { last.value.clone() } else { last.value.to_lowercase() };
+    let folded = if is_quoted { last.value.clone() } else { last.value.to_ascii_lowercase() };
     if is_quoted && folded == "char" {
         return Ok(SqlType::new(Scalar::SingleChar));
     }

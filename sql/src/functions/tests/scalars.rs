@@ -61,7 +61,8 @@ fn texts_are_worked_on() {
     for (name, arguments, state) in [
         ("chr", &["int4:0"][..], SqlState::PROGRAM_LIMIT_EXCEEDED),
         ("repeat", &["abc", "int4:2147483647"], SqlState::PROGRAM_LIMIT_EXCEEDED),
-        ("substring", &["abc", "int4:1", "int4:-1"], SqlState::INVALID_PARAMETER),
+        ("substring", &["abc", "int4:1", "int4:-1"], SqlState::SUBSTRING_ERROR),
+        ("overlay", &["abc", "x", "int4:0"], SqlState::SUBSTRING_ERROR),
         ("decode", &["x", "base64"], SqlState::INVALID_PARAMETER),
         ("upper", &["int4:1"], SqlState::UNDEFINED_FUNCTION),
         ("regexp_replace", &["a", "(", "b"], SqlState::INVALID_REGEX),
@@ -116,8 +117,14 @@ fn numbers_are_worked_on() {
     ]);
     assert_eq!(operate("numeric:2", "^", "numeric:3").unwrap(), "8.0000000000000000");
     for (name, arguments, state) in [
-        ("sqrt", &["float8:-1"][..], SqlState::INVALID_PARAMETER),
-        ("ln", &["numeric:0"], SqlState::INVALID_PARAMETER),
+        ("sqrt", &["float8:-1"][..], SqlState::INVALID_ARGUMENT_FOR_POWER),
+        ("power", &["numeric:0", "numeric:-1"], SqlState::INVALID_ARGUMENT_FOR_POWER),
+        ("ln", &["numeric:0"], SqlState::INVALID_ARGUMENT_FOR_LOGARITHM),
+        (
+            "width_bucket",
+            &["float8:1", "float8:1", "float8:1", "int4:1"],
+            SqlState::INVALID_ARGUMENT_FOR_WIDTH_BUCKET,
+        ),
         ("exp", &["float8:1000"], SqlState::NUMERIC_OUT_OF_RANGE),
         ("power", &["numeric:10", "numeric:200000"], SqlState::NUMERIC_OUT_OF_RANGE),
         ("abs", &["int4:-2147483648"], SqlState::NUMERIC_OUT_OF_RANGE),

@@ -2,6 +2,8 @@
 //! gives for them. Where it gives an error, they say the SQLSTATE.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test code")]
 
+#[path = "scripts/copies.rs"]
+mod copies;
 #[path = "scripts/deep.rs"]
 mod deep_statements;
 mod references;

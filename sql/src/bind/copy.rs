@@ -2,10 +2,16 @@
 
 use std::sync::Arc;
 
-use sqlparser::ast::{CopyOption, CopySource, CopyTarget, Ident, ObjectName, Statement};
+use sqlparser::ast::{
+    CopyLegacyOption, CopyOption, CopySource, CopyTarget, Expr as Ast, Ident, ObjectName, Query,
+    SelectItem, SetExpr, Statement, TableFactor,
+};
 
+use super::scope::{SchemaName, Scope};
+use super::stage::Stage;
 use super::{Binder, Bound, fold, name_parts, refuse};
-use crate::copy::{CopyFormat, CopyKind};
+use crate::catalogue::TableDef;
+use crate::copy::{CopyFormat, CopyHeader, CopyKind};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::plan::{Expr, Plan};
 use crate::roles::Privileges;
@@ -25,7 +31,9 @@ impl Binder<'_> {
         else {
             return Err(SqlError::internal("a COPY that is none"));
         };
-        refuse(!legacy_options.is_empty() || payload.is_some(), "this form of COPY")?;
+        refuse(payload.is_some(), "this form of COPY")?;
+        let matches = legacy_options.contains(&CopyLegacyOption::Header);
+        let options = Options { all: options, matches };
         match target {
             CopyTarget::Stdin | CopyTarget::Stdout => {}
             CopyTarget::File { .. } => {
@@ -35,6 +43,7 @@ impl Binder<'_> {
             CopyTarget::Program { .. } => return Err(SqlError::unsupported("COPY with a program")),
         }
         match source {
+            CopySource::Query(query) if !to => self.copy_some_in(query, options),
             CopySource::Query(query) => {
                 let bound = self.statement(query)?;
                 let names: Vec<String> =
@@ -46,7 +55,7 @@ impl Binder<'_> {
                 self.copy_table_out(table_name, columns, options)
             }
             CopySource::Table { table_name, columns } => {
-                self.copy_table_in(table_name, columns, options)
+                self.copy_table_in(table_name, columns, options, None)
             }
         }
     }
@@ -55,7 +64,7 @@ impl Binder<'_> {
         &mut self,
         name: &ObjectName,
         columns: &[Ident],
-        options: &[CopyOption],
+        options: Options<'_>,
     ) -> SqlResult<BoundCopy> {
         let table = self.table(name)?;
         self.need(&table, Privileges::SELECT);
@@ -78,7 +87,8 @@ impl Binder<'_> {
         &mut self,
         name: &ObjectName,
         columns: &[Ident],
-        options: &[CopyOption],
+        options: Options<'_>,
+        condition: Option<&Ast>,
     ) -> SqlResult<BoundCopy> {
         let table = self.table(name)?;
         self.need(&table, Privileges::INSERT);
@@ -90,16 +100,77 @@ impl Binder<'_> {
         let names: Vec<String> = given.iter().map(|(name, _)| name.clone()).collect();
         let format = Arc::new(copy_format(options, &names, false)?);
         let own = name_parts(name)?.pop().unwrap_or_default();
-        let input = Plan::CopyIn { table: own, columns: given.clone(), format };
+        let mut input = Plan::CopyIn { table: own.clone(), columns: given.clone(), format };
+        if let Some(condition) = condition {
+            let condition = self.copy_condition(condition, &own, &given, &table)?;
+            input = Plan::Filter { input: Box::new(input), condition };
+        }
         let columns = given.into_iter().map(|(name, ty)| super::OutputColumn { name, ty });
         let source = Bound { plan: input, columns: columns.collect() };
         let plan = self.insert_rows(table, &targets, source)?;
         Ok(BoundCopy { bound: Bound { plan, columns: Vec::new() }, out: None })
     }
+
+    /// COPY FROM with WHERE: the query is as [`parse_copy`](crate::parse_copy) makes it.
+    fn copy_some_in(&mut self, query: &Query, options: Options<'_>) -> SqlResult<BoundCopy> {
+        let odd = || SqlError::internal("a condition of COPY of no table");
+        let SetExpr::Select(select) = &*query.body else { return Err(odd()) };
+        let from = select.from.first().map(|from| &from.relation);
+        let Some(TableFactor::Table { name, .. }) = from else { return Err(odd()) };
+        let columns = select.projection.iter().filter_map(|item| match item {
+            SelectItem::UnnamedExpr(Ast::Identifier(column)) => Some(column.clone()),
+            _ => None,
+        });
+        let columns: Vec<Ident> = columns.collect();
+        self.copy_table_in(name, &columns, options, select.selection.as_ref())
+    }
+
+    /// A condition on the columns of the data.
+    fn copy_condition(
+        &mut self,
+        condition: &Ast,
+        called: &str,
+        given: &[(String, SqlType)],
+        table: &TableDef,
+    ) -> SqlResult<Expr> {
+        let mut scope = Scope::inside(None);
+        let columns = given.iter().map(|(name, ty)| (name.clone(), *ty, false));
+        scope.add_table(called, SchemaName::Any, columns)?;
+        let mut stage = Stage::new(&scope, "COPY FROM WHERE conditions");
+        let bound = self.expr(condition, &mut stage).map_err(|error| {
+            // Defaults are not known where the condition is looked at.
+            let is_missing = error.state() == SqlState::UNDEFINED_COLUMN;
+            let shown = table.columns.iter().filter(|own| !own.is_hidden).count();
+            match is_missing && given.len() < shown {
+                true => {
+                    let what = "WHERE of COPY with a column that is not among those given";
+                    SqlError::unsupported(what).detail(error.message().to_owned())
+                }
+                false => error,
+            }
+        })?;
+        if !stage.applies.is_empty() {
+            let message = "cannot use subquery in COPY FROM WHERE condition";
+            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
+        }
+        self.condition(bound, "WHERE")
+    }
+}
+
+/// The options of a COPY, and whether HEADER is HEADER MATCH.
+#[derive(Clone, Copy)]
+struct Options<'a> {
+    all: &'a [CopyOption],
+    matches: bool,
 }
 
 /// The format that options name, for columns of these names.
-fn copy_format(options: &[CopyOption], names: &[String], to: bool) -> SqlResult<CopyFormat> {
+fn copy_format(options: Options<'_>, names: &[String], to: bool) -> SqlResult<CopyFormat> {
+    let Options { all: options, matches } = options;
+    if matches && to {
+        let message = "cannot use \"match\" with HEADER in COPY TO";
+        return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
+    }
     let kind = options.iter().find_map(|option| match option {
         CopyOption::Format(name) => Some(fold(name)),
         _ => None,
@@ -123,6 +194,9 @@ fn copy_format(options: &[CopyOption], names: &[String], to: bool) -> SqlResult<
         }
         seen.push(kind_of_option);
         set_option(&mut format, option, names, to)?;
+    }
+    if matches {
+        format.header = CopyHeader::Match;
     }
     // It is the quote unless it is said.
     let has_escape = options.iter().any(|option| matches!(option, CopyOption::Escape(_)));
@@ -164,7 +238,7 @@ fn set_option(
         }
         CopyOption::Header(is_on) => {
             forbid(is_binary, "HEADER in BINARY mode")?;
-            format.header = *is_on;
+            format.header = if *is_on { CopyHeader::Yes } else { CopyHeader::No };
         }
         CopyOption::Quote(character) => {
             forbid(!is_csv, "QUOTE without CSV mode")?;

@@ -7,6 +7,9 @@ use crate::types::{Datum, SqlType};
 /// What data begins with.
 const SIGNATURE: &[u8; 11] = b"PGCOPY\n\xff\r\n\0";
 
+/// Length of what data ends with.
+pub(super) const TRAILER_BYTES: usize = 2;
+
 /// What data begins with, flags, and the length of what follows: nothing.
 pub(super) fn write_header(out: &mut Vec<u8>) {
     out.extend(SIGNATURE);

@@ -1,23 +1,27 @@
 //! The CSV format: values with a delimiter between them, in quotes where they have to be.
 
+use super::line_end::{Found, LineEnd};
 use super::{CopyFormat, Field, has};
 
-/// Where the record ends that begins at 0, without its line feed; `None` if it does not end in
-/// these bytes. `from` is where to look on, and `is_quoted` whether that is within quotes; both are
-/// moved.
+/// What ends the record that begins at 0, and where; `None` if nothing does in these bytes. `from`
+/// is where to look on, and `is_quoted` whether that is within quotes; both are moved.
 pub(super) fn record_end(
     bytes: &[u8],
     format: &CopyFormat,
-    from: &mut usize,
-    is_quoted: &mut bool,
-) -> Option<usize> {
+    (from, is_quoted): (&mut usize, &mut bool),
+    ends: &mut LineEnd,
+    is_end: bool,
+) -> Option<(usize, Found)> {
     while let Some(byte) = bytes.get(*from) {
         let is_escape = *is_quoted && *byte == format.escape && format.escape != format.quote;
         match byte {
             _ if is_escape && *from + 1 >= bytes.len() => return None,
             _ if is_escape => *from += 1,
             byte if *byte == format.quote => *is_quoted = !*is_quoted,
-            b'\n' if !*is_quoted => return Some(*from),
+            b'\n' | b'\r' if !*is_quoted => {
+                let found = ends.find(bytes.get(*from..).unwrap_or_default(), is_end);
+                return (found != Found::Open).then_some((*from, found));
+            }
             _ => {}
         }
         *from += 1;

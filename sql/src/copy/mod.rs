@@ -2,6 +2,7 @@
 
 mod binary;
 mod csv;
+mod line_end;
 mod reader;
 mod text;
 mod writer;
@@ -17,14 +18,22 @@ pub(crate) enum CopyKind {
     Binary,
 }
 
+/// Whether the first line has the names of the columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CopyHeader {
+    No,
+    Yes,
+    /// They have to be those of the columns that are given.
+    Match,
+}
+
 /// How data is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CopyFormat {
     pub(crate) kind: CopyKind,
     pub(crate) delimiter: u8,
     pub(crate) null: String,
-    /// Whether the first line has the names of the columns.
-    pub(crate) header: bool,
+    pub(crate) header: CopyHeader,
     pub(crate) quote: u8,
     pub(crate) escape: u8,
     /// Columns whose values are always in quotes.
@@ -43,7 +52,7 @@ impl CopyFormat {
             kind,
             delimiter: if is_csv { b',' } else { b'\t' },
             null: if is_csv { "" } else { "\\N" }.to_owned(),
-            header: false,
+            header: CopyHeader::No,
             quote: b'"',
             escape: b'"',
             force_quote: Vec::new(),

@@ -1,9 +1,11 @@
 //! From data to rows.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::binary::{self, Record, invalid};
-use super::{CopyFormat, CopyKind, Field, csv, text};
+use super::line_end::{Found, LineEnd};
+use super::{CopyFormat, CopyHeader, CopyKind, Field, csv, text};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::types::text_format::from_text;
 use crate::types::{Datum, FormatSettings, SqlType};
@@ -13,6 +15,9 @@ const LONGEST_RECORD: usize = 300 << 20;
 
 /// As many bytes that were read are kept at most before they are let go.
 const KEPT: usize = 64 << 10;
+
+/// Most characters of data that an error shows.
+const LONGEST_SHOWN: usize = 100;
 
 /// Reads rows out of data that comes in pieces.
 pub(crate) struct CopyReader {
@@ -28,8 +33,12 @@ pub(crate) struct CopyReader {
     looked: usize,
     /// Whether that is within quotes.
     is_quoted: bool,
-    /// Records that were read, the header included.
+    /// What the lines end with.
+    ends: LineEnd,
+    /// Lines that were read, the header included; of binary data they are rows.
     line: u64,
+    /// Where the record is that was read last, if it can be shown.
+    record: Option<Range<usize>>,
     /// Whether what stands before the rows is still to be read.
     is_new: bool,
     has_ended: bool,
@@ -52,7 +61,9 @@ impl CopyReader {
             begin: 0,
             looked: 0,
             is_quoted: false,
+            ends: LineEnd::default(),
             line: 0,
+            record: None,
             is_new: true,
             has_ended: false,
         }
@@ -64,7 +75,9 @@ impl CopyReader {
             self.bytes.drain(..self.begin);
             self.begin = 0;
         }
-        if !self.has_ended {
+        self.record = None;
+        // What is behind the end of text is left out; behind that of binary data nothing may be.
+        if !self.has_ended || self.format.kind == CopyKind::Binary {
             self.bytes.extend_from_slice(data);
         }
     }
@@ -79,10 +92,20 @@ impl CopyReader {
             CopyKind::Binary => self.binary_row(is_end),
             CopyKind::Text | CopyKind::Csv => self.text_row(settings, is_end),
         };
-        row.map_err(|error| match error.detail_text() {
+        row.map_err(|error| match error.context_text() {
             Some(_) => error,
-            None => error.detail(format!("COPY {}, line {}", self.table, self.line)),
+            None => error.context(self.place()),
         })
+    }
+
+    /// Where the last record is, for errors of it.
+    fn place(&self) -> String {
+        let place = format!("COPY {}, line {}", self.table, self.line);
+        let record = self.record.clone().and_then(|range| self.bytes.get(range));
+        match record.and_then(|record| std::str::from_utf8(record).ok()) {
+            Some(record) => format!("{place}: \"{}\"", shortened(record)),
+            None => place,
+        }
     }
 
     fn rest(&self) -> &[u8] {
@@ -104,7 +127,11 @@ impl CopyReader {
 
     fn binary_row(&mut self, is_end: bool) -> SqlResult<Option<Vec<Datum>>> {
         if self.has_ended {
-            return Ok(None);
+            self.line += u64::from(!self.rest().is_empty());
+            return match self.rest().is_empty() {
+                true => Ok(None),
+                false => Err(invalid("received copy data after EOF marker")),
+            };
         }
         if self.is_new {
             match binary::header(self.rest())? {
@@ -121,8 +148,9 @@ impl CopyReader {
                 Ok(Some(row))
             }
             Record::End => {
+                self.take(binary::TRAILER_BYTES);
                 self.has_ended = true;
-                Ok(None)
+                self.binary_row(is_end)
             }
             Record::Incomplete if is_end && self.rest().is_empty() => Ok(None),
             Record::Incomplete if is_end => Err(invalid("unexpected EOF in COPY data")),
@@ -137,34 +165,69 @@ impl CopyReader {
     ) -> SqlResult<Option<Vec<Datum>>> {
         loop {
             let Some(fields) = self.fields(is_end)? else { return Ok(None) };
-            if std::mem::take(&mut self.is_new) && self.format.header {
-                continue;
+            match self.format.header {
+                header if !std::mem::take(&mut self.is_new) || header == CopyHeader::No => {
+                    return self.values(fields, settings).map(Some);
+                }
+                CopyHeader::Match => self.check_header(&fields)?,
+                _ => {}
             }
-            return self.values(fields, settings).map(Some);
         }
+    }
+
+    /// Whether the first line has the names of the columns.
+    fn check_header(&self, fields: &[Field]) -> SqlResult<()> {
+        if fields.len() != self.names.len() {
+            let (got, wanted) = (fields.len(), self.names.len());
+            let message =
+                format!("wrong number of fields in header line: got {got}, expected {wanted}");
+            return Err(invalid(message));
+        }
+        for (at, (field, wanted)) in fields.iter().zip(&self.names).enumerate() {
+            let got = match field {
+                Some(name) if name == wanted => continue,
+                Some(name) => format!("\"{name}\""),
+                None => format!("null value (\"{}\")", self.format.null),
+            };
+            let at = at + 1;
+            return Err(invalid(format!(
+                "column name mismatch in header line field {at}: got {got}, expected \"{wanted}\""
+            )));
+        }
+        Ok(())
     }
 
     /// The values of the next record, if it is there.
     fn fields(&mut self, is_end: bool) -> SqlResult<Option<Vec<Field>>> {
+        self.record = None;
         if self.has_ended {
             return Ok(None);
         }
-        let (mut looked, mut is_quoted) = (self.looked, self.is_quoted);
-        let is_csv = self.format.kind == CopyKind::Csv;
-        let end = match is_csv {
-            true => csv::record_end(self.rest(), &self.format, &mut looked, &mut is_quoted),
-            false => text::record_end(self.rest(), &mut looked),
+        let (mut looked, mut is_quoted, mut ends) = (self.looked, self.is_quoted, self.ends);
+        let kind = self.format.kind;
+        let end = if kind == CopyKind::Csv {
+            let from = (&mut looked, &mut is_quoted);
+            csv::record_end(self.rest(), &self.format, from, &mut ends, is_end)
+        } else {
+            text::record_end(self.rest(), &mut looked, &mut ends, is_end)
         };
-        (self.looked, self.is_quoted) = (looked, is_quoted);
+        (self.looked, self.is_quoted, self.ends) = (looked, is_quoted, ends);
         let (end, taken) = match end {
-            Some(end) => (end, end + 1),
+            Some((end, Found::End(bytes))) => (end, end + bytes),
+            Some((_, wrong)) => {
+                self.line += 1;
+                return Err(wrong.error(kind));
+            }
             None if is_end && !self.rest().is_empty() => (self.rest().len(), self.rest().len()),
             None => return self.check_length().map(|()| None),
         };
-        self.line += 1;
         let record = self.rest().get(..end).unwrap_or_default();
-        let record = record.strip_suffix(b"\r").unwrap_or(record);
-        let record = std::str::from_utf8(record).map_err(|_| {
+        // Those within quotes are lines, too.
+        let within = record.iter().filter(|byte| kind == CopyKind::Csv && **byte == b'\n').count();
+        let range = self.begin..self.begin + end;
+        self.line += 1 + u64::try_from(within).unwrap_or_default();
+        let record = std::str::from_utf8(self.rest().get(..end).unwrap_or_default());
+        let record = record.map_err(|_| {
             let message = "invalid byte sequence for encoding \"UTF8\"";
             SqlError::new(SqlState::CHARACTER_NOT_IN_REPERTOIRE, message)
         })?;
@@ -172,11 +235,13 @@ impl CopyReader {
             self.has_ended = true;
             return Ok(None);
         }
-        let fields = match is_csv {
-            true => csv::fields(record, &self.format)
-                .ok_or_else(|| invalid("unterminated CSV quoted field"))?,
-            false => text::fields(record, &self.format)?,
+        let fields = match kind {
+            CopyKind::Csv => csv::fields(record, &self.format)
+                .ok_or_else(|| invalid("unterminated CSV quoted field")),
+            _ => text::fields(record, &self.format),
         };
+        self.record = Some(range);
+        let fields = fields?;
         self.take(taken);
         Ok(Some(fields))
     }
@@ -192,12 +257,19 @@ impl CopyReader {
         let values = values.map(|((field, ty), name)| match field {
             None => Ok(Datum::Null),
             Some(field) => from_text(field, *ty, settings).map_err(|error| {
-                let shown: String = field.chars().take(100).collect();
-                let (table, line) = (&self.table, self.line);
-                error.detail(format!("COPY {table}, line {line}, column {name}: \"{shown}\""))
+                let (table, line, shown) = (&self.table, self.line, shortened(field));
+                error.context(format!("COPY {table}, line {line}, column {name}: \"{shown}\""))
             }),
         });
         values.collect()
+    }
+}
+
+/// Data as an error shows it.
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(LONGEST_SHOWN) {
+        Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
     }
 }
 
@@ -234,8 +306,8 @@ mod tests {
 
     #[test]
     fn pieces_of_any_size_give_the_same_rows() {
-        let text = b"1\tone\n2\t\\N\n3\ta\\tb\\nc\\\\d\\101\\x42\\\ne\r\n4\t\n5\tlast";
-        let csv = b"1,one\n2,\n3,\"a,\"\"b\nc\"\r\n4,\"\"\n5,la\"s,t\"\n";
+        let text = b"1\tone\n2\t\\N\n3\ta\\tb\\nc\\\\d\\101\\x42\\\ne\n4\t\n5\tlast";
+        let csv = b"1,one\n2,\n3,\"a,\"\"b\nc\"\n4,\"\"\n5,la\"s,t\"\n";
         for piece in 1..20 {
             let rows = read(CopyFormat::of(CopyKind::Text), text, piece).unwrap();
             let third = "a\tb\nc\\dAB\ne";
@@ -261,18 +333,38 @@ mod tests {
 
     #[test]
     fn data_that_is_damaged_is_refused_with_its_line() {
-        for (kind, data, message, detail) in [
+        for (kind, data, message, context) in [
             (
                 CopyKind::Text,
                 &b"1\ta\nx\tb\n"[..],
                 "invalid input syntax for type integer: \"x\"",
                 "COPY t, line 2, column a: \"x\"",
             ),
-            (CopyKind::Text, b"1\n", "missing data for column \"b\"", "COPY t, line 1"),
+            (CopyKind::Text, b"1\n", "missing data for column \"b\"", "COPY t, line 1: \"1\""),
             (
                 CopyKind::Text,
                 b"1\ta\tb\n",
                 "extra data after last expected column",
+                "COPY t, line 1: \"1\ta\tb\"",
+            ),
+            (
+                CopyKind::Text,
+                b"1\ta\n2\tb\r\n",
+                "literal carriage return found in data",
+                "COPY t, line 2",
+            ),
+            (CopyKind::Text, b"1\ta\r\n2\tb\n", "literal newline found in data", "COPY t, line 2"),
+            (
+                CopyKind::Csv,
+                b"1,\"a\nb\"\n2,b\r3,c\r",
+                "unquoted carriage return found in data",
+                "COPY t, line 3",
+            ),
+            (CopyKind::Csv, b"1,a\r2,b\n", "unquoted newline found in data", "COPY t, line 2"),
+            (
+                CopyKind::Binary,
+                b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0\xff\xffx",
+                "received copy data after EOF marker",
                 "COPY t, line 1",
             ),
             (
@@ -281,11 +373,46 @@ mod tests {
                 "invalid byte sequence for encoding \"UTF8\"",
                 "COPY t, line 1",
             ),
-            (CopyKind::Csv, b"1,\"a\n", "unterminated CSV quoted field", "COPY t, line 1"),
+            (CopyKind::Csv, b"1,\"a", "unterminated CSV quoted field", "COPY t, line 1: \"1,\"a\""),
             (CopyKind::Binary, b"PGCOPX", "COPY file signature not recognized", "COPY t, line 0"),
         ] {
             let error = read(CopyFormat::of(kind), data, 3).unwrap_err();
-            assert_eq!((error.message(), error.detail_text()), (message, Some(detail)));
+            assert_eq!((error.message(), error.context_text()), (message, Some(context)));
+        }
+        let long = format!("{}\tx\n", "y".repeat(101));
+        let error = read(CopyFormat::of(CopyKind::Text), long.as_bytes(), 64).unwrap_err();
+        assert!(error.context_text().unwrap().ends_with("yyy...\""), "{error:?}");
+    }
+
+    #[test]
+    fn the_first_line_says_how_all_of_them_end() {
+        let rows = [row(1, Some("a")), row(2, Some("b"))];
+        for (kind, delimiter) in [(CopyKind::Text, "\t"), (CopyKind::Csv, ",")] {
+            for (end, piece) in ["\n", "\r", "\r\n"].into_iter().zip([1, 2, 7]) {
+                for last in ["", end] {
+                    let data = format!("1{delimiter}a{end}2{delimiter}b{last}");
+                    let read = read(CopyFormat::of(kind), data.as_bytes(), piece).unwrap();
+                    assert_eq!(read, rows, "{kind:?}, {end:?}, {last:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_header_has_the_names_of_the_columns() {
+        let format = CopyFormat { header: CopyHeader::Match, ..CopyFormat::of(CopyKind::Csv) };
+        assert_eq!(read(format.clone(), b"a,\"b\"\n1,z\n", 2).unwrap(), [row(1, Some("z"))]);
+        for (data, message) in [
+            ("b,a\n", "column name mismatch in header line field 1: got \"b\", expected \"a\""),
+            (
+                "a,\n",
+                "column name mismatch in header line field 2: got null value (\"\"), expected \"b\"",
+            ),
+            ("a\n", "wrong number of fields in header line: got 1, expected 2"),
+        ] {
+            let error = read(format.clone(), data.as_bytes(), 9).unwrap_err();
+            assert_eq!(error.message(), message);
+            assert_eq!(error.state(), SqlState::BAD_COPY_FILE_FORMAT);
         }
     }
 
@@ -313,7 +440,7 @@ mod tests {
                 assert_eq!(read(format.clone(), &data, piece).unwrap(), expected, "{kind:?}");
             }
         }
-        let with_header = CopyFormat { header: true, ..CopyFormat::of(CopyKind::Csv) };
+        let with_header = CopyFormat { header: CopyHeader::Yes, ..CopyFormat::of(CopyKind::Csv) };
         assert_eq!(read(with_header, b"x,y\n1,z\n", 2).unwrap(), [row(1, Some("z"))]);
     }
 }

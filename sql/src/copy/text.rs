@@ -1,17 +1,26 @@
 //! The text format: a line a row, with a delimiter between values and escapes by backslash.
 
+use super::line_end::{Found, LineEnd};
 use super::{CopyFormat, Field};
 use crate::error::{SqlError, SqlResult, SqlState};
 
-/// Where the record ends that begins at 0, without its line feed; `None` if it does not end in
-/// these bytes. `from` is where to look on, and is moved.
-pub(super) fn record_end(bytes: &[u8], from: &mut usize) -> Option<usize> {
+/// What ends the record that begins at 0, and where; `None` if nothing does in these bytes. `from`
+/// is where to look on, and is moved.
+pub(super) fn record_end(
+    bytes: &[u8],
+    from: &mut usize,
+    ends: &mut LineEnd,
+    is_end: bool,
+) -> Option<(usize, Found)> {
     while let Some(byte) = bytes.get(*from) {
         match byte {
             // The next byte is part of it, if it is there.
             b'\\' if *from + 1 < bytes.len() => *from += 2,
             b'\\' => return None,
-            b'\n' => return Some(*from),
+            b'\n' | b'\r' => {
+                let found = ends.find(bytes.get(*from..).unwrap_or_default(), is_end);
+                return (found != Found::Open).then_some((*from, found));
+            }
             _ => *from += 1,
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{CopyFormat, CopyKind, binary, csv, text};
+use super::{CopyFormat, CopyHeader, CopyKind, binary, csv, text};
 use crate::error::SqlResult;
 use crate::types::text_format::to_text;
 use crate::types::{Datum, FormatSettings, SqlType};
@@ -24,7 +24,7 @@ impl CopyWriter {
     pub(crate) fn begin(&self, names: &[String], out: &mut Vec<u8>) {
         match self.format.kind {
             CopyKind::Binary => binary::write_header(out),
-            _ if !self.format.header => {}
+            _ if self.format.header == CopyHeader::No => {}
             _ => {
                 for (at, name) in names.iter().enumerate() {
                     self.delimit(at, out);

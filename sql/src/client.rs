@@ -8,6 +8,7 @@ use selkie_fabric::BoxFuture;
 use crate::bind::OutputColumn;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::{Row, row_bytes};
+use crate::notice::Notice;
 use crate::types::FormatSettings;
 
 /// Most bytes of rows that are kept until the last is there.
@@ -60,6 +61,13 @@ pub trait Client: Send + Sync {
     fn copy_rows(&self, data: Vec<u8>) -> BoxFuture<'_, SqlResult<()>> {
         drop(data);
         Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// Takes a message that is no error, of a level that the session wants
+    /// (`client_min_messages`). One that comes after [`begin`](Self::begin) is of that statement,
+    /// and as void as its rows if that is run again. A client that has nobody to tell drops it.
+    fn notice(&self, notice: &Notice) {
+        let _ = notice;
     }
 
     /// Forgets a statement that the client has prepared; all of them without a name.

@@ -7,6 +7,7 @@ use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, Tokenizer};
 
 use crate::error::{SqlError, SqlResult, SqlState};
+use crate::notice::Notice;
 use crate::parse_comment::parse_comment;
 use crate::parse_constraints::{is_set_constraints, parse_set_constraints};
 use crate::parse_copy::parse_copy;
@@ -15,11 +16,16 @@ use crate::parse_lists::balance;
 use crate::parse_locks::plain_locks;
 use crate::parse_roles::parse_role;
 use crate::parse_schemas::parse_set_schema;
+use crate::parse_show::parse_show;
 use crate::parse_size::{MAX_TOKENS, has_too_many_tokens};
+use crate::parse_transaction::parse_transaction;
 use crate::parse_vacuum::{parse_analyze, parse_vacuum};
 
 /// Longest text of statements, in bytes.
 pub(crate) const MAX_SQL_BYTES: usize = 64 << 20;
+
+/// Longest name, in bytes.
+const MAX_NAME_BYTES: usize = 63;
 
 /// How deep expressions and queries may be nested.
 const MAX_DEPTH: usize = 128;
@@ -37,6 +43,11 @@ const _: () = assert!(LIST_STACK_BYTES / MAX_CONDITIONS > 4 << 10);
 /// What is no SQL: 42601 with its position. What is nested too deeply: 54001. What is too long:
 /// 54000.
 pub(crate) fn parse(sql: &str) -> SqlResult<Vec<Statement>> {
+    parse_noting(sql).map(|(statements, _)| statements)
+}
+
+/// The same, and what is to be said of the text: that names were cut.
+pub(crate) fn parse_noting(sql: &str) -> SqlResult<(Vec<Statement>, Vec<Notice>)> {
     if sql.len() > MAX_SQL_BYTES {
         let message = format!("the statement has {} bytes (allowed: {MAX_SQL_BYTES})", sql.len());
         return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message));
@@ -50,6 +61,7 @@ pub(crate) fn parse(sql: &str) -> SqlResult<Vec<Statement>> {
     let tokens = Tokenizer::new(&dialect, sql).tokenize_with_location();
     let mut tokens = tokens.map_err(|error| error_of(sql, ParserError::from(error)))?;
     plain_locks(&mut tokens);
+    let notices = tokens.iter_mut().filter_map(cut_name).collect();
     let parsed = if check_depth(sql, &tokens)? {
         stacker::grow(LIST_STACK_BYTES, || {
             let mut parsed = parse_tokens(&dialect, tokens)?;
@@ -59,7 +71,22 @@ pub(crate) fn parse(sql: &str) -> SqlResult<Vec<Statement>> {
     } else {
         parse_tokens(&dialect, tokens)
     };
-    parsed.map_err(|error| error_of(sql, error))
+    parsed.map(|own| (own, notices)).map_err(|error| error_of(sql, error))
+}
+
+/// Cuts a name that is too long, at the end of a character. What is to be said of it.
+fn cut_name(token: &mut TokenWithSpan) -> Option<Notice> {
+    let Token::Word(word) = &mut token.token else { return None };
+    if word.value.len() <= MAX_NAME_BYTES {
+        return None;
+    }
+    if word.quote_style.is_none() {
+        word.value.make_ascii_lowercase();
+    }
+    let name = word.value.clone();
+    word.value.truncate(name.floor_char_boundary(MAX_NAME_BYTES));
+    let message = format!("identifier \"{name}\" will be truncated to \"{}\"", word.value);
+    Some(Notice::notice(SqlState::NAME_TOO_LONG, message))
 }
 
 fn parse_tokens(
@@ -87,16 +114,23 @@ fn statements(parser: &mut Parser<'_>) -> Result<Vec<Statement>, ParserError> {
             end_of_statement(parser)?;
             continue;
         }
+        if let Some(begun) = parse_transaction(parser)? {
+            statements.push(begun);
+            end_of_statement(parser)?;
+            continue;
+        }
         if let Some(moved) = parse_set_schema(parser)? {
             statements.push(moved);
             end_of_statement(parser)?;
             continue;
         }
-        let ours = [Keyword::COPY, Keyword::VACUUM, Keyword::COMMENT, Keyword::ANALYZE];
+        let ours =
+            [Keyword::COPY, Keyword::VACUUM, Keyword::COMMENT, Keyword::SHOW, Keyword::ANALYZE];
         statements.push(match parser.parse_one_of_keywords(&ours) {
             Some(Keyword::COPY) => parse_copy(parser)?,
             Some(Keyword::VACUUM) => parse_vacuum(parser)?,
             Some(Keyword::COMMENT) => parse_comment(parser)?,
+            Some(Keyword::SHOW) => parse_show(parser)?,
             Some(_) => parse_analyze(parser)?,
             None => parser.parse_statement()?,
         });

@@ -6,9 +6,11 @@
 mod copies;
 #[path = "scripts/deep.rs"]
 mod deep_statements;
-mod references;
 #[path = "scripts/keys.rs"]
 mod keys_of_types;
+#[path = "scripts/notices.rs"]
+mod notices;
+mod references;
 #[path = "scripts/schemas.rs"]
 mod schemas_of_sessions;
 #[path = "scripts/roles.rs"]
@@ -169,6 +171,7 @@ scripts![
     foreign_keys_catalogue,
     comments,
     sessions,
+    settings,
     states,
     schemas,
     schemas_paths,

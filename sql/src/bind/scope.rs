@@ -6,11 +6,11 @@ use crate::error::{SqlError, SqlResult, SqlState};
 use crate::plan::{Expr, Typed};
 use crate::types::SqlType;
 
-/// A name as PostgreSQL takes it: without quotes in lower case.
+/// A name as PostgreSQL takes it: without quotes in lower case, as far as that is ASCII.
 pub(crate) fn fold(name: &Ident) -> String {
     match name.quote_style {
         Some(_) => name.value.clone(),
-        None => name.value.to_lowercase(),
+        None => name.value.to_ascii_lowercase(),
     }
 }
 

@@ -55,6 +55,10 @@ pub(crate) fn from_txn(error: TxnError, table: Option<&TableDef>) -> SqlError {
         TxnError::DeadlineExceeded { .. } => {
             (SqlState::QUERY_CANCELED, "canceling statement due to statement timeout")
         }
+        TxnError::IdleTooLong { .. } => (
+            SqlState::IDLE_IN_TRANSACTION_TIMEOUT,
+            "terminating connection due to idle-in-transaction timeout",
+        ),
         TxnError::InTransaction => {
             (SqlState::ACTIVE_TRANSACTION, "there is already a transaction in progress")
         }
@@ -285,6 +289,13 @@ mod tests {
                 },
                 "57014",
             ),
+            (
+                TxnError::IdleTooLong {
+                    limit: std::time::Duration::from_secs(1),
+                    idled: std::time::Duration::from_secs(2),
+                },
+                "25P03",
+            ),
             (RowError::NotNullable { column: 0 }.into(), "23502"),
             (RowError::TooLong { column: 0, bytes: 9, max: 3 }.into(), "22001"),
             (RowError::OutOfRange { column: 0, value: 9, min: 0, max: 3 }.into(), "22003"),
@@ -299,7 +310,7 @@ mod tests {
             let mapped = from_txn(error, None);
             assert_eq!(mapped.state().code(), code, "{text}");
             // A client that runs again what may be run again does no less than before.
-            let may_run_again = mapped.is_retryable() || code == "55P03";
+            let may_run_again = mapped.is_retryable() || ["55P03", "25P03"].contains(&code);
             assert!(!is_retryable || may_run_again, "{text}");
         }
         let shown = from_txn(duplicate("primary key"), None);

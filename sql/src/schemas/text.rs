@@ -117,7 +117,7 @@ fn split(text: &str, separator: char) -> Option<Vec<String>> {
                 if part.is_empty() {
                     return None;
                 }
-                (part.to_lowercase(), behind)
+                (part.to_ascii_lowercase(), behind)
             }
         };
         parts.push(part);

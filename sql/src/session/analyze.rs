@@ -6,57 +6,56 @@ use sqlparser::ast;
 use super::path::CurrentPath;
 use super::run::Run;
 use super::{Session, TransactionState};
-use crate::bind::{name_parts, no_relation, refuse};
-use crate::error::SqlResult;
+use crate::bind::{fold, name_parts, no_relation};
+use crate::catalogue::load;
+use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::from_txn;
 
 impl Session {
-    /// Finds out what the rows of a table are like, or of all tables. It is no part of the
-    /// transaction: what it finds is kept whatever becomes of that.
+    /// Finds out what the rows of tables are like, or of all tables. It is no part of the
+    /// transaction: what it finds is kept whatever becomes of that. VACUUM does nothing else, as
+    /// space is given back when rows are deleted.
     pub(super) async fn analyze(&mut self, analyze: &ast::Analyze) -> SqlResult<&'static str> {
-        let ast::Analyze {
-            table_name,
-            partitions,
-            for_columns,
-            columns: _,
-            cache_metadata,
-            noscan,
-            compute_statistics,
-            has_table_keyword,
-        } = analyze;
-        let is_odd = partitions.is_some()
-            || *for_columns
-            || *cache_metadata
-            || *noscan
-            || *has_table_keyword;
-        refuse(is_odd, "this form of ANALYZE")?;
+        let is_vacuum = analyze.compute_statistics;
+        if is_vacuum {
+            self.not_in_transaction("VACUUM")?;
+        }
+        let named = named_tables(analyze)?;
+        if analyze.noscan && named.iter().any(|(_, columns)| !columns.is_empty()) {
+            let message = "ANALYZE option must be specified when a column list is provided";
+            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
+        }
         let database = self.txn.database().clone();
-        let tables: Vec<Table> = match table_name {
-            Some(name) => vec![self.table_named(name_parts(name)?).await?],
-            None => database.tables().collect(),
-        };
-        for table in tables {
+        let is_all = named.is_empty();
+        let mut tables: Vec<Table> = Vec::new();
+        for (name, columns) in named {
+            tables.push(self.table_named(name, columns).await?);
+        }
+        if is_all {
+            tables.extend(database.tables());
+        }
+        for table in tables.into_iter().filter(|_| !analyze.noscan) {
             let analyzed = database.analyze(table, AnalyzeOptions::default());
             match self.unless_ended(analyzed).await? {
                 // One that was dropped meanwhile.
-                Err(TxnError::Schema(SchemaError::NoSuchTable { .. })) if table_name.is_none() => {}
+                Err(TxnError::Schema(SchemaError::NoSuchTable { .. })) if is_all => {}
                 found => drop(found.map_err(|error| from_txn(error, None))?),
             }
         }
-        Ok(if *compute_statistics { "VACUUM" } else { "ANALYZE" })
+        Ok(if is_vacuum { "VACUUM" } else { "ANALYZE" })
     }
 
-    /// The table of a name.
-    async fn table_named(&mut self, parts: Vec<String>) -> SqlResult<Table> {
+    /// The table of a name, which has these columns.
+    async fn table_named(&mut self, parts: Vec<String>, columns: Vec<String>) -> SqlResult<Table> {
         let is_alone = self.state == TransactionState::Idle;
         if is_alone {
-            self.begin(self.settings.isolation, true)?;
+            self.begin_to_look()?;
         }
         let run = self.bare_run()?;
         let found = self.txn.run(move |txn| {
             Box::pin(async move {
                 txn.begin_statement()?;
-                let found = run.table_named(txn, &parts).await;
+                let found = run.table_named(txn, &parts, &columns).await;
                 txn.end_statement();
                 found
             })
@@ -69,11 +68,31 @@ impl Session {
     }
 }
 
+/// The tables that are named, and columns of them.
+fn named_tables(analyze: &ast::Analyze) -> SqlResult<Vec<(Vec<String>, Vec<String>)>> {
+    let mut named = Vec::new();
+    if let Some(name) = &analyze.table_name {
+        named.push((name_parts(name)?, analyze.columns.iter().map(fold).collect()));
+    }
+    for other in analyze.partitions.iter().flatten() {
+        let ast::Expr::Tuple(parts) = other else { continue };
+        let mut parts = parts.iter().map(|part| match part {
+            ast::Expr::CompoundIdentifier(name) => name.iter().map(fold).collect(),
+            ast::Expr::Identifier(column) => vec![fold(column)],
+            _ => Vec::new(),
+        });
+        let name = parts.next().unwrap_or_default();
+        named.push((name, parts.flatten().collect()));
+    }
+    Ok(named)
+}
+
 impl Run {
     async fn table_named(
         &self,
         txn: &mut Txn<'_>,
         parts: &[String],
+        columns: &[String],
     ) -> Result<SqlResult<Table>, TxnError> {
         let current = self.path_source().current(txn).await?;
         let keys = match current.and_then(|CurrentPath { path, .. }| {
@@ -86,10 +105,18 @@ impl Run {
             Err(error) => return Ok(Err(error)),
         };
         for key in keys {
-            match txn.table(&key).await {
-                Err(TxnError::Schema(SchemaError::NoSuchTable { .. })) => {}
-                found => return found.map(Ok),
-            }
+            let Some(found) = load(txn, &key).await? else { continue };
+            return Ok(found.and_then(|table| {
+                for name in columns {
+                    if table.column(name).is_none() {
+                        let table = &table.name;
+                        let message =
+                            format!("column \"{name}\" of relation \"{table}\" does not exist");
+                        return Err(SqlError::new(SqlState::UNDEFINED_COLUMN, message));
+                    }
+                }
+                Ok(table.table)
+            }));
         }
         Ok(Err(no_relation(parts)))
     }

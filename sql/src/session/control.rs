@@ -2,17 +2,12 @@
 
 use std::sync::Arc;
 
-use selkie_txn::Isolation;
-use sqlparser::ast::{
-    self, CloseCursor, DiscardObject, Expr, Statement, TransactionAccessMode,
-    TransactionIsolationLevel, TransactionMode, Value,
-};
+use sqlparser::ast::{self, CloseCursor, DiscardObject, Expr, Statement, Value};
 
-use super::{Session, TransactionState};
+use super::Session;
 use crate::bind::{OutputColumn, fold};
 use crate::client::Client;
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::exec::from_txn;
 use crate::schemas::text_of_list;
 use crate::types::{Datum, SqlType};
 
@@ -38,7 +33,6 @@ pub(super) fn has_tables(statement: &Statement) -> bool {
                 | Statement::UNLISTEN { .. }
                 | Statement::Reset(_)
                 | Statement::ShowVariable { .. }
-                | Statement::Vacuum(_)
                 | Statement::Analyze(_)
         )
 }
@@ -58,28 +52,16 @@ impl Session {
         client.begin(&self.control_columns(statement)?.into(), &self.settings.format);
         let tag = match statement {
             Statement::StartTransaction { modes, statements, exception, modifier, .. } => {
-                let is_odd = !statements.is_empty() || exception.is_some() || modifier.is_some();
+                let is_odd = !statements.is_empty() || exception.is_some();
                 crate::bind::refuse(is_odd, "this form of BEGIN")?;
-                self.start(modes).await?
+                self.start(modes, *modifier, client).await?
             }
             Statement::Commit { chain, end: _, modifier } => {
-                crate::bind::refuse(*chain || modifier.is_some(), "this form of COMMIT")?;
-                match self.state {
-                    TransactionState::Idle => "COMMIT",
-                    TransactionState::InTransaction => {
-                        self.commit().await?;
-                        "COMMIT"
-                    }
-                    TransactionState::Failed => {
-                        self.end_failed().await?;
-                        "ROLLBACK"
-                    }
-                }
+                crate::bind::refuse(modifier.is_some(), "this form of COMMIT")?;
+                self.end_with_commit(*chain, client).await?
             }
             Statement::Rollback { chain, savepoint: None } => {
-                crate::bind::refuse(*chain, "AND CHAIN")?;
-                self.end_failed().await?;
-                "ROLLBACK"
+                self.end_with_rollback(*chain, client).await?
             }
             Statement::Rollback { savepoint: Some(name), .. } => {
                 self.rollback_to(&fold(name)).await?
@@ -90,16 +72,17 @@ impl Session {
                 self.set_constraints(values).await?
             }
             Statement::Set(ast::Set::SetRole { context_modifier, role_name }) => {
+                if matches!(context_modifier, Some(ast::ContextModifier::Local)) {
+                    self.warn_outside("SET LOCAL", client);
+                }
                 self.set_role_to(context_modifier.as_ref(), role_name.as_ref()).await?
             }
-            Statement::Set(ast::Set::SetTransaction { modes, snapshot, session: false }) => {
-                crate::bind::refuse(snapshot.is_some(), "SET TRANSACTION SNAPSHOT")?;
-                self.in_transaction("SET TRANSACTION")?;
-                self.set_modes(modes).await?;
+            Statement::Set(ast::Set::SetTransaction { modes, snapshot, session }) => {
+                self.set_transaction(modes, snapshot.as_ref(), *session, client).await?;
                 "SET"
             }
-            Statement::Set(set) => self.set(set)?,
-            Statement::Reset(reset) => self.reset(&reset.reset).await?,
+            Statement::Set(set) => self.set(set, client).await?,
+            Statement::Reset(reset) => self.reset(&reset.reset, client).await?,
             Statement::Deallocate { name, prepare: _ } => deallocate(name, client)?,
             Statement::Discard { object_type } => self.discard(object_type, client).await?,
             Statement::Close { cursor: CloseCursor::All } => "CLOSE CURSOR ALL",
@@ -109,33 +92,13 @@ impl Session {
             // Nothing can be listened to.
             Statement::UNLISTEN { .. } => "UNLISTEN",
             Statement::ShowVariable { variable } => {
-                let name: Vec<String> = variable.iter().map(fold).collect();
-                let value = self.shown(&name.join(" "))?;
-                client.rows(vec![vec![Datum::text(value)]]).await?;
+                client.rows(self.shown_rows(&shown_name(variable))?).await?;
                 "SHOW"
             }
-            // Space is given back as rows are deleted.
-            Statement::Vacuum(_) => "VACUUM",
             Statement::Analyze(analyze) => self.analyze(analyze).await?,
             other => return Err(SqlError::unsupported(other)),
         };
         Ok(tag.to_owned())
-    }
-
-    async fn start(&mut self, modes: &[TransactionMode]) -> SqlResult<&'static str> {
-        if self.is_implicit {
-            // What was done since then is part of it.
-            self.set_modes(modes).await?;
-            self.is_implicit = false;
-        } else if self.state == TransactionState::Idle {
-            let default = (self.settings.isolation, self.settings.read_only);
-            let (isolation, read_only) = with_modes(default, modes)?;
-            self.begin(isolation, read_only)?;
-        } else {
-            let message = "there is already a transaction in progress";
-            return Err(SqlError::new(SqlState::ACTIVE_TRANSACTION, message));
-        }
-        Ok("BEGIN")
     }
 
     async fn set_role_to(
@@ -148,7 +111,11 @@ impl Session {
         Ok("SET")
     }
 
-    async fn reset(&mut self, what: &ast::Reset) -> SqlResult<&'static str> {
+    async fn reset(
+        &mut self,
+        what: &ast::Reset,
+        client: &Arc<dyn Client>,
+    ) -> SqlResult<&'static str> {
         match what {
             ast::Reset::ConfigurationParameter(name)
                 if name.to_string().eq_ignore_ascii_case("role") =>
@@ -157,7 +124,12 @@ impl Session {
                 Ok("RESET")
             }
             ast::Reset::ConfigurationParameter(name) => {
-                self.reset_parameter(&crate::bind::name_parts(name)?.join("."), false)?;
+                let name = crate::bind::name_parts(name)?.join(".");
+                if self.set_mode(&name, None).await? {
+                    self.warn_outside("RESET TRANSACTION", client);
+                    return Ok("RESET");
+                }
+                self.reset_parameter(&name, false)?;
                 Ok("RESET")
             }
             ast::Reset::ALL => {
@@ -178,10 +150,7 @@ impl Session {
     ) -> SqlResult<&'static str> {
         Ok(match what {
             DiscardObject::ALL => {
-                if self.state != TransactionState::Idle {
-                    let message = "DISCARD ALL cannot run inside a transaction block";
-                    return Err(SqlError::new(SqlState::ACTIVE_TRANSACTION, message));
-                }
+                self.not_in_transaction("DISCARD ALL")?;
                 client.deallocate(None)?;
                 self.set_role(None, false).await?;
                 self.reset_all()?;
@@ -198,120 +167,42 @@ impl Session {
         })
     }
 
-    /// Gives the transaction that has begun other modes. No statement may have run in it, but for
-    /// modes that it has already.
-    async fn set_modes(&mut self, modes: &[TransactionMode]) -> SqlResult<()> {
-        let (isolation, read_only) = with_modes(self.modes_now, modes)?;
-        if (isolation, read_only) == self.modes_now {
-            return Ok(());
-        }
-        if self.has_run || !self.savepoints.is_empty() {
-            let message = match (isolation != self.modes_now.0, read_only) {
-                (true, _) => "SET TRANSACTION ISOLATION LEVEL must be called before any query",
-                (false, true) => "transaction read-only mode must be set before any query",
-                (false, false) => "transaction read-write mode must be set before any query",
-            };
-            return Err(SqlError::new(SqlState::ACTIVE_TRANSACTION, message));
-        }
-        // It has done nothing: another takes its place, with what was set in it.
-        let (began, before) = (self.transaction_start, self.before.take());
-        let ended = self.txn.rollback().await;
-        ended.map_err(|error| from_txn(error, None))?;
-        self.begin(isolation, read_only)?;
-        (self.transaction_start, self.before) = (began, before);
-        Ok(())
-    }
-
-    fn in_transaction(&self, what: &str) -> SqlResult<()> {
-        if self.state != TransactionState::Idle {
-            return Ok(());
-        }
-        let message = format!("{what} can only be used in transaction blocks");
-        Err(SqlError::new(SqlState::NO_ACTIVE_TRANSACTION, message))
-    }
-
-    async fn savepoint(&mut self, name: String) -> SqlResult<&'static str> {
-        self.in_transaction("SAVEPOINT")?;
-        let made = self.txn.run(|txn| Box::pin(async move { txn.savepoint() })).await;
-        let made = made.map_err(|error| from_txn(error, None))?;
-        let mark = self.deferred.lock().mark();
-        self.savepoints_set += 1;
-        self.savepoints.push((name, made, mark, self.savepoints_set));
-        Ok("SAVEPOINT")
-    }
-
-    fn find_savepoint(&self, name: &str) -> SqlResult<usize> {
-        self.savepoints.iter().rposition(|(own, ..)| own == name).ok_or_else(|| {
-            let message = format!("savepoint \"{name}\" does not exist");
-            SqlError::new(SqlState::INVALID_SAVEPOINT, message)
-        })
-    }
-
-    async fn rollback_to(&mut self, name: &str) -> SqlResult<&'static str> {
-        self.in_transaction("ROLLBACK TO SAVEPOINT")?;
-        let at = self.find_savepoint(name)?;
-        let Some((_, savepoint, mark, number)) = self.savepoints.get(at).cloned() else {
-            return Err(SqlError::internal("a savepoint is gone"));
-        };
-        let gone =
-            self.txn.run(move |txn| Box::pin(async move { txn.rollback_to(savepoint) })).await;
-        gone.map_err(|error| from_txn(error, None))?;
-        self.deferred.lock().return_to(&mark);
-        self.savepoints.truncate(at + 1);
-        self.returned_to = Some(self.returned_to.map_or(number, |own| own.min(number)));
-        self.state = TransactionState::InTransaction;
-        Ok("ROLLBACK")
-    }
-
-    async fn release(&mut self, name: &str) -> SqlResult<&'static str> {
-        self.in_transaction("RELEASE SAVEPOINT")?;
-        let at = self.find_savepoint(name)?;
-        let Some((_, savepoint, ..)) = self.savepoints.get(at) else {
-            return Err(SqlError::internal("a savepoint is gone"));
-        };
-        let savepoint = *savepoint;
-        let gone = self.txn.run(move |txn| Box::pin(async move { txn.release(savepoint) })).await;
-        gone.map_err(|error| from_txn(error, None))?;
-        self.savepoints.truncate(at);
-        Ok("RELEASE")
-    }
-
-    fn set(&mut self, set: &ast::Set) -> SqlResult<&'static str> {
+    async fn set(&mut self, set: &ast::Set, client: &Arc<dyn Client>) -> SqlResult<&'static str> {
         match set {
             ast::Set::SingleAssignment { scope, hivevar, variable, values } => {
                 crate::bind::refuse(*hivevar, "HIVEVAR")?;
                 let is_local = matches!(scope, Some(ast::ContextModifier::Local));
                 let name = crate::bind::name_parts(variable)?.join(".");
-                if let [value] = &**values
-                    && is_default(value)
+                let text = match &**values {
+                    [value] if is_default(value) => None,
+                    values => Some(setting_texts(&name, values)?),
+                };
+                if is_local {
+                    self.warn_outside("SET LOCAL", client);
+                }
+                if self
+                    .set_mode(&name, text.as_ref().map(|text| text.join(", ")).as_deref())
+                    .await?
                 {
-                    self.reset_parameter(&name, is_local)?;
                     return Ok("SET");
                 }
-                let text: Vec<String> =
-                    values.iter().map(setting_text).collect::<SqlResult<_>>()?;
-                // Each value is a name, whatever is in it.
-                let text = match name.eq_ignore_ascii_case("search_path") {
-                    true => vec![text_of_list(&text)],
-                    false => text,
-                };
-                self.set_values(&name, &text, is_local)?;
-            }
-            ast::Set::SetTimeZone { local, value } if is_default(value) => {
-                self.reset_parameter("timezone", *local)?;
+                match text {
+                    role if name.eq_ignore_ascii_case("role") => {
+                        let role = role.map(|text| text.join(", ")).filter(|own| own != "none");
+                        self.set_role(role, is_local).await?;
+                    }
+                    Some(text) => self.set_values(&name, &text, is_local)?,
+                    None => self.reset_parameter(&name, is_local)?,
+                }
             }
             ast::Set::SetTimeZone { local, value } => {
-                self.set_values("timezone", &[setting_text(value)?], *local)?;
-            }
-            ast::Set::SetTransaction { modes, snapshot, session } => {
-                let is_odd = snapshot.is_some() || !session;
-                crate::bind::refuse(is_odd, "this form of SET SESSION CHARACTERISTICS")?;
-                let default = (self.settings.isolation, self.settings.read_only);
-                let (isolation, read_only) = with_modes(default, modes)?;
-                self.change(false, |settings| {
-                    (settings.isolation, settings.read_only) = (isolation, read_only);
-                    Ok(())
-                })?;
+                if *local {
+                    self.warn_outside("SET LOCAL", client);
+                }
+                match is_default(value) {
+                    true => self.reset_parameter("timezone", *local)?,
+                    false => self.set_values("timezone", &[setting_text(value)?], *local)?,
+                }
             }
             ast::Set::SetNames { charset_name, collation_name } => {
                 crate::bind::refuse(collation_name.is_some(), "SET NAMES with COLLATE")?;
@@ -321,6 +212,7 @@ impl Session {
                     false,
                 )?;
             }
+            ast::Set::SetNamesDefault {} => self.reset_parameter("client_encoding", false)?,
             other => return Err(SqlError::unsupported(other)),
         }
         Ok("SET")
@@ -329,11 +221,39 @@ impl Session {
     /// The columns of a statement about the session.
     pub(super) fn control_columns(&self, statement: &Statement) -> SqlResult<Vec<OutputColumn>> {
         let Statement::ShowVariable { variable } = statement else { return Ok(Vec::new()) };
-        let name: Vec<String> = variable.iter().map(fold).collect();
-        let name = name.join(" ");
-        self.shown(&name)?;
-        Ok(vec![OutputColumn { name, ty: SqlType::TEXT }])
+        let name = shown_name(variable);
+        let names = match &*name {
+            "all" => vec!["name".to_owned(), "setting".to_owned(), "description".to_owned()],
+            _ => vec![self.shown(&name)?.0],
+        };
+        let column = |name| OutputColumn { name, ty: SqlType::TEXT };
+        Ok(names.into_iter().map(column).collect())
     }
+
+    /// What SHOW gives.
+    fn shown_rows(&self, name: &str) -> SqlResult<Vec<Vec<Datum>>> {
+        if name != "all" {
+            return Ok(vec![vec![Datum::text(self.shown(name)?.1)]]);
+        }
+        let all = self.all_parameters().into_iter();
+        Ok(all.map(|own| own.map(Datum::text).to_vec()).collect())
+    }
+}
+
+/// The parameter that SHOW names, the words of which stand alone.
+fn shown_name(words: &[ast::Ident]) -> String {
+    let words: Vec<String> = words.iter().map(fold).collect();
+    words.join(" ")
+}
+
+/// The values that a parameter is to have.
+fn setting_texts(name: &str, values: &[Expr]) -> SqlResult<Vec<String>> {
+    let text: Vec<String> = values.iter().map(setting_text).collect::<SqlResult<_>>()?;
+    // Each value is a name, whatever is in it.
+    Ok(match name.eq_ignore_ascii_case("search_path") {
+        true => vec![text_of_list(&text)],
+        false => text,
+    })
 }
 
 /// The word DEFAULT.
@@ -353,35 +273,6 @@ fn deallocate(name: &ast::Ident, client: &Arc<dyn Client>) -> SqlResult<&'static
 
 fn no_cursor(name: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_CURSOR, format!("cursor \"{name}\" does not exist"))
-}
-
-/// Isolation, and whether a transaction only reads: as they were, but for those that are given.
-fn with_modes(
-    (mut isolation, mut read_only): (Isolation, bool),
-    modes: &[TransactionMode],
-) -> SqlResult<(Isolation, bool)> {
-    for mode in modes {
-        match mode {
-            TransactionMode::AccessMode(mode) => {
-                read_only = *mode == TransactionAccessMode::ReadOnly;
-            }
-            TransactionMode::IsolationLevel(level) => isolation = isolation_of(*level)?,
-        }
-    }
-    Ok((isolation, read_only))
-}
-
-fn isolation_of(level: TransactionIsolationLevel) -> SqlResult<Isolation> {
-    Ok(match level {
-        // As PostgreSQL does: what asks for less gets more.
-        TransactionIsolationLevel::ReadUncommitted | TransactionIsolationLevel::ReadCommitted => {
-            Isolation::ReadCommitted
-        }
-        TransactionIsolationLevel::RepeatableRead | TransactionIsolationLevel::Snapshot => {
-            Isolation::RepeatableRead
-        }
-        TransactionIsolationLevel::Serializable => Isolation::Serializable,
-    })
 }
 
 fn setting_text(value: &Expr) -> SqlResult<String> {

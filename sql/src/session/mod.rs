@@ -6,8 +6,10 @@ mod analyze;
 mod cancel;
 mod constraints;
 mod control;
+mod copy_out;
 mod define;
 mod explain;
+mod parameters;
 mod parsed;
 mod path;
 mod planning;
@@ -15,7 +17,9 @@ mod prepared;
 mod role;
 mod run;
 mod settings;
+mod show;
 mod tables;
+mod transaction;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +31,7 @@ use sqlparser::ast::Statement;
 use self::parsed::{ParsedStatement, Planned};
 use self::path::PathMemory;
 use self::settings::Settings;
+use self::transaction::Modes;
 use crate::catalogue::TableDef;
 use crate::client::{Client, Collected, Outcome};
 use crate::error::{SqlError, SqlResult, SqlState};
@@ -97,8 +102,8 @@ pub struct Session {
     lasting: Option<Arc<Settings>>,
     /// How often parameters were set.
     changes: u64,
-    /// The isolation of the transaction, and whether it only reads.
-    modes_now: (Isolation, bool),
+    /// How the transaction is.
+    modes_now: Modes,
     /// Whether the transaction is one of several statements without BEGIN.
     is_implicit: bool,
     /// Whether a statement has run in the transaction: it keeps its isolation then.
@@ -145,7 +150,7 @@ impl Session {
             before: None,
             lasting: None,
             changes: 0,
-            modes_now: (Isolation::ReadCommitted, false),
+            modes_now: Modes::default(),
             is_implicit: false,
             has_run: false,
             savepoints: Vec::new(),
@@ -233,25 +238,20 @@ impl Session {
     /// own is rolled back.
     pub async fn execute_into(&mut self, sql: &str, client: &Arc<dyn Client>) -> SqlResult<bool> {
         let statements = self.statements(sql)?;
-        let mut left = statements.len();
-        let is_block = left > 1;
-        for parsed in &*statements {
+        let is_block = statements.len() > 1;
+        for notice in statements.iter().flat_map(|parsed| &parsed.notices) {
+            self.tell(client, notice);
+        }
+        for (at, parsed) in statements.iter().enumerate() {
             if is_block && !control::is_control(&parsed.statement) {
                 self.begin_block()?;
             }
-            let tag = match self.run_statement(&Work::of(parsed), client).await {
-                Ok(tag) => tag,
-                Err(error) => {
-                    self.end_block().await?;
-                    return Err(error);
-                }
-            };
-            left -= 1;
-            if left == 0 {
-                // The client takes the end of the last for that of all.
+            let ran = self.ran(&Work::of(parsed), client).await;
+            // The last has done what it says when what all have done is committed.
+            if ran.is_err() || at + 1 == statements.len() {
                 self.end_block().await?;
             }
-            client.end(&tag);
+            client.end(&ran?);
         }
         Ok(!statements.is_empty())
     }
@@ -263,7 +263,7 @@ impl Session {
     /// What beginning a transaction reports.
     pub fn begin_block(&mut self) -> SqlResult<()> {
         if self.state == TransactionState::Idle {
-            self.begin(self.settings.isolation, self.settings.read_only)?;
+            self.begin(self.settings.modes)?;
             self.is_implicit = true;
         }
         Ok(())
@@ -324,13 +324,13 @@ impl Session {
 
     /// Runs a statement, in the transaction or in one of its own.
     async fn statement(&mut self, work: &Work, client: &Arc<dyn Client>) -> SqlResult<()> {
-        let tag = self.run_statement(work, client).await?;
+        let tag = self.ran(work, client).await?;
         client.end(&tag);
         Ok(())
     }
 
-    /// The same, without telling the client of its end: what it says then.
-    async fn run_statement(&mut self, work: &Work, client: &Arc<dyn Client>) -> SqlResult<String> {
+    /// As [`statement`](Self::statement). What it says in the end.
+    async fn ran(&mut self, work: &Work, client: &Arc<dyn Client>) -> SqlResult<String> {
         let statement = &work.parsed.statement;
         self.check_not_failed(statement)?;
         let begun = self.note_statement(&work.parsed.sql);
@@ -367,17 +367,21 @@ impl Session {
         Ok(())
     }
 
-    fn begin(&mut self, isolation: Isolation, read_only: bool) -> SqlResult<()> {
-        self.begin_until(None, isolation, read_only)
+    fn begin(&mut self, modes: Modes) -> SqlResult<()> {
+        self.begin_until(None, modes)
+    }
+
+    /// Begins a transaction that looks something up for the session.
+    fn begin_to_look(&mut self) -> SqlResult<()> {
+        self.begin(Modes {
+            read_only: true,
+            isolation: Isolation::Serializable,
+            ..Modes::default()
+        })
     }
 
     /// Begins a transaction, of a statement that has to be over at a time.
-    fn begin_until(
-        &mut self,
-        end: Option<Duration>,
-        isolation: Isolation,
-        read_only: bool,
-    ) -> SqlResult<()> {
+    fn begin_until(&mut self, end: Option<Duration>, modes: Modes) -> SqlResult<()> {
         let now = self.txn.database().engine().env().now();
         let left = end.map(|end| end.saturating_sub(now));
         let limits = SessionLimits {
@@ -387,11 +391,15 @@ impl Session {
             lock: self.settings.lock_timeout,
         };
         self.txn.set_limits(limits);
-        let begun = if read_only { self.txn.begin_to_read() } else { self.txn.begin(isolation) };
+        let begun = match (modes.read_only, modes.isolation) {
+            (false, isolation) => self.txn.begin(isolation),
+            (true, Isolation::ReadCommitted) => self.txn.begin_to_read_committed(),
+            (true, _) => self.txn.begin_to_read(),
+        };
         begun.map_err(|error| from_txn(error, None))?;
         self.transaction_start = (self.clock)();
         self.before = Some(Arc::clone(&self.settings));
-        self.modes_now = (isolation, read_only);
+        self.modes_now = modes;
         self.has_run = false;
         self.state = TransactionState::InTransaction;
         Ok(())

@@ -13,7 +13,8 @@ use crate::bind::OutputColumn;
 use crate::copy::CopyFormat;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::RelationCache;
-use crate::parse::parse;
+use crate::notice::Notice;
+use crate::parse::parse_noting;
 use crate::plan::Plan;
 use crate::roles::{Needed, RolesCache};
 use crate::schemas::{SchemasCache, SearchPath};
@@ -35,6 +36,8 @@ pub(crate) struct ParsedStatement {
     /// The text that it is in.
     pub(super) sql: Arc<str>,
     pub(super) stats: Arc<StatementStats>,
+    /// What is to be said of the text; the first statement has it.
+    pub(super) notices: Vec<Notice>,
     /// The plans that were made last, at most [`MOST_PLANS`].
     planned: Mutex<Vec<Arc<Planned>>>,
 }
@@ -96,14 +99,15 @@ pub(super) enum Verb {
 impl ParsedStatement {
     /// The statements of a text.
     fn all(sql: &str) -> SqlResult<Arc<[Arc<Self>]>> {
-        let statements = parse(sql)?;
+        let (statements, mut notices) = parse_noting(sql)?;
         let sql: Arc<str> = sql.into();
         // What is not kept is not shown.
         let is_one = statements.len() == 1 || sql.len() > LONGEST_TEXT;
-        let own = |statement: Statement| {
+        let mut own = |statement: Statement| {
             let text = if is_one { Arc::clone(&sql) } else { statement.to_string().into() };
             let (stats, planned) = (Arc::new(StatementStats::new(text)), Mutex::default());
-            Self { statement, sql: Arc::clone(&sql), stats, planned }
+            let notices = mem::take(&mut notices);
+            Self { statement, sql: Arc::clone(&sql), stats, notices, planned }
         };
         Ok(statements.into_iter().map(|statement| Arc::new(own(statement))).collect())
     }

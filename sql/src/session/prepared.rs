@@ -8,6 +8,7 @@ use crate::bind::OutputColumn;
 use crate::client::{Client, Outcome};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::from_txn;
+use crate::notice::Notice;
 use crate::types::{Datum, SqlType};
 
 /// A statement that was parsed, with the types of what it takes and gives.
@@ -36,6 +37,13 @@ impl Prepared {
         &self.columns
     }
 
+    /// What is to be said of its text, if its session wants that
+    /// ([`wants`](Session::wants)).
+    #[must_use]
+    pub fn notices(&self) -> &[Notice] {
+        self.work.as_ref().map_or(&[], |work| &work.parsed.notices)
+    }
+
     /// Whether it is a COPY, whose data is not read in parts.
     #[must_use]
     pub fn is_copy(&self) -> bool {
@@ -51,6 +59,12 @@ impl Prepared {
 }
 
 impl Session {
+    /// Whether the client is to be told of messages of a level.
+    #[must_use]
+    pub fn wants(&self, notice: &Notice) -> bool {
+        self.settings.wants(notice.level())
+    }
+
     /// Parses a statement and finds the types of its parameters and columns, in the state of its
     /// tables that the transaction sees. `types` are those of parameters that are known.
     ///
@@ -115,7 +129,7 @@ impl Session {
     ) -> SqlResult<Arc<Planned>> {
         let is_alone = self.state == TransactionState::Idle;
         if is_alone {
-            self.begin(self.settings.isolation, true)?;
+            self.begin_to_look()?;
         }
         let (parsed, types) = (Arc::clone(parsed), Arc::clone(types));
         let run = self.bare_run()?;

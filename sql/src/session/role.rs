@@ -46,7 +46,7 @@ impl Session {
     async fn roles(&mut self) -> SqlResult<Option<Arc<Roles>>> {
         let is_alone = self.state == TransactionState::Idle;
         if is_alone {
-            self.begin(self.settings.isolation, true)?;
+            self.begin_to_look()?;
         }
         let plans = Arc::clone(&self.plans);
         let roles = self.txn.run(move |txn| {

@@ -12,14 +12,14 @@ use super::cancel::CancelHandle;
 use super::parsed::{PlanCache, Planned, Verb};
 use super::path::PathMemory;
 use super::planning::plan_of;
+use super::transaction::{Modes, check_writes};
 use super::{Clock, Ran, Session, Settings, Work};
 use crate::catalogue::TableDef;
 use crate::client::Client;
-use crate::copy::{CopyFormat, CopyKind, CopyWriter};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::{
-    Counts, DeferredReferences, ExecContext, MemoryLimits, Operator, PendingReferences,
-    RelationCache, Row, SequenceMemory, SharedRows, build, check_rows, from_txn, settle_deferred,
+    Counts, DeferredReferences, ExecContext, MemoryLimits, PendingReferences, RelationCache, Row,
+    SequenceMemory, SharedRows, build, check_rows, from_txn, settle_deferred,
 };
 use crate::explain::Counted;
 use crate::functions::{CallContext, ToSet};
@@ -39,6 +39,8 @@ pub(super) struct Run {
     pub(super) work: Work,
     pub(super) client: Arc<dyn Client>,
     pub(super) settings: Arc<Settings>,
+    /// How its transaction is.
+    modes: Modes,
     pub(super) env: Env,
     pub(super) database: Database,
     /// The role that it runs as, once that is known.
@@ -74,7 +76,7 @@ impl Session {
         let (_running, end) = (self.cancel.running(), self.statement_end());
         let mut attempt = 0;
         loop {
-            self.begin_until(end, self.settings.isolation, self.settings.read_only)?;
+            self.begin_until(end, self.settings.modes)?;
             let ran = match self.run(work, client, true).await {
                 Ok(Ran::Done(tag)) => self.commit_until(end).await.map(|()| tag),
                 Ok(Ran::BuildIndex { table, index }) => {
@@ -140,6 +142,10 @@ impl Session {
         let ran = ran.map_err(|error| from_txn(error, None))??;
         for (name, value, is_local) in to_set {
             match value {
+                role if name.eq_ignore_ascii_case("role") => {
+                    let role = role.filter(|own| own != "none");
+                    Box::pin(self.set_role(role, is_local)).await?;
+                }
                 Some(value) => self.set_values(&name, &[value], is_local)?,
                 None => self.reset_parameter(&name, is_local)?,
             }
@@ -153,6 +159,7 @@ impl Session {
             work: work.clone(),
             client: Arc::clone(client),
             settings: Arc::clone(&self.settings),
+            modes: self.modes_now,
             env: self.txn.database().engine().env().clone(),
             database: self.txn.database().clone(),
             authority: None,
@@ -207,6 +214,9 @@ impl Run {
                 return Ok(Err(SqlError::new(SqlState::OBJECT_IN_USE, message)));
             }
             self.client.begin(&Arc::default(), &self.settings.format);
+            if let Err(error) = check_writes(self.modes, &parsed.statement, &Verb::Select) {
+                return Ok(Err(error));
+            }
             let run = match Box::pin(self.with_authority(txn)).await? {
                 Ok(run) => run,
                 Err(error) => return Ok(Err(error)),
@@ -231,7 +241,9 @@ impl Run {
                 format!("the statement has {wanted} parameters, and {given} values are given");
             return Ok(Err(SqlError::new(SqlState::UNDEFINED_PARAMETER, message)));
         }
-        if let Some(Err(error)) = told.as_ref().map(|told| planned.is_as(told)) {
+        let is_as_told = told.as_ref().map_or(Ok(()), |told| planned.is_as(told));
+        let may_run = check_writes(self.modes, &parsed.statement, &planned.verb);
+        if let Err(error) = is_as_told.and(may_run) {
             return Ok(Err(error));
         }
         let run = match self.allowed(txn, &planned).await? {
@@ -299,7 +311,7 @@ impl Run {
             sessions: Arc::clone(&self.sessions),
             statements: Arc::clone(&self.plans.list),
             path: Arc::clone(path),
-            settings: self.settings.all(),
+            settings: self.settings.all(self.modes),
         };
         let loaded = SystemSnapshot::load(txn, session, authority).await?;
         Ok(loaded.map(|snapshot| {
@@ -449,39 +461,6 @@ impl Run {
         let mut context = self.context(txn, &random, &self.path);
         let batch = build(plan).next(&mut context).await?;
         Ok(batch.and_then(|batch| batch.into_iter().next()))
-    }
-
-    /// Gives rows as data. How many there were.
-    async fn copy_out(
-        &self,
-        operator: &mut dyn Operator,
-        context: &mut ExecContext<'_, '_>,
-        planned: &Planned,
-        format: &Arc<CopyFormat>,
-    ) -> SqlResult<usize> {
-        let client = &*self.client;
-        let types: Vec<_> = planned.columns.iter().map(|column| column.ty).collect();
-        let names: Vec<_> = planned.columns.iter().map(|column| column.name.clone()).collect();
-        client.copy_out(types.len(), format.kind == CopyKind::Binary)?;
-        let mut writer = CopyWriter::new(format, &types);
-        let (mut data, mut given) = (Vec::new(), 0);
-        writer.begin(&names, &mut data);
-        if !data.is_empty() {
-            client.copy_rows(std::mem::take(&mut data)).await?;
-        }
-        while let Some(batch) = operator.next(context).await? {
-            given += batch.len();
-            for row in &batch {
-                writer.row(row, &self.settings.format, &mut data)?;
-                // A message a row, as clients of the binary format expect.
-                client.copy_rows(std::mem::take(&mut data)).await?;
-            }
-        }
-        writer.end(&mut data);
-        if !data.is_empty() {
-            client.copy_rows(data).await?;
-        }
-        Ok(given)
     }
 }
 

@@ -1,12 +1,18 @@
 //! What a session is set to.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use selkie_txn::Isolation;
 
+use super::parameters::{
+    Unit, WITHOUT_EFFECT, custom_name, number, shown_number, switch, without_effect,
+};
+use super::transaction::Modes;
 use super::{Session, TransactionState};
 use crate::error::{SqlError, SqlResult, SqlState};
+use crate::notice::NoticeLevel;
 use crate::schemas::{PUBLIC, list_of_names, text_of_list};
 use crate::types::{ByteaOutput, DateOrder, DateStyle, FormatSettings, IntervalStyle, TimeZone};
 
@@ -14,15 +20,20 @@ use crate::types::{ByteaOutput, DateOrder, DateStyle, FormatSettings, IntervalSt
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) format: FormatSettings,
-    pub(crate) isolation: Isolation,
-    pub(crate) read_only: bool,
+    /// How transactions are that do not say it.
+    pub(crate) modes: Modes,
     pub(crate) statement_timeout: Option<Duration>,
     pub(crate) lock_timeout: Option<Duration>,
+    /// How long a client may do nothing in a transaction.
     pub(crate) idle_timeout: Option<Duration>,
+    /// How long it may do nothing outside of one.
+    pub(crate) idle_session_timeout: Option<Duration>,
     pub(crate) search_path: Vec<String>,
     pub(crate) application_name: String,
-    /// Which messages a client wants; it gets none that it could do without.
+    /// Which messages a client wants.
     pub(crate) client_min_messages: String,
+    /// Those that change nothing and are not at their default, and those of clients.
+    pub(crate) others: BTreeMap<String, String>,
     /// The role that SET ROLE has said.
     pub(crate) role: Option<SetRole>,
     /// Whether the session began as a superuser.
@@ -41,14 +52,15 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             format: FormatSettings::default(),
-            isolation: Isolation::ReadCommitted,
-            read_only: false,
+            modes: Modes::default(),
             statement_timeout: None,
             lock_timeout: None,
             idle_timeout: None,
+            idle_session_timeout: None,
             search_path: ["$user", PUBLIC].map(str::to_owned).to_vec(),
             application_name: String::new(),
             client_min_messages: "notice".to_owned(),
+            others: BTreeMap::new(),
             role: None,
             is_superuser: true,
         }
@@ -88,7 +100,14 @@ impl Session {
 
     /// Sets a parameter to what it was when the session began.
     pub(super) fn reset_parameter(&mut self, name: &str, is_local: bool) -> SqlResult<()> {
-        let value = self.initial.get(name)?;
+        if self.set_mode_late(name, None)? {
+            return Ok(());
+        }
+        let value = match custom_name(name)? {
+            // One that a client has made stays, without a value.
+            Some(own) => self.initial.others.get(&own).cloned().unwrap_or_default(),
+            None => self.initial.get(name)?,
+        };
         self.set_values(name, &[value], is_local)
     }
 
@@ -96,8 +115,9 @@ impl Session {
     pub(super) fn reset_all(&mut self) -> SqlResult<()> {
         let initial = Arc::clone(&self.initial);
         self.change(false, |settings| {
-            let role = settings.role.take();
-            *settings = Settings { role, ..(*initial).clone() };
+            let before = std::mem::replace(settings, (*initial).clone());
+            settings.role.clone_from(&before.role);
+            settings.keep_names(&before);
             Ok(())
         })
     }
@@ -109,21 +129,28 @@ impl Session {
         values: &[String],
         is_local: bool,
     ) -> SqlResult<()> {
+        if self.set_mode_late(name, Some(&values.join(", ")))? {
+            return Ok(());
+        }
         self.change(is_local, |settings| settings.set(name, values))
     }
 
-    /// Changes settings, until the transaction ends if that is local to it.
+    /// Changes settings, until the transaction ends if that is local to it: that is at once outside
+    /// of one.
     pub(super) fn change(
         &mut self,
         is_local: bool,
         change: impl Fn(&mut Settings) -> SqlResult<()>,
     ) -> SqlResult<()> {
-        let is_local = is_local && self.state != TransactionState::Idle;
+        let is_alone = is_local && self.state == TransactionState::Idle;
         let changed = |before: &Arc<Settings>| {
             let mut settings = Settings::clone(before);
             change(&mut settings).map(|()| Arc::new(settings))
         };
         let after = changed(&self.settings)?;
+        if is_alone {
+            return Ok(());
+        }
         match (is_local, &mut self.lasting) {
             (true, lasting @ None) => *lasting = Some(Arc::clone(&self.settings)),
             (false, Some(lasting)) => *lasting = changed(lasting)?,
@@ -142,22 +169,11 @@ impl Session {
         if let Some(settings) = before.or(after)
             && !Arc::ptr_eq(&settings, &self.settings)
         {
-            self.settings = settings;
+            let mut settings = Settings::clone(&settings);
+            settings.keep_names(&self.settings);
+            self.settings = Arc::new(settings);
             self.changes += 1;
         }
-    }
-
-    /// The value of a parameter as `SHOW` says it.
-    pub(super) fn shown(&self, name: &str) -> SqlResult<String> {
-        let (isolation, read_only) = match self.state {
-            TransactionState::Idle => (self.settings.isolation, self.settings.read_only),
-            _ => self.modes_now,
-        };
-        Ok(match &*name.to_lowercase() {
-            "transaction_isolation" | "transaction isolation level" => level(isolation).to_owned(),
-            "transaction_read_only" => if read_only { "on" } else { "off" }.to_owned(),
-            _ => self.settings.get(name)?,
-        })
     }
 
     /// How often parameters of the session were set.
@@ -174,24 +190,29 @@ impl Session {
     }
 }
 
-/// All parameters, as `pg_settings` has them.
-const ALL: [&str; 23] = [
+/// All parameters that have a place of their own, as `pg_settings` has them.
+pub(super) const ALL: [&str; 28] = [
     "application_name",
     "bytea_output",
     "client_encoding",
     "client_min_messages",
     "DateStyle",
+    "default_transaction_deferrable",
     "default_transaction_isolation",
     "default_transaction_read_only",
     "extra_float_digits",
     "idle_in_transaction_session_timeout",
+    "idle_session_timeout",
     "in_hot_standby",
     "integer_datetimes",
     "IntervalStyle",
     "is_superuser",
     "lock_timeout",
+    "max_function_args",
     "max_identifier_length",
+    "max_index_keys",
     "password_encryption",
+    "role",
     "search_path",
     "server_encoding",
     "server_version",
@@ -202,23 +223,52 @@ const ALL: [&str; 23] = [
 ];
 
 impl Settings {
-    /// All parameters with their values.
-    pub(super) fn all(&self) -> Vec<(&'static str, String)> {
-        ALL.into_iter().filter_map(|name| Some((name, self.get(name).ok()?))).collect()
+    /// All parameters with their values, in the order of their names. `modes` are those of the
+    /// transaction.
+    pub(crate) fn all(&self, modes: Modes) -> Vec<(String, String)> {
+        let own = ALL.into_iter().filter_map(|name| Some((name, self.get(name).ok()?)));
+        let now = ["transaction_deferrable", "transaction_isolation", "transaction_read_only"];
+        let now = now.into_iter().filter_map(|name| Some((name, modes.parameter(name)?)));
+        let idle = WITHOUT_EFFECT.iter().map(|own| (own.name, self.without_effect(own.name)));
+        let known = own.chain(now).chain(idle).map(|(name, value)| (name.to_owned(), value));
+        let custom = self.others.iter().filter(|(name, _)| name.contains('.'));
+        let custom = custom.map(|(name, value)| (name.clone(), value.clone()));
+        let mut all: Vec<_> = known.chain(custom).collect();
+        all.sort_by_key(|(name, _)| name.to_ascii_lowercase());
+        all
+    }
+
+    /// The value of a parameter that changes nothing; nothing if there is none.
+    fn without_effect(&self, name: &str) -> String {
+        let Some(known) = without_effect(name) else { return String::new() };
+        self.others.get(known.name).map_or(known.default, String::as_str).to_owned()
+    }
+
+    /// Keeps the names of clients' own parameters, without their values: they stay known.
+    fn keep_names(&mut self, before: &Self) {
+        for name in before.others.keys().filter(|name| name.contains('.')) {
+            self.others.entry(name.clone()).or_default();
+        }
+    }
+
+    /// Whether the client wants messages of a level.
+    pub(crate) fn wants(&self, level: NoticeLevel) -> bool {
+        match &*self.client_min_messages {
+            "error" => false,
+            "warning" => level >= NoticeLevel::Warning,
+            _ => true,
+        }
     }
 
     pub(super) fn set(&mut self, name: &str, values: &[String]) -> SqlResult<()> {
         let value = values.join(", ");
         let folded = value.to_lowercase();
         let invalid = |allowed: &str| invalid(name, &value, allowed);
-        match &*name.to_lowercase() {
-            "statement_timeout" => {
-                self.statement_timeout = timeout(&value).ok_or_else(|| invalid(TIMES))?;
-            }
-            "lock_timeout" => self.lock_timeout = timeout(&value).ok_or_else(|| invalid(TIMES))?,
-            "idle_in_transaction_session_timeout" => {
-                self.idle_timeout = timeout(&value).ok_or_else(|| invalid(TIMES))?;
-            }
+        match &*name.to_ascii_lowercase() {
+            "statement_timeout" => self.statement_timeout = timeout(name, &value)?,
+            "lock_timeout" => self.lock_timeout = timeout(name, &value)?,
+            "idle_in_transaction_session_timeout" => self.idle_timeout = timeout(name, &value)?,
+            "idle_session_timeout" => self.idle_session_timeout = timeout(name, &value)?,
             "application_name" => self.application_name = value.clone(),
             "search_path" => {
                 self.search_path = list_of_names(&value).ok_or_else(|| {
@@ -227,19 +277,12 @@ impl Settings {
                     SqlError::new(SqlState::INVALID_PARAMETER, message).detail(detail)
                 })?;
             }
-            "default_transaction_isolation" | "transaction_isolation" => {
-                self.isolation = match &*folded {
-                    "read committed" | "read uncommitted" => Isolation::ReadCommitted,
-                    "repeatable read" => Isolation::RepeatableRead,
-                    "serializable" => Isolation::Serializable,
-                    _ => {
-                        return Err(invalid("serializable, repeatable read, read committed"));
-                    }
-                };
+            "default_transaction_isolation" => {
+                let allowed = "serializable, repeatable read, read committed, read uncommitted";
+                self.modes.isolation = level_of(&value).ok_or_else(|| invalid(allowed))?;
             }
-            "default_transaction_read_only" => {
-                self.read_only = switch(&folded).ok_or_else(|| invalid("on, off"))?;
-            }
+            "default_transaction_read_only" => self.modes.read_only = switch(name, &value)?,
+            "default_transaction_deferrable" => self.modes.deferrable = switch(name, &value)?,
             "client_encoding" | "names" => {
                 let is_utf8 = matches!(folded.trim_matches('\''), "utf8" | "utf-8" | "unicode");
                 crate::bind::refuse(!is_utf8, "an encoding other than UTF8")?;
@@ -255,7 +298,7 @@ impl Settings {
                 crate::bind::refuse(folded != "scram-sha-256", "a password hashed otherwise")?;
             }
             "standard_conforming_strings" => {
-                let is_on = switch(&folded).ok_or_else(|| invalid("on"))?;
+                let is_on = switch(name, &value)?;
                 crate::bind::refuse(!is_on, "a backslash as an escape in every literal")?;
             }
             "in_hot_standby"
@@ -264,12 +307,23 @@ impl Settings {
             | "server_encoding"
             | "server_version"
             | "server_version_num"
+            | "max_function_args"
+            | "max_index_keys"
+            | "session_authorization"
+            | "role"
             | "max_identifier_length" => {
                 let message = format!("parameter \"{name}\" cannot be changed");
                 return Err(SqlError::new(SqlState::CANT_CHANGE_PARAMETER, message));
             }
             _ if self.set_format(name, &value)? => {}
-            _ => return Err(unknown(name)),
+            _ => {
+                let (name, value) = match (without_effect(name), custom_name(name)?) {
+                    (Some(known), _) => (known.name.to_owned(), known.checked(&value)?),
+                    (None, Some(own)) => (own, value),
+                    (None, None) => return Err(unknown(name)),
+                };
+                self.others.insert(name, value);
+            }
         }
         Ok(())
     }
@@ -278,7 +332,7 @@ impl Settings {
     fn set_format(&mut self, name: &str, value: &str) -> SqlResult<bool> {
         let folded = value.to_lowercase();
         let invalid = |allowed: &str| invalid(name, value, allowed);
-        match &*name.to_lowercase() {
+        match &*name.to_ascii_lowercase() {
             "extra_float_digits" => {
                 let digits = value.parse().ok().filter(|digits| (-15..=3).contains(digits));
                 self.format.extra_float_digits = digits.ok_or_else(|| invalid("-15 to 3"))?;
@@ -334,25 +388,22 @@ impl Settings {
     }
 
     pub(super) fn get(&self, name: &str) -> SqlResult<String> {
-        let time = |limit: Option<Duration>| match limit {
-            None => "0".to_owned(),
-            Some(limit) => {
-                let millis = limit.as_millis();
-                let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s")];
-                let unit = units.into_iter().find(|(of, _)| millis.is_multiple_of(*of));
-                let (of, unit) = unit.unwrap_or((1, "ms"));
-                format!("{}{unit}", millis / of)
-            }
+        let time = |limit: Option<Duration>| {
+            let millis = limit.map_or(0, |limit| limit.as_millis());
+            shown_number(i64::try_from(millis).unwrap_or(i64::MAX), Unit::Milliseconds)
         };
+        let word = |is_on| if is_on { "on" } else { "off" }.to_owned();
         let format = &self.format;
-        Ok(match &*name.to_lowercase() {
+        Ok(match &*name.to_ascii_lowercase() {
             "statement_timeout" => time(self.statement_timeout),
             "lock_timeout" => time(self.lock_timeout),
             "idle_in_transaction_session_timeout" => time(self.idle_timeout),
+            "idle_session_timeout" => time(self.idle_session_timeout),
             "application_name" => self.application_name.clone(),
             "search_path" => text_of_list(&self.search_path),
-            "default_transaction_isolation" => level(self.isolation).to_owned(),
-            "default_transaction_read_only" => if self.read_only { "on" } else { "off" }.to_owned(),
+            "default_transaction_isolation" => level(self.modes.isolation).to_owned(),
+            "default_transaction_read_only" => word(self.modes.read_only),
+            "default_transaction_deferrable" => word(self.modes.deferrable),
             "extra_float_digits" => format.extra_float_digits.to_string(),
             "datestyle" => {
                 let style = match format.date_style {
@@ -386,20 +437,27 @@ impl Settings {
             "server_version" => "15.0".to_owned(),
             "server_version_num" => "150000".to_owned(),
             "max_identifier_length" => "63".to_owned(),
+            "max_function_args" => "100".to_owned(),
+            "max_index_keys" => "32".to_owned(),
+            "role" => self.role.as_ref().map_or("none", |own| &own.name).to_owned(),
             // psql asks for it before it sends a password.
             "password_encryption" => "scram-sha-256".to_owned(),
             "is_superuser" => {
                 let is_one = self.role.as_ref().map_or(self.is_superuser, |own| own.is_superuser);
-                if is_one { "on" } else { "off" }.to_owned()
+                word(is_one)
             }
             "standard_conforming_strings" | "integer_datetimes" => "on".to_owned(),
             "in_hot_standby" => "off".to_owned(),
-            _ => return Err(unknown(name)),
+            folded => match (without_effect(folded), self.others.get(folded)) {
+                (Some(known), _) => self.without_effect(known.name),
+                (None, Some(value)) => value.clone(),
+                (None, None) => return Err(unknown(name)),
+            },
         })
     }
 }
 
-fn level(isolation: Isolation) -> &'static str {
+pub(super) fn level(isolation: Isolation) -> &'static str {
     match isolation {
         Isolation::Serializable => "serializable",
         Isolation::RepeatableRead => "repeatable read",
@@ -407,7 +465,17 @@ fn level(isolation: Isolation) -> &'static str {
     }
 }
 
-fn invalid(name: &str, value: &str, allowed: &str) -> SqlError {
+/// The isolation of a name.
+pub(super) fn level_of(name: &str) -> Option<Isolation> {
+    Some(match &*name.to_ascii_lowercase() {
+        "read committed" | "read uncommitted" => Isolation::ReadCommitted,
+        "repeatable read" => Isolation::RepeatableRead,
+        "serializable" => Isolation::Serializable,
+        _ => return None,
+    })
+}
+
+pub(super) fn invalid(name: &str, value: &str, allowed: &str) -> SqlError {
     let message = format!("invalid value for parameter \"{name}\": \"{value}\"");
     SqlError::new(SqlState::INVALID_PARAMETER, message)
         .hint(format!("Available values: {allowed}."))
@@ -418,30 +486,8 @@ fn unknown(name: &str) -> SqlError {
     SqlError::new(SqlState::UNDEFINED_OBJECT, message)
 }
 
-const TIMES: &str = "0 for none, milliseconds, or a number with ms, s, min, h or d";
-
-/// What is on or off.
-fn switch(text: &str) -> Option<bool> {
-    match text {
-        "on" | "true" | "yes" | "1" => Some(true),
-        "off" | "false" | "no" | "0" => Some(false),
-        _ => None,
-    }
-}
-
 /// A limit of time; 0 is none.
-fn timeout(text: &str) -> Option<Option<Duration>> {
-    let text = text.trim();
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at_checked(digits)?;
-    let number: u64 = number.parse().ok()?;
-    let millis = match unit.trim() {
-        "" | "ms" => number,
-        "s" => number.checked_mul(1_000)?,
-        "min" => number.checked_mul(60_000)?,
-        "h" => number.checked_mul(3_600_000)?,
-        "d" => number.checked_mul(86_400_000)?,
-        _ => return None,
-    };
-    Some((millis > 0).then(|| Duration::from_millis(millis)))
+fn timeout(name: &str, value: &str) -> SqlResult<Option<Duration>> {
+    let millis = number(name, value, Unit::Milliseconds, (0, i32::MAX.into()))?;
+    Ok(u64::try_from(millis).ok().filter(|millis| *millis > 0).map(Duration::from_millis))
 }

@@ -109,9 +109,9 @@ fn activity(system: &SystemSnapshot, relation: &'static Relation) -> Rows {
 }
 
 fn settings(system: &SystemSnapshot, relation: &'static Relation) -> Rows {
-    let record = |(name, value): &(&'static str, String)| {
+    let record = |(name, value): &(String, String)| {
         Record::new(relation)
-            .set("name", *name)
+            .set("name", &**name)
             .set("setting", &**value)
             .set("category", "Client Connection Defaults")
             .set("short_desc", "")

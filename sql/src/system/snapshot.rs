@@ -28,7 +28,7 @@ pub(crate) struct SessionFacts {
     /// Where names are looked for.
     pub(crate) path: Arc<SearchPath>,
     /// Parameters, with their values.
-    pub(crate) settings: Vec<(&'static str, String)>,
+    pub(crate) settings: Vec<(String, String)>,
 }
 
 /// The definitions of all tables in the state that a transaction sees.

@@ -19,6 +19,7 @@ mod references;
 mod role;
 mod schema;
 mod sequence;
+mod skip;
 mod texts;
 mod view;
 
@@ -79,6 +80,33 @@ pub(super) fn changes_names(statement: &Statement) -> bool {
             | Statement::Drop { .. }
             | Statement::Truncate(_)
     )
+}
+
+/// What a statement that changes tables is called.
+pub(super) fn command(statement: &Statement) -> String {
+    match statement {
+        Statement::CreateTable(create) if create.query.is_some() => "CREATE TABLE AS",
+        Statement::CreateTable(_) => "CREATE TABLE",
+        Statement::AlterTable(_) => "ALTER TABLE",
+        Statement::Drop { object_type, .. } => return format!("DROP {object_type}"),
+        Statement::Truncate(_) => "TRUNCATE TABLE",
+        Statement::CreateIndex(_) => "CREATE INDEX",
+        Statement::CreateSequence { .. } => "CREATE SEQUENCE",
+        Statement::CreateView(_) => "CREATE VIEW",
+        Statement::AlterIndex { .. } => "ALTER INDEX",
+        Statement::AlterView(_) => "ALTER VIEW",
+        Statement::CreateSchema { .. } => "CREATE SCHEMA",
+        Statement::AlterSchema(_) => "ALTER SCHEMA",
+        Statement::Comment { .. } => "COMMENT",
+        Statement::CreateRole(_) => "CREATE ROLE",
+        Statement::AlterRole { .. } => "ALTER ROLE",
+        Statement::Grant(_) => "GRANT",
+        Statement::Revoke(_) => "REVOKE",
+        Statement::GrantRole(_) => "GRANT ROLE",
+        Statement::RevokeRole(_) => "REVOKE ROLE",
+        _ => "this statement",
+    }
+    .to_owned()
 }
 
 /// Does a statement that changes tables.
@@ -204,6 +232,7 @@ async fn create_plain(run: &Run, txn: &mut Txn<'_>, create: &CreateTable) -> Sql
         own.check(run.authority()?)?;
     }
     if create.if_not_exists && find(txn, &schema.name).await?.is_some() {
+        skip::skipped(run, &already_exists(&schema.name));
         return Ok(());
     }
     owner::mark(run, &mut schema)?;
@@ -230,6 +259,7 @@ async fn create_as(run: &Run, txn: &mut Txn<'_>, create: &CreateTable) -> SqlRes
     owner::mark(run, &mut schema)?;
     let key = schema.name.clone();
     if create.if_not_exists && find(txn, &key).await?.is_some() {
+        skip::skipped(run, &already_exists(&key));
         return Ok(tag);
     }
     if sequence::is_sequence(txn, &key).await? {

@@ -15,7 +15,7 @@ use super::lookup::{
     schema_of,
 };
 use super::rebuild::{HIDDEN_DEFAULT, NewForm, record_rows, require_not_null};
-use super::{index, new_owner, rebuild, references, sequence, view};
+use super::{index, new_owner, rebuild, references, sequence, skip, view};
 use crate::bind::{
     Added, bind_added_constraint, bind_default, check_name, fold, is_constraint, name_parts,
     refuse, scan_of,
@@ -23,6 +23,7 @@ use crate::bind::{
 use crate::catalogue::{ColumnDef, TableDef, split_key};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::from_txn;
+use crate::notice::Notice;
 use crate::plan::{Expr, Plan};
 use crate::types::{Scalar, SqlType};
 
@@ -56,7 +57,7 @@ impl<'a, 'db> Alteration<'a, 'db> {
         let is_odd = location.is_some() || on_cluster.is_some() || table_type.is_some();
         refuse(is_odd, "this form of ALTER TABLE")?;
         let table = match find_to_drop(run, txn, name, *if_exists).await? {
-            None if *if_exists => return Ok(()),
+            None if *if_exists => return skip::missing_relation(run, name),
             Some(table) => table,
             None => found_named(run, txn, name).await?,
         };
@@ -249,7 +250,12 @@ impl<'a, 'db> Alteration<'a, 'db> {
         cascade: bool,
     ) -> SqlResult<()> {
         if !is_constraint(&self.table, name) {
-            return if if_exists { Ok(()) } else { Err(self.no_constraint(name, "relation")) };
+            if !if_exists {
+                return Err(self.no_constraint(name, "relation"));
+            }
+            let what = format!("constraint \"{name}\" of relation \"{}\"", self.table.name);
+            skip::tell(self.run, &Notice::missing(what));
+            return Ok(());
         }
         if self.table.foreign_keys.iter().any(|own| own.name == name) {
             return references::drop_constraints(self.txn, &self.key, &[name.to_owned()]).await;

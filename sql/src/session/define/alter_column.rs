@@ -8,12 +8,14 @@ use super::lookup::{bound, change_note, found, schema_of};
 use super::rebuild;
 use super::rebuild::{NewForm, has_nulls, require_not_null};
 use super::sequence::{create_for_column, drop_of_columns};
+use super::skip;
 use crate::bind::{
     Added, NewSequence, bind_added_column, bind_default, check_name, default_expr, each_name, fold,
 };
 use crate::catalogue::{ColumnDef, ColumnNote, name_of};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::from_txn;
+use crate::notice::Notice;
 use crate::plan::{Expr, Plan, SequenceCall, SequenceFunction};
 use crate::types::cast::CastContext;
 use crate::types::{Datum, SqlType, stored};
@@ -24,7 +26,11 @@ impl Alteration<'_, '_> {
         column: &ast::ColumnDef,
         if_not_exists: bool,
     ) -> SqlResult<()> {
-        if if_not_exists && self.table.column(&fold(&column.name)).is_some() {
+        let name = fold(&column.name);
+        if if_not_exists && self.table.column(&name).is_some() {
+            let table = &self.table.name;
+            let message = format!("column \"{name}\" of relation \"{table}\" already exists");
+            skip::skipped(self.run, &SqlError::new(SqlState::DUPLICATE_COLUMN, message));
             return Ok(());
         }
         let table = self.table.clone();
@@ -114,7 +120,12 @@ impl Alteration<'_, '_> {
         cascade: bool,
     ) -> SqlResult<()> {
         let Some(at) = self.shown_column(name) else {
-            return if if_exists { Ok(()) } else { Err(self.no_column(name)) };
+            if !if_exists {
+                return Err(self.no_column(name));
+            }
+            let what = format!("column \"{name}\" of relation \"{}\"", self.table.name);
+            skip::tell(self.run, &Notice::missing(what));
+            return Ok(());
         };
         self.leave_column(name, cascade).await?;
         let sequence = self.table.columns.get(at).and_then(|own| own.sequence.clone());

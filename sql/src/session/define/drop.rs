@@ -7,11 +7,12 @@ use sqlparser::ast::{self, ObjectName};
 
 use super::super::run::Run;
 use super::lookup::{find_named, found_named, last_part};
-use super::{references, sequence, view};
+use super::{references, sequence, skip, view};
 use crate::bind::refuse;
 use crate::catalogue::TableDef;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::from_txn;
+use crate::notice::Notice;
 use crate::roles::Privileges;
 
 pub(super) async fn drop_tables(
@@ -25,20 +26,23 @@ pub(super) async fn drop_tables(
     for name in names {
         dropped.extend(find_to_drop(run, txn, name, if_exists).await?.map(|own| own.key));
     }
+    let mut taken = Vec::new();
     for name in names {
         match find_to_drop(run, txn, name, if_exists).await? {
             Some(table) if table.view.is_some() => return Err(view::not_a(&table, "table")),
             Some(table) => {
-                references::leave(run, txn, &table, &dropped, cascade).await?;
-                view::drop_with_views(run, txn, &table, &dropped, cascade).await?;
+                taken.extend(references::leave(run, txn, &table, &dropped, cascade).await?);
+                let views = view::drop_with_views(run, txn, &table, &dropped, cascade).await?;
+                taken.extend(views);
             }
-            None if if_exists => {}
+            None if if_exists => skip::missing(run, "table", name)?,
             None => {
                 let message = format!("table \"{}\" does not exist", last_part(name)?);
                 return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message));
             }
         }
     }
+    skip::cascaded(run, &taken);
     Ok(())
 }
 
@@ -81,8 +85,15 @@ pub(super) async fn truncate(
         tables.push(table);
     }
     let cascade = matches!(cascade, Some(ast::CascadeOption::Cascade));
+    let named: BTreeSet<String> = tables.iter().map(|own| own.key.clone()).collect();
     for table in references::with_children(txn, tables, cascade).await? {
         // Also those that CASCADE adds.
+        if !named.contains(&table.key) {
+            let name = run.path.shown(&table.key);
+            let message = format!("truncate cascades to table \"{name}\"");
+            let notice = Notice::notice(SqlState::SUCCESSFUL_COMPLETION, message);
+            skip::tell(run, &notice);
+        }
         let (kind, wanted) = (table.kind(), Privileges::TRUNCATE);
         run.authority()?.require(wanted, kind, &table.name, &table.rights)?;
         let emptied = txn.truncate(table.table).await;

@@ -8,7 +8,7 @@ use sqlparser::ast::{self, AlterIndexOperation, ObjectName};
 use super::super::Ran;
 use super::super::run::Run;
 use super::lookup::{already_exists, bound, change_note, find, found, keys_of, last_part};
-use super::references;
+use super::{references, skip};
 use crate::bind::{Binder, check_name, free_name, index_column, name_parts, no_relation, refuse};
 use crate::catalogue::{TableDef, load_all, split_key};
 use crate::error::{SqlError, SqlResult, SqlState};
@@ -34,6 +34,7 @@ pub(super) async fn create_index(
         return Ok(Ran::BuildIndex { table: Arc::new(table), index });
     }
     if if_not_exists {
+        skip::skipped(run, &already_exists(&name));
         Ok(Ran::Done("CREATE INDEX".to_owned()))
     } else {
         Err(already_exists(&name))
@@ -111,6 +112,7 @@ pub(super) async fn drop_indexes(
         };
         let Some(FoundIndex { table, name: index, is_complete }) = found else {
             if if_exists {
+                skip::missing(run, "index", name)?;
                 continue;
             }
             let message = format!("index \"{}\" does not exist", last_part(name)?);

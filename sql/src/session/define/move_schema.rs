@@ -10,7 +10,7 @@ use super::super::tables::load_key;
 use super::alter::Alteration;
 use super::drop::find_to_drop;
 use super::lookup::{change_note, find, found, hold, key_in, require_create};
-use super::{new_owner, owner, sequence, texts, view};
+use super::{new_owner, owner, sequence, skip, texts, view};
 use crate::bind::{Binder, is_system_schema, name_parts, no_relation, with_schemas};
 use crate::catalogue::{SchemaId, TableDef, name_of, split_key};
 use crate::error::{SqlError, SqlResult, SqlState};
@@ -38,7 +38,7 @@ pub(super) async fn alter_view(
             match view {
                 Some(view) if view.view.is_none() => return Err(view::not_a(&view, "view")),
                 Some(view) => new_owner::give_table(run, txn, &view, owner).await?,
-                None if *if_exists => {}
+                None if *if_exists => skip::missing_relation(run, name)?,
                 None => return Err(no_relation(&name_parts(name)?)),
             }
             return Ok("ALTER VIEW");
@@ -58,6 +58,7 @@ pub(super) async fn alter_view(
     let tag = if kind == VIEW { "ALTER VIEW" } else { "ALTER TABLE" };
     let Some(table) = find_to_drop(run, txn, name, *if_exists).await? else {
         if *if_exists {
+            skip::missing_relation(run, name)?;
             return Ok(tag);
         }
         return Err(no_relation(&name_parts(name)?));
@@ -182,7 +183,10 @@ async fn move_named_sequence(
     schema: &str,
 ) -> SqlResult<()> {
     let Some(key) = sequence::find_sequence(run, txn, name, if_exists).await? else {
-        return if if_exists { Ok(()) } else { Err(no_relation(&name_parts(name)?)) };
+        return match if_exists {
+            true => skip::missing_relation(run, name),
+            false => Err(no_relation(&name_parts(name)?)),
+        };
     };
     owner::require_owner_of_sequence(run, txn, name).await?;
     let to = target(run, schema)?;

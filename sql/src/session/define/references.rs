@@ -9,6 +9,7 @@ use super::super::run::Run;
 use super::alter::Alteration;
 use super::lookup::{change_note, find, found};
 use super::rebuild::record_rows;
+use super::skip;
 use crate::catalogue::{ForeignKey, Reference, TableDef, name_of};
 use crate::error::{SqlError, SqlResult, SqlState};
 
@@ -59,14 +60,14 @@ pub(super) async fn drop_constraints(
 }
 
 /// A table is to be dropped, with those of `others`: no other may refer to it, unless `cascade`
-/// drops the constraints.
+/// drops the constraints. What that has taken along.
 pub(super) async fn leave(
     run: &Run,
     txn: &mut Txn<'_>,
     table: &TableDef,
     others: &BTreeSet<String>,
     cascade: bool,
-) -> SqlResult<()> {
+) -> SqlResult<Vec<String>> {
     let is_left = |own: &&Reference| own.child != table.key && !others.contains(&own.child);
     let left: Vec<&Reference> = table.referenced_by.iter().filter(is_left).collect();
     if !left.is_empty() && !cascade {
@@ -79,12 +80,15 @@ pub(super) async fn leave(
         let lines: Vec<String> = left.into_iter().map(line).collect();
         return Err(dependent(message, lines.join("\n")));
     }
+    let mut taken = Vec::new();
     for Reference { child, name } in left {
         drop_constraints(txn, child, std::slice::from_ref(name)).await?;
+        taken.push(format!("constraint {name} on table {}", run.path.shown(child)));
     }
     let own = |own: &&ForeignKey| own.parent != table.key;
     let constraints: Vec<ForeignKey> = table.foreign_keys.iter().filter(own).cloned().collect();
-    unrefer(txn, &table.key, &constraints).await
+    unrefer(txn, &table.key, &constraints).await?;
+    Ok(taken)
 }
 
 fn dependent(message: String, detail: String) -> SqlError {
@@ -105,6 +109,7 @@ pub(super) async fn leave_key(
         Some(index) => index.name.clone(),
         None => table.primary_key_name(),
     };
+    let mut taken = Vec::new();
     for (Reference { child, name: constraint }, columns) in referring(txn, table).await? {
         if table.positions(&columns).and_then(|own| table.unique_key(&own)) != Some(index) {
             continue;
@@ -116,8 +121,11 @@ pub(super) async fn leave_key(
                 format!("constraint {constraint} on table {child} depends on index {name}");
             return Err(dependent(message, detail));
         }
+        let shown = run.path.shown(&child);
+        taken.push(format!("constraint {constraint} on table {shown}"));
         drop_constraints(txn, &child, &[constraint]).await?;
     }
+    skip::cascaded(run, &taken);
     Ok(())
 }
 

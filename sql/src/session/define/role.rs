@@ -7,11 +7,12 @@ use sqlparser::ast::{
 };
 
 use super::super::run::Run;
-use super::grant;
+use super::{grant, skip};
 use crate::bind::{check_name, fold, name_parts, refuse};
 use crate::catalogue::load_all;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::from_txn;
+use crate::notice::Notice;
 use crate::roles::{
     Authority, BOOTSTRAP, Mention, Role, Roles, Verifier, change, denied, is_md5, load_fresh,
     no_role,
@@ -291,6 +292,7 @@ pub(super) async fn drop_roles(
         let role = roles.as_ref().and_then(|roles| roles.find(&name));
         let (Some(role), Some(roles)) = (role, &roles) else {
             if *if_exists {
+                skip::tell(run, &Notice::missing(format!("role \"{name}\"")));
                 continue;
             }
             return Err(no_role(&name));

@@ -11,11 +11,12 @@ use sqlparser::ast::{
 
 use super::super::run::Run;
 use super::lookup::{change_note, find};
-use super::{new_owner, references, role, sequence, texts, view};
+use super::{new_owner, references, role, sequence, skip, texts, view};
 use crate::bind::{check_name, fold, is_system_schema, name_parts, refuse};
 use crate::catalogue::{Reference, SchemaId, TableDef, load_all, split_key};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::from_txn;
+use crate::notice::Notice;
 use crate::roles::{BOOTSTRAP_NAME, Kind, Rights, denied, no_role};
 use crate::schemas::{PUBLIC, SYSTEM, Schema, change, no_schema, quoted};
 
@@ -70,6 +71,8 @@ pub(super) async fn create_schema(
     require_database(run)?;
     check_schema_name(&name)?;
     if *if_not_exists && (is_system_schema(&name) || run.path.id(&name).is_ok()) {
+        let message = format!("schema \"{name}\" already exists");
+        skip::skipped(run, &SqlError::new(SqlState::DUPLICATE_SCHEMA, message));
         return Ok(());
     }
     let rights = Rights::of(owner.unwrap_or(authority.oid()));
@@ -192,7 +195,11 @@ pub(super) async fn drop_schemas(
         let name = schema_name(name)?;
         let is_there =
             name == PUBLIC || is_system_schema(&name) || run.path.schema(&name).is_some();
-        if !is_there && if_exists || dropped.iter().any(|(own, _)| *own == name) {
+        if !is_there && if_exists {
+            skip::tell(run, &Notice::missing(format!("schema \"{name}\"")));
+            continue;
+        }
+        if dropped.iter().any(|(own, _)| *own == name) {
             continue;
         }
         let contents = Contents::of(txn, owned(run, &name)?.id()).await?;
@@ -200,8 +207,9 @@ pub(super) async fn drop_schemas(
     }
     let keys = dropped.iter().flat_map(|(_, own)| own.tables.iter().map(|own| own.key.clone()));
     let keys: BTreeSet<String> = keys.collect();
+    let lines = dependents(run, txn, &dropped, &keys).await?;
     if !cascade {
-        check_empty(run, txn, &dropped, &keys).await?;
+        check_empty(&dropped, &lines)?;
     }
     for key in &keys {
         // A view may be gone with what it uses.
@@ -219,19 +227,27 @@ pub(super) async fn drop_schemas(
         })
         .await?;
     }
+    let taken = lines.iter().filter_map(|line| line.split_once(" depends on "));
+    let taken: Vec<String> = taken.map(|(what, _)| what.to_owned()).collect();
+    skip::cascaded(run, &taken);
     Ok(())
 }
 
-async fn check_empty(
+/// What depends on schemas, and on what, in lines.
+async fn dependents(
     run: &Run,
     txn: &mut Txn<'_>,
     dropped: &[(String, Contents)],
     keys: &BTreeSet<String>,
-) -> SqlResult<()> {
+) -> SqlResult<Vec<String>> {
     let mut lines = Vec::new();
     for (name, own) in dropped {
         lines.extend(own.lines(run, txn, &quoted(name), keys).await?);
     }
+    Ok(lines)
+}
+
+fn check_empty(dropped: &[(String, Contents)], lines: &[String]) -> SqlResult<()> {
     if lines.is_empty() {
         return Ok(());
     }

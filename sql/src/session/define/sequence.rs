@@ -5,7 +5,7 @@ use sqlparser::ast::{ObjectName, SequenceOptions};
 
 use super::super::run::Run;
 use super::lookup::{already_exists, find, hold_schema, key_in, keys_of, last_part, new_key};
-use super::texts;
+use super::{skip, texts};
 use crate::bind::{NewSequence, sequence_schema};
 use crate::catalogue::{TableDef, TableNote, load_all, split_key};
 use crate::error::{SqlError, SqlResult, SqlState};
@@ -22,7 +22,12 @@ pub(super) async fn create_sequence(
     let key = new_key(run, name)?;
     let schema = sequence_schema(&key, None, options)?;
     if is_taken(txn, &key).await? {
-        return if if_not_exists { Ok(None) } else { Err(already_exists(&key)) };
+        let error = already_exists(&key);
+        if !if_not_exists {
+            return Err(error);
+        }
+        skip::skipped(run, &error);
+        return Ok(None);
     }
     create(txn, schema).await.map(|()| Some(key))
 }
@@ -146,6 +151,7 @@ pub(super) async fn drop_sequences(
     for name in names {
         let Some(key) = find_sequence(run, txn, name, if_exists).await? else {
             if if_exists {
+                skip::missing(run, "sequence", name)?;
                 continue;
             }
             let message = format!("sequence \"{}\" does not exist", last_part(name)?);

@@ -10,7 +10,7 @@ use super::super::run::Run;
 use super::super::tables::{load_key, load_named};
 use super::drop::find_to_drop;
 use super::lookup::{already_exists, change_note, create_new, find, hold, last_part, new_key};
-use super::{owner, sequence, texts};
+use super::{owner, sequence, skip, texts};
 use crate::bind::{Binder, HIDDEN_KEY, bind_view, refuse, relations_of};
 use crate::catalogue::{SchemaId, TableDef, TableNote, ViewNote, load_all, split_key};
 use crate::error::{SqlError, SqlResult, SqlState};
@@ -127,31 +127,33 @@ pub(super) async fn drop_views(
         match find_to_drop(run, txn, name, if_exists).await? {
             Some(table) if table.view.is_none() => return Err(not_a(&table, "view")),
             Some(table) => drop(dropped.insert(table.key)),
-            None if if_exists => {}
+            None if if_exists => skip::missing(run, "view", name)?,
             None => {
                 let message = format!("view \"{}\" does not exist", last_part(name)?);
                 return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message));
             }
         }
     }
+    let mut taken = Vec::new();
     for key in &dropped {
         // One before it may have taken it along.
         if let Some(view) = find(txn, key).await? {
-            drop_with_views(run, txn, &view, &dropped, cascade).await?;
+            taken.extend(drop_with_views(run, txn, &view, &dropped, cascade).await?);
         }
     }
+    skip::cascaded(run, &taken);
     Ok(())
 }
 
 /// Drops a table or view, with the views that use it if `cascade` says so. Those of `others` are
-/// dropped, too.
+/// dropped, too. What `cascade` has taken along.
 pub(super) async fn drop_with_views(
     run: &Run,
     txn: &mut Txn<'_>,
     table: &TableDef,
     others: &BTreeSet<String>,
     cascade: bool,
-) -> SqlResult<()> {
+) -> SqlResult<Vec<String>> {
     let views = views_over(txn, &table.key).await?;
     if let Some((view, _)) = views.iter().find(|(view, _)| !others.contains(view))
         && !cascade
@@ -163,7 +165,9 @@ pub(super) async fn drop_with_views(
         drop_one(txn, view).await?;
     }
     drop_one(txn, table).await?;
-    sequence::drop_of_columns(txn, sequence::sequences_of(table)).await
+    sequence::drop_of_columns(txn, sequence::sequences_of(table)).await?;
+    let taken = views.iter().filter(|(view, _)| !others.contains(view));
+    Ok(taken.map(|(view, _)| format!("view {}", run.path.shown(view))).collect())
 }
 
 async fn drop_one(txn: &mut Txn<'_>, table: &TableDef) -> SqlResult<()> {

@@ -29,12 +29,18 @@ pub(crate) struct Connection {
     extended: Extended,
     /// An error of the extended protocol: all up to the next Sync is left out.
     skips: bool,
+    /// The client was told that its next statement is waited for.
+    is_ready: bool,
     /// The parameter changes that the client knows of.
     reported: u64,
     /// Whether the server ends.
     ends: watch::Receiver<bool>,
     stats: Arc<ServerStats>,
 }
+
+/// Errors with which a connection ends.
+const ENDS: [SqlState; 3] =
+    [SqlState::CRASH_SHUTDOWN, SqlState::ADMIN_SHUTDOWN, SqlState::IDLE_IN_TRANSACTION_TIMEOUT];
 
 /// What follows from a message.
 enum Next {
@@ -60,6 +66,7 @@ impl Connection {
             output,
             extended: Extended::new(memory),
             skips: false,
+            is_ready: false,
             reported,
             ends,
             stats,
@@ -94,6 +101,17 @@ impl Connection {
     /// Waits for a message and answers it.
     async fn next(&mut self) -> Result<Next, FrameError> {
         let mut frames = self.frames.lock().await;
+        let limit = self.session.idle_limit().filter(|_| self.is_ready);
+        let idle = async {
+            match limit {
+                Some((limit, error)) => {
+                    tokio::time::sleep(limit).await;
+                    error
+                }
+                None => std::future::pending().await,
+            }
+        };
+        let mut idle = std::pin::pin!(idle);
         let (kind, body) = loop {
             if !self.output.is_much()
                 && let Some(frame) = frames.buffered()?
@@ -112,8 +130,10 @@ impl Connection {
                 done = next => done?,
                 () = ended(&mut self.ends) => return Err(FrameError::Broken(ending())),
                 () = self.cancel.terminated() => return Err(FrameError::Broken(ending())),
+                error = &mut idle => return Err(FrameError::Broken(error)),
             }
         };
+        self.is_ready = false;
         // Whether it is alone in its transaction.
         let is_last = frames.next_kind() == Some(b'S');
         drop(frames);
@@ -143,7 +163,7 @@ impl Connection {
             self.stats.statement(begun.elapsed());
         }
         if let Err(error) = done {
-            if [SqlState::CRASH_SHUTDOWN, SqlState::ADMIN_SHUTDOWN].contains(&error.state()) {
+            if ENDS.contains(&error.state()) {
                 return Err(FrameError::Broken(error));
             }
             // Also if it is one of a message, and no statement has run.
@@ -179,7 +199,7 @@ impl Connection {
         let (extended, session, output) = (&mut self.extended, &mut self.session, &self.output);
         match message {
             FrontendMessage::Parse { statement, sql, types } => {
-                output.send(&extended.parse(session, statement, &sql, &types).await?);
+                output.send(&extended.parse(session, statement, &sql, &types, output).await?);
             }
             FrontendMessage::Bind(bind) => output.send(&extended.bind(session, bind)?),
             FrontendMessage::Describe(target) => extended.describe(session, &target, output)?,
@@ -224,7 +244,8 @@ impl Connection {
         }
     }
 
-    fn ready(&self) {
+    fn ready(&mut self) {
+        self.is_ready = true;
         let status = match self.session.state() {
             TransactionState::Idle => TransactionStatus::Idle,
             TransactionState::InTransaction => TransactionStatus::Transaction,

@@ -1,8 +1,8 @@
 //! Errors, as clients are told of them.
 
 use pgwire::messages::PgWireBackendMessage;
-use pgwire::messages::response::ErrorResponse;
-use selkie_sql::SqlError;
+use pgwire::messages::response::{ErrorResponse, NoticeResponse};
+use selkie_sql::{Notice, SqlError};
 
 /// How bad an error is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +22,12 @@ pub(crate) fn error_response(severity: Severity, error: &SqlError) -> PgWireBack
     PgWireBackendMessage::ErrorResponse(ErrorResponse::new(fields(severity, error)))
 }
 
+/// The message of what is no error.
+pub(crate) fn notice_response(notice: &Notice) -> PgWireBackendMessage {
+    let fields = fields(notice.level().name(), notice.parts());
+    PgWireBackendMessage::NoticeResponse(NoticeResponse::new(fields))
+}
+
 fn fields(severity: &str, error: &SqlError) -> Vec<(u8, String)> {
     // A zero byte would end the field.
     let clean = |text: &str| text.replace('\0', "\u{fffd}");
@@ -33,6 +39,7 @@ fn fields(severity: &str, error: &SqlError) -> Vec<(u8, String)> {
     ];
     fields.extend(error.detail_text().map(|text| (b'D', clean(text))));
     fields.extend(error.hint_text().map(|text| (b'H', clean(text))));
+    fields.extend(error.context_text().map(|text| (b'W', clean(text))));
     let subject = error.subject();
     for (field, name) in [
         (b's', &subject.schema),

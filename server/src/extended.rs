@@ -19,6 +19,7 @@ use selkie_sql::{
 };
 
 use crate::columns::{check_formats, description, format_of, parameter_description};
+use crate::error_response::notice_response;
 use crate::frames::SharedFrames;
 use crate::frontend::{Bind, Target, violation};
 use crate::memory_limit::MemoryLimit;
@@ -76,6 +77,7 @@ impl Extended {
         name: String,
         sql: &str,
         types: &[u32],
+        output: &Output,
     ) -> SqlResult<PgWireBackendMessage> {
         if !name.is_empty() && self.statements.lock().contains_key(&name) {
             let message = format!("prepared statement \"{name}\" already exists");
@@ -93,6 +95,9 @@ impl Extended {
         });
         let known: Vec<_> = known.collect::<SqlResult<_>>()?;
         let prepared = session.prepare(sql, &known).await?;
+        for notice in prepared.notices().iter().filter(|own| session.wants(own)) {
+            output.send(&notice_response(notice));
+        }
         self.statements.lock().insert(name, prepared);
         Ok(PgWireBackendMessage::ParseComplete(ParseComplete::new()))
     }

@@ -12,9 +12,10 @@ use selkie_fabric::BoxFuture;
 use selkie_sql::types::FormatSettings;
 use selkie_sql::types::binary_format::to_binary;
 use selkie_sql::types::text_format::to_text;
-use selkie_sql::{Client, Datum, OutputColumn, SqlError, SqlResult, SqlState};
+use selkie_sql::{Client, Datum, Notice, OutputColumn, SqlError, SqlResult, SqlState};
 
 use crate::columns::{format_of, row_description};
+use crate::error_response::notice_response;
 use crate::extended::{SharedStatements, no_statement};
 use crate::frames::{Frames, SharedFrames};
 use crate::frontend::{FrontendMessage, decode, violation};
@@ -137,6 +138,10 @@ impl Client for ResultRows {
             Ok(()) => self.output.write_if_much(),
             Err(error) => Box::pin(std::future::ready(Err(error))),
         }
+    }
+
+    fn notice(&self, notice: &Notice) {
+        self.output.send(&notice_response(notice));
     }
 
     fn deallocate(&self, name: Option<&str>) -> SqlResult<()> {

@@ -1,7 +1,7 @@
 //! Why the shell ends, what a command of it may fail with, and errors of statements as psql shows
 //! them.
 
-use selkie_sql::SqlError;
+use selkie_sql::{Notice, SqlError};
 
 use super::table::printable;
 use super::words::cells;
@@ -67,12 +67,25 @@ pub(super) fn error_text(sql: &str, error: &SqlError) -> String {
             text.push_str(&format!("\n{head}{line}\n{}^", " ".repeat(head.len() + shift)));
         }
     }
-    for (name, part) in [("DETAIL", error.detail_text()), ("HINT", error.hint_text())] {
-        if let Some(part) = part {
-            text.push_str(&format!("\n{name}:  {}", printable(part)));
-        }
-    }
+    text.push_str(&parts_text(error));
     text
+}
+
+/// What is said behind the message, each part in a line of its own.
+fn parts_text(error: &SqlError) -> String {
+    let parts = [
+        ("DETAIL", error.detail_text()),
+        ("HINT", error.hint_text()),
+        ("CONTEXT", error.context_text()),
+    ];
+    let shown = |(name, part): (_, Option<&str>)| Some(format!("\n{name}:  {}", printable(part?)));
+    parts.into_iter().filter_map(shown).collect()
+}
+
+/// A message that is no error, as psql shows it.
+pub(super) fn notice_text(notice: &Notice) -> String {
+    let (level, parts) = (notice.level().name(), notice.parts());
+    format!("{level}:  {}{}", printable(parts.message()), parts_text(parts))
 }
 
 /// What is shown of a line, and how many columns of it are before a character.
@@ -120,6 +133,8 @@ mod tests {
             said.ends_with("\nLINE 1: select '\u{4e16}', bad\n                     ^"),
             "{said}"
         );
+        let notice = Notice::warning(SqlState::NO_ACTIVE_TRANSACTION, "a\u{1b}").detail("b");
+        assert_eq!(notice_text(&notice), "WARNING:  a\\x1B\nDETAIL:  b");
         let error = SqlError::new(SqlState::SYNTAX_ERROR, "a\u{1b}[2J").detail("b\u{9b}\nc");
         let said = error_text("", &error);
         assert_eq!(said, "ERROR:  42601: a\\x1B[2J\nDETAIL:  b\\x9B\nc");

@@ -6,12 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use selkie::fabric::BoxFuture;
 use selkie_sql::types::FormatSettings;
 use selkie_sql::types::text_format::to_text;
-use selkie_sql::{Client, Datum, OutputColumn, SqlError, SqlResult, SqlState, SqlType};
+use selkie_sql::{Client, Datum, Notice, OutputColumn, SqlError, SqlResult, SqlState, SqlType};
 use serde_json::{Map, Value};
 
 use super::busy::Busy;
 use super::copy::CopySource;
-use super::sink::Sink;
+use super::error::notice_text;
+use super::sink::{Sink, mention};
 use super::table::{Drawing, Shape};
 use super::view::{Cells, Column, Format, Kind, View};
 
@@ -38,6 +39,10 @@ struct Present {
     rows: Option<Rows>,
     /// Data of COPY was shown.
     has_copied: bool,
+    /// It has begun, and not ended.
+    is_running: bool,
+    /// What it has said so far: void if it is run again.
+    notices: Vec<String>,
 }
 
 /// The rows of a result, in a format.
@@ -184,6 +189,15 @@ impl Shown {
         self.lost.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
+    /// Shows notices on stderr that were not shown yet.
+    pub(super) fn mention_notices(&self) {
+        let notices = std::mem::take(&mut self.present().notices);
+        if !notices.is_empty() {
+            self.busy.clear();
+            notices.iter().for_each(|notice| mention(notice));
+        }
+    }
+
     fn present(&self) -> MutexGuard<'_, Present> {
         self.present.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -235,7 +249,8 @@ impl Client for Shown {
         let shown: Vec<Column> = columns.iter().map(shown).collect();
         let rows = (!shown.is_empty()).then(|| Rows::new(&self.view, shown, None));
         let (columns, values) = (Arc::clone(columns), format.clone());
-        *self.present() = Present { columns, values, rows, has_copied: false };
+        let is_running = true;
+        *self.present() = Present { columns, values, rows, is_running, ..Present::default() };
     }
 
     fn rows(&self, rows: Vec<Vec<Datum>>) -> BoxFuture<'_, SqlResult<()>> {
@@ -250,6 +265,15 @@ impl Client for Shown {
         let present = self.present();
         let has_read = self.source.as_ref().is_some_and(|source| source.has_read());
         has_read || present.has_copied || present.rows.as_ref().is_some_and(Rows::has_begun)
+    }
+
+    fn notice(&self, notice: &Notice) {
+        let mut present = self.present();
+        present.notices.push(notice_text(notice));
+        if !present.is_running {
+            drop(present);
+            self.mention_notices();
+        }
     }
 
     fn copy_in(&self, _columns: usize, is_binary: bool) -> SqlResult<()> {
@@ -282,7 +306,9 @@ impl Client for Shown {
     }
 
     fn end(&self, tag: &str) {
+        self.mention_notices();
         let mut present = self.present();
+        present.is_running = false;
         let mut out = String::new();
         let has_copied = present.has_copied;
         match &mut present.rows {

@@ -272,6 +272,7 @@ impl Shell {
         let ran = selkie::block_on(self.interrupt.or_end_looking(&self.env, run, look));
         let took = started.elapsed();
         busy.clear();
+        shown.mention_notices();
         let ran = ran?;
         if self.view.timing {
             mention(&format!("Time: {:.3} ms", took.as_secs_f64() * 1e3));

@@ -23,6 +23,7 @@ mod harness;
 mod lifecycle;
 mod logs;
 mod memory_nodes;
+mod notices;
 mod observation;
 mod psql;
 mod readme;

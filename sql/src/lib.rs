@@ -39,6 +39,7 @@ mod parse_lists;
 mod parse_locks;
 mod parse_roles;
 mod parse_schemas;
+mod parse_set_role;
 mod parse_show;
 mod parse_size;
 mod parse_transaction;

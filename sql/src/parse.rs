@@ -16,6 +16,7 @@ use crate::parse_lists::balance;
 use crate::parse_locks::plain_locks;
 use crate::parse_roles::parse_role;
 use crate::parse_schemas::parse_set_schema;
+use crate::parse_set_role::parse_set_role;
 use crate::parse_show::parse_show;
 use crate::parse_size::{MAX_TOKENS, has_too_many_tokens};
 use crate::parse_transaction::parse_transaction;
@@ -116,6 +117,11 @@ fn statements(parser: &mut Parser<'_>) -> Result<Vec<Statement>, ParserError> {
         }
         if let Some(begun) = parse_transaction(parser)? {
             statements.push(begun);
+            end_of_statement(parser)?;
+            continue;
+        }
+        if let Some(set) = parse_set_role(parser)? {
+            statements.push(set);
             end_of_statement(parser)?;
             continue;
         }

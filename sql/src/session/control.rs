@@ -137,7 +137,9 @@ impl Session {
                 Ok("RESET")
             }
             ast::Reset::SessionAuthorization => {
-                Err(SqlError::unsupported("RESET SESSION AUTHORIZATION"))
+                // It is always that with which the session began.
+                self.set_role(None, false).await?;
+                Ok("RESET")
             }
         }
     }
@@ -212,6 +214,14 @@ impl Session {
                     false,
                 )?;
             }
+            ast::Set::SetSessionAuthorization(own) => match own.kind {
+                ast::SetSessionAuthorizationParamKind::Default => {
+                    self.set_role(None, matches!(own.scope, ast::ContextModifier::Local)).await?;
+                }
+                ast::SetSessionAuthorizationParamKind::User(_) => {
+                    return Err(SqlError::unsupported("SET SESSION AUTHORIZATION"));
+                }
+            },
             ast::Set::SetNamesDefault {} => self.reset_parameter("client_encoding", false)?,
             other => return Err(SqlError::unsupported(other)),
         }

@@ -86,7 +86,7 @@ fn what_is_skipped_or_taken_along_is_a_notice() {
         for (sql, expected) in [
             ("drop table if exists n", "00000 table \"n\" does not exist, skipping"),
             ("drop table if exists o.n", "00000 schema \"o\" does not exist, skipping"),
-            ("drop table if exists public.n", "00000 table \"public.n\" does not exist, skipping"),
+            ("drop table if exists public.n", "00000 table \"n\" does not exist, skipping"),
             ("drop view if exists n", "00000 view \"n\" does not exist, skipping"),
             ("drop index if exists n", "00000 index \"n\" does not exist, skipping"),
             ("drop sequence if exists n", "00000 sequence \"n\" does not exist, skipping"),

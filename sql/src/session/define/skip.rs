@@ -24,7 +24,7 @@ pub(super) fn missing(run: &Run, kind: &str, name: &ObjectName) -> SqlResult<()>
     let schema = parts.iter().rev().nth(1);
     let what = match schema.filter(unknown) {
         Some(schema) => format!("schema \"{schema}\""),
-        None => format!("{kind} \"{}\"", parts.join(".")),
+        None => format!("{kind} \"{}\"", parts.last().map_or("", String::as_str)),
     };
     tell(run, &Notice::missing(what));
     Ok(())

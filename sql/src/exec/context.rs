@@ -13,6 +13,7 @@ use super::eval::{EvalContext, eval};
 use super::memory::MemoryLimits;
 use super::references::{DeferredReferences, PendingReferences, RelationCache};
 use super::sequence::SequenceMemory;
+use super::txn_error::read_only_error;
 use crate::client::Client;
 use crate::error::SqlResult;
 use crate::explain::Counted;
@@ -50,6 +51,8 @@ pub(crate) struct ExecContext<'x, 'db> {
     pub(crate) limits: MemoryLimits,
     /// Whether the statement is alone in its transaction.
     pub(crate) is_alone: bool,
+    /// Whether the transaction only reads.
+    pub(crate) read_only: bool,
     /// Rows of enclosing queries, the innermost last.
     pub(crate) outer: Vec<Row>,
     pub(crate) shared: SharedRows,
@@ -57,8 +60,28 @@ pub(crate) struct ExecContext<'x, 'db> {
     pub(crate) affected: u64,
     /// What the nodes of a plan did that is measured.
     pub(crate) counts: Counts,
+    /// Where the rows of COPY are from that were read last.
+    pub(crate) copied: CopiedRows,
     /// Rows that were looked at since others could last run.
     pub(crate) unbroken: usize,
+}
+
+/// Where rows are from that COPY has read.
+#[derive(Default)]
+pub(crate) struct CopiedRows {
+    /// The table, as the statement calls it.
+    pub(crate) table: String,
+    /// The line of each row of the last batch.
+    pub(crate) lines: Vec<u64>,
+}
+
+impl CopiedRows {
+    /// Where a row of a batch of so many rows is from; `None` if it is not known.
+    pub(crate) fn place(&self, at: usize, rows: usize) -> Option<String> {
+        // Else a condition has left some out.
+        let line = self.lines.get(at).filter(|_| self.lines.len() == rows)?;
+        Some(format!("COPY {}, line {line}", self.table))
+    }
 }
 
 /// What nodes did, by their numbers.
@@ -87,6 +110,11 @@ impl<'x> ExecContext<'x, '_> {
     /// What expressions are evaluated in.
     pub(crate) fn expressions(&self) -> EvalContext<'_> {
         EvalContext { call: &self.call, parameters: self.parameters, outer: &self.outer }
+    }
+
+    /// An error of what changes or locks something, in a transaction that only reads.
+    pub(crate) fn check_writes(&self, what: &str) -> SqlResult<()> {
+        if self.read_only { Err(read_only_error(what)) } else { Ok(()) }
     }
 
     /// Lets others run, if so many rows more make it time for that.

@@ -99,6 +99,7 @@ impl Operator for Lock {
             if self.is_for_change && context.is_alone {
                 return self.input.next(context).await;
             }
+            context.check_writes("SELECT FOR UPDATE")?;
             if !self.has_used {
                 if self.locks.iter().any(|lock| lock.wait != LockWait::Wait) {
                     context.txn.leave_reads_unlocked();

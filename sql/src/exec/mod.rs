@@ -63,10 +63,10 @@ mod window_call;
 mod window_frame;
 
 pub(crate) use build::build;
-pub(crate) use context::{Counts, ExecContext, Operator, Row, SharedRows};
+pub(crate) use context::{CopiedRows, Counts, ExecContext, Operator, Row, SharedRows};
 pub(crate) use memory::{MemoryLimits, row_bytes};
 pub(crate) use references::{
     DeferredMark, DeferredReferences, PendingReferences, RelationCache, check_rows, settle_deferred,
 };
 pub(crate) use sequence::SequenceMemory;
-pub(crate) use txn_error::from_txn;
+pub(crate) use txn_error::{from_txn, read_only_error};

@@ -100,6 +100,11 @@ async fn value_by(
     if !call.is_identity {
         check(call.function, key, context).await?;
     }
+    match call.function {
+        SequenceFunction::Next => context.check_writes("nextval()")?,
+        SequenceFunction::Set => context.check_writes("setval()")?,
+        SequenceFunction::Current | SequenceFunction::Last => {}
+    }
     let value = match call.function {
         SequenceFunction::Next => next(key, context).await?,
         SequenceFunction::Current => {

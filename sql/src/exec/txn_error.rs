@@ -55,10 +55,6 @@ pub(crate) fn from_txn(error: TxnError, table: Option<&TableDef>) -> SqlError {
         TxnError::DeadlineExceeded { .. } => {
             (SqlState::QUERY_CANCELED, "canceling statement due to statement timeout")
         }
-        TxnError::IdleTooLong { .. } => (
-            SqlState::IDLE_IN_TRANSACTION_TIMEOUT,
-            "terminating connection due to idle-in-transaction timeout",
-        ),
         TxnError::InTransaction => {
             (SqlState::ACTIVE_TRANSACTION, "there is already a transaction in progress")
         }
@@ -115,7 +111,8 @@ fn of_resources(error: &EngineError) -> Option<SqlError> {
     Some(SqlError::new(state, message).hint(hint))
 }
 
-/// The error of a transaction that needs more memory of its node than there is.
+/// The error of a transaction that needs more memory of its node than there is, or whose client did
+/// nothing for longer than it may.
 fn of_limits(error: &TxnError) -> Option<SqlError> {
     match error {
         TxnError::WriteSetTooLarge { .. } => Some(larger_than_log()),
@@ -123,6 +120,10 @@ fn of_limits(error: &TxnError) -> Option<SqlError> {
             let hint = "Run it again, or give the nodes more memory for earlier states of pages \
                         (--images).";
             Some(SqlError::new(SqlState::SNAPSHOT_TOO_OLD, "snapshot too old").hint(hint))
+        }
+        TxnError::IdleTooLong { .. } => {
+            let message = "terminating connection due to idle-in-transaction timeout";
+            Some(SqlError::new(SqlState::IDLE_IN_TRANSACTION_TIMEOUT, message))
         }
         _ => None,
     }
@@ -199,6 +200,12 @@ fn from_row(error: &RowError, table: Option<&TableDef>) -> SqlError {
 
 fn type_name(ty: crate::types::SqlType) -> String {
     ty.name()
+}
+
+/// The error of what changes something, in a transaction that only reads.
+pub(crate) fn read_only_error(what: &str) -> SqlError {
+    let message = format!("cannot execute {what} in a read-only transaction");
+    SqlError::new(SqlState::READ_ONLY_TRANSACTION, message)
 }
 
 /// What is said of a NULL that may not be.

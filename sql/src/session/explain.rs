@@ -9,6 +9,7 @@ use super::Ran;
 use super::parsed::{Planned, Verb};
 use super::planning::plan_anew;
 use super::run::Run;
+use super::transaction::check_writes;
 use crate::bind::{OutputColumn, fold, refuse};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::explain::{lines, measured};
@@ -86,6 +87,9 @@ impl Run {
         };
         if !analyze {
             return Ok(self.show(lines(&planned.plan, &[])).await);
+        }
+        if let Err(error) = check_writes(self.modes, statement, &planned.verb) {
+            return Ok(Err(error));
         }
         if matches!(planned.verb, Verb::CopyIn) {
             return Ok(Err(SqlError::unsupported("EXPLAIN ANALYZE of COPY")));

@@ -18,8 +18,8 @@ use crate::catalogue::TableDef;
 use crate::client::Client;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::{
-    Counts, DeferredReferences, ExecContext, MemoryLimits, PendingReferences, RelationCache, Row,
-    SequenceMemory, SharedRows, build, check_rows, from_txn, settle_deferred,
+    CopiedRows, Counts, DeferredReferences, ExecContext, MemoryLimits, PendingReferences,
+    RelationCache, Row, SequenceMemory, SharedRows, build, check_rows, from_txn, settle_deferred,
 };
 use crate::explain::Counted;
 use crate::functions::{CallContext, ToSet};
@@ -40,7 +40,7 @@ pub(super) struct Run {
     pub(super) client: Arc<dyn Client>,
     pub(super) settings: Arc<Settings>,
     /// How its transaction is.
-    modes: Modes,
+    pub(super) modes: Modes,
     pub(super) env: Env,
     pub(super) database: Database,
     /// The role that it runs as, once that is known.
@@ -393,6 +393,7 @@ impl Run {
             parameters: &self.work.parameters,
             client: Some(&*self.client),
             is_alone: self.is_alone,
+            read_only: self.modes.read_only,
             sequences: &self.sequences,
             path,
             relations: &self.relations,
@@ -404,6 +405,7 @@ impl Run {
             shared: SharedRows::default(),
             affected: 0,
             counts: Counts::default(),
+            copied: CopiedRows::default(),
             unbroken: 0,
         }
     }

@@ -15,7 +15,7 @@ use super::settings::{invalid, level, level_of};
 use super::{Session, TransactionState};
 use crate::client::Client;
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::exec::from_txn;
+use crate::exec::{from_txn, read_only_error};
 use crate::notice::Notice;
 
 /// How a transaction is to be.
@@ -98,8 +98,7 @@ pub(super) fn check_writes(modes: Modes, statement: &Statement, verb: &Verb) -> 
         Verb::CopyIn => "COPY FROM".to_owned(),
         Verb::Select | Verb::CopyOut(_) => return Ok(()),
     };
-    let message = format!("cannot execute {command} in a read-only transaction");
-    Err(SqlError::new(SqlState::READ_ONLY_TRANSACTION, message))
+    Err(read_only_error(&command))
 }
 
 fn isolation(level: TransactionIsolationLevel) -> Isolation {
@@ -193,23 +192,27 @@ impl Session {
     }
 
     /// As [`set_mode`](Self::set_mode), when a statement has run.
-    pub(super) fn set_mode_late(&self, name: &str, value: Option<&str>) -> SqlResult<bool> {
-        let defaults = self.settings.modes;
-        match self.modes_now.with_parameter(name, value, defaults)? {
-            None => Ok(false),
-            Some(modes) if self.state == TransactionState::Idle || modes == self.modes_now => {
-                Ok(true)
-            }
-            Some(modes) => Err(self.too_late(modes)),
+    pub(super) fn set_mode_late(&mut self, name: &str, value: Option<&str>) -> SqlResult<bool> {
+        let (now, defaults) = (self.modes_now, self.settings.modes);
+        let Some(modes) = now.with_parameter(name, value, defaults)? else { return Ok(false) };
+        if self.state == TransactionState::Idle {
+            return Ok(true);
         }
+        if modes != now && modes != (Modes { read_only: true, ..now }) {
+            return Err(self.too_late(modes));
+        }
+        self.modes_now = modes;
+        Ok(true)
     }
 
     /// Gives the transaction that has begun other modes. No statement may have run in it, but for
-    /// modes that it has already.
+    /// modes that it has already, and that it changes nothing from now on.
     async fn set_modes(&mut self, modes: Modes) -> SqlResult<()> {
         let has_run = self.has_run || !self.savepoints.is_empty();
-        let changes_more = Modes { deferrable: self.modes_now.deferrable, ..modes };
-        if changes_more == self.modes_now && (modes == self.modes_now || !has_run) {
+        // Only that it changes nothing from now on is no matter of what it has done.
+        let is_stricter = modes == Modes { read_only: true, ..self.modes_now };
+        let is_same = modes == Modes { deferrable: modes.deferrable, ..self.modes_now };
+        if modes == self.modes_now || has_run && is_stricter || !has_run && is_same {
             self.modes_now = modes;
             return Ok(());
         }
@@ -227,13 +230,12 @@ impl Session {
 
     /// The error of modes that come behind a statement.
     fn too_late(&self, modes: Modes) -> SqlError {
-        let message = match (modes.isolation != self.modes_now.isolation, modes.read_only) {
-            (true, _) => "SET TRANSACTION ISOLATION LEVEL must be called before any query",
-            (false, _) if modes.read_only == self.modes_now.read_only => {
+        let message = match modes.isolation == self.modes_now.isolation {
+            false => "SET TRANSACTION ISOLATION LEVEL must be called before any query",
+            true if modes.read_only == self.modes_now.read_only => {
                 "SET TRANSACTION [NOT] DEFERRABLE must be called before any query"
             }
-            (false, true) => "transaction read-only mode must be set before any query",
-            (false, false) => "transaction read-write mode must be set before any query",
+            true => "transaction read-write mode must be set before any query",
         };
         SqlError::new(SqlState::ACTIVE_TRANSACTION, message)
     }

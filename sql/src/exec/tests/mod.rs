@@ -105,11 +105,13 @@ async fn run_with(
         parameters,
         client: None,
         is_alone: false,
+        read_only: false,
         limits,
         outer: Vec::new(),
         shared: SharedRows::default(),
         affected: 0,
         counts: Counts::default(),
+        copied: crate::exec::CopiedRows::default(),
         unbroken: 0,
     };
     let mut operator = build(plan);

@@ -29,8 +29,8 @@ pub(super) enum Found {
 }
 
 impl LineEnd {
-    /// What a line feed or carriage return is, by what is behind it. `is_end` says that no more data
-    /// follows.
+    /// What a line feed or carriage return is, by what is behind it. `is_end` says that no more
+    /// data follows.
     pub(super) fn find(&mut self, bytes: &[u8], is_end: bool) -> Found {
         let (is_return, next) = (bytes.first() == Some(&b'\r'), bytes.get(1));
         let (end, found) = match (is_return, *self) {

@@ -69,6 +69,16 @@ impl CopyReader {
         }
     }
 
+    /// The table, as errors call it.
+    pub(crate) fn table(&self) -> &str {
+        &self.table
+    }
+
+    /// The line of the row that was given last.
+    pub(crate) fn line(&self) -> u64 {
+        self.line
+    }
+
     /// Takes more data.
     pub(crate) fn push(&mut self, data: &[u8]) {
         if self.begin > KEPT || self.begin == self.bytes.len() {

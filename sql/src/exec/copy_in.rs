@@ -43,13 +43,18 @@ impl Operator for CopyIn {
             let client = context.client.ok_or_else(|| SqlError::unsupported("COPY here"))?;
             if !self.has_begun {
                 client.copy_in(self.columns, self.is_binary)?;
+                context.copied.table = self.reader.table().to_owned();
                 self.has_begun = true;
             }
             context.breathe(BATCH_ROWS).await;
             let mut batch = Vec::with_capacity(BATCH_ROWS);
+            context.copied.lines.clear();
             while batch.len() < BATCH_ROWS {
                 match self.reader.row(context.call.settings, self.has_ended)? {
-                    Some(row) => batch.push(row),
+                    Some(row) => {
+                        context.copied.lines.push(self.reader.line());
+                        batch.push(row);
+                    }
                     None if self.has_ended => break,
                     None => match client.copy_data().await? {
                         Some(data) => self.reader.push(&data),

@@ -87,8 +87,13 @@ impl Insert {
                 None => source.next(context).await?,
             };
             let Some(batch) = batch else { break };
-            for row in batch {
-                self.change.insert(row, &mut builder, &mut returned, context).await?;
+            let count = batch.len();
+            for (at, row) in batch.into_iter().enumerate() {
+                let inserted = self.change.insert(row, &mut builder, &mut returned, context).await;
+                inserted.map_err(|error| match context.copied.place(at, count) {
+                    Some(place) => error.context(place),
+                    None => error,
+                })?;
             }
             self.change.tracker.advance(context).await?;
         }

@@ -115,5 +115,18 @@ fn an_error_says_where_in_the_data_it_is() {
         let error = copy(session, "copy t from stdin", "1\tx\n2\n").await.unwrap_err();
         assert_eq!(error.context_text(), Some("COPY t, line 2: \"2\""));
         assert_eq!(error.detail_text(), None);
+        session.execute("create table u (a integer primary key check (a > 0))").await.unwrap();
+        for (data, state, place) in [
+            ("1\n2\n1\n", "23505", Some("COPY u, line 3")),
+            ("1\n0\n", "23514", Some("COPY u, line 2")),
+            ("\\N\n", "23502", Some("COPY u, line 1")),
+        ] {
+            let error = copy(session, "copy u from stdin", data).await.unwrap_err();
+            assert_eq!((error.state().code(), error.context_text()), (state, place));
+        }
+        // It is not known of rows that a condition has let in beside others.
+        let sql = "copy u from stdin where a <> 1";
+        let error = copy(session, sql, "1\n2\n2\n").await.unwrap_err();
+        assert_eq!((error.state().code(), error.context_text()), ("23505", None));
     });
 }

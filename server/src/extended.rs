@@ -210,7 +210,7 @@ impl Extended {
                 portal.progress = Progress::Over;
                 return Ok(());
             }
-            let rows = Arc::new(PortalRows::new(&self.limit, statements, formats));
+            let rows = Arc::new(PortalRows::new(output, &self.limit, statements, formats));
             let sink: Arc<dyn Client> = Arc::clone(&rows) as _;
             session.run_prepared_into(&portal.statement, parameters, &sink).await?;
             portal.progress = Progress::Rows(rows.rest());
@@ -262,7 +262,7 @@ impl Extended {
 }
 
 /// That no statement has such a name.
-pub(crate) fn no_statement(name: &str) -> SqlError {
+fn no_statement(name: &str) -> SqlError {
     let message = match name {
         "" => "unnamed prepared statement does not exist".to_owned(),
         name => format!("prepared statement \"{name}\" does not exist"),

@@ -8,10 +8,12 @@ use bytes::{Buf, BytesMut};
 use parking_lot::Mutex;
 use selkie_fabric::BoxFuture;
 use selkie_sql::types::FormatSettings;
-use selkie_sql::{Client, Datum, OutputColumn, SqlResult};
+use selkie_sql::{Client, Datum, Notice, OutputColumn, SqlResult};
 
+use crate::error_response::notice_response;
 use crate::extended::{SharedStatements, forget};
 use crate::memory_limit::{Counted, MemoryLimit};
+use crate::output::{Mark, Output};
 use crate::result_rows::RowEncoder;
 
 /// Most bytes of rows that the portals of a connection keep.
@@ -33,8 +35,9 @@ struct Part {
     _counted: Counted,
 }
 
-/// Keeps the rows of a statement.
+/// Keeps the rows of a statement, and sends what is said of it at once.
 pub(crate) struct PortalRows {
+    output: Arc<Output>,
     limit: Arc<MemoryLimit>,
     /// Of the columns.
     formats: Vec<i16>,
@@ -43,6 +46,8 @@ pub(crate) struct PortalRows {
 }
 
 struct Present {
+    /// Where the statement began in what is sent.
+    mark: Option<Mark>,
     encoder: RowEncoder,
     kept: KeptRows,
     has_columns: bool,
@@ -104,14 +109,16 @@ fn length_of(bytes: &[u8], messages: usize) -> usize {
 
 impl PortalRows {
     pub(crate) fn new(
+        output: &Arc<Output>,
         limit: &Arc<MemoryLimit>,
         statements: &SharedStatements,
         formats: Vec<i16>,
     ) -> Self {
         let (encoder, kept) = (RowEncoder::default(), KeptRows::new(limit));
-        let present = Present { encoder, kept, has_columns: false, tag: String::new() };
+        let present = Present { mark: None, encoder, kept, has_columns: false, tag: String::new() };
         let present = Mutex::new(present);
-        Self { limit: Arc::clone(limit), formats, statements: Arc::clone(statements), present }
+        let (output, limit) = (Arc::clone(output), Arc::clone(limit));
+        Self { output, limit, formats, statements: Arc::clone(statements), present }
     }
 
     /// What the statement has given.
@@ -126,6 +133,11 @@ impl PortalRows {
 impl Client for PortalRows {
     fn begin(&self, columns: &Arc<[OutputColumn]>, format: &FormatSettings) {
         let mut present = self.present.lock();
+        // Its notices; nothing writes while it runs.
+        if let Some(mark) = present.mark {
+            self.output.take_back(mark);
+        }
+        present.mark = Some(self.output.mark());
         present.encoder = RowEncoder::new(columns, format);
         present.has_columns = !columns.is_empty();
         present.kept = KeptRows::new(&self.limit);
@@ -137,6 +149,10 @@ impl Client for PortalRows {
         let added = present.encoder.add_all(&rows, &self.formats, &mut bytes);
         let kept = added.and_then(|()| present.kept.push(bytes, rows.len()));
         Box::pin(std::future::ready(kept))
+    }
+
+    fn notice(&self, notice: &Notice) {
+        self.output.send(&notice_response(notice));
     }
 
     fn is_final(&self) -> bool {

@@ -16,7 +16,7 @@ use selkie_sql::{Client, Datum, Notice, OutputColumn, SqlError, SqlResult, SqlSt
 
 use crate::columns::{format_of, row_description};
 use crate::error_response::notice_response;
-use crate::extended::{SharedStatements, no_statement};
+use crate::extended::{SharedStatements, forget};
 use crate::frames::{Frames, SharedFrames};
 use crate::frontend::{FrontendMessage, decode, violation};
 use crate::output::{Mark, Output, framed};
@@ -145,12 +145,7 @@ impl Client for ResultRows {
     }
 
     fn deallocate(&self, name: Option<&str>) -> SqlResult<()> {
-        let mut statements = self.statements.lock();
-        match name {
-            None => statements.clear(),
-            Some(name) => drop(statements.remove(name).ok_or_else(|| no_statement(name))?),
-        }
-        Ok(())
+        forget(&self.statements, name)
     }
 
     fn is_final(&self) -> bool {

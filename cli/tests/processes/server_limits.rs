@@ -251,6 +251,19 @@ fn portals_are_run_once_and_not_in_a_transaction_that_has_failed() {
 }
 
 #[test]
+fn a_portal_of_which_rows_are_read_in_parts_tells_of_its_statement() {
+    let (_server, addr) = start("embedded:");
+    let mut client = Raw::connect(addr);
+    client.send(&[
+        parse("drop", "drop table if exists nothing"),
+        bind("", "drop"),
+        execute("", 1),
+        sync(),
+    ]);
+    assert_eq!(kinds(&client.answers()), "1 2 N C Z");
+}
+
+#[test]
 fn the_last_statement_of_a_text_is_done_when_its_commit_is() {
     let (_server, addr) = start("embedded:");
     let mut client = Raw::connect(addr);

@@ -248,6 +248,14 @@ fn portals_are_run_once_and_not_in_a_transaction_that_has_failed() {
     client.send(&[execute("kept", 0), sync(), execute("gone", 0), sync()]);
     assert_eq!(kinds(&client.answers()), "D D D D D D D C Z");
     assert_eq!(kinds(&client.answers()), "E34000 Z");
+
+    // They end with their transaction, also if its end begins another.
+    client.send(&[bind("kept", "read"), execute("kept", 3), sync()]);
+    assert_eq!(kinds(&client.answers()), "E42P03 Z");
+    client.query("rollback and chain");
+    client.answers();
+    client.send(&[execute("kept", 0), sync()]);
+    assert_eq!(kinds(&client.answers()), "E34000 Z");
 }
 
 #[test]

@@ -206,7 +206,8 @@ impl Session {
         self.savepoints_set
     }
 
-    /// The least number of savepoints that were returned to since this was asked last.
+    /// The least number of savepoints that were returned to since this was asked last; 0 if a
+    /// transaction has ended, be another begun by its end.
     pub fn take_returned_to(&mut self) -> Option<u64> {
         self.returned_to.take()
     }

@@ -248,6 +248,7 @@ impl Session {
     ) -> SqlResult<&'static str> {
         let modes = self.modes_now;
         self.check_end(chain.then_some("COMMIT AND CHAIN"), client)?;
+        self.returned_to = Some(0);
         let tag = match self.state {
             TransactionState::Idle => "COMMIT",
             TransactionState::InTransaction => {
@@ -273,6 +274,7 @@ impl Session {
     ) -> SqlResult<&'static str> {
         let modes = self.modes_now;
         self.check_end(chain.then_some("ROLLBACK AND CHAIN"), client)?;
+        self.returned_to = Some(0);
         self.end_failed().await?;
         if chain {
             self.begin(modes)?;

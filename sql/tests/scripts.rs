@@ -161,6 +161,7 @@ scripts![
     keys,
     evaluated_once,
     alter,
+    indexes,
     sequences,
     views,
     roles,

@@ -47,8 +47,7 @@ pub(crate) use children::{ChildChange, change_children};
 pub(crate) use coerce::is_name;
 pub(crate) use copy::BoundCopy;
 pub(crate) use definition::{
-    HIDDEN_KEY, MAX_NAME_BYTES, bind_create_table, check_name, default_expr, free_name,
-    index_column,
+    HIDDEN_KEY, MAX_NAME_BYTES, bind_create_table, check_name, default_expr, index_column,
 };
 pub(crate) use from::scan_of;
 pub(crate) use names::{Tables, each_name, is_system_schema, name_parts, no_relation};

@@ -57,7 +57,7 @@ pub(super) struct Run {
     cancel: CancelHandle,
     sessions: Arc<SessionList>,
     session_number: i32,
-    is_alone: bool,
+    pub(super) is_alone: bool,
     transaction_start: i64,
     clock: Clock,
     /// As whom the session began.
@@ -124,8 +124,7 @@ impl Session {
         match self.run(work, client, false).await? {
             Ran::Done(tag) => Ok(tag),
             Ran::BuildIndex { .. } => {
-                let message = "CREATE INDEX cannot run inside a transaction block";
-                Err(SqlError::new(SqlState::ACTIVE_TRANSACTION, message))
+                Err(SqlError::internal("an index that is built outside of its transaction"))
             }
         }
     }

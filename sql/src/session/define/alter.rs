@@ -11,11 +11,10 @@ use sqlparser::ast::{self, AlterTableOperation as Action, RenameTableNameKind};
 use super::super::run::Run;
 use super::drop::find_to_drop;
 use super::lookup::{
-    already_exists, bound, change_note, find, found, found_named, hide, key_in, require_create,
-    schema_of,
+    already_exists, bound, change_note, found, found_named, hide, key_in, require_create, schema_of,
 };
 use super::rebuild::{HIDDEN_DEFAULT, NewForm, record_rows, require_not_null};
-use super::{index, new_owner, rebuild, references, sequence, skip, view};
+use super::{index, names, new_owner, rebuild, references, skip, view};
 use crate::bind::{
     Added, bind_added_constraint, bind_default, check_name, fold, is_constraint, name_parts,
     refuse, scan_of,
@@ -121,7 +120,9 @@ impl<'a, 'db> Alteration<'a, 'db> {
                 let added = bound(self.run, self.txn, |binder| {
                     bind_added_constraint(binder, &table, constraint)
                 });
-                let added = added.await?;
+                let mut added = added.await?;
+                let said = names::said_by(&[], std::slice::from_ref(constraint));
+                names::of_added(self.txn, &self.key, &mut added, &said).await?;
                 self.add(added).await
             }
             Action::DropConstraint { if_exists, name, drop_behavior } => {
@@ -197,8 +198,7 @@ impl<'a, 'db> Alteration<'a, 'db> {
 
     /// Gives the table another name in the catalogue.
     pub(super) async fn take_name(&mut self, key: String) -> SqlResult<()> {
-        let is_there = find(self.txn, &key).await?.is_some();
-        if is_there || sequence::is_sequence(self.txn, &key).await? {
+        if names::is_relation(self.txn, &key).await? {
             return Err(already_exists(&key));
         }
         // What has its name from that of the table keeps it.

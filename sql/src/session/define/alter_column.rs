@@ -5,10 +5,9 @@ use sqlparser::ast::{self, AlterColumnOperation};
 
 use super::alter::Alteration;
 use super::lookup::{bound, change_note, found, schema_of};
-use super::rebuild;
 use super::rebuild::{NewForm, has_nulls, require_not_null};
 use super::sequence::{create_for_column, drop_of_columns};
-use super::skip;
+use super::{names, rebuild, skip};
 use crate::bind::{
     Added, NewSequence, bind_added_column, bind_default, check_name, default_expr, each_name, fold,
 };
@@ -39,6 +38,8 @@ impl Alteration<'_, '_> {
         let Some(new) = added.column.take() else {
             return Err(SqlError::internal("no column was added"));
         };
+        let said = names::said_by(std::slice::from_ref(column), &[]);
+        names::of_added(self.txn, &self.key, &mut added, &said).await?;
         if let Some(sequence) = added.sequence.take() {
             self.add_counted(new, sequence).await?;
             self.table = found(self.txn, &self.key).await?;

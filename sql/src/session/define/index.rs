@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
-use selkie_txn::{NewIndex, Txn};
+use selkie_txn::{IndexSchema, NewIndex, Txn};
 use sqlparser::ast::{self, AlterIndexOperation, ObjectName};
 
 use super::super::Ran;
 use super::super::run::Run;
-use super::lookup::{already_exists, bound, change_note, find, found, keys_of, last_part};
-use super::{references, skip};
-use crate::bind::{Binder, check_name, free_name, index_column, name_parts, no_relation, refuse};
+use super::lookup::{
+    already_exists, bound, change_note, find, found, keys_of, last_part, schema_of,
+};
+use super::rebuild::{NewForm, rebuild};
+use super::{names, references, skip};
+use crate::bind::{Binder, check_name, index_column, name_parts, no_relation, refuse};
 use crate::catalogue::{TableDef, load_all, split_key};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::from_txn;
@@ -17,9 +20,12 @@ use crate::exec::from_txn;
 /// What is to be built.
 struct BoundIndex {
     key: String,
-    name: String,
-    index: NewIndex,
-    if_not_exists: bool,
+    /// As it is said.
+    name: Option<String>,
+    /// What it is called if nothing is said.
+    base: String,
+    /// Without its name.
+    index: IndexSchema,
 }
 
 pub(super) async fn create_index(
@@ -27,18 +33,45 @@ pub(super) async fn create_index(
     txn: &mut Txn<'_>,
     create: &ast::CreateIndex,
 ) -> SqlResult<Ran> {
-    let BoundIndex { key, name, index, if_not_exists } =
+    let done = Ran::Done("CREATE INDEX".to_owned());
+    if create.concurrently && !run.is_alone {
+        let message = "CREATE INDEX CONCURRENTLY cannot run inside a transaction block";
+        return Err(SqlError::new(SqlState::ACTIVE_TRANSACTION, message));
+    }
+    let BoundIndex { key, name, base, index } =
         bound(run, txn, |binder| bind_index(binder, create)).await?;
     let table = found(txn, &key).await?;
-    if !table.indexes.iter().any(|own| own.name == name) {
+    let named = names::of_index(txn, (&key, table.table), name.as_deref(), &base).await;
+    let name = match named {
+        Err(error) if create.if_not_exists && error.state() == SqlState::DUPLICATE_TABLE => {
+            skip::skipped(run, &error);
+            return Ok(done);
+        }
+        named => named?,
+    };
+    check_name(&name)?;
+    let index = IndexSchema { name, ..index };
+    if run.is_alone {
+        let index = by_names(&table, &index);
         return Ok(Ran::BuildIndex { table: Arc::new(table), index });
     }
-    if if_not_exists {
-        skip::skipped(run, &already_exists(&name));
-        Ok(Ran::Done("CREATE INDEX".to_owned()))
-    } else {
-        Err(already_exists(&name))
+    // What is built while others change the table is not taken back by a rollback.
+    let (schema, note) = schema_of(txn, &table).await?;
+    let mut form = NewForm::of(schema, note);
+    form.schema.indexes.push(index);
+    rebuild(run, txn, &table, &key, form).await?;
+    Ok(done)
+}
+
+/// An index that is built in transactions of its own, in which the columns may have moved.
+fn by_names(table: &TableDef, index: &IndexSchema) -> NewIndex {
+    let columns = index.columns.iter().filter_map(|at| table.columns.get(*at));
+    let mut new = NewIndex::new(&index.name, columns.map(|own| own.name.clone()));
+    new = new.order(index.order.clone());
+    if index.unique {
+        new = new.unique();
     }
+    if index.nulls_distinct { new.nulls_distinct() } else { new }
 }
 
 fn bind_index(binder: &mut Binder<'_>, create: &ast::CreateIndex) -> SqlResult<BoundIndex> {
@@ -50,7 +83,7 @@ fn bind_index(binder: &mut Binder<'_>, create: &ast::CreateIndex) -> SqlResult<B
         unique,
         concurrently: _,
         r#async,
-        if_not_exists,
+        if_not_exists: _,
         include,
         nulls_distinct,
         with,
@@ -69,33 +102,35 @@ fn bind_index(binder: &mut Binder<'_>, create: &ast::CreateIndex) -> SqlResult<B
     refuse(!is_tree, "an index that is no btree")?;
     let table = binder.table(table_name)?;
     let key = table.key.clone();
-    let (mut order, mut names) = (Vec::new(), Vec::new());
+    let (mut order, mut names, mut positions) = (Vec::new(), Vec::new(), Vec::new());
     for column in columns {
         let (name, direction) = index_column(column)?;
         let missing = || {
             let message = format!("column \"{name}\" does not exist");
             SqlError::new(SqlState::UNDEFINED_COLUMN, message)
         };
-        table.column(&name).ok_or_else(missing)?;
+        positions.push(table.column(&name).ok_or_else(missing)?);
         order.push(direction);
         names.push(name);
     }
-    let name = match name {
-        Some(name) => name_parts(name)?.pop().unwrap_or_default(),
-        None => {
-            let base = format!("{}_{}_idx", table.name, names.join("_"));
-            free_name(&base, |name| table.indexes.iter().any(|own| own.name == name))
+    let name = match name.as_ref().map(name_parts).transpose()?.as_deref() {
+        None => None,
+        Some([name]) => Some(name.clone()),
+        // It is in the schema of its table.
+        Some(_) => {
+            let message = "syntax error at or near \".\"";
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
         }
     };
-    check_name(&name)?;
-    let mut index = NewIndex::new(&name, names).order(order);
+    let base = format!("{}_{}_idx", table.name, names.join("_"));
+    let mut index = IndexSchema::new(String::new(), positions).order(order);
     if *unique {
         index = index.unique();
     }
     if *unique && *nulls_distinct != Some(false) {
         index = index.nulls_distinct();
     }
-    Ok(BoundIndex { key, name, index, if_not_exists: *if_not_exists })
+    Ok(BoundIndex { key, name, base, index })
 }
 
 pub(super) async fn drop_indexes(
@@ -167,8 +202,7 @@ pub(super) async fn rename_in(
     new: String,
 ) -> SqlResult<()> {
     check_name(&new)?;
-    let is_key = |name: &str| !table.has_hidden_key() && table.primary_key_name() == name;
-    if table.indexes.iter().any(|own| own.name == new) || is_key(&new) {
+    if names::is_relation(txn, &split_key(&table.key).0.key(&new)).await? {
         return Err(already_exists(&new));
     }
     if !table.indexes.iter().any(|own| own.name == index) {
@@ -235,7 +269,9 @@ pub(super) async fn table_of(
     for key in keys_of(run, name)? {
         let (schema, index) = split_key(&key);
         let has = |table: &TableDef| {
-            let is_key = !table.has_hidden_key() && table.primary_key_name() == index;
+            let is_key = table.view.is_none()
+                && !table.has_hidden_key()
+                && table.primary_key_name() == index;
             is_key || table.indexes.iter().any(|own| own.name == index)
         };
         if let Some(at) = all.iter().position(|(own, table)| *own == schema && has(table)) {

@@ -1,7 +1,7 @@
 //! Statements that change tables.
 //!
 //! Each is a change of the transaction that it is in, and a rollback takes it back; but for CREATE
-//! INDEX, which works in transactions of its own. What `selkie_txn` cannot change where it is, such
+//! INDEX alone, which works in transactions of its own while others change the table. What `selkie_txn` cannot change where it is, such
 //! as a primary key, is changed by [another table](rebuild) in the place of the one that is there.
 
 mod alter;
@@ -12,6 +12,7 @@ mod grant;
 mod index;
 mod lookup;
 mod move_schema;
+mod names;
 mod new_owner;
 mod owner;
 mod rebuild;
@@ -29,7 +30,7 @@ use selkie_txn::{TableSchema, Txn};
 use sqlparser::ast::{CreateTable, ObjectType, Statement};
 
 use self::alter::Alteration;
-use self::lookup::{already_exists, bound, create_new, find, found, new_key};
+use self::lookup::{already_exists, bound, create_new, found, new_key};
 use super::Ran;
 use super::run::Run;
 use crate::bind::{bind_create_table, refuse};
@@ -77,6 +78,7 @@ pub(super) fn changes_names(statement: &Statement) -> bool {
         statement,
         Statement::AlterTable(_)
             | Statement::AlterView(_)
+            | Statement::CreateIndex(_)
             | Statement::Drop { .. }
             | Statement::Truncate(_)
     )
@@ -231,14 +233,11 @@ async fn create_plain(run: &Run, txn: &mut Txn<'_>, create: &CreateTable) -> Sql
     for own in needed.iter().filter(|own| own.kind == Kind::Schema) {
         own.check(run.authority()?)?;
     }
-    if create.if_not_exists && find(txn, &schema.name).await?.is_some() {
-        skip::skipped(run, &already_exists(&schema.name));
-        return Ok(());
+    if names::is_relation(txn, &schema.name).await? {
+        return skip::if_wanted(run, create.if_not_exists, already_exists(&schema.name));
     }
+    names::of_new_table(txn, &mut schema, create).await?;
     owner::mark(run, &mut schema)?;
-    if sequence::is_sequence(txn, &schema.name).await? {
-        return Err(already_exists(&schema.name));
-    }
     let mut note = TableNote::from_stored(&schema.note)?;
     for column in note.columns.values_mut() {
         if let Some(default) = column.default.take() {
@@ -258,12 +257,9 @@ async fn create_as(run: &Run, txn: &mut Txn<'_>, create: &CreateTable) -> SqlRes
     let (mut schema, _) = bound(run, txn, |binder| bind_create_table(binder, create, key)).await?;
     owner::mark(run, &mut schema)?;
     let key = schema.name.clone();
-    if create.if_not_exists && find(txn, &key).await?.is_some() {
-        skip::skipped(run, &already_exists(&key));
+    if names::is_relation(txn, &key).await? {
+        skip::if_wanted(run, create.if_not_exists, already_exists(&key))?;
         return Ok(tag);
-    }
-    if sequence::is_sequence(txn, &key).await? {
-        return Err(already_exists(&key));
     }
     create_new(txn, schema).await?;
     let table = Arc::new(found(txn, &key).await?);

@@ -10,7 +10,7 @@ use super::super::tables::load_key;
 use super::alter::Alteration;
 use super::drop::find_to_drop;
 use super::lookup::{change_note, find, found, hold, key_in, require_create};
-use super::{new_owner, owner, sequence, skip, texts, view};
+use super::{names, new_owner, owner, sequence, skip, texts, view};
 use crate::bind::{Binder, is_system_schema, name_parts, no_relation, with_schemas};
 use crate::catalogue::{SchemaId, TableDef, name_of, split_key};
 use crate::error::{SqlError, SqlResult, SqlState};
@@ -85,6 +85,12 @@ fn target(run: &Run, schema: &str) -> SqlResult<SchemaId> {
 
 async fn move_table(run: &Run, txn: &mut Txn<'_>, table: TableDef, to: SchemaId) -> SqlResult<()> {
     let key = free_key(run, txn, to, &table.name).await?;
+    // Its indexes go with it.
+    let primary =
+        (table.view.is_none() && !table.has_hidden_key()).then(|| table.primary_key_name());
+    for name in table.indexes.iter().map(|own| &own.name).chain(&primary) {
+        free_key(run, txn, to, name).await?;
+    }
     hold(txn).await?;
     let sequences = sequence::sequences_of(&table);
     let moved: Vec<(String, String)> = {
@@ -136,7 +142,7 @@ async fn move_table(run: &Run, txn: &mut Txn<'_>, table: TableDef, to: SchemaId)
 /// The name in the catalogue of what is put into a schema.
 async fn free_key(run: &Run, txn: &mut Txn<'_>, to: SchemaId, name: &str) -> SqlResult<String> {
     let key = key_in(to, name)?;
-    if find(txn, &key).await?.is_some() || sequence::is_sequence(txn, &key).await? {
+    if names::is_relation(txn, &key).await? {
         let schema = run.path.name(to);
         let message = format!("relation \"{name}\" already exists in schema \"{schema}\"");
         return Err(SqlError::new(SqlState::DUPLICATE_TABLE, message));

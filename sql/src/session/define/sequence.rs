@@ -4,8 +4,8 @@ use selkie_txn::{SequenceError, SequenceSchema, TableSchema, Txn, TxnError};
 use sqlparser::ast::{ObjectName, SequenceOptions};
 
 use super::super::run::Run;
-use super::lookup::{already_exists, find, hold_schema, key_in, keys_of, last_part, new_key};
-use super::{skip, texts};
+use super::lookup::{already_exists, hold_schema, key_in, keys_of, last_part, new_key};
+use super::{names, skip, texts};
 use crate::bind::{NewSequence, sequence_schema};
 use crate::catalogue::{TableDef, TableNote, load_all, split_key};
 use crate::error::{SqlError, SqlResult, SqlState};
@@ -21,13 +21,8 @@ pub(super) async fn create_sequence(
 ) -> SqlResult<Option<String>> {
     let key = new_key(run, name)?;
     let schema = sequence_schema(&key, None, options)?;
-    if is_taken(txn, &key).await? {
-        let error = already_exists(&key);
-        if !if_not_exists {
-            return Err(error);
-        }
-        skip::skipped(run, &error);
-        return Ok(None);
+    if names::is_relation(txn, &key).await? {
+        return skip::if_wanted(run, if_not_exists, already_exists(&key)).map(|()| None);
     }
     create(txn, schema).await.map(|()| Some(key))
 }
@@ -69,10 +64,6 @@ pub(super) async fn is_sequence(txn: &mut Txn<'_>, key: &str) -> SqlResult<bool>
     }
 }
 
-async fn is_taken(txn: &mut Txn<'_>, key: &str) -> SqlResult<bool> {
-    Ok(find(txn, key).await?.is_some() || is_sequence(txn, key).await?)
-}
-
 /// Creates the sequence of a column, which has its values by default. Its name, and the default.
 pub(super) async fn create_for_column(
     run: &Run,
@@ -84,7 +75,7 @@ pub(super) async fn create_for_column(
     let base = format!("{table}_{}_seq", new.column);
     let mut key = key_in(schema, &base)?;
     let mut number = 0;
-    while is_taken(txn, &key).await? {
+    while names::is_relation(txn, &key).await? {
         number += 1;
         key = key_in(schema, &format!("{base}{number}"))?;
     }

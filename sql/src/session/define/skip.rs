@@ -43,6 +43,15 @@ pub(super) fn skipped(run: &Run, error: &SqlError) {
     tell(run, &Notice::skipped(error));
 }
 
+/// What was to be created is there: that is said if it is to be skipped, and else an error.
+pub(super) fn if_wanted(run: &Run, is_wanted: bool, error: SqlError) -> SqlResult<()> {
+    if is_wanted {
+        skipped(run, &error);
+        return Ok(());
+    }
+    Err(error)
+}
+
 /// What CASCADE has taken along: each is its kind and name.
 pub(super) fn cascaded(run: &Run, taken: &[String]) {
     let line = |what: &String| format!("drop cascades to {what}");

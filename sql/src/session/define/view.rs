@@ -10,7 +10,7 @@ use super::super::run::Run;
 use super::super::tables::{load_key, load_named};
 use super::drop::find_to_drop;
 use super::lookup::{already_exists, change_note, create_new, find, hold, last_part, new_key};
-use super::{owner, sequence, skip, texts};
+use super::{names, owner, sequence, skip, texts};
 use crate::bind::{Binder, HIDDEN_KEY, bind_view, refuse, relations_of};
 use crate::catalogue::{SchemaId, TableDef, TableNote, ViewNote, load_all, split_key};
 use crate::error::{SqlError, SqlResult, SqlState};
@@ -55,7 +55,7 @@ pub(super) async fn create_view(
     if view.uses.iter().any(|key| split_key(key).0 != SchemaId::PUBLIC) {
         hold(txn).await?;
     }
-    if sequence::is_sequence(txn, &key).await? {
+    if sequence::is_sequence(txn, &key).await? || names::is_index(txn, &key, None).await? {
         return Err(already_exists(&key));
     }
     match find(txn, &key).await? {

@@ -44,7 +44,6 @@ pub(super) fn register_functions(table: &mut Table<Body>) {
     comments(table);
     for (name, signature) in [
         // There is nothing that these could tell of.
-        ("shobj_description", "stable oid name -> text"),
         ("pg_get_serial_sequence", "stable text text -> text"),
         ("pg_get_triggerdef", "stable oid -> text"),
         ("pg_get_triggerdef", "stable oid bool -> text"),
@@ -97,11 +96,13 @@ fn comments(table: &mut Table<Body>) {
     table.add("obj_description", "stable oid -> text", |values, context| {
         text_or_null(names(context).and_then(|names| names.comment(oid(values, 0), None, 0)))
     });
-    table.add("obj_description", "stable oid name -> text", |values, context| {
-        let Datum::Text(class) = argument(values, 1) else { return Ok(Datum::Null) };
-        let comment = |names: &dyn ObjectNames| names.comment(oid(values, 0), Some(class), 0);
-        text_or_null(names(context).and_then(comment))
-    });
+    for (name, is_shared) in [("obj_description", false), ("shobj_description", true)] {
+        let of_class: Call = match is_shared {
+            false => |values, context| comment_of(values, context, false),
+            true => |values, context| comment_of(values, context, true),
+        };
+        table.add(name, "stable oid name -> text", of_class);
+    }
     table.add("col_description", "stable oid int4 -> text", |values, context| {
         let Datum::I32(column) = argument(values, 1) else { return Ok(Datum::Null) };
         let Ok(column) = usize::try_from(*column) else { return Ok(Datum::Null) };
@@ -109,6 +110,16 @@ fn comments(table: &mut Table<Body>) {
             |names: &dyn ObjectNames| names.comment(oid(values, 0), Some("pg_class"), column);
         text_or_null(names(context).and_then(comment))
     });
+}
+
+/// The comment of an object of a class, which is one of those that are of no database or not.
+fn comment_of(values: &[Datum], context: &CallContext<'_>, is_shared: bool) -> SqlResult<Datum> {
+    let Datum::Text(class) = argument(values, 1) else { return Ok(Datum::Null) };
+    if matches!(&**class, "pg_database" | "pg_authid") != is_shared {
+        return Ok(Datum::Null);
+    }
+    let comment = |names: &dyn ObjectNames| names.comment(oid(values, 0), Some(class), 0);
+    text_or_null(names(context).and_then(comment))
 }
 
 fn view(values: &[Datum], context: &CallContext<'_>) -> SqlResult<Datum> {

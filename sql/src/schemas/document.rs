@@ -27,9 +27,30 @@ pub(crate) struct Schemas {
     /// The comment on `public`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) public_comment: Option<String>,
+    #[serde(default, skip_serializing_if = "OtherComments::is_empty")]
+    pub(crate) comments: OtherComments,
     /// Names by numbers.
     #[serde(skip)]
     names: BTreeMap<u32, String>,
+}
+
+/// The comments on what has no note of its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct OtherComments {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) database: Option<String>,
+    /// By their names in the catalogue.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) sequences: BTreeMap<String, String>,
+    /// By their numbers, of which none is given twice: that of a role that is gone is no other's.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) roles: BTreeMap<u32, String>,
+}
+
+impl OtherComments {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// A schema.
@@ -52,7 +73,8 @@ impl Schemas {
     /// Those of a database in which none was made.
     pub(crate) fn initial() -> Self {
         let (schemas, names) = (BTreeMap::new(), BTreeMap::new());
-        Self { next: 1, schemas, public_comment: None, names }
+        let comments = OtherComments::default();
+        Self { next: 1, schemas, public_comment: None, comments, names }
     }
 
     pub(crate) fn from_stored(text: &str) -> SqlResult<Self> {

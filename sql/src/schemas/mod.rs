@@ -16,7 +16,9 @@ mod path;
 mod store;
 mod text;
 
-pub(crate) use document::{INFORMATION_SCHEMA, PG_CATALOG, PUBLIC, SYSTEM, Schema, no_schema};
+pub(crate) use document::{
+    INFORMATION_SCHEMA, PG_CATALOG, PUBLIC, SYSTEM, Schema, Schemas, no_schema,
+};
 pub(crate) use path::{SearchPath, Searched, refuse_reserved};
-pub(crate) use store::{SchemasCache, change, hold, load};
+pub(crate) use store::{SchemasCache, change, hold, load, maybe_changed};
 pub(crate) use text::{list_of_names, names_of_text, quoted, text_of_list};

@@ -80,6 +80,28 @@ pub(crate) async fn hold(txn: &mut Txn<'_>, of_txn: fn(TxnError) -> SqlError) ->
     }
 }
 
+/// Changes the schemas if there are any and `is_wanted` of them says so.
+pub(crate) async fn maybe_changed(
+    txn: &mut Txn<'_>,
+    of_txn: fn(TxnError) -> SqlError,
+    is_wanted: impl FnOnce(&Schemas) -> bool,
+    make: impl FnOnce(&mut Schemas),
+) -> SqlResult<()> {
+    match read(txn).await.map_err(of_txn)? {
+        None => Ok(()),
+        Some((_, schemas)) => match is_wanted(&schemas?) {
+            false => Ok(()),
+            true => {
+                change(txn, of_txn, |schemas| {
+                    make(schemas);
+                    Ok(())
+                })
+                .await
+            }
+        },
+    }
+}
+
 /// Changes the schemas, as a change of the transaction.
 pub(crate) async fn change<T>(
     txn: &mut Txn<'_>,

@@ -1,4 +1,4 @@
-//! Comments of tables and of what belongs to them.
+//! Comments.
 
 use super::oids;
 use super::record::Record;
@@ -13,6 +13,11 @@ const PG_NAMESPACE: u32 = 2615;
 /// The number of `pg_constraint`.
 const PG_CONSTRAINT: u32 = 2606;
 
+/// The number of `pg_database`.
+const PG_DATABASE: u32 = 1262;
+/// The number of `pg_authid`.
+const PG_AUTHID: u32 = 1260;
+
 /// A comment, and what it is about.
 struct Comment<'s> {
     object: u32,
@@ -21,6 +26,13 @@ struct Comment<'s> {
     /// The number of the column, if it is about one.
     column: usize,
     text: &'s str,
+}
+
+impl Comment<'_> {
+    /// Whether it is about something that is of no database.
+    fn is_shared(&self) -> bool {
+        matches!(self.class, PG_DATABASE | PG_AUTHID)
+    }
 }
 
 fn comments<'s>(system: &'s SystemSnapshot) -> Vec<Comment<'s>> {
@@ -35,6 +47,20 @@ fn comments<'s>(system: &'s SystemSnapshot) -> Vec<Comment<'s>> {
         text,
     };
     let mut all: Vec<Comment<'s>> = public.into_iter().chain(schemas).map(of_schema).collect();
+    if let Some(others) = path.schemas().map(|own| &own.comments) {
+        let whole = |object, class, text| Comment { object, class, column: 0, text };
+        all.extend(others.database.iter().map(|own| whole(oids::DATABASE, PG_DATABASE, own)));
+        let is_there = |oid: u32| match system.authority.roles() {
+            Some(roles) => roles.of_oid(oid).is_some(),
+            None => oid == oids::OWNER,
+        };
+        let roles = others.roles.iter().filter(|(oid, _)| is_there(**oid));
+        all.extend(roles.map(|(oid, own)| whole(*oid, PG_AUTHID, own)));
+        for sequence in &system.sequences {
+            let comment = others.sequences.get(&sequence.own.name);
+            all.extend(comment.map(|own| whole(sequence.oid(), PG_CLASS, own)));
+        }
+    }
     for table in &system.tables {
         let own = &table.def.comments;
         if own.is_empty() {
@@ -70,18 +96,20 @@ pub(super) fn rows(
     system: &SystemSnapshot,
     relation: &'static Relation,
 ) -> Option<Vec<Vec<Datum>>> {
-    if relation.full_name != "pg_catalog.pg_description" {
-        return None;
-    }
+    let is_shared = match &*relation.full_name {
+        "pg_catalog.pg_description" => false,
+        "pg_catalog.pg_shdescription" => true,
+        _ => return None,
+    };
     let row = |own: Comment<'_>| {
-        Record::new(relation)
+        let record = Record::new(relation)
             .set("objoid", own.object)
             .set("classoid", own.class)
-            .set("objsubid", own.column)
-            .set("description", own.text)
-            .row()
+            .set("description", own.text);
+        if is_shared { record.row() } else { record.set("objsubid", own.column).row() }
     };
-    Some(comments(system).into_iter().map(row).collect())
+    let own = comments(system).into_iter().filter(|own| own.is_shared() == is_shared);
+    Some(own.map(row).collect())
 }
 
 /// The comment of an object, or of a column of it; `class` is the name of the relation that has the
@@ -97,11 +125,14 @@ pub(super) fn comment_of(
         Some("pg_class") => Some(PG_CLASS),
         Some("pg_constraint") => Some(PG_CONSTRAINT),
         Some("pg_namespace") => Some(PG_NAMESPACE),
+        Some("pg_database") => Some(PG_DATABASE),
+        Some("pg_authid") => Some(PG_AUTHID),
         Some(_) => return None,
     };
     let all = comments(system);
     let is_it = |own: &&Comment<'_>| {
-        own.object == object && own.column == column && class.is_none_or(|class| own.class == class)
+        let is_of = class.map_or(!own.is_shared(), |class| own.class == class);
+        own.object == object && own.column == column && is_of
     };
     all.iter().find(is_it).map(|own| own.text.to_owned())
 }

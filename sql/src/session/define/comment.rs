@@ -1,14 +1,21 @@
-//! COMMENT ON. What is said stands in the note of the table that it is about.
+//! COMMENT ON. What is said stands in the note of the table that it is about; of sequences, roles and
+//! the database, which have none, it stands with the schemas.
 
-use selkie_txn::Txn;
+use selkie_txn::{Txn, TxnError};
 use sqlparser::ast::{CommentObject, ObjectName};
 
 use super::super::run::Run;
-use super::lookup::{change_note, found_named};
-use super::{index, schema, view};
-use crate::bind::{is_constraint, name_parts};
+use super::lookup::{change_note, find_named, found_named, last_part};
+use super::{index, owner, schema, sequence, view};
+use crate::bind::{is_constraint, name_parts, no_relation};
 use crate::catalogue::{TableDef, set_comment};
 use crate::error::{SqlError, SqlResult, SqlState};
+use crate::exec::from_txn;
+use crate::roles::{denied, no_role};
+use crate::schemas::change;
+
+/// The name of the database.
+const DATABASE: &str = "selkie";
 
 /// Sets a comment, or takes it away. On a constraint if `is_constraint` says so, whose name is the
 /// last part.
@@ -64,8 +71,83 @@ pub(super) async fn comment_on(
             .await
         }
         CommentObject::Schema => schema::comment_on(run, txn, name, text).await,
+        CommentObject::Sequence => on_sequence(run, txn, name, text).await,
+        CommentObject::Database => on_database(run, txn, name, text).await,
+        CommentObject::Role | CommentObject::User => on_role(run, txn, name, text).await,
         other => Err(SqlError::unsupported(format!("COMMENT ON {other}"))),
     }
+}
+
+fn of_txn(error: TxnError) -> SqlError {
+    from_txn(error, None)
+}
+
+async fn on_sequence(
+    run: &Run,
+    txn: &mut Txn<'_>,
+    name: &ObjectName,
+    text: Option<String>,
+) -> SqlResult<()> {
+    let Some(key) = sequence::find_sequence(run, txn, name, false).await? else {
+        return match find_named(run, txn, name).await? {
+            Some(table) => Err(view::not_a(&table, "sequence")),
+            None => Err(no_relation(&name_parts(name)?)),
+        };
+    };
+    owner::require_owner_of_sequence(run, txn, name).await?;
+    change(txn, of_txn, |all| {
+        set_comment(&mut all.comments.sequences, &key, text);
+        Ok(())
+    })
+    .await
+}
+
+/// There is one database.
+async fn on_database(
+    run: &Run,
+    txn: &mut Txn<'_>,
+    name: &ObjectName,
+    text: Option<String>,
+) -> SqlResult<()> {
+    let name = last_part(name)?;
+    // A dump has the name of the database that it was made of: that is no error in PostgreSQL.
+    if name != DATABASE {
+        return Ok(());
+    }
+    if !run.authority()?.is_superuser() {
+        return Err(denied(format!("must be owner of database {name}")));
+    }
+    change(txn, of_txn, |all| {
+        all.comments.database = text.filter(|text| !text.is_empty());
+        Ok(())
+    })
+    .await
+}
+
+async fn on_role(
+    run: &Run,
+    txn: &mut Txn<'_>,
+    name: &ObjectName,
+    text: Option<String>,
+) -> SqlResult<()> {
+    let [part] = &*name.0 else { return Err(SqlError::unsupported("a name of a role of parts")) };
+    let Some(ident) = part.as_ident() else { return Err(no_role(&last_part(name)?)) };
+    let (oid, authority) = (schema::owner_of(run, ident)?, run.authority()?);
+    let is_superuser = authority.roles().is_none_or(|roles| roles.is_superuser(oid));
+    if is_superuser && !authority.is_superuser() {
+        return Err(denied("must be superuser"));
+    }
+    if !authority.is_superuser() && !authority.creates_roles() {
+        return Err(denied("must have CREATEROLE privilege"));
+    }
+    change(txn, of_txn, |all| {
+        match text.filter(|text| !text.is_empty()) {
+            Some(text) => all.comments.roles.insert(oid, text),
+            None => all.comments.roles.remove(&oid),
+        };
+        Ok(())
+    })
+    .await
 }
 
 async fn on_constraint(

@@ -8,14 +8,17 @@ use sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, Tokenizer};
 
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::notice::Notice;
+use crate::parse_alter::parse_alter_table;
 use crate::parse_comment::parse_comment;
 use crate::parse_constraints::{is_set_constraints, parse_set_constraints};
 use crate::parse_copy::parse_copy;
 use crate::parse_depth::{Depth, MAX_CONDITIONS, MAX_ENTRIES, MAX_WORDS, TooComplex};
 use crate::parse_lists::balance;
 use crate::parse_locks::plain_locks;
+use crate::parse_references::move_set_columns;
 use crate::parse_roles::parse_role;
 use crate::parse_schemas::parse_set_schema;
+use crate::parse_sequences::parse_alter_sequence;
 use crate::parse_set_role::parse_set_role;
 use crate::parse_show::parse_show;
 use crate::parse_size::{MAX_TOKENS, has_too_many_tokens};
@@ -95,7 +98,7 @@ fn parse_tokens(
     tokens: Vec<TokenWithSpan>,
 ) -> Result<Vec<Statement>, ParserError> {
     let parser = Parser::new(dialect).with_recursion_limit(MAX_DEPTH);
-    statements(&mut parser.with_tokens_with_locations(tokens))
+    statements(&mut parser.with_tokens_with_locations(move_set_columns(tokens)))
 }
 
 fn statements(parser: &mut Parser<'_>) -> Result<Vec<Statement>, ParserError> {
@@ -125,8 +128,8 @@ fn statements(parser: &mut Parser<'_>) -> Result<Vec<Statement>, ParserError> {
             end_of_statement(parser)?;
             continue;
         }
-        if let Some(moved) = parse_set_schema(parser)? {
-            statements.push(moved);
+        if let Some(altered) = altered(parser)? {
+            statements.push(altered);
             end_of_statement(parser)?;
             continue;
         }
@@ -141,6 +144,21 @@ fn statements(parser: &mut Parser<'_>) -> Result<Vec<Statement>, ParserError> {
             None => parser.parse_statement()?,
         });
         end_of_statement(parser)?;
+    }
+}
+
+/// The statement that comes next, if it is one of ALTER that the parser does not have as PostgreSQL
+/// has it.
+fn altered(parser: &mut Parser<'_>) -> Result<Option<Statement>, ParserError> {
+    if !parser.peek_keyword(Keyword::ALTER) {
+        return Ok(None);
+    }
+    if let Some(moved) = parse_set_schema(parser)? {
+        return Ok(Some(moved));
+    }
+    match parse_alter_sequence(parser)? {
+        Some(altered) => Ok(Some(altered)),
+        None => parse_alter_table(parser),
     }
 }
 

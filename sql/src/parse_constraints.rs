@@ -12,7 +12,7 @@ pub(crate) fn is_set_constraints(parser: &Parser<'_>) -> bool {
     is_set && is_word(&second.token, "constraints")
 }
 
-fn is_word(token: &Token, wanted: &str) -> bool {
+pub(crate) fn is_word(token: &Token, wanted: &str) -> bool {
     let Token::Word(word) = token else { return false };
     word.quote_style.is_none() && word.value.eq_ignore_ascii_case(wanted)
 }

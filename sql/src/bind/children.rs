@@ -26,12 +26,12 @@ pub(crate) enum ChildChange {
 
 /// The plan that changes all rows of a table whose `columns` are one of these keys, in one go: no
 /// row is found by what it was changed to. For [`ChildChange::Follow`] the new key stands behind
-/// each key.
+/// each key. SET NULL and SET DEFAULT are for the columns of `set` if that says so.
 pub(crate) fn change_children(
     table: &Arc<TableDef>,
     columns: &[usize],
     keys: Vec<Vec<Datum>>,
-    change: ChildChange,
+    (change, set): (ChildChange, Option<&[usize]>),
     settings: &FormatSettings,
     path: &SearchPath,
 ) -> SqlResult<Plan> {
@@ -70,6 +70,10 @@ pub(crate) fn change_children(
     let mut applies = Vec::new();
     let mut assignments = Vec::new();
     for (number, at) in columns.iter().enumerate() {
+        let is_set = matches!(change, ChildChange::SetNull | ChildChange::SetDefault);
+        if is_set && set.is_some_and(|set| !set.contains(at)) {
+            continue;
+        }
         let value = match change {
             ChildChange::Delete => break,
             ChildChange::Follow => Expr::Column(width + key_width + number),

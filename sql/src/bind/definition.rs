@@ -13,6 +13,7 @@ use super::names::each_name;
 use super::scope::{SchemaName, Scope};
 use super::sequence::{NewSequence, identity_of, serial_type};
 use super::stage::Stage;
+use super::storage::{is_bytewise, is_storage_option};
 use super::{Binder, OutputColumn, Tables, fold, refuse};
 use crate::catalogue::{ColumnNote, ForeignKey, Identity, TableNote, name_of};
 use crate::error::{SqlError, SqlResult, SqlState};
@@ -141,18 +142,9 @@ fn refuse_odd(create: &CreateTable) -> SqlResult<()> {
     refuse(create.partition_by.is_some() || create.partition_of.is_some(), "a partitioned table")?;
     match &create.table_options {
         ast::CreateTableOptions::None => {}
-        // How full pages are made: they are as full as their tree makes them.
         ast::CreateTableOptions::With(options) => {
-            // Nor is there anything to be vacuumed.
-            let is_known = |option: &ast::SqlOption| {
-                let ast::SqlOption::KeyValue { key, value: _ } = option else { return false };
-                super::name_parts(key).is_ok_and(|parts| match &*parts {
-                    [name] => name == "fillfactor" || name.starts_with("autovacuum_"),
-                    _ => false,
-                })
-            };
             let what = "a storage parameter other than fillfactor and autovacuum_*";
-            refuse(!options.iter().all(is_known), what)?;
+            refuse(!options.iter().all(is_storage_option), what)?;
         }
         _ => return Err(SqlError::unsupported("these options of a table")),
     }
@@ -214,9 +206,7 @@ impl NewTable<'_> {
                 | ColumnOption::Check(_)
                 | ColumnOption::ForeignKey(_) => {}
                 ColumnOption::Collation(name) => {
-                    let name = super::name_parts(name)?.pop().unwrap_or_default();
-                    let is_known = matches!(name.as_str(), "C" | "POSIX" | "default" | "ucs_basic");
-                    refuse(!is_known, "a collation other than \"C\"")?;
+                    refuse(!is_bytewise(name), "a collation other than \"C\"")?;
                 }
                 other => {
                     return Err(SqlError::unsupported(format!("the column option {other}")));
@@ -297,7 +287,8 @@ impl NewTable<'_> {
     fn key_columns(&self, columns: &[ast::IndexColumn]) -> SqlResult<(Vec<usize>, Vec<KeyOrder>)> {
         let (mut positions, mut order) = (Vec::new(), Vec::new());
         for own in columns {
-            let (name, direction) = index_column(own)?;
+            let (name, direction, class) = index_column(own)?;
+            refuse(class.is_some(), "an operator class of a key")?;
             positions.push(self.column(&name)?);
             order.push(direction);
         }
@@ -480,10 +471,17 @@ pub(super) fn check_expressions(
 }
 
 /// A column of a key, and its order: NULLs are last unless it descends, as in PostgreSQL.
-pub(crate) fn index_column(column: &ast::IndexColumn) -> SqlResult<(String, KeyOrder)> {
+/// With the operator class that is said.
+pub(crate) fn index_column(
+    column: &ast::IndexColumn,
+) -> SqlResult<(String, KeyOrder, Option<&ast::ObjectName>)> {
     let ast::IndexColumn { column: ast::OrderByExpr { expr, options, with_fill }, operator_class } =
         column;
-    refuse(with_fill.is_some() || operator_class.is_some(), "an operator class")?;
+    refuse(with_fill.is_some(), "this form of an index")?;
+    let expr = match expr {
+        Ast::Collate { expr, collation } if is_bytewise(collation) => expr,
+        expr => expr,
+    };
     let Ast::Identifier(name) = expr else {
         return Err(SqlError::unsupported("an index over an expression"));
     };
@@ -493,5 +491,5 @@ pub(crate) fn index_column(column: &ast::IndexColumn) -> SqlResult<(String, KeyO
         Some(ast::OrderBySort::Using(_)) => return Err(SqlError::unsupported("USING in a key")),
     };
     let nulls_last = !options.nulls_first.unwrap_or(descending);
-    Ok((fold(name), KeyOrder { descending, nulls_last }))
+    Ok((fold(name), KeyOrder { descending, nulls_last }, operator_class.as_ref()))
 }

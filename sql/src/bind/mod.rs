@@ -4,6 +4,7 @@
 
 mod aggregate;
 mod alter;
+mod altered_sequence;
 mod children;
 mod coerce;
 mod constant;
@@ -14,6 +15,7 @@ mod from;
 mod insert;
 mod modify;
 mod names;
+mod new_type;
 mod query;
 mod references;
 mod row_functions;
@@ -23,6 +25,7 @@ mod select_list;
 mod sequence;
 mod special;
 mod stage;
+mod storage;
 mod system;
 mod view;
 mod window;
@@ -41,8 +44,9 @@ use crate::schemas::SearchPath;
 use crate::types::{FormatSettings, SqlType};
 
 pub(crate) use alter::{
-    Added, bind_added_column, bind_added_constraint, bind_default, is_constraint,
+    Added, NewPrimaryKey, bind_added_column, bind_added_constraint, bind_default, is_constraint,
 };
+pub(crate) use altered_sequence::altered_sequence;
 pub(crate) use children::{ChildChange, change_children};
 pub(crate) use coerce::is_name;
 pub(crate) use copy::BoundCopy;
@@ -51,9 +55,13 @@ pub(crate) use definition::{
 };
 pub(crate) use from::scan_of;
 pub(crate) use names::{Tables, each_name, is_system_schema, name_parts, no_relation};
-pub(crate) use references::parents_of;
+pub(crate) use new_type::{NewType, bind_new_type};
+pub(crate) use references::{check_comparable, deferral, parents_of};
 pub(crate) use scope::fold;
-pub(crate) use sequence::{NewSequence, sequence_schema};
+pub(crate) use sequence::{NewSequence, bounds_of, identity_of, sequence_schema};
+pub(crate) use storage::{
+    check_operator_class, is_index_parameter, is_storage_option, is_storage_parameter,
+};
 pub(crate) use view::{bind_view, relations_of, with_schemas};
 
 /// A column of the rows that a statement gives.

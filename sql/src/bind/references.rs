@@ -8,6 +8,7 @@ use super::definition::{NewTable, check_name, free_name};
 use super::{fold, name_parts, no_relation, refuse};
 use crate::catalogue::{ForeignKey, ReferenceAction, TableDef, name_of};
 use crate::error::{SqlError, SqlResult, SqlState};
+use crate::parse_references::MARK;
 use crate::types::cast::{CastContext, can_cast};
 use crate::types::{Scalar, SqlType};
 
@@ -109,6 +110,17 @@ impl NewTable<'_> {
             Some(column) => vec![column.to_owned()],
             None => columns.iter().map(fold).collect(),
         };
+        // Those that are set stand behind those that are referred to.
+        let mark = referred_columns.iter().position(|own| own.value == MARK);
+        let (referred_columns, set) =
+            referred_columns.split_at(mark.unwrap_or(referred_columns.len()));
+        let set_columns: Vec<String> = set.iter().skip(1).map(fold).collect();
+        if let Some(name) = set_columns.iter().find(|own| !columns.contains(own)) {
+            let message = format!(
+                "column \"{name}\" referenced in ON DELETE SET action must be part of foreign key"
+            );
+            return Err(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message));
+        }
         let base = format!("{}_{}_fkey", self.name, columns.join("_"));
         let name = name.unwrap_or_else(|| {
             free_name(&base, |name| self.foreign_keys.iter().any(|own| own.name == name))
@@ -121,6 +133,7 @@ impl NewTable<'_> {
             parent_columns: referred_columns.iter().map(fold).collect(),
             is_full: *match_kind == Some(ConstraintReferenceMatchKind::Full),
             on_delete: action_of(on_delete.as_ref()),
+            set_columns,
             on_update: action_of(on_update.as_ref()),
             is_deferrable,
             is_deferred,
@@ -195,19 +208,45 @@ impl NewTable<'_> {
         parent.check_key(&columns)?;
         for ((at, ty), name) in columns.iter().zip(&types).zip(&own.columns) {
             let Some((parent_name, parent_ty)) = parent.columns.get(*at) else { continue };
-            if !is_comparable(*ty, *parent_ty) {
-                let message =
-                    format!("foreign key constraint \"{}\" cannot be implemented", own.name);
-                let detail = format!(
-                    "Key columns \"{name}\" and \"{parent_name}\" are of incompatible types: {} and {}.",
-                    ty.plain().name(),
-                    parent_ty.plain().name()
-                );
-                return Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message).detail(detail));
-            }
+            require_comparable(own, (name, *ty), (parent_name, *parent_ty))?;
         }
         Ok(names)
     }
+}
+
+fn require_comparable(
+    own: &ForeignKey,
+    (name, ty): (&str, SqlType),
+    (parent_name, parent_ty): (&str, SqlType),
+) -> SqlResult<()> {
+    if is_comparable(ty, parent_ty) {
+        return Ok(());
+    }
+    let message = format!("foreign key constraint \"{}\" cannot be implemented", own.name);
+    let detail = format!(
+        "Key columns \"{name}\" and \"{parent_name}\" are of incompatible types: {} and {}.",
+        ty.plain().name(),
+        parent_ty.plain().name()
+    );
+    Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message).detail(detail))
+}
+
+/// An error unless the columns of a constraint are of types that can be compared with those that
+/// they refer to.
+pub(crate) fn check_comparable(
+    own: &ForeignKey,
+    child: &TableDef,
+    parent: &TableDef,
+) -> SqlResult<()> {
+    for (name, parent_name) in own.columns.iter().zip(&own.parent_columns) {
+        let ty = |table: &TableDef, name: &str| {
+            table.column(name).and_then(|at| Some(table.columns.get(at)?.ty))
+        };
+        if let (Some(ty), Some(parent_ty)) = (ty(child, name), ty(parent, parent_name)) {
+            require_comparable(own, (name, ty), (parent_name, parent_ty))?;
+        }
+    }
+    Ok(())
 }
 
 /// Whether a column of one type can refer to one of another: both are of one family of operators,
@@ -235,7 +274,9 @@ fn action_of(action: Option<&ReferentialAction>) -> ReferenceAction {
 }
 
 /// Whether a constraint can be deferred, and whether it is.
-fn deferral(characteristics: Option<&ast::ConstraintCharacteristics>) -> SqlResult<(bool, bool)> {
+pub(crate) fn deferral(
+    characteristics: Option<&ast::ConstraintCharacteristics>,
+) -> SqlResult<(bool, bool)> {
     let Some(own) = characteristics else { return Ok((false, false)) };
     let ast::ConstraintCharacteristics { deferrable, initially, enforced } = own;
     refuse(*enforced == Some(false), "a constraint that is not enforced")?;

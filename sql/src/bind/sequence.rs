@@ -28,7 +28,7 @@ pub(crate) struct NewSequence {
 }
 
 impl NewSequence {
-    pub(super) fn of_column(
+    pub(crate) fn of_column(
         column: &str,
         ty: SqlType,
         options: &[SequenceOptions],
@@ -54,7 +54,7 @@ pub(super) fn serial_type(ty: &ast::DataType) -> Option<SqlType> {
 }
 
 /// How an identity column gets its values.
-pub(super) fn identity_of(generated: &GeneratedAs, ty: SqlType) -> SqlResult<Identity> {
+pub(crate) fn identity_of(generated: &GeneratedAs, ty: SqlType) -> SqlResult<Identity> {
     if !matches!(ty.scalar, Scalar::Int2 | Scalar::Int4 | Scalar::Int8) || ty.is_array {
         let message = "identity column type must be smallint, integer, or bigint";
         return Err(SqlError::new(SqlState::INVALID_PARAMETER, message));
@@ -88,11 +88,8 @@ pub(crate) fn sequence_schema(
             SequenceOptions::OwnedBy(owner) => refuse(owner.is_some(), "OWNED BY")?,
         }
     }
-    let (lowest, highest) = match ty.scalar {
-        Scalar::Int2 if !ty.is_array => (i64::from(i16::MIN), i64::from(i16::MAX)),
-        Scalar::Int4 if !ty.is_array => (i64::from(i32::MIN), i64::from(i32::MAX)),
-        Scalar::Int8 if !ty.is_array => (i64::MIN, i64::MAX),
-        _ => return Err(invalid("sequence type must be smallint, integer, or bigint")),
+    let Some((lowest, highest)) = bounds_of(ty) else {
+        return Err(invalid("sequence type must be smallint, integer, or bigint"));
     };
     if increment == 0 {
         return Err(invalid("INCREMENT must not be zero"));
@@ -127,17 +124,27 @@ pub(crate) fn sequence_schema(
     Ok(SequenceSchema { start, increment, min, max, cycles, block, ..plain })
 }
 
+/// The least and the greatest value of a type that a sequence can be of.
+pub(crate) fn bounds_of(ty: SqlType) -> Option<(i64, i64)> {
+    match ty.scalar {
+        Scalar::Int2 if !ty.is_array => Some((i64::from(i16::MIN), i64::from(i16::MAX))),
+        Scalar::Int4 if !ty.is_array => Some((i64::from(i32::MIN), i64::from(i32::MAX))),
+        Scalar::Int8 if !ty.is_array => Some((i64::MIN, i64::MAX)),
+        _ => None,
+    }
+}
+
 /// Most values that a node takes at a time, whatever CACHE says.
-const MOST_CACHED: u32 = 1024;
+pub(super) const MOST_CACHED: u32 = 1024;
 
 const _: () = assert!(MOST_CACHED <= selkie_txn::MAX_SEQUENCE_BLOCK);
 
-fn invalid(message: impl Into<String>) -> SqlError {
+pub(super) fn invalid(message: impl Into<String>) -> SqlError {
     SqlError::new(SqlState::INVALID_PARAMETER, message)
 }
 
 /// A number that an option of a sequence has.
-fn number(value: &Ast) -> SqlResult<i64> {
+pub(super) fn number(value: &Ast) -> SqlResult<i64> {
     let wrong = || invalid(format!("invalid value for a sequence: {value}"));
     let (digits, sign) = match value {
         Ast::UnaryOp { op: UnaryOperator::Minus, expr } => (&**expr, "-"),

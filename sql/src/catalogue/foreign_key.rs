@@ -20,6 +20,9 @@ pub(crate) struct ForeignKey {
     pub(crate) is_full: bool,
     #[serde(default)]
     pub(crate) on_delete: ReferenceAction,
+    /// The columns that SET NULL and SET DEFAULT set when a parent is deleted; none for all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) set_columns: Vec<String>,
     #[serde(default)]
     pub(crate) on_update: ReferenceAction,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -1,5 +1,7 @@
 //! Reading what SQL knows of a table.
 
+use std::collections::BTreeSet;
+
 use selkie_txn::{ColumnType, SchemaError, Table, TableSchema, Txn, TxnError};
 
 use super::comments::Comments;
@@ -79,6 +81,7 @@ fn definition(table: Table, schema: &TableSchema) -> SqlResult<TableDef> {
         primary_order: schema.primary_key_order.clone(),
         indexes: indexes.collect(),
         checks: note.checks,
+        not_valid: note.not_valid,
         primary_key_name: note.primary_key_name,
         foreign_keys: note.foreign_keys,
         referenced_by: note.referenced_by,
@@ -110,6 +113,7 @@ fn view_definition(table: Table, name: &str, view: ViewNote, rights: Rights) -> 
         primary_order: Vec::new(),
         indexes: Vec::new(),
         checks: Vec::new(),
+        not_valid: BTreeSet::new(),
         primary_key_name: None,
         foreign_keys: Vec::new(),
         referenced_by: Vec::new(),

@@ -18,6 +18,9 @@ pub(crate) struct TableNote {
     /// CHECK constraints: names and conditions.
     #[serde(default)]
     pub(crate) checks: Vec<(String, String)>,
+    /// Names of constraints that rows from before them need not fulfil: NOT VALID.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) not_valid: BTreeSet<String>,
     /// The name of the primary key.
     #[serde(default)]
     pub(crate) primary_key_name: Option<String>,

@@ -1,5 +1,7 @@
 //! A table as SQL sees it.
 
+use std::collections::BTreeSet;
+
 use selkie_txn::{KeyOrder, Table};
 
 use super::comments::Comments;
@@ -24,6 +26,8 @@ pub(crate) struct TableDef {
     pub(crate) indexes: Vec<IndexDef>,
     /// CHECK constraints: names and conditions, as SQL.
     pub(crate) checks: Vec<(String, String)>,
+    /// Names of constraints that rows from before them need not fulfil.
+    pub(crate) not_valid: BTreeSet<String>,
     /// What the primary key is called; its default without a name of its own.
     pub(crate) primary_key_name: Option<String>,
     pub(crate) foreign_keys: Vec<ForeignKey>,

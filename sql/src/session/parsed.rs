@@ -104,7 +104,11 @@ impl ParsedStatement {
         // What is not kept is not shown.
         let is_one = statements.len() == 1 || sql.len() > LONGEST_TEXT;
         let mut own = |statement: Statement| {
-            let text = if is_one { Arc::clone(&sql) } else { statement.to_string().into() };
+            let text = if is_one {
+                Arc::clone(&sql)
+            } else {
+                statement.to_string().replace('\0', "").into()
+            };
             let (stats, planned) = (Arc::new(StatementStats::new(text)), Mutex::default());
             let notices = mem::take(&mut notices);
             Self { statement, sql: Arc::clone(&sql), stats, notices, planned }

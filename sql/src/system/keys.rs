@@ -89,7 +89,7 @@ pub(super) fn constraint(
         .set("conname", name)
         .set("connamespace", table.schema_oid)
         .set("contype", kind)
-        .set("convalidated", true)
+        .set("convalidated", !table.def.not_valid.contains(name))
         .set("conrelid", table.oid)
         .set("confupdtype", " ")
         .set("confdeltype", " ")

@@ -4,6 +4,7 @@ use super::definitions::quoted;
 use super::keys::constraint;
 use super::oids;
 use super::operators::equality;
+use super::record::Cell;
 use super::relation::Relation;
 use super::snapshot::{SystemSnapshot, SystemTable};
 use crate::catalogue::{ForeignKey, ReferenceAction};
@@ -60,6 +61,7 @@ pub(super) fn rows(system: &SystemSnapshot, relation: &'static Relation) -> Vec<
             .set("connoinherit", true)
             .set("conkey", child.column_numbers(&columns))
             .set("confkey", parent.column_numbers(&parent_columns))
+            .set("confdelsetcols", set_columns(own, child))
             .set("conpfeqop", operators(|(to, own)| (to, own)))
             .set("conppeqop", operators(|(to, _)| (to, to)))
             .set("conffeqop", operators(|(_, own)| (own, own)))
@@ -68,9 +70,17 @@ pub(super) fn rows(system: &SystemSnapshot, relation: &'static Relation) -> Vec<
     references(system).map(row).collect()
 }
 
+/// The columns that are set when a parent is deleted, if not all are.
+fn set_columns(own: &ForeignKey, child: &SystemTable) -> Cell {
+    match child.def.positions(&own.set_columns) {
+        Some(columns) if !columns.is_empty() => child.column_numbers(&columns).into(),
+        _ => Cell::Null,
+    }
+}
+
 /// A constraint as a statement writes it.
 pub(super) fn definition(system: &SystemSnapshot, oid: u32) -> Option<String> {
-    let Reference { own, parent, .. } = references(system).find(|own| own.oid == oid)?;
+    let Reference { own, child, parent, .. } = references(system).find(|own| own.oid == oid)?;
     let list = |names: &[String]| {
         names.iter().map(|name| quoted(name)).collect::<Vec<String>>().join(", ")
     };
@@ -84,12 +94,18 @@ pub(super) fn definition(system: &SystemSnapshot, oid: u32) -> Option<String> {
         if action != ReferenceAction::NoAction {
             text.push_str(&format!(" ON {event} {}", action.words()));
         }
+        if event == "DELETE" && !own.set_columns.is_empty() {
+            text.push_str(&format!(" ({})", list(&own.set_columns)));
+        }
     }
     if own.is_deferrable {
         text.push_str(" DEFERRABLE");
     }
     if own.is_deferred {
         text.push_str(" INITIALLY DEFERRED");
+    }
+    if child.def.not_valid.contains(&own.name) {
+        text.push_str(" NOT VALID");
     }
     Some(text)
 }

@@ -310,9 +310,13 @@ impl ObjectNames for SystemSnapshot {
         let is_own = |(at, _): &(usize, _), own: &SystemTable| oids::check(own.oid, *at) == oid;
         let found = self.tables.iter().find_map(|own| {
             let mut checks = own.def.checks.iter().enumerate();
-            checks.find(|check| is_own(check, own)).map(|(_, (_, condition))| (own, condition))
+            checks.find(|check| is_own(check, own)).map(|(_, check)| (own, check))
         });
-        found.map(|(own, condition)| check_definition(condition, own, is_pretty))
+        found.map(|(own, (name, condition))| {
+            let definition = check_definition(condition, own, is_pretty);
+            let is_valid = !own.def.not_valid.contains(name);
+            if is_valid { definition } else { format!("{definition} NOT VALID") }
+        })
     }
 
     fn comment(&self, oid: u32, class: Option<&str>, column: usize) -> Option<String> {

@@ -123,7 +123,12 @@ async fn act(
         _ => ChildChange::SetDefault,
     };
     let (child, columns) = (&constraint.child, &constraint.columns);
-    let plan = change_children(child, columns, rows, change, context.call.settings, context.path)?;
+    let set = match is_delete && !constraint.own.set_columns.is_empty() {
+        true => child.positions(&constraint.own.set_columns),
+        false => None,
+    };
+    let (change_of, settings) = ((change, set.as_deref()), context.call.settings);
+    let plan = change_children(child, columns, rows, change_of, settings, context.path)?;
     let mut operator = build(&optimize(plan));
     while operator.next(context).await?.is_some() {}
     if change == ChildChange::SetDefault {

@@ -250,6 +250,7 @@ impl TableSpec {
             primary_order: order,
             indexes: indexes.collect(),
             checks: Vec::new(),
+            not_valid: Default::default(),
             primary_key_name: None,
             foreign_keys: Vec::new(),
             referenced_by: Vec::new(),

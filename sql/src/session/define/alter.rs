@@ -1,7 +1,7 @@
 //! ALTER TABLE.
 //!
 //! The actions of a statement are done one after the other, in the order in which PostgreSQL does
-//! them: what is dropped, columns that are added, defaults and NULLs, keys, then conditions.
+//! them: what is dropped, types, columns that are added, defaults and NULLs, keys, then conditions.
 
 use std::sync::Arc;
 
@@ -9,20 +9,23 @@ use selkie_txn::Txn;
 use sqlparser::ast::{self, AlterTableOperation as Action, RenameTableNameKind};
 
 use super::super::run::Run;
+use super::alter_type::type_change;
 use super::drop::find_to_drop;
 use super::lookup::{
     already_exists, bound, change_note, found, found_named, hide, key_in, require_create, schema_of,
 };
 use super::rebuild::{HIDDEN_DEFAULT, NewForm, record_rows, require_not_null};
-use super::{index, names, new_owner, rebuild, references, skip, view};
+use super::{alter_sequence, index, names, new_owner, rebuild, references, skip, view};
 use crate::bind::{
-    Added, bind_added_constraint, bind_default, check_name, fold, is_constraint, name_parts,
-    refuse, scan_of,
+    Added, bind_default, check_name, fold, is_constraint, is_storage_option, is_storage_parameter,
+    name_parts, refuse, scan_of,
 };
 use crate::catalogue::{ColumnDef, TableDef, split_key};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::from_txn;
 use crate::notice::Notice;
+use crate::parse_alter::VIEW;
+use crate::parse_sequences::SEQUENCE;
 use crate::plan::{Expr, Plan};
 use crate::types::{Scalar, SqlType};
 
@@ -53,18 +56,36 @@ impl<'a, 'db> Alteration<'a, 'db> {
             table_type,
             end_token: _,
         } = alter;
-        let is_odd = location.is_some() || on_cluster.is_some() || table_type.is_some();
+        let kind = on_cluster.as_ref().map(|own| &*own.value);
+        let is_known = matches!(kind, None | Some(SEQUENCE | VIEW));
+        let is_odd = location.is_some() || !is_known || table_type.is_some();
         refuse(is_odd, "this form of ALTER TABLE")?;
         let table = match find_to_drop(run, txn, name, *if_exists).await? {
-            None if *if_exists => return skip::missing_relation(run, name),
+            Some(table) if kind == Some(SEQUENCE) => {
+                return Err(view::not_a(&table, "sequence"));
+            }
+            Some(table) if kind == Some(VIEW) && table.view.is_none() => {
+                return Err(view::not_a(&table, "view"));
+            }
             Some(table) => table,
-            None => found_named(run, txn, name).await?,
+            None => {
+                let is_done = kind != Some(VIEW)
+                    && alter_sequence::alter_as_table(run, txn, name, operations).await?;
+                if is_done {
+                    return Ok(());
+                }
+                if *if_exists {
+                    return skip::missing_relation(run, name);
+                }
+                found_named(run, txn, name).await?
+            }
         };
         if let [Action::OwnerTo { new_owner }] = &**operations {
             return new_owner::give_table(run, txn, &table, new_owner).await;
         }
         let key = table.key.clone();
-        if table.view.is_some() {
+        let is_rename = |own: &Action| matches!(own, Action::RenameTable { .. });
+        if table.view.is_some() && !operations.iter().all(is_rename) {
             let message = format!("a change of view \"{}\" by ALTER TABLE", table.name);
             return Err(SqlError::unsupported(message));
         }
@@ -72,11 +93,16 @@ impl<'a, 'db> Alteration<'a, 'db> {
         let mut alteration = Self { run, txn, key, table };
         let mut actions: Vec<&Action> = operations.iter().collect();
         actions.sort_by_key(|action| pass(action));
+        let mut types: Vec<_> = actions.iter().filter_map(|own| type_change(own)).collect();
         for (number, action) in actions.into_iter().enumerate() {
             if number > 0 {
                 alteration.table = found(alteration.txn, &alteration.key).await?;
             }
-            alteration.act(action).await?;
+            if type_change(action).is_none() {
+                alteration.act(action).await?;
+            } else if !types.is_empty() {
+                alteration.alter_types(&std::mem::take(&mut types)).await?;
+            }
         }
         view::check_views(run, alteration.txn, &views).await
     }
@@ -115,16 +141,9 @@ impl<'a, 'db> Alteration<'a, 'db> {
                 self.alter_column(&fold(column_name), op).await
             }
             Action::AddConstraint { constraint, not_valid } => {
-                refuse(*not_valid, "NOT VALID")?;
-                let table = self.table.clone();
-                let added = bound(self.run, self.txn, |binder| {
-                    bind_added_constraint(binder, &table, constraint)
-                });
-                let mut added = added.await?;
-                let said = names::said_by(&[], std::slice::from_ref(constraint));
-                names::of_added(self.txn, &self.key, &mut added, &said).await?;
-                self.add(added).await
+                self.add_constraint(constraint, *not_valid).await
             }
+            Action::ValidateConstraint { name } => self.validate_constraint(&fold(name)).await,
             Action::DropConstraint { if_exists, name, drop_behavior } => {
                 let cascade = is_cascade(drop_behavior.as_ref());
                 self.drop_constraint(&fold(name), *if_exists, cascade).await
@@ -132,12 +151,43 @@ impl<'a, 'db> Alteration<'a, 'db> {
             Action::OwnerTo { new_owner } => {
                 new_owner::give_table(self.run, self.txn, &self.table, new_owner).await
             }
+            Action::SetOptionsParens { options } => {
+                let what = "a storage parameter other than fillfactor and autovacuum_*";
+                refuse(!options.iter().all(is_storage_option), what)
+            }
+            Action::ResetOptions { options } => {
+                let what = "a storage parameter other than fillfactor and autovacuum_*";
+                refuse(!options.iter().all(is_storage_parameter), what)
+            }
+            Action::EnableTrigger { name } => self.triggers(name, true),
+            Action::DisableTrigger { name } => self.triggers(name, false),
+            // It is said what is so: nothing is replicated by rows.
+            Action::ReplicaIdentity { identity: ast::ReplicaIdentity::Default } => Ok(()),
             other => Err(SqlError::unsupported(format!("ALTER TABLE {other}"))),
         }
     }
 
-    /// Adds keys and conditions, which the rows have to fulfil.
-    pub(super) async fn add(&mut self, added: Added) -> SqlResult<()> {
+    /// There are no triggers of users. Those that PostgreSQL has for foreign keys are no triggers
+    /// here, and cannot be disabled.
+    fn triggers(&self, name: &ast::Ident, enable: bool) -> SqlResult<()> {
+        let is_word = name.quote_style.is_none();
+        match &*fold(name) {
+            "user" if is_word => Ok(()),
+            "all" if is_word => {
+                let has_some = self.table.has_references();
+                refuse(has_some && !enable, "DISABLE TRIGGER ALL of a table with foreign keys")
+            }
+            name => {
+                let table = &self.table.name;
+                let message = format!("trigger \"{name}\" for table \"{table}\" does not exist");
+                Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message))
+            }
+        }
+    }
+
+    /// Adds keys and conditions, which the rows have to fulfil. Those that are there need not fulfil
+    /// conditions and foreign keys unless `is_valid`.
+    pub(super) async fn add(&mut self, added: Added, is_valid: bool) -> SqlResult<()> {
         let Added { column: _, sequence: _, checks, unique, primary_key, foreign_keys } = added;
         if primary_key.is_some() || !unique.is_empty() {
             let (schema, note) = schema_of(self.txn, &self.table).await?;
@@ -163,14 +213,33 @@ impl<'a, 'db> Alteration<'a, 'db> {
             self.table = found(self.txn, &self.key).await?;
         }
         for (name, condition) in checks {
-            self.add_check(name, condition).await?;
+            self.add_check(name, condition, is_valid).await?;
         }
-        self.add_foreign_keys(foreign_keys).await
+        self.add_foreign_keys(foreign_keys, is_valid).await
     }
 
-    async fn add_check(&mut self, name: String, condition: String) -> SqlResult<()> {
+    async fn add_check(
+        &mut self,
+        name: String,
+        condition: String,
+        is_valid: bool,
+    ) -> SqlResult<()> {
+        if is_valid {
+            self.verify_check(&name, &condition).await?;
+        }
+        change_note(self.txn, &self.table, |note| {
+            if !is_valid {
+                note.not_valid.insert(name.clone());
+            }
+            note.checks.push((name, condition));
+        })
+        .await
+    }
+
+    /// Looks at all rows, which have to fulfil a condition.
+    pub(super) async fn verify_check(&mut self, name: &str, condition: &str) -> SqlResult<()> {
         let mut table = self.table.clone();
-        table.checks = vec![(name.clone(), condition.clone())];
+        table.checks = vec![(name.to_owned(), condition.to_owned())];
         let mut conditions = bound(self.run, self.txn, |binder| binder.checks(&table)).await?;
         record_rows(self.txn, &table).await?;
         if let Some((_, condition)) = conditions.pop() {
@@ -184,10 +253,10 @@ impl<'a, 'db> Alteration<'a, 'db> {
                     table.name
                 );
                 let error = SqlError::new(SqlState::CHECK_VIOLATION, message);
-                return Err(error.of_table(&table.key).of_constraint(&name));
+                return Err(error.of_table(&table.key).of_constraint(name));
             }
         }
-        change_note(self.txn, &self.table, |note| note.checks.push((name, condition))).await
+        Ok(())
     }
 
     async fn rename_table(&mut self, name: &str) -> SqlResult<()> {
@@ -203,7 +272,7 @@ impl<'a, 'db> Alteration<'a, 'db> {
         }
         // What has its name from that of the table keeps it.
         let constraint = self.table.primary_key_name();
-        if !self.table.has_hidden_key() {
+        if self.table.view.is_none() && !self.table.has_hidden_key() {
             let set = |note: &mut crate::catalogue::TableNote| {
                 note.primary_key_name = Some(constraint);
             };
@@ -239,6 +308,9 @@ impl<'a, 'db> Alteration<'a, 'db> {
                 name.clone_from(&new);
             }
             note.comments.rename_constraint(old, &new);
+            if note.not_valid.remove(old) {
+                note.not_valid.insert(new);
+            }
         })
         .await
     }
@@ -263,6 +335,7 @@ impl<'a, 'db> Alteration<'a, 'db> {
         if self.table.checks.iter().any(|(own, _)| own == name) {
             return change_note(self.txn, &self.table, |note| {
                 note.comments.drop_constraint(name);
+                note.not_valid.remove(name);
                 note.checks.retain(|(own, _)| own != name);
             })
             .await;
@@ -310,7 +383,7 @@ impl<'a, 'db> Alteration<'a, 'db> {
         form.set_hidden_key(value)
     }
 
-    fn no_constraint(&self, name: &str, kind: &str) -> SqlError {
+    pub(super) fn no_constraint(&self, name: &str, kind: &str) -> SqlError {
         let message = match kind {
             "table" => {
                 format!("constraint \"{name}\" for table \"{}\" does not exist", self.table.name)
@@ -329,16 +402,17 @@ fn is_cascade(behavior: Option<&ast::DropBehavior>) -> bool {
 
 /// When an action is done.
 fn pass(action: &Action) -> u8 {
-    use ast::AlterColumnOperation::{DropNotNull, SetNotNull};
+    use ast::AlterColumnOperation::{DropDefault, DropNotNull, SetDataType, SetNotNull};
     match action {
         Action::DropColumn { .. } | Action::DropConstraint { .. } => 0,
-        Action::AlterColumn { op: DropNotNull, .. } => 0,
-        Action::AddColumn { .. } => 1,
-        Action::AlterColumn { op: SetNotNull, .. } => 3,
-        Action::AlterColumn { .. } => 2,
-        Action::AddConstraint { constraint: ast::TableConstraint::Check(_), .. } => 5,
-        Action::AddConstraint { constraint: ast::TableConstraint::ForeignKey(_), .. } => 6,
-        Action::AddConstraint { .. } => 4,
-        _ => 7,
+        Action::AlterColumn { op: DropNotNull | DropDefault, .. } => 0,
+        Action::AlterColumn { op: SetDataType { .. }, .. } => 1,
+        Action::AddColumn { .. } => 2,
+        Action::AlterColumn { op: SetNotNull, .. } => 4,
+        Action::AlterColumn { .. } => 3,
+        Action::AddConstraint { constraint: ast::TableConstraint::Check(_), .. } => 6,
+        Action::AddConstraint { constraint: ast::TableConstraint::ForeignKey(_), .. } => 7,
+        Action::AddConstraint { .. } => 5,
+        _ => 8,
     }
 }

@@ -43,7 +43,7 @@ impl Alteration<'_, '_> {
         if let Some(sequence) = added.sequence.take() {
             self.add_counted(new, sequence).await?;
             self.table = found(self.txn, &self.key).await?;
-            return self.add(added).await;
+            return self.add(added, true).await;
         }
         let with_default = new.clone();
         let (value, is_volatile) =
@@ -63,7 +63,7 @@ impl Alteration<'_, '_> {
             change_note(self.txn, &table, |own| drop(own.columns.insert(new.name, note))).await?;
         }
         self.table = found(self.txn, &self.key).await?;
-        self.add(Added { column: None, ..added }).await
+        self.add(Added { column: None, ..added }, true).await
     }
 
     /// Adds a column that has the values of a sequence of its own.
@@ -205,6 +205,12 @@ impl Alteration<'_, '_> {
             AlterColumnOperation::DropDefault => self.set_default(at, None).await,
             AlterColumnOperation::SetNotNull => require_not_null(self.txn, &self.table, name).await,
             AlterColumnOperation::DropNotNull => self.drop_not_null(at, name).await,
+            AlterColumnOperation::AddGenerated { generated_as, sequence_options } => {
+                let options = sequence_options.as_deref().unwrap_or_default();
+                self.alter_identity(at, generated_as.as_ref(), options).await
+            }
+            // How many values are looked at, and where long ones are stored: there is no choice.
+            AlterColumnOperation::GenericOptions { options } if options.is_empty() => Ok(()),
             other => Err(SqlError::unsupported(format!("ALTER COLUMN {other}"))),
         }
     }
@@ -259,12 +265,12 @@ impl Alteration<'_, '_> {
     }
 
     /// The position of a column that the user knows.
-    fn shown_column(&self, name: &str) -> Option<usize> {
+    pub(super) fn shown_column(&self, name: &str) -> Option<usize> {
         let at = self.table.column(name)?;
         self.table.columns.get(at).is_some_and(|column| !column.is_hidden).then_some(at)
     }
 
-    fn no_column(&self, name: &str) -> SqlError {
+    pub(super) fn no_column(&self, name: &str) -> SqlError {
         let message =
             format!("column \"{name}\" of relation \"{}\" does not exist", self.table.name);
         SqlError::new(SqlState::UNDEFINED_COLUMN, message)
@@ -272,7 +278,7 @@ impl Alteration<'_, '_> {
 }
 
 /// Whether a condition of the catalogue names a column.
-fn mentions(condition: &str, column: &str) -> SqlResult<bool> {
+pub(super) fn mentions(condition: &str, column: &str) -> SqlResult<bool> {
     let mut found = false;
     each_name(&mut default_expr(condition)?, &mut |name| found |= fold(name) == column);
     Ok(found)

@@ -12,7 +12,10 @@ use super::lookup::{
 };
 use super::rebuild::{NewForm, rebuild};
 use super::{names, references, skip};
-use crate::bind::{Binder, check_name, index_column, name_parts, no_relation, refuse};
+use crate::bind::{
+    Binder, check_name, check_operator_class, index_column, is_index_parameter, name_parts,
+    no_relation, refuse,
+};
 use crate::catalogue::{TableDef, load_all, split_key};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::from_txn;
@@ -93,7 +96,7 @@ fn bind_index(binder: &mut Binder<'_>, create: &ast::CreateIndex) -> SqlResult<B
     } = create;
     let is_odd = *r#async
         || !include.is_empty()
-        || !with.is_empty()
+        || !with.iter().all(is_index_parameter)
         || !index_options.is_empty()
         || !alter_options.is_empty();
     refuse(is_odd, "this form of CREATE INDEX")?;
@@ -104,12 +107,16 @@ fn bind_index(binder: &mut Binder<'_>, create: &ast::CreateIndex) -> SqlResult<B
     let key = table.key.clone();
     let (mut order, mut names, mut positions) = (Vec::new(), Vec::new(), Vec::new());
     for column in columns {
-        let (name, direction) = index_column(column)?;
+        let (name, direction, class) = index_column(column)?;
         let missing = || {
             let message = format!("column \"{name}\" does not exist");
             SqlError::new(SqlState::UNDEFINED_COLUMN, message)
         };
-        positions.push(table.column(&name).ok_or_else(missing)?);
+        let at = table.column(&name).ok_or_else(missing)?;
+        if let (Some(class), Some(own)) = (class, table.columns.get(at)) {
+            check_operator_class(class, own.ty)?;
+        }
+        positions.push(at);
         order.push(direction);
         names.push(name);
     }

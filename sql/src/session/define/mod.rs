@@ -6,6 +6,10 @@
 
 mod alter;
 mod alter_column;
+mod alter_constraint;
+mod alter_identity;
+mod alter_sequence;
+mod alter_type;
 mod comment;
 mod drop;
 mod grant;
@@ -36,6 +40,8 @@ use super::run::Run;
 use crate::bind::{bind_create_table, refuse};
 use crate::catalogue::TableNote;
 use crate::error::{SqlError, SqlResult};
+use crate::parse_alter::VIEW;
+use crate::parse_sequences::SEQUENCE;
 use crate::plan::optimize;
 use crate::roles::Kind;
 
@@ -131,7 +137,11 @@ async fn define_allowed(run: &Run, txn: &mut Txn<'_>, statement: &Statement) -> 
         }
         Statement::AlterTable(alter) => {
             Alteration::run(run, txn, alter).await?;
-            "ALTER TABLE"
+            match alter.on_cluster.as_ref().map(|own| &*own.value) {
+                Some(SEQUENCE) => "ALTER SEQUENCE",
+                Some(VIEW) => "ALTER VIEW",
+                _ => "ALTER TABLE",
+            }
         }
         Statement::Drop { object_type: ObjectType::Role | ObjectType::User, .. } => {
             role::drop_roles(run, txn, statement).await?
@@ -147,6 +157,11 @@ async fn define_allowed(run: &Run, txn: &mut Txn<'_>, statement: &Statement) -> 
             "CREATE VIEW"
         }
         Statement::CreateSequence { temporary, if_not_exists, name, sequence_options } => {
+            if let Some(name) = alter_sequence::altered_name(name) {
+                let (options, if_exists) = (sequence_options, *if_not_exists);
+                alter_sequence::alter_named(run, txn, &name, options, if_exists).await?;
+                return Ok(Ran::Done("ALTER SEQUENCE".to_owned()));
+            }
             refuse(*temporary, "a temporary sequence")?;
             let created =
                 sequence::create_sequence(run, txn, name, sequence_options, *if_not_exists);

@@ -119,24 +119,35 @@ async fn move_table(run: &Run, txn: &mut Txn<'_>, table: TableDef, to: SchemaId)
     }
     for (from, new) in moved {
         let table = found(txn, &key).await?;
-        let mut takes = false;
-        for own in table.columns.iter().filter(|own| own.sequence.as_ref() == Some(&from)) {
-            let default = own.default.as_deref().unwrap_or("NULL");
-            takes |= texts::takes_from(run, default, Some(&from), &from)?;
-        }
-        change_note(txn, &table, |note| {
-            let columns = note.columns.values_mut();
-            for own in columns.filter(|own| own.sequence.as_ref() == Some(&from)) {
-                own.sequence = Some(new.clone());
-                if takes {
-                    own.default = Some(texts::next_value_of(&run.path.written(&new)));
-                }
-            }
-        })
-        .await?;
+        rename_in_columns(run, txn, &table, &from, &new).await?;
         move_sequence(run, txn, &from, &new).await?;
     }
     Ok(())
+}
+
+/// A sequence of a column of a table gets another name in the catalogue.
+pub(super) async fn rename_in_columns(
+    run: &Run,
+    txn: &mut Txn<'_>,
+    table: &TableDef,
+    from: &str,
+    new: &str,
+) -> SqlResult<()> {
+    let mut takes = false;
+    for own in table.columns.iter().filter(|own| own.sequence.as_deref() == Some(from)) {
+        let default = own.default.as_deref().unwrap_or("NULL");
+        takes |= texts::takes_from(run, default, Some(from), from)?;
+    }
+    change_note(txn, table, |note| {
+        let columns = note.columns.values_mut();
+        for own in columns.filter(|own| own.sequence.as_deref() == Some(from)) {
+            own.sequence = Some(new.to_owned());
+            if takes {
+                own.default = Some(texts::next_value_of(&run.path.written(new)));
+            }
+        }
+    })
+    .await
 }
 
 /// The name in the catalogue of what is put into a schema.
@@ -214,7 +225,12 @@ async fn move_named_sequence(
 }
 
 /// Gives a sequence another name in the catalogue, with its rights, where defaults name it, too.
-async fn move_sequence(run: &Run, txn: &mut Txn<'_>, key: &str, new: &str) -> SqlResult<()> {
+pub(super) async fn move_sequence(
+    run: &Run,
+    txn: &mut Txn<'_>,
+    key: &str,
+    new: &str,
+) -> SqlResult<()> {
     let renamed = txn.alter_sequence(key, |own| new.clone_into(&mut own.name), None).await;
     renamed.map_err(of_txn)?;
     let stored = SearchPath::stored(run.path.schemas().cloned());
@@ -235,6 +251,17 @@ async fn move_sequence(run: &Run, txn: &mut Txn<'_>, key: &str, new: &str) -> Sq
         |roles| {
             if let Some(rights) = roles.sequences.remove(key) {
                 roles.sequences.insert(new.to_owned(), rights);
+            }
+        },
+    )
+    .await?;
+    crate::schemas::maybe_changed(
+        txn,
+        of_txn,
+        |all| all.comments.sequences.contains_key(key),
+        |all| {
+            if let Some(comment) = all.comments.sequences.remove(key) {
+                all.comments.sequences.insert(new.to_owned(), comment);
             }
         },
     )

@@ -7,7 +7,7 @@ use super::super::run::Run;
 use super::lookup::change_note;
 use super::schema::owner_of;
 use super::sequence;
-use crate::catalogue::{TableDef, split_key};
+use crate::catalogue::{SchemaId, TableDef, split_key};
 use crate::error::SqlResult;
 use crate::exec::from_txn;
 use crate::roles::{Kind, Privileges, Rights, denied, maybe_changed};
@@ -31,6 +31,20 @@ pub(super) fn new_owner(run: &Run, owner: &Owner) -> SqlResult<u32> {
     Err(denied(format!("must be member of role \"{}\"", super::role::role_named(run, &name)?)))
 }
 
+/// Refuses a new owner who may not create anything in a schema.
+pub(super) fn require_create_of(run: &Run, owner: u32, schema: SchemaId) -> SqlResult<()> {
+    let authority = run.authority()?;
+    let name = run.path.name(schema);
+    let public = || authority.roles().map(|roles| roles.public.clone());
+    let rights = run.path.schema(name).map(|own| own.rights.clone()).or_else(public);
+    let rights = rights.unwrap_or_else(Rights::of_public_schema);
+    let held = authority.held_by(owner, Kind::Schema, &rights);
+    if !authority.is_superuser() && !held.has_all(Privileges::CREATE) {
+        return Err(denied(format!("permission denied for schema {name}")));
+    }
+    Ok(())
+}
+
 /// Gives a table or view, of which the role of the statement is the owner, another owner. The
 /// sequences of its columns go with it.
 pub(super) async fn give_table(
@@ -43,15 +57,7 @@ pub(super) async fn give_table(
     if table.rights.owner == owner {
         return Ok(());
     }
-    let authority = run.authority()?;
-    let name = run.path.name(split_key(&table.key).0);
-    let public = || authority.roles().map(|roles| roles.public.clone());
-    let schema = run.path.schema(name).map(|own| own.rights.clone()).or_else(public);
-    let schema = schema.unwrap_or_else(Rights::of_public_schema);
-    let held = authority.held_by(owner, Kind::Schema, &schema);
-    if !authority.is_superuser() && !held.has_all(Privileges::CREATE) {
-        return Err(denied(format!("permission denied for schema {name}")));
-    }
+    require_create_of(run, owner, split_key(&table.key).0)?;
     change_note(txn, table, |note| note.rights.give_to(owner)).await?;
     let sequences = sequence::sequences_of(table);
     maybe_changed(

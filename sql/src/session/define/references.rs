@@ -54,6 +54,7 @@ pub(super) async fn drop_constraints(
     change_note(txn, &table, |note| {
         note.foreign_keys.retain(|own| !is_one(own));
         names.iter().for_each(|name| note.comments.drop_constraint(name));
+        note.not_valid.retain(|own| !names.contains(own));
     })
     .await?;
     unrefer(txn, child, &dropped).await
@@ -174,15 +175,35 @@ pub(super) async fn with_children(
     Ok(tables)
 }
 
+/// The constraints that refer to a table: its children by name in the catalogue, and their names.
+pub(super) fn children_of(table: &TableDef) -> Vec<(String, String)> {
+    let all = table.referenced_by.iter();
+    all.map(|own| (own.child.clone(), own.name.clone())).collect()
+}
+
 impl Alteration<'_, '_> {
-    /// Adds constraints, which the rows that are there have to fulfil.
-    pub(super) async fn add_foreign_keys(&mut self, added: Vec<ForeignKey>) -> SqlResult<()> {
+    /// Adds constraints, which the rows that are there have to fulfil unless `is_valid` says that
+    /// they need not.
+    pub(super) async fn add_foreign_keys(
+        &mut self,
+        added: Vec<ForeignKey>,
+        is_valid: bool,
+    ) -> SqlResult<()> {
         if added.is_empty() {
             return Ok(());
         }
         let new = added.clone();
-        change_note(self.txn, &self.table, |note| note.foreign_keys.extend(new)).await?;
+        change_note(self.txn, &self.table, |note| {
+            if !is_valid {
+                note.not_valid.extend(new.iter().map(|own| own.name.clone()));
+            }
+            note.foreign_keys.extend(new);
+        })
+        .await?;
         refer(self.txn, &self.key, &added).await?;
+        if !is_valid {
+            return Ok(());
+        }
         record_rows(self.txn, &self.table).await?;
         self.table = found(self.txn, &self.key).await?;
         let first = self.table.foreign_keys.len() - added.len();
@@ -239,7 +260,10 @@ impl Alteration<'_, '_> {
         };
         if !self.table.foreign_keys.is_empty() {
             change_note(self.txn, &self.table, |note| {
-                note.foreign_keys.iter_mut().for_each(|own| rename(&mut own.columns));
+                note.foreign_keys.iter_mut().for_each(|own| {
+                    rename(&mut own.columns);
+                    rename(&mut own.set_columns);
+                });
             })
             .await?;
         }
@@ -287,6 +311,9 @@ impl Alteration<'_, '_> {
             let own = note.foreign_keys.iter_mut().filter(|own| own.name == old);
             own.for_each(|own| new.clone_into(&mut own.name));
             note.comments.rename_constraint(old, new);
+            if note.not_valid.remove(old) {
+                note.not_valid.insert(new.to_owned());
+            }
         })
         .await?;
         let (parent, key) = (found(self.txn, &parent).await?, self.key.clone());

@@ -4,12 +4,18 @@ use selkie_txn::{SequenceError, SequenceSchema, TableSchema, Txn, TxnError};
 use sqlparser::ast::{ObjectName, SequenceOptions};
 
 use super::super::run::Run;
+use super::alter_sequence::{own_by, split_owner};
 use super::lookup::{already_exists, hold_schema, key_in, keys_of, last_part, new_key};
 use super::{names, skip, texts};
 use crate::bind::{NewSequence, sequence_schema};
 use crate::catalogue::{TableDef, TableNote, load_all, split_key};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::from_txn;
+use crate::schemas::{Schemas, maybe_changed};
+
+fn of_txn(error: TxnError) -> SqlError {
+    from_txn(error, None)
+}
 
 /// Creates a sequence. Its name in the catalogue, unless it was there before.
 pub(super) async fn create_sequence(
@@ -20,11 +26,16 @@ pub(super) async fn create_sequence(
     if_not_exists: bool,
 ) -> SqlResult<Option<String>> {
     let key = new_key(run, name)?;
-    let schema = sequence_schema(&key, None, options)?;
+    let (owned, options) = split_owner(options);
+    let schema = sequence_schema(&key, None, &options)?;
     if names::is_relation(txn, &key).await? {
         return skip::if_wanted(run, if_not_exists, already_exists(&key)).map(|()| None);
     }
-    create(txn, schema).await.map(|()| Some(key))
+    create(txn, schema).await?;
+    if let Some(by) = owned {
+        own_by(run, txn, &key, run.authority()?.oid(), by).await?;
+    }
+    Ok(Some(key))
 }
 
 /// The name in the catalogue of a sequence, if there is one.
@@ -46,7 +57,7 @@ pub(super) async fn find_sequence(
     Ok(None)
 }
 
-async fn create(txn: &mut Txn<'_>, schema: SequenceSchema) -> SqlResult<()> {
+pub(super) async fn create(txn: &mut Txn<'_>, schema: SequenceSchema) -> SqlResult<()> {
     let name = schema.name.clone();
     hold_schema(txn, split_key(&name).0).await?;
     txn.create_sequence(schema).await.map_err(|error| match error {
@@ -112,7 +123,10 @@ pub(super) async fn drop_of_columns(
     sequences: impl IntoIterator<Item = String>,
 ) -> SqlResult<()> {
     for name in sequences {
-        txn.drop_sequence(&name).await.map_err(|error| from_txn(error, None))?;
+        txn.drop_sequence(&name).await.map_err(of_txn)?;
+        let has_comment = |all: &Schemas| all.comments.sequences.contains_key(&name);
+        let forget = |all: &mut Schemas| drop(all.comments.sequences.remove(&name));
+        maybe_changed(txn, of_txn, has_comment, forget).await?;
     }
     Ok(())
 }
@@ -174,7 +188,7 @@ async fn release(
     key: &str,
     cascade: bool,
 ) -> SqlResult<()> {
-    let mut users = Vec::new();
+    let (mut users, mut is_owned) = (Vec::new(), false);
     let shown = run.path.shown(key);
     for column in &table.columns {
         if column.identity.is_some() && column.sequence.as_deref() == Some(key) {
@@ -185,15 +199,19 @@ async fn release(
             let hint = format!("You can drop column {column} of table {table} instead.");
             return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, message).hint(hint));
         }
+        is_owned |= column.sequence.as_deref() == Some(key);
         if let Some(default) = &column.default
-            && (column.sequence.as_deref() == Some(key)
-                || texts::takes_from(run, default, column.sequence.as_deref(), key)?)
+            && texts::takes_from(run, default, column.sequence.as_deref(), key)?
         {
             users.push(column.name.clone());
         }
     }
-    let Some(first) = users.first() else { return Ok(()) };
-    if !cascade {
+    if users.is_empty() && !is_owned {
+        return Ok(());
+    }
+    if let Some(first) = users.first()
+        && !cascade
+    {
         let message = format!("cannot drop sequence {shown} because other objects depend on it");
         let detail = format!(
             "default value for column {first} of table {} depends on sequence {shown}",
@@ -205,7 +223,10 @@ async fn release(
     super::lookup::change_note(txn, table, |note| {
         for (name, own) in &mut note.columns {
             if users.contains(name) {
-                (own.default, own.sequence) = (None, None);
+                own.default = None;
+            }
+            if own.sequence.as_deref() == Some(key) {
+                own.sequence = None;
             }
         }
     })

@@ -9,7 +9,7 @@ use sqlparser::ast::{
     visit_expressions_mut,
 };
 
-use super::names::each_name;
+use super::names::{each_name, made_name};
 use super::scope::{SchemaName, Scope};
 use super::sequence::{NewSequence, identity_of, serial_type};
 use super::stage::Stage;
@@ -332,7 +332,7 @@ impl NewTable<'_> {
         let names: Vec<&str> =
             columns.iter().filter_map(|at| Some(&*self.columns.get(*at)?.name)).collect();
         let taken = |name: &str| self.indexes.iter().any(|own| own.name == name);
-        let base = format!("{}_{}_key", self.name, names.join("_"));
+        let base = made_name(&self.name, &names.join("_"), "key");
         let name = name.unwrap_or_else(|| free_name(&base, taken));
         check_name(&name)?;
         self.unique.insert(name.clone());
@@ -351,10 +351,7 @@ impl NewTable<'_> {
         refuse(check.no_inherit || check.enforced == Some(false), "this form of CHECK")?;
         let name = name.unwrap_or_else(|| {
             let column = column.map(str::to_owned).or_else(|| self.only_column_of(&check.expr));
-            let base = match column {
-                Some(column) => format!("{}_{column}_check", self.name),
-                None => format!("{}_check", self.name),
-            };
+            let base = made_name(&self.name, &column.unwrap_or_default(), "check");
             free_name(&base, |name| self.checks.iter().any(|(own, _)| own == name))
         });
         check_name(&name)?;

@@ -54,7 +54,7 @@ pub(crate) use definition::{
     HIDDEN_KEY, MAX_NAME_BYTES, bind_create_table, check_name, default_expr, index_column,
 };
 pub(crate) use from::scan_of;
-pub(crate) use names::{Tables, each_name, is_system_schema, name_parts, no_relation};
+pub(crate) use names::{Tables, each_name, is_system_schema, made_name, name_parts, no_relation};
 pub(crate) use new_type::{NewType, bind_new_type};
 pub(crate) use references::{check_comparable, deferral, parents_of};
 pub(crate) use scope::fold;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use sqlparser::ast::{Expr as Ast, Ident, ObjectName, ObjectNamePart, visit_expressions_mut};
 
 use super::scope::SchemaName;
-use super::{Binder, fold, refuse};
+use super::{Binder, MAX_NAME_BYTES, fold, refuse};
 use crate::catalogue::{TableDef, split_key};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::roles::{Kind, Needed, Privileges};
@@ -173,6 +173,28 @@ pub(crate) fn name_parts(name: &ObjectName) -> SqlResult<Vec<String>> {
     name.0.iter().map(part).collect()
 }
 
+/// What something is called that a statement does not name, as PostgreSQL does it: by its table, the
+/// columns that it is of, and what it is. The longer of the first two is cut where all is too long.
+pub(crate) fn made_name(table: &str, columns: &str, what: &str) -> String {
+    let signs = if columns.is_empty() { 1 } else { 2 };
+    let most = MAX_NAME_BYTES.saturating_sub(what.len() + signs);
+    let (mut left, mut right) = (table.len(), columns.len());
+    while left + right > most {
+        if left > right { left -= 1 } else { right -= 1 }
+    }
+    let (table, columns) = (cut(table, left), cut(columns, right));
+    match columns {
+        "" => format!("{table}_{what}"),
+        columns => format!("{table}_{columns}_{what}"),
+    }
+}
+
+/// The first characters of a text that take at most so many bytes.
+fn cut(text: &str, most: usize) -> &str {
+    let end = (0..=most).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    text.get(..end).unwrap_or(text)
+}
+
 /// That there is no table, view or sequence of a name.
 pub(crate) fn no_relation(parts: &[String]) -> SqlError {
     let message = format!("relation \"{}\" does not exist", parts.join("."));
@@ -182,4 +204,23 @@ pub(crate) fn no_relation(parts: &[String]) -> SqlError {
 /// Whether a schema is one of the system.
 pub(crate) fn is_system_schema(name: &str) -> bool {
     matches!(name, PG_CATALOG | INFORMATION_SCHEMA)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As `makeObjectName` of PostgreSQL does it.
+    #[test]
+    fn a_name_that_is_made_is_cut_to_what_fits() {
+        assert_eq!(made_name("t", "a_b", "key"), "t_a_b_key");
+        assert_eq!(made_name("t", "", "check"), "t_check");
+        let (table, columns) = ("t".repeat(50), "c".repeat(20));
+        let wanted = format!("{}_{columns}_key", "t".repeat(38));
+        assert_eq!(made_name(&table, &columns, "key"), wanted);
+        let both = made_name(&"t".repeat(63), &"c".repeat(63), "idx");
+        assert_eq!(both, format!("{}_{}_idx", "t".repeat(29), "c".repeat(29)));
+        let wide = made_name(&"\u{e4}".repeat(31), "c", "key");
+        assert!(wide.len() <= MAX_NAME_BYTES && wide.ends_with("_c_key"), "{wide}");
+    }
 }

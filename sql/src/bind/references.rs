@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use sqlparser::ast::{self, ConstraintReferenceMatchKind, DeferrableInitial, ReferentialAction};
 
 use super::definition::{NewTable, check_name, free_name};
+use super::names::made_name;
 use super::{fold, name_parts, no_relation, refuse};
 use crate::catalogue::{ForeignKey, ReferenceAction, TableDef, name_of};
 use crate::error::{SqlError, SqlResult, SqlState};
@@ -121,7 +122,7 @@ impl NewTable<'_> {
             );
             return Err(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message));
         }
-        let base = format!("{}_{}_fkey", self.name, columns.join("_"));
+        let base = made_name(&self.name, &columns.join("_"), "fkey");
         let name = name.unwrap_or_else(|| {
             free_name(&base, |name| self.foreign_keys.iter().any(|own| own.name == name))
         });

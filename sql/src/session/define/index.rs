@@ -13,8 +13,8 @@ use super::lookup::{
 use super::rebuild::{NewForm, rebuild};
 use super::{names, references, skip};
 use crate::bind::{
-    Binder, check_name, check_operator_class, index_column, is_index_parameter, name_parts,
-    no_relation, refuse,
+    Binder, check_name, check_operator_class, index_column, is_index_parameter, made_name,
+    name_parts, no_relation, refuse,
 };
 use crate::catalogue::{TableDef, load_all, split_key};
 use crate::error::{SqlError, SqlResult, SqlState};
@@ -129,7 +129,7 @@ fn bind_index(binder: &mut Binder<'_>, create: &ast::CreateIndex) -> SqlResult<B
             return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
         }
     };
-    let base = format!("{}_{}_idx", table.name, names.join("_"));
+    let base = made_name(&table.name, &names.join("_"), "idx");
     let mut index = IndexSchema::new(String::new(), positions).order(order);
     if *unique {
         index = index.unique();

@@ -7,7 +7,7 @@ use super::super::run::Run;
 use super::alter_sequence::{own_by, split_owner};
 use super::lookup::{already_exists, hold_schema, key_in, keys_of, last_part, new_key};
 use super::{names, skip, texts};
-use crate::bind::{NewSequence, sequence_schema};
+use crate::bind::{NewSequence, made_name, sequence_schema};
 use crate::catalogue::{TableDef, TableNote, load_all, split_key};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::from_txn;
@@ -83,7 +83,7 @@ pub(super) async fn create_for_column(
     new: NewSequence,
 ) -> SqlResult<(String, String)> {
     let (schema, table) = split_key(table);
-    let base = format!("{table}_{}_seq", new.column);
+    let base = made_name(table, &new.column, "seq");
     let mut key = key_in(schema, &base)?;
     let mut number = 0;
     while names::is_relation(txn, &key).await? {

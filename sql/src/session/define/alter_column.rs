@@ -145,6 +145,11 @@ impl Alteration<'_, '_> {
         change_note(self.txn, &self.table, |note| {
             note.checks = checks;
             note.comments.drop_column(name);
+            let (checks, keys) = (&note.checks, &note.foreign_keys);
+            note.not_valid.retain(|own| {
+                checks.iter().any(|(name, _)| name == own)
+                    || keys.iter().any(|key| key.name == *own)
+            });
         })
         .await?;
         if self.table.primary_key.contains(&at) {

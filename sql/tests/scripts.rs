@@ -179,7 +179,9 @@ scripts![
     states,
     schemas,
     schemas_paths,
+    schemas_public,
     schemas_changes,
+    schemas_database,
     schemas_rights,
 ];
 

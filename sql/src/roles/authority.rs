@@ -113,6 +113,14 @@ impl Authority {
         rights.held(kind, |own| inherited.contains(&own))
     }
 
+    /// Whether it may create schemas in the database.
+    pub(crate) fn may_create_schemas(&self) -> bool {
+        let granted = |roles: &Arc<Roles>| {
+            self.held(Kind::Schema, &roles.database).has_all(Privileges::CREATE)
+        };
+        self.is_superuser() || self.roles().is_some_and(granted)
+    }
+
     /// Whether it is the owner of an object, or has the rights of that.
     pub(crate) fn owns(&self, rights: &Rights) -> bool {
         self.is_superuser || self.inherited.contains(&rights.owner)

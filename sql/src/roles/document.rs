@@ -30,6 +30,9 @@ pub(crate) struct Roles {
     /// By their names in the catalogue. Those without an entry are as they are by default.
     #[serde(default)]
     pub(crate) sequences: BTreeMap<String, Rights>,
+    /// Of the database: who may create schemas.
+    #[serde(default, skip_serializing_if = "Rights::is_default")]
+    pub(crate) database: Rights,
     /// Of the schema `public`.
     #[serde(default = "Rights::of_public_schema")]
     pub(crate) public: Rights,
@@ -93,6 +96,7 @@ impl Roles {
             names: BTreeMap::from([(BOOTSTRAP, name.clone())]),
             roles: BTreeMap::from([(name, first)]),
             sequences: BTreeMap::new(),
+            database: Rights::default(),
             public: Rights::of_public_schema(),
         }
     }
@@ -240,7 +244,9 @@ impl Roles {
             Some((format!("sequence {}", shown(key)), rights.names(oid)?))
         });
         let public = self.public.names(oid).map(|own| ("schema public".to_owned(), own));
-        sequences.chain(public).collect()
+        let database = self.database.names(oid);
+        let database = database.map(|own| ("database selkie".to_owned(), own));
+        sequences.chain(public).chain(database).collect()
     }
 }
 

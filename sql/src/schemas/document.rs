@@ -24,6 +24,9 @@ pub(crate) struct Schemas {
     /// The number of the next schema. None is given twice.
     next: u32,
     schemas: BTreeMap<String, Schema>,
+    /// That `public` was dropped, and not created again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    no_public: bool,
     /// The comment on `public`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) public_comment: Option<String>,
@@ -74,7 +77,7 @@ impl Schemas {
     pub(crate) fn initial() -> Self {
         let (schemas, names) = (BTreeMap::new(), BTreeMap::new());
         let comments = OtherComments::default();
-        Self { next: 1, schemas, public_comment: None, comments, names }
+        Self { next: 1, schemas, no_public: false, public_comment: None, comments, names }
     }
 
     pub(crate) fn from_stored(text: &str) -> SqlResult<Self> {
@@ -106,6 +109,26 @@ impl Schemas {
     /// The name of a schema.
     pub(crate) fn name(&self, id: SchemaId) -> Option<&str> {
         self.names.get(&id.number()).map(|name| &**name)
+    }
+
+    /// Whether there is the schema `public`. What is in it has its own name in the catalogue, so it
+    /// can go and come, and not be called otherwise.
+    pub(crate) fn has_public(&self) -> bool {
+        !self.no_public
+    }
+
+    /// Creates `public` again.
+    pub(crate) fn add_public(&mut self) -> SqlResult<()> {
+        if self.has_public() {
+            return self.check_free(PUBLIC);
+        }
+        self.no_public = false;
+        Ok(())
+    }
+
+    /// Takes `public` out, in which there is nothing any more.
+    pub(crate) fn remove_public(&mut self) {
+        (self.no_public, self.public_comment) = (true, None);
     }
 
     /// Adds a schema.

@@ -54,7 +54,10 @@ impl SearchPath {
         for name in setting {
             let name = if name == "$user" { user } else { name };
             let found = match name {
-                PUBLIC => Some(Searched::User(SchemaId::PUBLIC)),
+                PUBLIC => schemas
+                    .as_ref()
+                    .is_none_or(|all| all.has_public())
+                    .then_some(Searched::User(SchemaId::PUBLIC)),
                 PG_CATALOG => Some(Searched::System(PG_CATALOG)),
                 INFORMATION_SCHEMA => Some(Searched::System(INFORMATION_SCHEMA)),
                 name => schemas
@@ -100,6 +103,11 @@ impl SearchPath {
         self.schemas.as_ref()
     }
 
+    /// Whether there is the schema `public`.
+    pub(crate) fn has_public(&self) -> bool {
+        self.schemas.as_ref().is_none_or(|all| all.has_public())
+    }
+
     /// The schema of a name, if it is not `public`.
     pub(crate) fn schema(&self, name: &str) -> Option<&Schema> {
         self.schemas.as_ref()?.find(name)
@@ -111,7 +119,7 @@ impl SearchPath {
     /// 3F000 if there is none of that name; 42501 if only the system may use it.
     pub(crate) fn id(&self, name: &str) -> SqlResult<SchemaId> {
         match self.schema(name) {
-            _ if name == PUBLIC => Ok(SchemaId::PUBLIC),
+            _ if name == PUBLIC && self.has_public() => Ok(SchemaId::PUBLIC),
             _ if name == SYSTEM => Err(denied(format!("permission denied for schema {name}"))),
             Some(own) => Ok(own.id()),
             None => Err(no_schema(name)),
@@ -212,6 +220,21 @@ mod tests {
         assert_eq!(found.names(), ["ann", "a", "public"]);
         assert_eq!(found.keys("t"), ["\u{0}2.t", "\u{0}1.t", "t"]);
         assert!(path(&["gone", "public"]).is_public() && !path(&["a", "public"]).is_public());
+    }
+
+    #[test]
+    fn public_is_not_found_once_it_is_dropped() {
+        let mut schemas = Schemas::initial();
+        schemas.remove_public();
+        let setting = ["public".to_owned(), "a".to_owned()];
+        let found = |schemas: &Schemas| {
+            SearchPath::new(&setting, "ann", Some(Arc::new(schemas.clone())), None)
+        };
+        assert!(found(&schemas).searched().is_empty());
+        assert_eq!(found(&schemas).keys_of(&setting).unwrap(), Vec::<String>::new());
+        schemas.add_public().unwrap();
+        assert!(found(&schemas).is_public());
+        assert!(schemas.add_public().is_err());
     }
 
     #[test]

@@ -230,7 +230,7 @@ impl SystemSnapshot {
             },
             "has_database_privilege" => {
                 let creates = wanted.to_lowercase().contains("create");
-                return Ok(Some(authority.is_superuser() || !creates));
+                return Ok(Some(authority.may_create_schemas() || !creates));
             }
             _ => return Ok(Some(true)),
         };

@@ -119,7 +119,8 @@ impl SystemSnapshot {
     /// All schemas.
     pub(super) fn all_schemas(&self) -> Vec<&str> {
         let own = self.session.path.all().map(|(name, _)| name);
-        [PG_CATALOG, INFORMATION_SCHEMA, PUBLIC].into_iter().chain(own).collect()
+        let public = self.session.path.has_public().then_some(PUBLIC);
+        [PG_CATALOG, INFORMATION_SCHEMA].into_iter().chain(public).chain(own).collect()
     }
 
     /// The number of a schema.

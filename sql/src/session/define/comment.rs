@@ -15,7 +15,7 @@ use crate::roles::{denied, no_role};
 use crate::schemas::change;
 
 /// The name of the database.
-const DATABASE: &str = "selkie";
+pub(super) const DATABASE: &str = "selkie";
 
 /// Sets a comment, or takes it away. On a constraint if `is_constraint` says so, whose name is the
 /// last part.

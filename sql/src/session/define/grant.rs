@@ -7,14 +7,15 @@ use sqlparser::ast::{
 };
 
 use super::super::run::Run;
-use super::lookup::{change_note, find_named, found_named};
+use super::comment::DATABASE;
+use super::lookup::{change_note, find_named, found_named, last_part};
 use super::schema::schema_name;
 use super::{role, sequence};
 use crate::bind::{is_system_schema, name_parts, no_relation, refuse};
 use crate::catalogue::{SchemaId, TableDef, load_all, name_of, split_key};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::from_txn;
-use crate::roles::{EVERYONE, Kind, Privileges, Rights, change, no_privilege};
+use crate::roles::{EVERYONE, Kind, Privileges, Rights, change, denied, no_privilege};
 use crate::schemas::PUBLIC;
 
 /// What is granted or revoked, of what, and to whom.
@@ -30,6 +31,8 @@ enum Object {
     Table(Box<TableDef>),
     Sequence(String),
     Schema(String),
+    /// The one that there is.
+    Database,
 }
 
 /// Grants or revokes. What the statement says in the end.
@@ -163,6 +166,16 @@ async fn objects(run: &Run, txn: &mut Txn<'_>, objects: &GrantObjects) -> SqlRes
                 found.push(Object::Schema(schema_name(own)?));
             }
         }
+        GrantObjects::Databases(names) => {
+            for name in names {
+                let name = last_part(name)?;
+                if name != DATABASE {
+                    let message = format!("database \"{name}\" does not exist");
+                    return Err(SqlError::new(SqlState::INVALID_CATALOG_NAME, message));
+                }
+                found.push(Object::Database);
+            }
+        }
         other => return Err(SqlError::unsupported(format!("a privilege of {other}"))),
     }
     Ok(found)
@@ -200,6 +213,7 @@ async fn grant(
             };
             (Kind::Schema, name.clone(), rights)
         }
+        Object::Database => return grant_database(run, txn, wanted, grantees).await,
     };
     let privileges = privileges_of(kind, wanted.privileges)?;
     // Everyone has to find the tables in it.
@@ -240,7 +254,52 @@ async fn grant(
             })
             .await
         }
+        // That is done above.
+        Object::Database => Ok(()),
     }
+}
+
+/// Everyone may connect to the database, and there is nothing temporary: only CREATE, of schemas, is
+/// for those who have it.
+async fn grant_database(
+    run: &Run,
+    txn: &mut Txn<'_>,
+    wanted: &Wanted<'_>,
+    grantees: &[u32],
+) -> SqlResult<()> {
+    let (mut creates, mut others) = (true, true);
+    if let Ast::Actions(actions) = wanted.privileges {
+        (creates, others) = (false, false);
+        for action in actions {
+            match &*action.to_string().to_uppercase() {
+                "CREATE" => creates = true,
+                "CONNECT" | "TEMPORARY" | "TEMP" => others = true,
+                name => {
+                    let message = format!("invalid privilege type {name} for database");
+                    return Err(SqlError::new(SqlState::INVALID_GRANT, message));
+                }
+            }
+        }
+    }
+    if !run.authority()?.is_superuser() {
+        return Err(denied(format!("permission denied for database {DATABASE}")));
+    }
+    let is_of_all = grantees.contains(&EVERYONE);
+    let what = "REVOKE of CONNECT or TEMPORARY from PUBLIC";
+    refuse(wanted.revokes && others && is_of_all, what)?;
+    if !creates {
+        return Ok(());
+    }
+    change(txn, of_txn, |roles| {
+        for to in grantees {
+            match wanted.revokes {
+                true => roles.database.revoke(Kind::Schema, *to, Privileges::CREATE),
+                false => roles.database.grant(Kind::Schema, *to, Privileges::CREATE),
+            }
+        }
+        Ok(())
+    })
+    .await
 }
 
 /// The privileges that a statement names, all of which the kind of object has.

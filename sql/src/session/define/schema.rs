@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use selkie_txn::{Txn, TxnError};
+use selkie_txn::{ColumnType, TableSchema, Txn, TxnError};
 use sqlparser::ast::{
     AlterSchema, AlterSchemaOperation, Ident, ObjectName, ObjectNamePart, SchemaName, Statement,
     visit_relations_mut,
@@ -13,12 +13,12 @@ use super::super::run::Run;
 use super::lookup::{change_note, find};
 use super::{new_owner, references, role, sequence, skip, texts, view};
 use crate::bind::{check_name, fold, is_system_schema, name_parts, refuse};
-use crate::catalogue::{Reference, SchemaId, TableDef, load_all, split_key};
+use crate::catalogue::{Reference, SchemaId, TableDef, aside, load_all, split_key};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::from_txn;
 use crate::notice::Notice;
-use crate::roles::{BOOTSTRAP_NAME, Kind, Rights, denied, no_role};
-use crate::schemas::{PUBLIC, SYSTEM, Schema, change, no_schema, quoted};
+use crate::roles::{BOOTSTRAP_NAME, Kind, Rights, Roles, denied, no_role};
+use crate::schemas::{PUBLIC, SYSTEM, Schema, Schemas, change, no_schema, quoted};
 
 const HINT: &str = "Use DROP ... CASCADE to drop the dependent objects too.";
 
@@ -75,13 +75,25 @@ pub(super) async fn create_schema(
         skip::skipped(run, &SqlError::new(SqlState::DUPLICATE_SCHEMA, message));
         return Ok(());
     }
-    let rights = Rights::of(owner.unwrap_or(authority.oid()));
+    if let (Some(owner), Some(roles)) = (owner, authority.roles())
+        && !authority.is_superuser()
+        && !roles.memberships(authority.oid()).contains(&owner)
+    {
+        let owner = roles.of_oid(owner).map_or("", |(name, _)| name);
+        return Err(denied(format!("must be member of role \"{owner}\"")));
+    }
+    let owner = owner.unwrap_or(authority.oid());
+    if name == PUBLIC {
+        change(txn, of_txn, Schemas::add_public).await?;
+        return give_public(txn, owner).await;
+    }
+    let rights = Rights::of(owner);
     change(txn, of_txn, |all| all.add(&name, rights)).await
 }
 
-/// Only superusers may create schemas: nobody can be granted that.
+/// Superusers may create schemas, and those to whom CREATE of the database is granted.
 fn require_database(run: &Run) -> SqlResult<()> {
-    match run.authority()?.is_superuser() {
+    match run.authority()?.may_create_schemas() {
         true => Ok(()),
         false => Err(denied("permission denied for database selkie")),
     }
@@ -111,6 +123,24 @@ fn check_schema_name(name: &str) -> SqlResult<()> {
     Err(SqlError::new(SqlState::RESERVED_NAME, message).detail(detail.to_owned()))
 }
 
+/// Gives `public` an owner.
+async fn give_public(txn: &mut Txn<'_>, owner: u32) -> SqlResult<()> {
+    let is_other = |roles: &Roles| roles.public.owner != owner;
+    crate::roles::maybe_changed(txn, of_txn, is_other, |roles| roles.public.give_to(owner)).await
+}
+
+/// A schema that its owner changes, which may be `public`.
+fn owned_id(run: &Run, name: &str) -> SqlResult<SchemaId> {
+    if name != PUBLIC {
+        return owned(run, name).map(Schema::id);
+    }
+    let id = run.path.id(name)?;
+    let roles = run.authority()?.roles();
+    let rights = roles.map_or_else(Rights::of_public_schema, |roles| roles.public.clone());
+    run.authority()?.require_owner(Kind::Schema, name, &rights)?;
+    Ok(id)
+}
+
 /// A schema that its owner changes.
 fn owned<'r>(run: &'r Run, name: &str) -> SqlResult<&'r Schema> {
     if is_system_schema(name) {
@@ -118,7 +148,7 @@ fn owned<'r>(run: &'r Run, name: &str) -> SqlResult<&'r Schema> {
             format!("cannot change schema {name} because it is required by the database system");
         return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, message));
     }
-    refuse(name == PUBLIC, "a change of the schema public")?;
+    refuse(name == PUBLIC, "another name of the schema public")?;
     let own = run.path.schema(name).ok_or_else(|| no_schema(name))?;
     run.authority()?.require_owner(Kind::Schema, name, &own.rights)?;
     Ok(own)
@@ -193,8 +223,10 @@ pub(super) async fn drop_schemas(
     let mut dropped: Vec<(String, Contents)> = Vec::new();
     for name in names {
         let name = schema_name(name)?;
-        let is_there =
-            name == PUBLIC || is_system_schema(&name) || run.path.schema(&name).is_some();
+        let is_there = match &*name {
+            PUBLIC => run.path.has_public(),
+            name => is_system_schema(name) || run.path.schema(name).is_some(),
+        };
         if !is_there && if_exists {
             skip::tell(run, &Notice::missing(format!("schema \"{name}\"")));
             continue;
@@ -202,7 +234,7 @@ pub(super) async fn drop_schemas(
         if dropped.iter().any(|(own, _)| *own == name) {
             continue;
         }
-        let contents = Contents::of(txn, owned(run, &name)?.id()).await?;
+        let contents = Contents::of(txn, owned_id(run, &name)?).await?;
         dropped.push((name, contents));
     }
     let keys = dropped.iter().flat_map(|(_, own)| own.tables.iter().map(|own| own.key.clone()));
@@ -221,8 +253,14 @@ pub(super) async fn drop_schemas(
         for key in contents.sequences {
             sequence::drop_sequence(run, txn, key, true).await?;
         }
+        if name == PUBLIC {
+            meet_creators(txn).await?;
+        }
         change(txn, of_txn, |all| {
-            all.remove(&name);
+            match &*name {
+                PUBLIC => all.remove_public(),
+                name => all.remove(name),
+            }
             Ok(())
         })
         .await?;
@@ -231,6 +269,15 @@ pub(super) async fn drop_schemas(
     let taken: Vec<String> = taken.map(|(what, _)| what.to_owned()).collect();
     skip::cascaded(run, &taken);
     Ok(())
+}
+
+/// Does not commit beside one that creates a table: who creates something in `public` does not keep
+/// that as it is, and of two that create tables one fails. So this one creates one.
+async fn meet_creators(txn: &mut Txn<'_>) -> SqlResult<()> {
+    let name = aside(usize::MAX);
+    let schema = TableSchema::new(&name).column("none", ColumnType::Bool).primary_key([0]);
+    let table = txn.create_table(schema).await.map_err(of_txn)?;
+    txn.drop_table(table).await.map_err(of_txn)
 }
 
 /// What depends on schemas, and on what, in lines.
@@ -281,9 +328,13 @@ pub(super) async fn alter_schema(
                 rename_in_texts(txn, &old, &new).await?;
             }
             AlterSchemaOperation::OwnerTo { owner } if !if_exists => {
-                owned(run, &old)?;
+                owned_id(run, &old)?;
                 let owner = new_owner::new_owner(run, owner)?;
                 require_database(run)?;
+                if old == PUBLIC {
+                    give_public(txn, owner).await?;
+                    continue;
+                }
                 change(txn, of_txn, |all| {
                     all.find_mut(&old)?.rights.give_to(owner);
                     Ok(())
@@ -349,13 +400,7 @@ pub(super) async fn comment_on(
     text: Option<String>,
 ) -> SqlResult<()> {
     let (name, text) = (schema_name(name)?, text.filter(|text| !text.is_empty()));
-    if name == PUBLIC {
-        let roles = run.authority()?.roles();
-        let rights = roles.map_or_else(Rights::of_public_schema, |roles| roles.public.clone());
-        run.authority()?.require_owner(Kind::Schema, &name, &rights)?;
-    } else {
-        owned(run, &name)?;
-    }
+    owned_id(run, &name)?;
     change(txn, of_txn, |all| {
         match &*name {
             PUBLIC => all.public_comment = text,

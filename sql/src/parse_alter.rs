@@ -11,7 +11,7 @@
 
 use sqlparser::ast::helpers::attached_token::AttachedToken;
 use sqlparser::ast::{
-    AlterColumnOperation, AlterTable, AlterTableOperation, ForeignKeyConstraint, GeneratedAs,
+    AlterColumnOperation, AlterTable, AlterTableOperation, Expr, ForeignKeyConstraint, GeneratedAs,
     Ident, ObjectName, RenameTableNameKind, SequenceOptions, Statement, TableConstraint,
 };
 use sqlparser::keywords::Keyword;
@@ -101,6 +101,11 @@ fn action(parser: &mut Parser<'_>) -> Result<AlterTableOperation, ParserError> {
             characteristics: parser.parse_constraint_characteristics()?,
         });
         return Ok(AlterTableOperation::AddConstraint { constraint, not_valid: false });
+    }
+    if parser.parse_keywords(&[Keyword::CLUSTER, Keyword::ON]) {
+        // There is no CLUSTER that would go by it: it is refused later.
+        let exprs = vec![Expr::Identifier(parser.parse_identifier()?)];
+        return Ok(AlterTableOperation::ClusterBy { exprs });
     }
     match parser.maybe_parse(of_column)? {
         Some(action) => Ok(action),

@@ -7,11 +7,12 @@ use sqlparser::ast::{self, TableConstraint};
 
 use super::definition::{NewColumn, NewTable, check_expressions};
 use super::sequence::NewSequence;
-use super::{Binder, Tables};
+use super::stage::PendingApply;
+use super::{Binder, Tables, refuse};
 use crate::catalogue::{ColumnDef, ForeignKey, TableDef};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::functions::Volatility;
-use crate::plan::Expr;
+use crate::plan::{Expr, Plan};
 
 /// What is added to a table, with the column that is.
 pub(crate) struct Added {
@@ -71,13 +72,37 @@ pub(crate) fn bind_default(
     let mut table = table.clone();
     table.columns.push(column);
     let expr = binder.default_of(&table, at)?;
+    let is_volatile = is_volatile(&expr);
+    Ok((expr, is_volatile))
+}
+
+/// As [`bind_default`] over the rows of the table, with the call of a sequence whose value stands
+/// behind their columns.
+pub(crate) fn bind_applied_default(
+    binder: &mut Binder<'_>,
+    table: &TableDef,
+    column: ColumnDef,
+) -> SqlResult<(Expr, bool, Option<Plan>)> {
+    let at = table.columns.len();
+    let mut table = table.clone();
+    table.columns.push(column);
+    let mut applies = Vec::new();
+    let expr = binder.default_with(&table, at, at, &mut applies)?;
+    let is_call = |own: &PendingApply| matches!(own.query, Plan::Sequence(_));
+    refuse(!applies.iter().all(is_call), "a subquery in a default")?;
+    refuse(applies.len() > 1, "a default of several values of sequences")?;
+    let is_volatile = is_volatile(&expr);
+    Ok((expr, is_volatile, applies.pop().map(|own| own.query)))
+}
+
+fn is_volatile(expr: &Expr) -> bool {
     let mut is_volatile = false;
     expr.visit(&mut |own| {
         if let Expr::Call { function, .. } = own {
             is_volatile |= function.volatility == Volatility::Volatile;
         }
     });
-    Ok((expr, is_volatile))
+    is_volatile
 }
 
 impl<'t> NewTable<'t> {

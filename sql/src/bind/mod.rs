@@ -44,7 +44,8 @@ use crate::schemas::SearchPath;
 use crate::types::{FormatSettings, SqlType};
 
 pub(crate) use alter::{
-    Added, NewPrimaryKey, bind_added_column, bind_added_constraint, bind_default, is_constraint,
+    Added, NewPrimaryKey, bind_added_column, bind_added_constraint, bind_applied_default,
+    bind_default, is_constraint,
 };
 pub(crate) use altered_sequence::altered_sequence;
 pub(crate) use children::{ChildChange, change_children};

@@ -7,9 +7,10 @@ use super::alter::Alteration;
 use super::lookup::{bound, change_note, found, schema_of};
 use super::rebuild::{NewForm, has_nulls, require_not_null};
 use super::sequence::{create_for_column, drop_of_columns};
-use super::{names, rebuild, skip};
+use super::{names, rebuild, skip, texts};
 use crate::bind::{
-    Added, NewSequence, bind_added_column, bind_default, check_name, default_expr, each_name, fold,
+    Added, NewSequence, bind_added_column, bind_applied_default, check_name, default_expr,
+    each_name, fold,
 };
 use crate::catalogue::{ColumnDef, ColumnNote, name_of};
 use crate::error::{SqlError, SqlResult, SqlState};
@@ -35,7 +36,7 @@ impl Alteration<'_, '_> {
         let table = self.table.clone();
         let mut added =
             bound(self.run, self.txn, |binder| bind_added_column(binder, &table, column)).await?;
-        let Some(new) = added.column.take() else {
+        let Some(mut new) = added.column.take() else {
             return Err(SqlError::internal("no column was added"));
         };
         let said = names::said_by(std::slice::from_ref(column), &[]);
@@ -45,14 +46,17 @@ impl Alteration<'_, '_> {
             self.table = found(self.txn, &self.key).await?;
             return self.add(added, true).await;
         }
+        new.default = self.pinned(new.default.take()).await?;
         let with_default = new.clone();
-        let (value, is_volatile) =
-            bound(self.run, self.txn, |binder| bind_default(binder, &table, with_default)).await?;
+        let value =
+            bound(self.run, self.txn, |binder| bind_applied_default(binder, &table, with_default));
+        let (value, is_volatile, applied) = value.await?;
         let (oid, modifier, default) = (new.ty.oid(), new.ty.modifier, new.default.clone());
         let note = ColumnNote { oid, modifier, default, ..ColumnNote::default() };
-        if is_volatile {
+        if is_volatile || applied.is_some() {
             let (schema, own) = schema_of(self.txn, &table).await?;
             let mut form = NewForm::of(schema, own);
+            form.applied = applied;
             form.add_column((&new.name, new.ty), new.nullable, note, value)?;
             rebuild::rebuild(self.run, self.txn, &table, &self.key, form).await?;
         } else {
@@ -221,16 +225,20 @@ impl Alteration<'_, '_> {
     }
 
     async fn set_default(&mut self, at: usize, default: Option<String>) -> SqlResult<()> {
-        let Some(column) = self.table.columns.get(at) else { return Ok(()) };
+        let Some(column) = self.table.columns.get(at).cloned() else { return Ok(()) };
         if column.identity.is_some() {
             let (column, table) = (&column.name, &self.table.name);
             let message =
                 format!("column \"{column}\" of relation \"{table}\" is an identity column");
             return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
         }
-        let column = ColumnDef { default: default.clone(), ..column.clone() };
+        let default = self.pinned(default).await?;
+        let column = ColumnDef { default: default.clone(), ..column };
         let (table, name, ty) = (self.table.clone(), column.name.clone(), column.ty);
-        bound(self.run, self.txn, |binder| bind_default(binder, &table, column)).await?;
+        let checked = bound(self.run, self.txn, |binder| {
+            bind_applied_default(binder, &table, column).map(drop)
+        });
+        checked.await?;
         change_note(self.txn, &self.table, |note| {
             let own = note.columns.entry(name).or_insert_with(|| ColumnNote {
                 oid: ty.oid(),
@@ -240,6 +248,14 @@ impl Alteration<'_, '_> {
             own.default = default;
         })
         .await
+    }
+
+    /// A default as the catalogue has it.
+    async fn pinned(&mut self, default: Option<String>) -> SqlResult<Option<String>> {
+        match default {
+            None => Ok(None),
+            Some(text) => texts::pinned_default(self.run, self.txn, text).await.map(Some),
+        }
     }
 
     async fn drop_not_null(&mut self, at: usize, name: &str) -> SqlResult<()> {

@@ -17,7 +17,7 @@ use crate::parse_lists::balance;
 use crate::parse_locks::plain_locks;
 use crate::parse_references::move_set_columns;
 use crate::parse_roles::parse_role;
-use crate::parse_schemas::parse_set_schema;
+use crate::parse_schemas::{parse_elements, parse_set_schema};
 use crate::parse_sequences::parse_alter_sequence;
 use crate::parse_set_role::parse_set_role;
 use crate::parse_show::parse_show;
@@ -141,7 +141,11 @@ fn statements(parser: &mut Parser<'_>) -> Result<Vec<Statement>, ParserError> {
             Some(Keyword::COMMENT) => parse_comment(parser)?,
             Some(Keyword::SHOW) => parse_show(parser)?,
             Some(_) => parse_analyze(parser)?,
-            None => parser.parse_statement()?,
+            None => {
+                let mut statement = parser.parse_statement()?;
+                parse_elements(parser, &mut statement);
+                statement
+            }
         });
         end_of_statement(parser)?;
     }

@@ -1,8 +1,10 @@
-//! ALTER TABLE, VIEW and SEQUENCE with SET SCHEMA, as PostgreSQL has them.
+//! ALTER TABLE, VIEW and SEQUENCE with SET SCHEMA, and what CREATE SCHEMA creates within the schema,
+//! as PostgreSQL has them.
 
 use sqlparser::ast::{AlterView, AlterViewOperation, Ident, ObjectName, Statement};
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
+use sqlparser::tokenizer::Token;
 
 pub(crate) const TABLE: &str = "\0table";
 pub(crate) const VIEW: &str = "\0view";
@@ -34,4 +36,41 @@ fn set_schema(parser: &mut Parser<'_>) -> Result<Statement, ParserError> {
     let schema_name = ObjectName::from(vec![schema, Ident::new(kind)]);
     let operation = AlterViewOperation::SetSchema { schema_name };
     Ok(Statement::AlterView(AlterView { materialized: false, name, if_exists, operation }))
+}
+
+/// Before the texts of what is created within CREATE SCHEMA, in the place of a schema that it would
+/// be a copy of.
+pub(crate) const ELEMENTS: &str = "\0elements";
+
+/// Reads what is created within CREATE SCHEMA, up to the end of the statement. The parser takes a
+/// word that it does not expect for an alias, so each is cut out before it is parsed.
+pub(crate) fn parse_elements(parser: &mut Parser<'_>, statement: &mut Statement) {
+    let Statement::CreateSchema { clone, .. } = statement else { return };
+    if parser.peek_one_of_keywords(&[Keyword::CREATE, Keyword::GRANT]).is_none() {
+        return;
+    }
+    let mut texts: Vec<String> = Vec::new();
+    let mut depth = 0_usize;
+    loop {
+        let next = parser.peek_token_ref();
+        let is_start = matches!(&next.token, Token::Word(word)
+            if word.quote_style.is_none()
+                && matches!(word.keyword, Keyword::CREATE | Keyword::GRANT));
+        match next.token {
+            Token::SemiColon | Token::EOF => break,
+            Token::LParen => depth += 1,
+            Token::RParen => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        let text = parser.next_token().token.to_string();
+        match texts.last_mut() {
+            Some(last) if !is_start || depth > 0 => {
+                last.push(' ');
+                last.push_str(&text);
+            }
+            _ => texts.push(text),
+        }
+    }
+    texts.insert(0, ELEMENTS.to_owned());
+    *clone = Some(ObjectName::from(texts.into_iter().map(Ident::new).collect::<Vec<Ident>>()));
 }

@@ -182,6 +182,7 @@ scripts![
     schemas_public,
     schemas_changes,
     schemas_database,
+    schemas_elements,
     schemas_rights,
 ];
 

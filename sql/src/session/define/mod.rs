@@ -30,6 +30,7 @@ mod view;
 
 use std::sync::Arc;
 
+use selkie_fabric::BoxFuture;
 use selkie_txn::{TableSchema, Txn};
 use sqlparser::ast::{CreateTable, ObjectType, Statement};
 
@@ -124,6 +125,11 @@ pub(super) async fn define(run: &Run, txn: &mut Txn<'_>) -> SqlResult<Ran> {
     let ran = define_allowed(run, txn, statement).await?;
     owner::keep(run, txn, statement).await?;
     Ok(ran)
+}
+
+/// As [`define`], for statements that another consists of.
+fn define_within<'r>(run: &'r Run, txn: &'r mut Txn<'_>) -> BoxFuture<'r, SqlResult<Ran>> {
+    Box::pin(define(run, txn))
 }
 
 async fn define_allowed(run: &Run, txn: &mut Txn<'_>, statement: &Statement) -> SqlResult<Ran> {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use selkie_txn::{ColumnType, TableSchema, Txn, TxnError};
 use sqlparser::ast::{
@@ -9,14 +10,17 @@ use sqlparser::ast::{
     visit_relations_mut,
 };
 
+use super::super::Work;
+use super::super::parsed::ParsedStatement;
 use super::super::run::Run;
 use super::lookup::{change_note, find};
-use super::{new_owner, references, role, sequence, skip, texts, view};
+use super::{define_within, new_owner, references, role, sequence, skip, texts, view};
 use crate::bind::{check_name, fold, is_system_schema, name_parts, refuse};
 use crate::catalogue::{Reference, SchemaId, TableDef, aside, load_all, split_key};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::from_txn;
 use crate::notice::Notice;
+use crate::parse_schemas::ELEMENTS;
 use crate::roles::{BOOTSTRAP_NAME, Kind, Rights, Roles, denied, no_role};
 use crate::schemas::{PUBLIC, SYSTEM, Schema, Schemas, change, no_schema, quoted};
 
@@ -52,12 +56,11 @@ pub(super) async fn create_schema(
     else {
         return Err(SqlError::internal("a CREATE SCHEMA that is none"));
     };
-    let is_odd = *or_replace
-        || with.is_some()
-        || options.is_some()
-        || default_collate_spec.is_some()
-        || clone.is_some();
+    let is_odd =
+        *or_replace || with.is_some() || options.is_some() || default_collate_spec.is_some();
     refuse(is_odd, "this form of CREATE SCHEMA")?;
+    let elements = elements_of(run, clone.as_ref())?;
+    refuse(*if_not_exists && !elements.is_empty(), "IF NOT EXISTS with elements of a schema")?;
     let (name, owner) = match named {
         SchemaName::Simple(name) => (schema_name(name)?, None),
         SchemaName::UnnamedAuthorization(owner) => {
@@ -85,10 +88,71 @@ pub(super) async fn create_schema(
     let owner = owner.unwrap_or(authority.oid());
     if name == PUBLIC {
         change(txn, of_txn, Schemas::add_public).await?;
-        return give_public(txn, owner).await;
+        give_public(txn, owner).await?;
+    } else {
+        let rights = Rights::of(owner);
+        change(txn, of_txn, |all| all.add(&name, rights)).await?;
     }
-    let rights = Rights::of(owner);
-    change(txn, of_txn, |all| all.add(&name, rights)).await
+    create_elements(run, txn, &name, elements).await
+}
+
+/// What is to be created within a schema, in the order in which PostgreSQL does it.
+fn elements_of(run: &Run, clone: Option<&ObjectName>) -> SqlResult<Vec<Arc<ParsedStatement>>> {
+    let Some(name) = clone else { return Ok(Vec::new()) };
+    let mut parts = name.0.iter().filter_map(|part| part.as_ident());
+    let is_list = parts.next().is_some_and(|own| own.value == ELEMENTS);
+    refuse(!is_list, "this form of CREATE SCHEMA")?;
+    let mut all = Vec::new();
+    for part in parts {
+        let parsed = run.plans.statements(&part.value);
+        // The position would be one in the part.
+        let parsed = parsed.map_err(|error| SqlError::new(error.state(), error.message()))?;
+        all.extend(parsed.iter().cloned());
+    }
+    let place = |own: &ParsedStatement| match &own.statement {
+        Statement::CreateSequence { .. } => Some(0),
+        Statement::CreateTable(_) => Some(1),
+        Statement::CreateView(_) => Some(2),
+        Statement::CreateIndex(_) => Some(3),
+        Statement::Grant(_) => Some(4),
+        _ => None,
+    };
+    refuse(all.iter().any(|own| place(own).is_none()), "this element of a schema")?;
+    all.sort_by_key(|own| place(own));
+    Ok(all)
+}
+
+/// Creates what is in a schema from its beginning: names without a schema are looked for there
+/// first.
+async fn create_elements(
+    run: &Run,
+    txn: &mut Txn<'_>,
+    schema: &str,
+    elements: Vec<Arc<ParsedStatement>>,
+) -> SqlResult<()> {
+    if elements.is_empty() {
+        return Ok(());
+    }
+    let mut settings = (*run.settings).clone();
+    settings.search_path.insert(0, schema.to_owned());
+    // An index is built within the transaction of the statement.
+    let mut within = run.clone();
+    (within.settings, within.is_alone) = (Arc::new(settings), false);
+    for parsed in elements {
+        let named = match &parsed.statement {
+            Statement::CreateSequence { name, .. } => Some(name),
+            Statement::CreateTable(own) => Some(&own.name),
+            Statement::CreateView(own) => Some(&own.name),
+            _ => None,
+        };
+        if let Some([other, _]) = named.map(name_parts).transpose()?.as_deref() {
+            refuse(other != schema, "an element of another schema in CREATE SCHEMA")?;
+        }
+        within.work = Work::of(&parsed);
+        let own = within.with_path(txn).await.map_err(of_txn)??;
+        define_within(&own, txn).await?;
+    }
+    Ok(())
 }
 
 /// Superusers may create schemas, and those to whom CREATE of the database is granted.

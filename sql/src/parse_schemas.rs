@@ -1,5 +1,5 @@
-//! ALTER TABLE, VIEW and SEQUENCE with SET SCHEMA, and what CREATE SCHEMA creates within the schema,
-//! as PostgreSQL has them.
+//! ALTER TABLE, VIEW and SEQUENCE with SET SCHEMA, and what CREATE SCHEMA creates within the
+//! schema, as PostgreSQL has them.
 
 use sqlparser::ast::{AlterView, AlterViewOperation, Ident, ObjectName, Statement};
 use sqlparser::keywords::Keyword;

@@ -173,8 +173,9 @@ pub(crate) fn name_parts(name: &ObjectName) -> SqlResult<Vec<String>> {
     name.0.iter().map(part).collect()
 }
 
-/// What something is called that a statement does not name, as PostgreSQL does it: by its table, the
-/// columns that it is of, and what it is. The longer of the first two is cut where all is too long.
+/// What something is called that a statement does not name, as PostgreSQL does it: by its table,
+/// the columns that it is of, and what it is. The longer of the first two is cut where all is too
+/// long.
 pub(crate) fn made_name(table: &str, columns: &str, what: &str) -> String {
     let signs = if columns.is_empty() { 1 } else { 2 };
     let most = MAX_NAME_BYTES.saturating_sub(what.len() + signs);

@@ -1,5 +1,5 @@
-//! COMMENT ON. What is said stands in the note of the table that it is about; of sequences, roles and
-//! the database, which have none, it stands with the schemas.
+//! COMMENT ON. What is said stands in the note of the table that it is about; of sequences, roles
+//! and the database, which have none, it stands with the schemas.
 
 use selkie_txn::{Txn, TxnError};
 use sqlparser::ast::{CommentObject, ObjectName};

@@ -259,8 +259,8 @@ async fn grant(
     }
 }
 
-/// Everyone may connect to the database, and there is nothing temporary: only CREATE, of schemas, is
-/// for those who have it.
+/// Everyone may connect to the database, and there is nothing temporary: only CREATE, of schemas,
+/// is for those who have it.
 async fn grant_database(
     run: &Run,
     txn: &mut Txn<'_>,

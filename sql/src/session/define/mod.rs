@@ -1,8 +1,9 @@
 //! Statements that change tables.
 //!
 //! Each is a change of the transaction that it is in, and a rollback takes it back; but for CREATE
-//! INDEX alone, which works in transactions of its own while others change the table. What `selkie_txn` cannot change where it is, such
-//! as a primary key, is changed by [another table](rebuild) in the place of the one that is there.
+//! INDEX alone, which works in transactions of its own while others change the table. What
+//! `selkie_txn` cannot change where it is, such as a primary key, is changed by
+//! [another table](rebuild) in the place of the one that is there.
 
 mod alter;
 mod alter_column;

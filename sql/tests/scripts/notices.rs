@@ -125,10 +125,18 @@ fn what_is_skipped_or_taken_along_is_a_notice() {
                 "alter table t drop constraint if exists z",
                 "00000 constraint \"z\" of relation \"t\" does not exist, skipping",
             ),
+            (
+                "alter sequence if exists n increment 2",
+                "00000 relation \"n\" does not exist, skipping",
+            ),
             ("truncate t cascade", "00000 truncate cascades to table \"u\""),
         ] {
             assert_eq!(told(session, sql).await, [format!("NOTICE {expected}")], "{sql}");
         }
+        assert_eq!(
+            told(session, "comment on database n is 'x'").await,
+            ["WARNING 3D000 database \"n\" does not exist"]
+        );
         for sql in
             ["create view v as select a from t", "create schema z", "create table z.t (a int)"]
         {
@@ -146,6 +154,11 @@ fn what_is_skipped_or_taken_along_is_a_notice() {
         let cut = "n".repeat(63);
         let expected = format!("NOTICE 42622 identifier \"{name}\" will be truncated to \"{cut}\"");
         assert_eq!(told(session, &format!("select 1 as {name}")).await, [expected]);
+        session.execute("drop schema public cascade").await.unwrap();
+        assert_eq!(
+            told(session, "drop table if exists public.n").await,
+            ["NOTICE 00000 schema \"public\" does not exist, skipping"]
+        );
     });
 }
 

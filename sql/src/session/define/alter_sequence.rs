@@ -11,7 +11,7 @@ use super::lookup::{
 };
 use super::move_schema::{move_sequence, rename_in_columns};
 use super::sequence::find_sequence;
-use super::{names, new_owner, owner, view};
+use super::{names, new_owner, owner, skip, view};
 use crate::bind::{altered_sequence, name_parts, no_relation};
 use crate::catalogue::{ColumnNote, TableDef, load_all, name_of, split_key};
 use crate::error::{SqlError, SqlResult, SqlState};
@@ -42,7 +42,10 @@ pub(super) async fn alter_named(
         if let Some(table) = find_named(run, txn, name).await? {
             return Err(view::not_a(&table, "sequence"));
         }
-        return if if_exists { Ok(()) } else { Err(no_relation(&name_parts(name)?)) };
+        return match if_exists {
+            true => skip::missing_relation(run, name),
+            false => Err(no_relation(&name_parts(name)?)),
+        };
     };
     owner::require_owner_of_sequence(run, txn, name).await?;
     let (owned, options) = split_owner(options);

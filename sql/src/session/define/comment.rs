@@ -6,11 +6,12 @@ use sqlparser::ast::{CommentObject, ObjectName};
 
 use super::super::run::Run;
 use super::lookup::{change_note, find_named, found_named, last_part};
-use super::{index, owner, schema, sequence, view};
+use super::{index, owner, schema, sequence, skip, view};
 use crate::bind::{is_constraint, name_parts, no_relation};
 use crate::catalogue::{TableDef, set_comment};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::from_txn;
+use crate::notice::Notice;
 use crate::roles::{denied, no_role};
 use crate::schemas::change;
 
@@ -112,6 +113,8 @@ async fn on_database(
     let name = last_part(name)?;
     // A dump has the name of the database that it was made of: that is no error in PostgreSQL.
     if name != DATABASE {
+        let message = format!("database \"{name}\" does not exist");
+        skip::tell(run, &Notice::warning(SqlState::INVALID_CATALOG_NAME, message));
         return Ok(());
     }
     if !run.authority()?.is_superuser() {

@@ -18,8 +18,9 @@ pub(super) fn tell(run: &Run, notice: &Notice) {
 /// What was to be dropped IF EXISTS is not there: a `kind` of a name, or the schema in it.
 pub(super) fn missing(run: &Run, kind: &str, name: &ObjectName) -> SqlResult<()> {
     let parts = name_parts(name)?;
-    let unknown = |schema: &&String| {
-        *schema != PUBLIC && !is_system_schema(schema) && run.path.schema(schema).is_none()
+    let unknown = |schema: &&String| match &***schema {
+        PUBLIC => !run.path.has_public(),
+        name => !is_system_schema(name) && run.path.schema(name).is_none(),
     };
     let schema = parts.iter().rev().nth(1);
     let what = match schema.filter(unknown) {

@@ -180,7 +180,12 @@ impl Binder<'_> {
             }
             for part in std::iter::once(left).chain(rights.into_iter().rev()) {
                 let part = self.expr(part, stage)?;
-                parts.push(self.condition(part, if is_and { "AND" } else { "OR" })?);
+                let part = self.condition(part, if is_and { "AND" } else { "OR" })?;
+                match (part, is_and) {
+                    // A very long chain is parsed as a tree of shorter ones.
+                    (Expr::And(own), true) | (Expr::Or(own), false) => parts.extend(own),
+                    (part, _) => parts.push(part),
+                }
             }
             let expr = if is_and { Expr::And(parts) } else { Expr::Or(parts) };
             return Ok(Typed::new(expr, SqlType::BOOL));

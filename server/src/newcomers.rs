@@ -13,7 +13,7 @@ const FEWEST: usize = 256;
 /// The places, and who has them.
 pub(crate) struct Newcomers {
     most: usize,
-    /// Most of one address: so many that all clients that may be let in can come from there at once.
+    /// Most of one address: so many that all clients that may be let in can come from there.
     most_of_one: usize,
     taken: Mutex<Taken>,
 }

@@ -185,8 +185,8 @@ impl<'a, 'db> Alteration<'a, 'db> {
         }
     }
 
-    /// Adds keys and conditions, which the rows have to fulfil. Those that are there need not fulfil
-    /// conditions and foreign keys unless `is_valid`.
+    /// Adds keys and conditions, which the rows have to fulfil. Those that are there need not
+    /// fulfil conditions and foreign keys unless `is_valid`.
     pub(super) async fn add(&mut self, added: Added, is_valid: bool) -> SqlResult<()> {
         let Added { column: _, sequence: _, checks, unique, primary_key, foreign_keys } = added;
         if primary_key.is_some() || !unique.is_empty() {

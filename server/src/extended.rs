@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 use pgwire::messages::PgWireBackendMessage;
 use pgwire::messages::extendedquery::{
     BindComplete, CloseComplete, ParseComplete, PortalSuspended,
@@ -26,12 +25,10 @@ use crate::memory_limit::MemoryLimit;
 use crate::output::Output;
 use crate::portal_rows::{MOST_KEPT_BYTES, PortalRows, Rest};
 use crate::result_rows::{ResultRows, complete};
+use crate::statements::{SharedStatements, no_statement};
 
 /// Most statements, and most portals, of a connection.
 const MOST_NAMED: usize = 10_000;
-
-/// The statements that a client has prepared, by their names: DEALLOCATE forgets some.
-pub(crate) type SharedStatements = Arc<Mutex<HashMap<String, Prepared>>>;
 
 /// The statements that a client has prepared, and those that it has bound.
 pub(crate) struct Extended {
@@ -259,25 +256,6 @@ impl Extended {
     fn statement(&self, name: &str) -> SqlResult<Prepared> {
         self.statements.lock().get(name).cloned().ok_or_else(|| no_statement(name))
     }
-}
-
-/// That no statement has such a name.
-fn no_statement(name: &str) -> SqlError {
-    let message = match name {
-        "" => "unnamed prepared statement does not exist".to_owned(),
-        name => format!("prepared statement \"{name}\" does not exist"),
-    };
-    SqlError::new(SqlState::INVALID_STATEMENT_NAME, message)
-}
-
-/// Forgets a statement, or all.
-pub(crate) fn forget(statements: &SharedStatements, name: Option<&str>) -> SqlResult<()> {
-    let mut statements = statements.lock();
-    match name {
-        None => statements.clear(),
-        Some(name) => drop(statements.remove(name).ok_or_else(|| no_statement(name))?),
-    }
-    Ok(())
 }
 
 /// Gives at most so many rows of what is left; 0 for all.

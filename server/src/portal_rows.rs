@@ -11,10 +11,10 @@ use selkie_sql::types::FormatSettings;
 use selkie_sql::{Client, Datum, Notice, OutputColumn, SqlResult};
 
 use crate::error_response::notice_response;
-use crate::extended::{SharedStatements, forget};
 use crate::memory_limit::{Counted, MemoryLimit};
 use crate::output::{Mark, Output};
 use crate::result_rows::RowEncoder;
+use crate::statements::{SharedStatements, forget};
 
 /// Most bytes of rows that the portals of a connection keep.
 pub(crate) const MOST_KEPT_BYTES: usize = 1 << 30;

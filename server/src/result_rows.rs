@@ -16,10 +16,10 @@ use selkie_sql::{Client, Datum, Notice, OutputColumn, SqlError, SqlResult, SqlSt
 
 use crate::columns::{format_of, row_description};
 use crate::error_response::notice_response;
-use crate::extended::{SharedStatements, forget};
 use crate::frames::{Frames, SharedFrames};
 use crate::frontend::{FrontendMessage, decode, violation};
 use crate::output::{Mark, Output, framed};
+use crate::statements::{SharedStatements, forget};
 
 /// Longest row, in bytes: the protocol counts them in 32 bits, and clients take no more.
 const LONGEST_ROW: usize = (1 << 30) - 1;

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
+use bytes::Bytes;
 use pgwire::messages::PgWireBackendMessage;
 use pgwire::messages::response::{EmptyQueryResponse, ReadyForQuery, TransactionStatus};
 use selkie_sql::{CancelHandle, Client, Session, SqlError, SqlResult, SqlState, TransactionState};
@@ -98,8 +99,9 @@ impl Connection {
         }
     }
 
-    /// Waits for a message and answers it.
-    async fn next(&mut self) -> Result<Next, FrameError> {
+    /// Waits for a message: its kind, what is in it, and whether the series that it is in ends
+    /// behind it.
+    async fn message(&mut self) -> Result<(u8, Bytes, bool), FrameError> {
         let mut frames = self.frames.lock().await;
         let limit = self.session.idle_limit().filter(|_| self.is_ready);
         let idle = async {
@@ -134,9 +136,13 @@ impl Connection {
             }
         };
         self.is_ready = false;
-        // Whether it is alone in its transaction.
         let is_last = frames.next_kind() == Some(b'S');
-        drop(frames);
+        Ok((kind, body, is_last))
+    }
+
+    /// Waits for a message and answers it.
+    async fn next(&mut self) -> Result<Next, FrameError> {
+        let (kind, body, is_last) = self.message().await?;
         let is_over = *self.ends.borrow() && self.session.state() == TransactionState::Idle;
         if is_over || self.cancel.is_terminated() {
             return Err(FrameError::Broken(ending()));

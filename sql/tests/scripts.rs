@@ -149,6 +149,7 @@ macro_rules! scripts {
 
 scripts![
     select,
+    from,
     joins,
     aggregates,
     subqueries,

@@ -406,12 +406,7 @@ fn grouped(ast: &Ast, stage: &Stage<'_>) -> Option<Typed> {
 /// The error of a column that is there, and is not grouped.
 fn ungrouped(table: Option<Qualifier<'_>>, name: &str, stage: &Stage<'_>) -> Option<SqlError> {
     let found = stage.grouping.as_ref()?.input.find(table, name).ok()?;
-    let columns = &stage.grouping.as_ref()?.input.columns;
-    let column = columns.iter().find(|own| own.at == found.at)?;
-    let full = match &column.table {
-        Some(table) if !table.name.is_empty() => format!("{}.{name}", table.name),
-        _ => name.to_owned(),
-    };
+    let full = stage.grouping.as_ref()?.input.full_name(found.at)?;
     let message = format!(
         "column \"{full}\" must appear in the GROUP BY clause or be used in an aggregate function"
     );

@@ -13,6 +13,7 @@ mod definition;
 mod expr;
 mod from;
 mod insert;
+mod join;
 mod modify;
 mod names;
 mod new_type;
@@ -27,6 +28,7 @@ mod special;
 mod stage;
 mod storage;
 mod system;
+mod table_function;
 mod view;
 mod window;
 mod window_spec;
@@ -110,6 +112,8 @@ pub(crate) struct Binder<'b> {
     queries: Vec<NamedQuery>,
     /// How many numbers of common table expressions that were given.
     shared: usize,
+    /// How many names of joins that were given.
+    joins: usize,
     /// The outermost query whose columns were named since this was set, by
     /// [`scope::Scope::depth`].
     reached: usize,
@@ -159,6 +163,7 @@ impl<'b> Binder<'b> {
             parameters,
             queries: Vec::new(),
             shared: 0,
+            joins: 0,
             reached: usize::MAX,
             uses_catalogue: false,
             uses_path: false,

@@ -29,6 +29,8 @@ pub(crate) enum SchemaName {
     /// There is no other table: any schema that there is.
     Any,
     Of(String),
+    /// There is no such table: it stands for a join whose columns USING has made one.
+    Join,
 }
 
 /// What stands before the name of a column: the schema, and the table.
@@ -37,7 +39,7 @@ pub(crate) type Qualifier<'n> = (Option<&'n str>, &'n str);
 impl TableName {
     fn is(&self, (schema, name): Qualifier<'_>) -> bool {
         let is_of = |schema| match &self.schema {
-            SchemaName::Alias => false,
+            SchemaName::Alias | SchemaName::Join => false,
             SchemaName::Any => true,
             SchemaName::Of(own) => own == schema,
         };
@@ -67,6 +69,14 @@ pub(crate) struct ScopeColumn {
     pub(crate) is_plain: bool,
     /// Whether `table.*` shows it.
     pub(crate) is_shown: bool,
+}
+
+impl ScopeColumn {
+    /// Whether it is one that USING has made of those of both sides, in a join of that name.
+    fn is_of_join(&self, join: &str) -> bool {
+        let is_it = |own: &TableName| own.schema == SchemaName::Join && own.name == join;
+        self.table.as_ref().is_some_and(is_it)
+    }
 }
 
 /// The columns that can be named at a place, and those of the queries around it.
@@ -154,9 +164,10 @@ impl<'s> Scope<'s> {
             let called = table.map(|table| own.table(table)).transpose()?;
             let fits = |column: &&ScopeColumn| {
                 column.name == name
-                    && match called {
-                        Some(called) => called.is_some() && column.table.as_ref() == called,
-                        None => column.is_plain,
+                    && match (table, called.flatten()) {
+                        (None, _) => column.is_plain,
+                        (_, Some(called)) => column.table.as_ref() == Some(called),
+                        (Some((_, join)), None) => column.is_of_join(join),
                     }
             };
             let mut found = own.columns.iter().filter(fits);
@@ -193,6 +204,18 @@ impl<'s> Scope<'s> {
             false => format!("missing FROM-clause entry for table \"{table}\""),
         };
         SqlError::new(SqlState::UNDEFINED_TABLE, message)
+    }
+
+    /// The name of a column with that of its table, by where it is in a row.
+    pub(crate) fn full_name(&self, at: usize) -> Option<String> {
+        // The column of a table is behind the one that a join has made of it.
+        let column = self.columns.iter().rev().find(|own| own.at == at)?;
+        Some(match &column.table {
+            Some(table) if table.schema != SchemaName::Join && !table.name.is_empty() => {
+                format!("{}.{}", table.name, column.name)
+            }
+            _ => column.name.clone(),
+        })
     }
 
     fn knows(&self, called: Qualifier<'_>) -> bool {

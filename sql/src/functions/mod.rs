@@ -45,7 +45,7 @@ pub use catalogue::needs_names;
 pub(crate) use key_bounds::{like_end, like_parts_of_key, like_start, moment_bound};
 pub use listing::{FunctionEntry, FunctionKind, function_entries};
 pub use resolve::{resolve_function, resolve_operator};
-pub use rows::{ResolvedRows, RowIterator, RowsOf, gives_rows, resolve_rows};
+pub use rows::{ResolvedRows, RowIterator, RowsOf, gives_rows, resolve_rows, resolve_unnest};
 
 use crate::error::SqlResult;
 use crate::session_list::SessionList;

@@ -12,7 +12,7 @@ use super::resolve::{Choice, ambiguous_function, choose, undefined_function};
 use super::signature::Table;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::types::json::{self, Value};
-use crate::types::{Datum, SqlType, calendar, numeric};
+use crate::types::{Array, Datum, Scalar, SqlType, calendar, numeric};
 
 /// Rows as they are asked for.
 pub type RowIterator = Box<dyn Iterator<Item = SqlResult<Vec<Datum>>> + Send>;
@@ -83,6 +83,24 @@ pub fn resolve_rows(name: &str, arguments: &[SqlType]) -> SqlResult<Option<Resol
         Choice::Several => Err(ambiguous_function(name, arguments)),
         Choice::None => Err(undefined_function(name, arguments)),
     }
+}
+
+/// The function `unnest` of arrays, which go in step: a column for each. Where an array is NULL an
+/// empty one has to be given.
+///
+/// # Errors
+/// As [`resolve_rows`].
+pub fn resolve_unnest(arguments: &[SqlType]) -> SqlResult<Option<ResolvedRows>> {
+    let mut all = ResolvedRows { arguments: Vec::new(), columns: Vec::new(), rows: unnest_in_step };
+    for argument in arguments {
+        if argument.scalar == Scalar::Unknown {
+            return Err(ambiguous_function("unnest", &[*argument]));
+        }
+        let Some(one) = resolve_rows("unnest", &[*argument])? else { return Ok(None) };
+        all.arguments.extend(one.arguments);
+        all.columns.extend(one.columns);
+    }
+    Ok(Some(all))
 }
 
 fn nothing(_: &[Datum], _: &CallContext<'_>) -> SqlResult<RowIterator> {
@@ -220,6 +238,17 @@ fn unnest(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowIterator> {
         at += 1;
         Some(Ok(vec![value]))
     })))
+}
+
+/// Arrays that are shorter than the longest have NULLs behind their end.
+fn unnest_in_step(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowIterator> {
+    let arrays = (0..values.len()).map(|at| array(values, at).map(Arc::clone));
+    let arrays = arrays.collect::<SqlResult<Vec<_>>>()?;
+    let longest = arrays.iter().map(|own| own.elements.len()).max().unwrap_or(0);
+    let value = |array: &Array, at| array.elements.get(at).cloned().unwrap_or(Datum::Null);
+    Ok(Box::new(
+        (0..longest).map(move |at| Ok(arrays.iter().map(|array| value(array, at)).collect())),
+    ))
 }
 
 fn subscripts(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowIterator> {

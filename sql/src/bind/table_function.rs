@@ -1,0 +1,136 @@
+//! Functions in FROM that give rows.
+
+use std::sync::Arc;
+
+use sqlparser::ast::{self, FunctionArg, FunctionArgExpr, ObjectName, TableAlias};
+
+use super::from::{Part, alias_columns, scope_of};
+use super::query::rename;
+use super::scope::Scope;
+use super::stage::{PendingApply, Stage, with_applies};
+use super::{Binder, OutputColumn, fold, name_parts};
+use crate::error::{SqlError, SqlResult, SqlState};
+use crate::functions::{ResolvedRows, resolve_rows, resolve_unnest};
+use crate::plan::{Expr, Join, JoinKind, Plan};
+use crate::types::cast::CastContext;
+use crate::types::{Array, Datum, SqlType};
+
+impl Binder<'_> {
+    /// The function `unnest`, for which the parser has a node of its own.
+    pub(super) fn unnest<'s>(
+        &mut self,
+        arrays: &[ast::Expr],
+        ordinality: bool,
+        alias: &Option<TableAlias>,
+        before: Option<&Scope<'s>>,
+        outer: Option<&'s Scope<'s>>,
+    ) -> SqlResult<Part<'s>> {
+        let given = |own: &ast::Expr| FunctionArg::Unnamed(FunctionArgExpr::Expr(own.clone()));
+        let args: Vec<FunctionArg> = arrays.iter().map(given).collect();
+        let name = ObjectName::from(vec![ast::Ident::new("unnest")]);
+        self.rows(&name, &args, ordinality, alias, before, outer)
+    }
+
+    /// A function that gives rows.
+    pub(super) fn rows<'s>(
+        &mut self,
+        name: &ObjectName,
+        args: &[FunctionArg],
+        ordinality: bool,
+        alias: &Option<TableAlias>,
+        before: Option<&Scope<'s>>,
+        outer: Option<&'s Scope<'s>>,
+    ) -> SqlResult<Part<'s>> {
+        let function = name_parts(name)?.pop().unwrap_or_default();
+        let seen = Scope::inside(before.or(outer));
+        let mut stage = Stage::new(&seen, "functions in FROM");
+        let reached = std::mem::replace(&mut self.reached, usize::MAX);
+        let given = self.arguments(args, &mut stage);
+        let is_lateral = before.is_some_and(|before| self.reached <= before.depth);
+        self.reached = self.reached.min(reached);
+        let given = given?;
+        let types: Vec<SqlType> = given.iter().map(|own| own.ty).collect();
+        let is_unnest = function == "unnest" && !types.is_empty();
+        let resolved =
+            if is_unnest { resolve_unnest(&types) } else { resolve_rows(&function, &types) };
+        let resolved = resolved.map_err(|error| self.place(error, name))?.ok_or_else(|| {
+            let types: Vec<String> = types.iter().map(|ty| ty.name()).collect();
+            let message = format!("function {function}({}) does not exist", types.join(", "));
+            self.place(SqlError::new(SqlState::UNDEFINED_FUNCTION, message), name)
+        })?;
+        let mut arguments = Vec::new();
+        for (given, ty) in given.into_iter().zip(resolved.arguments.clone()) {
+            let argument = self.coerce(given, ty, CastContext::Implicit)?;
+            arguments.push(if is_unnest { or_empty(argument, ty) } else { argument });
+        }
+        let called = alias.as_ref().map_or_else(|| function.clone(), |alias| fold(&alias.name));
+        let single = resolved.columns.len() == 1;
+        let mut columns: Vec<OutputColumn> = resolved
+            .columns
+            .iter()
+            .map(|(name, ty)| OutputColumn {
+                // A function that gives one value calls it as the table is called.
+                name: if single && *name == function { called.clone() } else { name.clone() },
+                ty: *ty,
+            })
+            .collect();
+        if ordinality {
+            columns.push(OutputColumn { name: "ordinality".to_owned(), ty: SqlType::INT8 });
+        }
+        rename(&mut columns, &alias_columns(alias.as_ref())?, &called)?;
+        let scope = scope_of(&called, &columns, outer)?;
+        let call = RowsCall { function: Arc::new(resolved), arguments, ordinality };
+        let plan = call.behind(stage.applies, columns.len());
+        Ok(Part { plan, scope, is_lateral })
+    }
+}
+
+/// An array, or an empty one for NULL: the rows of the arrays that go in step with it are there.
+fn or_empty(array: Expr, ty: SqlType) -> Expr {
+    let empty = Array { element: ty.scalar, dimensions: Vec::new(), elements: Vec::new() };
+    Expr::Coalesce(vec![array, Expr::Const(Datum::Array(Arc::new(empty)))])
+}
+
+/// A call of a function that gives rows.
+struct RowsCall {
+    function: Arc<ResolvedRows>,
+    arguments: Vec<Expr>,
+    ordinality: bool,
+}
+
+impl RowsCall {
+    /// The plan of a call whose arguments name what subqueries give: a lateral join with the one
+    /// row of those.
+    fn behind(mut self, applies: Vec<PendingApply>, right_width: usize) -> Plan {
+        let left_width = applies.len();
+        if left_width == 0 {
+            return self.plan();
+        }
+        for argument in &mut self.arguments {
+            argument.visit_mut(&mut |own| match own {
+                Expr::Column(column) => *own = Expr::Outer { level: 0, column: *column },
+                Expr::Outer { level, .. } => *level += 1,
+                _ => {}
+            });
+        }
+        let (left, right) = (with_applies(Plan::One, applies), self.plan());
+        let join = Join {
+            left,
+            right,
+            left_width,
+            right_width,
+            kind: JoinKind::Inner,
+            equal: Vec::new(),
+            condition: None,
+            is_lateral: true,
+            keeps_order: false,
+        };
+        let exprs = (left_width..left_width + right_width).map(Expr::Column).collect();
+        Plan::Project { input: Box::new(Plan::Join(Box::new(join))), exprs }
+    }
+
+    fn plan(self) -> Plan {
+        let Self { function, arguments, ordinality } = self;
+        Plan::Rows { function, arguments, ordinality }
+    }
+}

@@ -152,6 +152,7 @@ scripts![
     from,
     joins,
     aggregates,
+    groups,
     subqueries,
     changes,
     tables,

@@ -62,6 +62,11 @@ impl Binder<'_> {
             }
             None => None,
         };
+        if inner.applies.is_empty() && is_of_outer(given.iter().map(|own| &own.expr).chain(&filter))
+        {
+            let what = "an aggregate over columns of an outer query only";
+            return Err(SqlError::unsupported(what));
+        }
         let applies = inner.applies;
         let types: Vec<SqlType> = given.iter().map(|own| own.ty).collect();
         let resolved = resolve_aggregate(name, &types)?
@@ -103,6 +108,19 @@ impl Binder<'_> {
         let given = given.into_iter().map(|own| self.settle_type(own));
         Ok((given.collect::<SqlResult<_>>()?, order))
     }
+}
+
+/// Whether expressions name columns of outer queries, and none of their own: an aggregate of them is
+/// one of the outer query.
+fn is_of_outer<'e>(exprs: impl Iterator<Item = &'e Expr>) -> bool {
+    let (mut names_own, mut names_outer) = (false, false);
+    for expr in exprs {
+        expr.visit(&mut |own| {
+            names_own |= matches!(own, Expr::Column(_));
+            names_outer |= matches!(own, Expr::Outer { .. });
+        });
+    }
+    names_outer && !names_own
 }
 
 /// Whether there is an aggregate of that name.

@@ -2,6 +2,8 @@
 
 use sqlparser::ast::{self, BinaryOperator, CastKind, Expr as Ast, UnaryOperator};
 
+use super::groups::grouped;
+use super::power::power_of_sign;
 use super::scope::Qualifier;
 use super::stage::Stage;
 use super::{Binder, fold, name_parts, refuse};
@@ -280,6 +282,9 @@ impl Binder<'_> {
             value.value = ast::Value::Number(format!("-{digits}"), false);
             return self.literal(&value);
         }
+        if let Some(power) = power_of_sign(op, operand) {
+            return self.expr(&power, stage);
+        }
         let operand = self.expr(operand, stage)?;
         let name = match op {
             UnaryOperator::Not => {
@@ -394,13 +399,6 @@ impl Binder<'_> {
         refuse(element.is_array, "an array of arrays")?;
         Ok(Typed::new(Expr::Array { elements, element }, SqlType::array(element.scalar)))
     }
-}
-
-/// The column of a group key that was written like this.
-fn grouped(ast: &Ast, stage: &Stage<'_>) -> Option<Typed> {
-    let keys = &stage.grouping.as_ref()?.keys;
-    let at = keys.iter().position(|(key, _)| key == ast)?;
-    keys.get(at).map(|(_, key)| Typed::new(Expr::Column(at), key.ty))
 }
 
 /// The error of a column that is there, and is not grouped.

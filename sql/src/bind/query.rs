@@ -10,7 +10,7 @@ use sqlparser::ast::{
 use super::scope::Scope;
 use super::select_list::output_position;
 use super::stage::Stage;
-use super::{Binder, Bound, NamedQuery, OutputColumn, refuse};
+use super::{Binder, Bound, NamedQuery, OutputColumn, fold, refuse};
 use crate::catalogue::TableDef;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::plan::{Expr, Plan, SetOperator, SortKey, Typed, check_depth};
@@ -286,7 +286,7 @@ impl Binder<'_> {
         let Bound { mut plan, columns } = bound;
         let mut keys = Vec::new();
         for key in order {
-            let at = match output_position(&key.expr, &columns)? {
+            let at = match output_position(&key.expr, &columns, "ORDER BY")? {
                 Some(at) => at,
                 None => {
                     return Err(SqlError::unsupported(
@@ -294,6 +294,11 @@ impl Binder<'_> {
                     ));
                 }
             };
+            let is_like = |own: &&OutputColumn| matches!(&key.expr, Ast::Identifier(name) if own.name == fold(name));
+            if columns.iter().filter(is_like).count() > 1 {
+                let message = format!("ORDER BY {} is ambiguous", key.expr);
+                return Err(SqlError::new(SqlState::AMBIGUOUS_COLUMN, message));
+            }
             keys.push(sort_key(Expr::Column(at), key)?);
         }
         if !keys.is_empty() {

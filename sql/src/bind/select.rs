@@ -7,10 +7,11 @@ use sqlparser::ast::{
 };
 
 use super::aggregate::has_aggregate;
+use super::groups::{NamedColumns, add_dependent, are_same, grouped_scope};
 use super::query::{LockableTable, Tail, limited, sort_key};
-use super::scope::{Scope, ScopeColumn};
+use super::scope::Scope;
 use super::select_list::{Item, output_position};
-use super::stage::{Grouping, Stage, settle, with_applies};
+use super::stage::{Grouping, Stage, settle, settle_compared, with_applies};
 use super::{Binder, Bound, OutputColumn, fold, name_parts, refuse};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::plan::{Expr, LockRows, Locking, Plan, SortKey, Typed};
@@ -25,6 +26,21 @@ struct Parts<'q> {
     group_by: &'q [Ast],
     having: Option<&'q Ast>,
     named_windows: &'q [ast::NamedWindowDefinition],
+}
+
+impl Parts<'_> {
+    /// The columns that are named where only groups can be named.
+    fn named_behind_groups(&self, items: &[Item], order: &[OrderByExpr]) -> NamedColumns {
+        let mut named = NamedColumns::default();
+        items.iter().for_each(|item| named.add(&item.expr));
+        self.having.iter().for_each(|having| named.add(*having));
+        order.iter().for_each(|key| named.add(key));
+        self.named_windows.iter().for_each(|window| named.add(window));
+        if let Some(Distinct::On(keys)) = self.distinct {
+            keys.iter().for_each(|key| named.add(key));
+        }
+        named
+    }
 }
 
 /// The parts of a SELECT, if it has no others.
@@ -106,7 +122,11 @@ impl Binder<'_> {
         }
         let items = self.items(parts.projection, &scope)?;
         let mut stage = Stage { width, ..Stage::new(&scope, "GROUP BY") };
-        let keys = self.group_keys(parts.group_by, &items, &mut stage)?;
+        let mut keys = self.group_keys(parts.group_by, &items, &mut stage)?;
+        if !keys.is_empty() {
+            let named = parts.named_behind_groups(&items, tail.order);
+            add_dependent(&mut keys, &scope, &lockable, &named.0);
+        }
         width += stage.applies.len();
         plan = with_applies(plan, stage.applies);
         let is_grouped = !keys.is_empty()
@@ -145,21 +165,6 @@ impl Binder<'_> {
         Ok(finished(plan, output, tail))
     }
 
-    fn group_keys(
-        &mut self,
-        group_by: &[Ast],
-        items: &[Item],
-        stage: &mut Stage<'_>,
-    ) -> SqlResult<Vec<(Ast, Typed)>> {
-        let mut keys = Vec::new();
-        for expr in group_by {
-            let written = group_key(expr, items, stage.scope)?;
-            let key = self.expr(written, stage)?;
-            keys.push((written.clone(), self.settle_type(key)?));
-        }
-        Ok(keys)
-    }
-
     /// What is given; columns of subqueries and window functions have their numbers.
     fn output(
         &mut self,
@@ -175,11 +180,17 @@ impl Binder<'_> {
             exprs.push(expr);
             columns.push(OutputColumn { name: name.clone(), ty });
         }
-        let order = self.order(order, (&columns, &mut exprs), stage)?;
+        let mut given = Given { items, columns: &columns, exprs: &mut exprs, added: Vec::new() };
+        let mut keys = Vec::new();
+        for key in order {
+            let expr = self.output_expr((&key.expr, "ORDER BY"), &mut given, stage)?;
+            keys.push(sort_key(expr, key)?);
+        }
+        let (order, is_wider) = (keys, !given.added.is_empty());
         let distinct = match distinct {
             None | Some(Distinct::All) => None,
             Some(Distinct::Distinct) => {
-                if exprs.len() > columns.len() {
+                if is_wider {
                     let message =
                         "for SELECT DISTINCT, ORDER BY expressions must appear in select list";
                     return Err(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message));
@@ -189,8 +200,9 @@ impl Binder<'_> {
             Some(Distinct::On(on)) => {
                 let mut keys = Vec::new();
                 for key in on {
-                    keys.push(self.output_expr(key, (&columns, &mut exprs), stage)?);
+                    keys.push(self.output_expr((key, "DISTINCT ON"), &mut given, stage)?);
                 }
+                check_first_of_order(&keys, &order)?;
                 Some(keys)
             }
         };
@@ -199,50 +211,86 @@ impl Binder<'_> {
         Ok(Output { exprs, columns, order, distinct, locks: None })
     }
 
-    fn order(
-        &mut self,
-        order: &[OrderByExpr],
-        (columns, exprs): (&[OutputColumn], &mut Vec<Expr>),
-        stage: &mut Stage<'_>,
-    ) -> SqlResult<Vec<SortKey>> {
-        let mut keys = Vec::new();
-        for key in order {
-            let expr = self.output_expr(&key.expr, (columns, exprs), stage)?;
-            keys.push(sort_key(expr, key)?);
-        }
-        Ok(keys)
-    }
-
-    /// An expression over the output: a column of it by number or name, or a column that is added
-    /// behind.
+    /// An expression over the output: a column of it by number or name or by what it is, or a
+    /// column that is added behind.
     fn output_expr(
         &mut self,
-        ast: &Ast,
-        (columns, exprs): (&[OutputColumn], &mut Vec<Expr>),
+        (ast, clause): (&Ast, &str),
+        given: &mut Given<'_>,
         stage: &mut Stage<'_>,
     ) -> SqlResult<Expr> {
-        if let Some(at) = output_position(ast, columns)? {
+        if let Some(at) = output_position(ast, given.columns, clause)? {
+            given.check_name(at, ast, clause, stage.scope)?;
+            return Ok(Expr::Column(at));
+        }
+        if let Some(at) = given.position(ast, stage.scope) {
             return Ok(Expr::Column(at));
         }
         let bound = self.expr(ast, stage)?;
         let bound = self.settle_type(bound)?.expr;
-        if let Expr::Column(column) = bound {
-            let same = |own: &Expr| matches!(own, Expr::Column(own) if *own == column);
-            if let Some(at) = exprs.iter().position(same) {
-                return Ok(Expr::Column(at));
-            }
+        if let Some(column) = column_at(&bound)
+            && let Some(at) = given.exprs.iter().position(|own| column_at(own) == Some(column))
+        {
+            return Ok(Expr::Column(at));
         }
-        exprs.push(bound);
-        Ok(Expr::Column(exprs.len() - 1))
+        given.exprs.push(bound);
+        given.added.push(ast.clone());
+        Ok(Expr::Column(given.exprs.len() - 1))
     }
 }
 
+/// The output so far.
+struct Given<'o> {
+    items: &'o [Item],
+    columns: &'o [OutputColumn],
+    /// Those of the items, then those that were added.
+    exprs: &'o mut Vec<Expr>,
+    added: Vec<Ast>,
+}
+
+impl Given<'_> {
+    /// The column that is the same expression.
+    fn position(&self, ast: &Ast, scope: &Scope<'_>) -> Option<usize> {
+        let items = self.items.iter().map(|item| &item.expr);
+        items.chain(&self.added).position(|own| are_same(own, ast, scope))
+    }
+
+    /// Refuses the name of a column that is also that of another, unless both are the same.
+    fn check_name(&self, at: usize, ast: &Ast, clause: &str, scope: &Scope<'_>) -> SqlResult<()> {
+        let (Ast::Identifier(name), Some(item)) = (ast, self.items.get(at)) else { return Ok(()) };
+        let is_other =
+            |own: &&Item| own.name == item.name && !are_same(&own.expr, &item.expr, scope);
+        if !self.items.iter().any(|own| is_other(&own)) {
+            return Ok(());
+        }
+        let message = format!("{clause} \"{}\" is ambiguous", fold(name));
+        Err(SqlError::new(SqlState::AMBIGUOUS_COLUMN, message))
+    }
+}
+
+/// The keys of DISTINCT ON are the first of the order, as far as there is one.
+fn check_first_of_order(keys: &[Expr], order: &[SortKey]) -> SqlResult<()> {
+    let is_key = |own: &SortKey| keys.iter().any(|key| column_at(key) == column_at(&own.expr));
+    let first = order.iter().take_while(|own| is_key(own));
+    let first: Vec<Option<usize>> = first.map(|own| column_at(&own.expr)).collect();
+    if first.len() == order.len() || keys.iter().all(|key| first.contains(&column_at(key))) {
+        return Ok(());
+    }
+    let message = "SELECT DISTINCT ON expressions must match initial ORDER BY expressions";
+    Err(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message))
+}
+
+fn column_at(expr: &Expr) -> Option<usize> {
+    if let Expr::Column(at) = expr { Some(*at) } else { None }
+}
+
 /// The plan with the groups, subqueries, condition of groups and windows of a clause.
-fn placed(mut plan: Plan, having: Option<Expr>, stage: Stage<'_>) -> Plan {
+fn placed(mut plan: Plan, having: Option<Expr>, mut stage: Stage<'_>) -> Plan {
     let (width, applied) = stage.settled();
+    settle_compared(&mut stage.applies, width);
     if let Some(Grouping { keys, calls, applies, .. }) = stage.grouping {
         plan = with_applies(plan, applies);
-        let keys: Vec<Expr> = keys.into_iter().map(|(_, key)| key.expr).collect();
+        let keys: Vec<Expr> = keys.into_iter().map(|own| own.key.expr).collect();
         let calls: Vec<_> = calls.into_iter().map(|(_, call, _)| call).collect();
         plan = Plan::Aggregate { input: Box::new(plan), keys, calls };
     }
@@ -342,41 +390,6 @@ fn locked(mut plan: Plan, output: Output, tail: Tail<'_>) -> Bound {
     plan = limited(plan, tail.limit, tail.offset);
     exprs.truncate(columns.len());
     Bound { plan: Plan::Project { input: Box::new(plan), exprs: exprs.into() }, columns }
-}
-
-/// What GROUP BY names: an item by its number or, where no column of FROM has it, its name.
-fn group_key<'a>(ast: &'a Ast, items: &'a [Item], scope: &Scope<'_>) -> SqlResult<&'a Ast> {
-    match ast {
-        Ast::Value(value) => {
-            let ast::Value::Number(digits, false) = &value.value else { return Ok(ast) };
-            let item =
-                digits.parse::<usize>().ok().and_then(|number| items.get(number.checked_sub(1)?));
-            let message = || format!("GROUP BY position {digits} is not in select list");
-            let item =
-                item.ok_or_else(|| SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message()))?;
-            Ok(&item.expr)
-        }
-        Ast::Identifier(name) => {
-            let name = fold(name);
-            if scope.columns.iter().any(|column| column.is_plain && column.name == name) {
-                return Ok(ast);
-            }
-            Ok(items.iter().find(|item| item.name == name).map_or(ast, |item| &item.expr))
-        }
-        _ => Ok(ast),
-    }
-}
-
-/// The columns that can be named behind GROUP BY: those that are keys.
-fn grouped_scope<'s>(scope: &Scope<'s>, keys: &[(Ast, Typed)]) -> Scope<'s> {
-    let mut columns = Vec::new();
-    for (at, (_, key)) in keys.iter().enumerate() {
-        let Expr::Column(column) = key.expr else { continue };
-        let own = scope.columns.iter().filter(|own| own.at == column);
-        columns.extend(own.cloned().map(|own| ScopeColumn { at, ..own }));
-    }
-    let (tables, width) = (scope.tables.clone(), keys.len());
-    Scope { columns, tables, outer: scope.outer, depth: scope.depth, width }
 }
 
 /// The tables whose rows are locked, of so many in FROM.

@@ -2,12 +2,12 @@
 
 use sqlparser::ast::{self, Expr as Ast, SelectItem, SelectItemQualifiedWildcardKind};
 
+use super::column_name::name_of;
 use super::scope::{SchemaName, Scope, ScopeColumn};
 use super::stage::Stage;
 use super::{Binder, OutputColumn, fold, name_parts, refuse};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::plan::{Expr, Typed};
-use crate::types::SqlType;
 
 impl Binder<'_> {
     /// The select list, with `*` taken apart.
@@ -116,49 +116,18 @@ fn is_plain_wildcard(options: &ast::WildcardAdditionalOptions) -> bool {
         }
 }
 
-/// What PostgreSQL calls a column of an expression without a name.
-fn name_of(expr: &Ast) -> String {
-    match expr {
-        Ast::Identifier(name) => fold(name),
-        Ast::CompoundIdentifier(names) => names.last().map(fold).unwrap_or_default(),
-        Ast::Nested(inner) | Ast::Collate { expr: inner, .. } => name_of(inner),
-        Ast::CompoundFieldAccess { root, .. } => name_of(root),
-        Ast::Function(function) => match function.name.0.last() {
-            Some(ast::ObjectNamePart::Identifier(name)) => fold(name),
-            _ => "?column?".to_owned(),
-        },
-        Ast::Cast { expr, data_type, .. } => match name_of(expr) {
-            name if name != "?column?" => name,
-            _ => SqlType::parse(data_type).map_or("?column?".into(), |ty| ty.plain().name()),
-        },
-        Ast::Case { else_result, .. } => match else_result.as_deref().map(name_of) {
-            Some(name) if name != "?column?" => name,
-            _ => "case".to_owned(),
-        },
-        Ast::Exists { .. } => "exists".to_owned(),
-        Ast::Array(_) => "array".to_owned(),
-        Ast::Extract { .. } => "extract".to_owned(),
-        Ast::Tuple(_) => "row".to_owned(),
-        Ast::Interval(_) => "interval".to_owned(),
-        Ast::Substring { .. } => "substring".to_owned(),
-        Ast::Ceil { .. } => "ceil".to_owned(),
-        Ast::Floor { .. } => "floor".to_owned(),
-        Ast::Position { .. } => "position".to_owned(),
-        Ast::Overlay { .. } => "overlay".to_owned(),
-        Ast::Trim { .. } => "btrim".to_owned(),
-        Ast::AtTimeZone { .. } => "timezone".to_owned(),
-        _ => "?column?".to_owned(),
-    }
-}
-
 /// The output column that ORDER BY or DISTINCT ON names by its number or name.
-pub(super) fn output_position(ast: &Ast, columns: &[OutputColumn]) -> SqlResult<Option<usize>> {
+pub(super) fn output_position(
+    ast: &Ast,
+    columns: &[OutputColumn],
+    clause: &str,
+) -> SqlResult<Option<usize>> {
     match ast {
         Ast::Value(value) => {
             let ast::Value::Number(digits, false) = &value.value else { return Ok(None) };
             let at = digits.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
             let at = at.filter(|at| *at < columns.len());
-            let message = || format!("ORDER BY position {digits} is not in select list");
+            let message = || format!("{clause} position {digits} is not in select list");
             at.map(Some).ok_or_else(|| SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message()))
         }
         Ast::Identifier(name) => {

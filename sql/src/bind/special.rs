@@ -9,7 +9,7 @@ use sqlparser::ast::{
 
 use super::expr::{negate, operator_name};
 use super::sequence::{sequence_function, without_regclass};
-use super::stage::Stage;
+use super::stage::{COMPARED, Stage, WINDOWS};
 use super::{Binder, name_parts, refuse};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::functions::{CallContext, Resolved, needs_names, resolve_function, resolve_operator};
@@ -405,8 +405,14 @@ impl Binder<'_> {
             let message = format!("subquery has too {} columns", if few { "few" } else { "many" });
             return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
         }
-        refuse(stage.grouping.is_some(), "a comparison of groups with a query")?;
-        let first = stage.width + stage.applies.len();
+        let is_of_window = |own: &Expr| matches!(own, Expr::Column(WINDOWS..));
+        let mut names_window = false;
+        for operand in &operands {
+            operand.expr.visit(&mut |own| names_window |= is_of_window(own));
+        }
+        refuse(names_window, "a comparison of a window function with a query")?;
+        let is_grouped = stage.grouping.is_some();
+        let first = if is_grouped { COMPARED } else { stage.width + stage.applies.len() };
         let mut compared = Vec::new();
         for (at, (operand, column)) in operands.into_iter().zip(&bound.columns).enumerate() {
             let right = Typed::new(Expr::Column(first + at), column.ty);

@@ -1,5 +1,6 @@
 //! A clause of a query while it is bound: its scope, its subqueries, and its aggregates.
 
+use super::groups::GroupKey;
 use super::scope::Scope;
 use super::{Binder, refuse};
 use crate::error::SqlResult;
@@ -16,8 +17,7 @@ pub(super) struct PendingApply {
 pub(super) struct Grouping<'s> {
     /// What aggregates and keys are over.
     pub(super) input: &'s Scope<'s>,
-    /// The keys, as they were written and bound.
-    pub(super) keys: Vec<(sqlparser::ast::Expr, Typed)>,
+    pub(super) keys: Vec<GroupKey>,
     /// Columns of their input, before those of subqueries.
     pub(super) width: usize,
     /// Subqueries in the arguments of aggregates.
@@ -48,6 +48,10 @@ const PENDING: usize = usize::MAX / 4;
 
 /// As [`PENDING`], for the columns of window functions, which are behind those of subqueries.
 pub(super) const WINDOWS: usize = usize::MAX / 2;
+
+/// As [`PENDING`], for the columns of a subquery that are compared: they are behind those of the
+/// subqueries before it.
+pub(super) const COMPARED: usize = usize::MAX / 4 * 3;
 
 impl<'s> Stage<'s> {
     pub(super) fn new(scope: &'s Scope<'s>, clause: &'static str) -> Self {
@@ -98,6 +102,16 @@ impl Binder<'_> {
     }
 }
 
+/// Numbers the columns that subqueries of a clause are compared with, and their own, behind `width`
+/// columns of the input.
+pub(super) fn settle_compared(applies: &mut [PendingApply], width: usize) {
+    for (number, apply) in applies.iter_mut().enumerate() {
+        if let ApplyKind::Compare { comparison, .. } = &mut apply.kind {
+            settle(comparison, width, width + number);
+        }
+    }
+}
+
 /// The plan that gives what the subqueries of a clause give behind the columns of its input.
 pub(super) fn with_applies(input: Plan, applies: Vec<PendingApply>) -> Plan {
     applies.into_iter().fold(input, |input, PendingApply { query, kind, is_correlated }| {
@@ -106,11 +120,12 @@ pub(super) fn with_applies(input: Plan, applies: Vec<PendingApply>) -> Plan {
 }
 
 /// Numbers the columns of subqueries behind `width` columns of the input, and those of window
-/// functions behind `applied`.
+/// functions, or those that are compared, behind `applied`.
 pub(super) fn settle(expr: &mut Expr, width: usize, applied: usize) {
     expr.visit_mut(&mut |own| {
         if let Expr::Column(column) = own {
             *column = match *column {
+                at @ COMPARED.. => at - COMPARED + applied,
                 at @ WINDOWS.. => at - WINDOWS + applied,
                 at @ PENDING.. => at - PENDING + width,
                 at => at,

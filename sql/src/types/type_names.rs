@@ -229,7 +229,10 @@ impl SqlType {
                 seconds(Scalar::Timestamp, *digits)
             }
             DataType::Timestamp(digits, _) => seconds(Scalar::TimestampTz, *digits),
-            DataType::Interval { precision, .. } => seconds(Scalar::Interval, *precision),
+            DataType::Interval { fields: Some(_), .. } => {
+                Err(SqlError::unsupported("a type of intervals with certain fields only"))
+            }
+            DataType::Interval { fields: None, precision } => seconds(Scalar::Interval, *precision),
             DataType::Uuid => of(Scalar::Uuid),
             DataType::JSON => of(Scalar::Json),
             DataType::JSONB => of(Scalar::Jsonb),

@@ -25,7 +25,7 @@ use selkie_fabric::{Fabric, RealRuntime, mem::MemFabric};
 use selkie_memnode::EmbeddedPool;
 use selkie_pool::{Coding, PoolConfig};
 use selkie_sql::types::text_format::to_text;
-use selkie_sql::{Scalar, Session, SqlError, TransactionState};
+use selkie_sql::{Scalar, Session, SqlError, SqlType, TransactionState};
 use selkie_txn::{Database, DatabaseSchema, LockWait, Protocol, Value};
 use sqllogictest::{DBOutput, DefaultColumnType, Runner};
 
@@ -155,6 +155,7 @@ scripts![
     groups,
     subqueries,
     changes,
+    changes_rows,
     tables,
     transactions,
     windows,
@@ -187,6 +188,27 @@ scripts![
     schemas_elements,
     schemas_rights,
 ];
+
+#[test]
+fn parameters_have_the_types_of_the_columns_that_an_insert_fills() {
+    with_session(async |session| {
+        let table = "create table t (id integer primary key, d date, v varchar(3))";
+        session.execute(table).await.unwrap();
+        let types = [SqlType::INT4, SqlType::DATE, SqlType::VARCHAR];
+        for sql in [
+            "insert into t select $1, $2, $3",
+            "insert into t (v, d, id) select $3, $2, $1 limit 1",
+            "insert into t select $1, $2, $3 where not exists (select 1 from t where id = $1)",
+        ] {
+            let prepared = session.prepare(sql, &[]).await.unwrap();
+            assert_eq!(prepared.parameters(), types, "{sql}");
+        }
+        let prepared = session.prepare("select 1 union all select $1", &[]).await.unwrap();
+        assert_eq!(prepared.parameters(), [SqlType::INT4]);
+        let prepared = session.prepare("select $1", &[]).await.unwrap();
+        assert_eq!(prepared.parameters(), [SqlType::TEXT]);
+    });
+}
 
 /// As deep as the parser lets them be, on the stack of a thread of a test.
 #[test]

@@ -15,7 +15,8 @@ use crate::catalogue::{Identity, TableDef};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::plan::{Branch, ConflictAction, Expr, Insert, Plan, Typed};
 use crate::roles::Privileges;
-use crate::types::Datum;
+use crate::types::cast::CastContext;
+use crate::types::{Datum, SqlType};
 
 /// The privileges of its table that an INSERT needs.
 fn needed(on: Option<&OnInsert>, returns: bool) -> Privileges {
@@ -188,7 +189,7 @@ impl Binder<'_> {
             let input = Box::new(with_applies(Plan::One, applies));
             return Ok(Plan::Project { input, exprs: exprs.into() });
         }
-        let bound = self.query(source, None)?;
+        let bound = self.query_for(source, None, true)?;
         let count = if named { targets.len() } else { bound.columns.len().min(targets.len()) };
         let targets = targets.get(..count).unwrap_or(targets);
         let mut given = Vec::new();
@@ -274,7 +275,7 @@ impl Binder<'_> {
         table: &TableDef,
         targets: &[usize],
         given: &[bool],
-        bound: Bound,
+        mut bound: Bound,
     ) -> SqlResult<Plan> {
         let width = table.columns.len();
         let too_many = |given: usize| {
@@ -288,6 +289,11 @@ impl Binder<'_> {
             || (bound.columns.len() < targets.len() && targets.len() < width)
         {
             return Err(too_many(bound.columns.len()));
+        }
+        for at in 0..bound.columns.len() {
+            let column = targets.get(at).and_then(|at| table.columns.get(*at));
+            let ty = column.map_or(SqlType::TEXT, |own| own.ty);
+            self.give_type(&mut bound, at, ty, CastContext::Assignment)?;
         }
         let (mut exprs, mut applies) = (Vec::new(), Vec::new());
         for at in 0..width {

@@ -19,6 +19,7 @@ mod join;
 mod modify;
 mod names;
 mod new_type;
+mod open_type;
 mod power;
 mod query;
 mod references;

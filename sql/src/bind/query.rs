@@ -23,6 +23,9 @@ pub(super) struct Tail<'q> {
     pub(super) limit: Option<Expr>,
     pub(super) offset: Option<Expr>,
     pub(super) locks: &'q [ast::LockClause],
+    /// Whether literals and parameters of the output may be left without a type, which what the
+    /// query is for gives them.
+    pub(super) is_open: bool,
 }
 
 /// The columns of a table that is named in FROM, where it can be locked.
@@ -60,16 +63,31 @@ impl Binder<'_> {
         Ok((bound?, is_correlated))
     }
 
-    #[recursive::recursive]
     pub(super) fn query(&mut self, query: &Query, outer: Option<&Scope<'_>>) -> SqlResult<Bound> {
+        self.query_for(query, outer, false)
+    }
+
+    /// As [`query`](Self::query), of which literals and parameters may be left without a type.
+    #[recursive::recursive]
+    pub(super) fn query_for(
+        &mut self,
+        query: &Query,
+        outer: Option<&Scope<'_>>,
+        is_open: bool,
+    ) -> SqlResult<Bound> {
         let known = self.queries.len();
-        let bound = self.query_with(query, outer);
+        let bound = self.query_with(query, outer, is_open);
         self.queries.truncate(known);
         // Before others are made of it.
         bound.and_then(|bound| check_depth(&bound.plan).map(|()| bound))
     }
 
-    fn query_with(&mut self, query: &Query, outer: Option<&Scope<'_>>) -> SqlResult<Bound> {
+    fn query_with(
+        &mut self,
+        query: &Query,
+        outer: Option<&Scope<'_>>,
+        is_open: bool,
+    ) -> SqlResult<Bound> {
         let Query {
             with,
             body,
@@ -119,7 +137,7 @@ impl Binder<'_> {
             let one = || Ok(Expr::Const(Datum::I64(1)));
             limit = Some(quantity.as_ref().map_or_else(one, |own| self.count(own, "FETCH"))?);
         }
-        let tail = Tail { order, limit, offset, locks };
+        let tail = Tail { order, limit, offset, locks, is_open };
         self.body(body, tail, outer)
     }
 
@@ -142,7 +160,7 @@ impl Binder<'_> {
         match body {
             SetExpr::Select(select) => self.select(select, tail, outer),
             SetExpr::Query(query) => {
-                let bound = self.query(query, outer)?;
+                let bound = self.query_for(query, outer, tail.is_open)?;
                 self.tail_of_output(bound, tail)
             }
             SetExpr::Values(values) => {
@@ -164,7 +182,16 @@ impl Binder<'_> {
     }
 
     pub(super) fn part(&mut self, body: &SetExpr, outer: Option<&Scope<'_>>) -> SqlResult<Bound> {
-        self.body(body, Tail { order: &[], limit: None, offset: None, locks: &[] }, outer)
+        self.part_for(body, outer, false)
+    }
+
+    pub(super) fn part_for(
+        &mut self,
+        body: &SetExpr,
+        outer: Option<&Scope<'_>>,
+        is_open: bool,
+    ) -> SqlResult<Bound> {
+        self.body(body, Tail { order: &[], limit: None, offset: None, locks: &[], is_open }, outer)
     }
 
     fn set_operation(
@@ -184,7 +211,7 @@ impl Binder<'_> {
             ast::SetOperator::Intersect => SetOperator::Intersect,
             ast::SetOperator::Except | ast::SetOperator::Minus => SetOperator::Except,
         };
-        let (left, right) = (self.part(left, outer)?, self.part(right, outer)?);
+        let (left, right) = (self.part_for(left, outer, true)?, self.part_for(right, outer, true)?);
         let (left, right) = self.same_columns(left, right, operator)?;
         let (columns, left, right) = (left.columns, Box::new(left.plan), Box::new(right.plan));
         Ok(Bound { plan: Plan::Set { operator, all, left, right }, columns })
@@ -197,18 +224,23 @@ impl Binder<'_> {
         mut right: Bound,
         operator: SetOperator,
     ) -> SqlResult<(Bound, Bound)> {
+        let name = match operator {
+            SetOperator::Union => "UNION",
+            SetOperator::Intersect => "INTERSECT",
+            SetOperator::Except => "EXCEPT",
+        };
         if left.columns.len() != right.columns.len() {
-            let name = match operator {
-                SetOperator::Union => "UNION",
-                SetOperator::Intersect => "INTERSECT",
-                SetOperator::Except => "EXCEPT",
-            };
             let message = format!("each {name} query must have the same number of columns");
             return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
         }
         let mut common = Vec::new();
-        for (left, right) in left.columns.iter().zip(&right.columns) {
-            common.push(common_type(&[left.ty, right.ty])?);
+        for at in 0..left.columns.len() {
+            let types = [&left, &right].map(|own| own.columns.get(at).map(|own| own.ty));
+            let types: Vec<SqlType> = types.into_iter().flatten().collect();
+            let ty = common_type(&types).map_err(|_| unlike(name, &types))?;
+            self.give_type(&mut left, at, ty, CastContext::Implicit)?;
+            self.give_type(&mut right, at, ty, CastContext::Implicit)?;
+            common.push(ty);
         }
         left.plan = self.cast_columns(left.plan, &left.columns, &common)?;
         right.plan = self.cast_columns(right.plan, &right.columns, &common)?;
@@ -281,12 +313,12 @@ impl Binder<'_> {
     /// ORDER BY and LIMIT behind a query that has no FROM of its own: columns are named by what
     /// they are called in the output.
     fn tail_of_output(&mut self, bound: Bound, tail: Tail<'_>) -> SqlResult<Bound> {
-        let Tail { order, limit, offset, locks } = tail;
+        let Tail { order, limit, offset, locks, is_open: _ } = tail;
         refuse(!locks.is_empty(), "locks of rows of a set operation or VALUES")?;
-        let Bound { mut plan, columns } = bound;
+        let mut bound = bound;
         let mut keys = Vec::new();
         for key in order {
-            let at = match output_position(&key.expr, &columns, "ORDER BY")? {
+            let at = match output_position(&key.expr, &bound.columns, "ORDER BY")? {
                 Some(at) => at,
                 None => {
                     return Err(SqlError::unsupported(
@@ -295,12 +327,14 @@ impl Binder<'_> {
                 }
             };
             let is_like = |own: &&OutputColumn| matches!(&key.expr, Ast::Identifier(name) if own.name == fold(name));
-            if columns.iter().filter(is_like).count() > 1 {
+            if bound.columns.iter().filter(is_like).count() > 1 {
                 let message = format!("ORDER BY {} is ambiguous", key.expr);
                 return Err(SqlError::new(SqlState::AMBIGUOUS_COLUMN, message));
             }
+            self.give_type(&mut bound, at, SqlType::TEXT, CastContext::Implicit)?;
             keys.push(sort_key(Expr::Column(at), key)?);
         }
+        let Bound { mut plan, columns } = bound;
         if !keys.is_empty() {
             plan = Plan::Sort { input: Box::new(plan), keys, first: None };
         }
@@ -327,6 +361,13 @@ pub(super) fn rename(columns: &mut [OutputColumn], names: &[String], table: &str
         name.clone_into(&mut column.name);
     }
     Ok(())
+}
+
+/// The error of two columns of a set operation that have no type in common.
+fn unlike(operator: &str, types: &[SqlType]) -> SqlError {
+    let names: Vec<String> = types.iter().map(|ty| ty.plain().name()).collect();
+    let message = format!("{operator} types {} cannot be matched", names.join(" and "));
+    SqlError::new(SqlState::DATATYPE_MISMATCH, message)
 }
 
 pub(super) fn sort_key(expr: Expr, key: &OrderByExpr) -> SqlResult<SortKey> {

@@ -8,6 +8,7 @@ use sqlparser::ast::{
 
 use super::aggregate::has_aggregate;
 use super::groups::{NamedColumns, add_dependent, are_same, grouped_scope};
+use super::open_type::is_open;
 use super::query::{LockableTable, Tail, limited, sort_key};
 use super::scope::Scope;
 use super::select_list::{Item, output_position};
@@ -149,7 +150,8 @@ impl Binder<'_> {
         };
         (stage.clause, stage.windows) = ("SELECT", Some(Vec::new()));
         stage.named_windows = parts.named_windows.to_vec();
-        let mut output = self.output(parts.distinct, &items, tail.order, &mut stage)?;
+        let order = (tail.order, tail.is_open);
+        let mut output = self.output(parts.distinct, &items, order, &mut stage)?;
         if !tail.locks.is_empty() {
             let is_plain = stage.is_plain() && output.distinct.is_none();
             refuse(!is_plain, "locks of rows of groups, windows or distinct rows")?;
@@ -170,13 +172,15 @@ impl Binder<'_> {
         &mut self,
         distinct: Option<&Distinct>,
         items: &[Item],
-        order: &[OrderByExpr],
+        (order, may_be_open): (&[OrderByExpr], bool),
         stage: &mut Stage<'_>,
     ) -> SqlResult<Output> {
         let (mut exprs, mut columns) = (Vec::new(), Vec::new());
+        let may_be_open = may_be_open && matches!(distinct, None | Some(Distinct::All));
         for Item { expr, name } in items {
             let bound = self.expr(expr, stage)?;
-            let Typed { expr, ty } = self.settle_type(bound)?;
+            let is_open = may_be_open && is_open(&bound);
+            let Typed { expr, ty } = if is_open { bound } else { self.settle_type(bound)? };
             exprs.push(expr);
             columns.push(OutputColumn { name: name.clone(), ty });
         }
@@ -206,6 +210,13 @@ impl Binder<'_> {
                 Some(keys)
             }
         };
+        // What rows are sorted by has a type.
+        for at in order.iter().filter_map(|key| column_at(&key.expr)) {
+            if let (Some(column), Some(expr)) = (columns.get_mut(at), exprs.get_mut(at)) {
+                let settled = self.settle_type(Typed::new(expr.clone(), column.ty))?;
+                (*expr, column.ty) = (settled.expr, settled.ty);
+            }
+        }
         let (width, applied) = stage.settled();
         exprs.iter_mut().for_each(|expr| settle(expr, width, applied));
         Ok(Output { exprs, columns, order, distinct, locks: None })

@@ -202,7 +202,8 @@ pub fn common_type(types: &[SqlType]) -> SqlResult<SqlType> {
     let mut known = types.iter().copied().filter(|ty| ty.scalar != Scalar::Unknown || ty.is_array);
     let Some(first) = known.next() else { return Ok(SqlType::TEXT) };
     let mut chosen = first;
-    let mut same_modifier = true;
+    // A literal is taken as it is, not as what fits a column.
+    let mut same_modifier = types.iter().all(|ty| ty.scalar != Scalar::Unknown || ty.is_array);
     for ty in known {
         same_modifier &= ty == first;
         if (ty.scalar, ty.is_array) == (chosen.scalar, chosen.is_array) {

@@ -77,6 +77,7 @@ states! {
     INVALID_OFFSET = "2201X", "An OFFSET is negative.";
     INVALID_PARAMETER = "22023", "A value is not one of those that are allowed.";
     INVALID_PASSWORD = "28P01", "The password is wrong.";
+    INVALID_RECURSION = "42P19", "A recursive query has not the form that it must have.";
     INVALID_REGEX = "2201B", "A regular expression is not valid.";
     INVALID_SAVEPOINT = "3B001", "There is no such savepoint.";
     INVALID_SCHEMA_NAME = "3F000", "There is no such schema.";

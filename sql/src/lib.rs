@@ -45,6 +45,7 @@ mod parse_sequences;
 mod parse_set_role;
 mod parse_show;
 mod parse_size;
+mod parse_tokens;
 mod parse_transaction;
 mod parse_vacuum;
 mod plan;

@@ -22,6 +22,7 @@ use crate::parse_sequences::parse_alter_sequence;
 use crate::parse_set_role::parse_set_role;
 use crate::parse_show::parse_show;
 use crate::parse_size::{MAX_TOKENS, has_too_many_tokens};
+use crate::parse_tokens::reworded;
 use crate::parse_transaction::parse_transaction;
 use crate::parse_vacuum::{parse_analyze, parse_vacuum};
 
@@ -98,7 +99,7 @@ fn parse_tokens(
     tokens: Vec<TokenWithSpan>,
 ) -> Result<Vec<Statement>, ParserError> {
     let parser = Parser::new(dialect).with_recursion_limit(MAX_DEPTH);
-    statements(&mut parser.with_tokens_with_locations(move_set_columns(tokens)))
+    statements(&mut parser.with_tokens_with_locations(move_set_columns(reworded(tokens))))
 }
 
 fn statements(parser: &mut Parser<'_>) -> Result<Vec<Statement>, ParserError> {

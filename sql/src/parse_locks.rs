@@ -46,13 +46,18 @@ mod tests {
                 "select 1 from t for share of t nowait",
             ),
             (
-                "select 1 from t, u for no key update of t for key share of u",
-                "select 1 from t, u for update of t for share of u",
+                "select 1 from t, u for no key update of t nowait for key share of u skip locked",
+                "select 1 from t, u for update of t nowait for share of u skip locked",
             ),
         ] {
             assert_eq!(parse(sql).unwrap(), parse(same).unwrap());
         }
-        for sql in ["select 1 from t for no update", "select 1 from t for key", "for key share"] {
+        for sql in [
+            "select 1 from t for no update",
+            "select 1 from t for key update",
+            "select 1 from t for key",
+            "for key share",
+        ] {
             assert!(parse(sql).is_err(), "{sql}");
         }
         // A column that is called so is none.

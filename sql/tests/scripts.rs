@@ -199,6 +199,7 @@ fn parameters_have_the_types_of_the_columns_that_an_insert_fills() {
             "insert into t select $1, $2, $3",
             "insert into t (v, d, id) select $3, $2, $1 limit 1",
             "insert into t select $1, $2, $3 where not exists (select 1 from t where id = $1)",
+            "with x as (select 1) insert into t select $1, $2, $3 from x",
         ] {
             let prepared = session.prepare(sql, &[]).await.unwrap();
             assert_eq!(prepared.parameters(), types, "{sql}");

@@ -100,13 +100,12 @@ impl Binder<'_> {
                 self.is_in(expr, target, *negated, stage)
             }
             Ast::Like { negated, any, expr, pattern, escape_char } => {
-                refuse(*any, "LIKE ANY")?;
-                self.like(if *negated { "!~~" } else { "~~" }, (expr, pattern), escape_char, stage)
+                let operator = if *negated { "!~~" } else { "~~" };
+                self.like(operator, (expr, pattern), (*any, escape_char), stage)
             }
             Ast::ILike { negated, any, expr, pattern, escape_char } => {
-                refuse(*any, "ILIKE ANY")?;
                 let operator = if *negated { "!~~*" } else { "~~*" };
-                self.like(operator, (expr, pattern), escape_char, stage)
+                self.like(operator, (expr, pattern), (*any, escape_char), stage)
             }
             Ast::AnyOp { left, compare_op, right, is_some: _ } => {
                 self.quantified(left, compare_op, right, Quantifier::Any, stage)
@@ -194,6 +193,9 @@ impl Binder<'_> {
         }
         if let (Ast::Tuple(left), Ast::Tuple(right)) = (left, right) {
             return self.rows_compared(left, op, right, stage);
+        }
+        if let (Ast::Tuple(left), Ast::Subquery(query)) = (left, right) {
+            return self.row_compared(left, op, query, stage);
         }
         let (left, right) = (self.expr(left, stage)?, self.expr(right, stage)?);
         let name = operator_name(op)?;

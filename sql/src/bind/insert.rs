@@ -10,6 +10,7 @@ use sqlparser::ast::{
 use super::modify::{always_generated, column_of, is_default, table_scope};
 use super::scope::{SchemaName, Scope};
 use super::stage::{Stage, with_applies};
+use super::values::{ValuesRow, plan_of_rows};
 use super::{Binder, Bound, fold, name_parts, refuse};
 use crate::catalogue::{Identity, TableDef};
 use crate::error::{SqlError, SqlResult, SqlState};
@@ -154,13 +155,13 @@ impl Binder<'_> {
             source.order_by.is_none() && source.limit_clause.is_none() && source.with.is_none();
         if let (true, SetExpr::Values(values)) = (is_bare, &*source.body) {
             let scope = Scope::inside(None);
-            let mut stage = Stage::new(&scope, "VALUES");
             let mut rows = Vec::new();
             for row in &values.rows {
                 let count = row.content.len();
                 if count > targets.len() || count == 0 || named && count < targets.len() {
                     return Err(too_many(row.content.len()));
                 }
+                let mut stage = Stage::new(&scope, "VALUES");
                 let mut full: Vec<Option<Expr>> = vec![None; width];
                 for (value, &at) in row.content.iter().zip(targets) {
                     if is_default(value) || overrides(table, at, overriding)? {
@@ -173,21 +174,9 @@ impl Binder<'_> {
                         *place = Some(assigned);
                     }
                 }
-                rows.push(full);
+                rows.push((full, stage.applies));
             }
-            if stage.applies.is_empty() {
-                return self.with_defaults(table, rows);
-            }
-            refuse(values.rows.len() > 1, "a subquery in VALUES of several rows")?;
-            let (mut exprs, mut applies) = (Vec::new(), stage.applies);
-            for (at, value) in rows.pop().unwrap_or_default().into_iter().enumerate() {
-                exprs.push(match value {
-                    Some(value) => value,
-                    None => self.default_with(table, at, 0, &mut applies)?,
-                });
-            }
-            let input = Box::new(with_applies(Plan::One, applies));
-            return Ok(Plan::Project { input, exprs: exprs.into() });
+            return self.inserted_values(table, rows);
         }
         let bound = self.query_for(source, None, true)?;
         let count = if named { targets.len() } else { bound.columns.len().min(targets.len()) };
@@ -197,6 +186,29 @@ impl Binder<'_> {
             given.push(!overrides(table, *at, overriding)?);
         }
         self.fill(table, targets, &given, bound)
+    }
+
+    /// Rows of values, with defaults where there is none, which may need subqueries.
+    fn inserted_values(
+        &mut self,
+        table: &TableDef,
+        rows: Vec<ValuesRow<Option<Expr>>>,
+    ) -> SqlResult<Plan> {
+        if rows.iter().all(|(_, applies)| applies.is_empty()) {
+            return self.with_defaults(table, rows.into_iter().map(|(row, _)| row).collect());
+        }
+        let mut full = Vec::with_capacity(rows.len());
+        for (row, mut applies) in rows {
+            let mut exprs = Vec::with_capacity(row.len());
+            for (at, value) in row.into_iter().enumerate() {
+                exprs.push(match value {
+                    Some(value) => value,
+                    None => self.default_with(table, at, 0, &mut applies)?,
+                });
+            }
+            full.push((exprs, applies));
+        }
+        Ok(plan_of_rows(full, table.columns.len()))
     }
 
     /// Rows of values, with defaults where there is none.

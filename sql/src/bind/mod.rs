@@ -24,6 +24,7 @@ mod power;
 mod query;
 mod references;
 mod row_functions;
+mod row_query;
 mod scope;
 mod select;
 mod select_list;
@@ -33,6 +34,7 @@ mod stage;
 mod storage;
 mod system;
 mod table_function;
+mod values;
 mod view;
 mod window;
 mod window_spec;
@@ -70,6 +72,7 @@ pub(crate) use storage::{
     check_operator_class, is_index_parameter, is_storage_option, is_storage_parameter,
 };
 pub(crate) use view::{bind_view, relations_of, with_schemas};
+pub(crate) use with::changed_by;
 
 /// A column of the rows that a statement gives.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -26,6 +26,13 @@ struct Target<'s> {
     scope: Scope<'s>,
 }
 
+/// What a column is set to.
+enum NewValue<'v> {
+    Written(&'v Ast),
+    /// A column of a query.
+    Bound(Typed),
+}
+
 impl Binder<'_> {
     /// A value as one of the type of a column.
     pub(super) fn assigned(
@@ -116,11 +123,18 @@ impl Binder<'_> {
             let Assignment { target, value } = assignment;
             let (names, values) = match (target, value) {
                 (AssignmentTarget::ColumnName(name), value) => {
-                    (std::slice::from_ref(name), std::slice::from_ref(value))
+                    (std::slice::from_ref(name), vec![NewValue::Written(value)])
                 }
-                (AssignmentTarget::Tuple(names), Ast::Tuple(values)) => (&**names, &**values),
+                (AssignmentTarget::Tuple(names), Ast::Tuple(values)) => {
+                    (&**names, values.iter().map(NewValue::Written).collect())
+                }
+                (AssignmentTarget::Tuple(names), Ast::Subquery(query)) => {
+                    let row = self.row_of_query(query, stage)?;
+                    (&**names, row.into_iter().map(NewValue::Bound).collect())
+                }
                 (AssignmentTarget::Tuple(_), _) => {
-                    return Err(SqlError::unsupported("a query as the source of several columns"));
+                    let what = "source for a multiple-column UPDATE item must be a sub-SELECT or ROW() expression";
+                    return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, what));
                 }
             };
             if names.len() != values.len() {
@@ -134,13 +148,21 @@ impl Binder<'_> {
                     let message = format!("multiple assignments to same column \"{column}\"");
                     return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
                 }
-                let assigned = if is_default(value) {
-                    self.default_with(table, at, stage.width, &mut stage.applies)?
-                } else {
-                    refuse_identity(table, at)?;
-                    let bound = self.expr(value, stage)?;
-                    let assigned = self.assigned(table, at, bound);
-                    assigned.map_err(|error| self.place(error, value))?
+                let assigned = match value {
+                    NewValue::Written(value) if is_default(value) => {
+                        self.default_with(table, at, stage.width, &mut stage.applies)?
+                    }
+                    NewValue::Written(value) => {
+                        refuse_identity(table, at)?;
+                        let bound = self.expr(value, stage)?;
+                        let assigned = self.assigned(table, at, bound);
+                        assigned.map_err(|error| self.place(error, value))?
+                    }
+                    NewValue::Bound(value) => {
+                        refuse_identity(table, at)?;
+                        let assigned = self.assigned(table, at, value);
+                        assigned.map_err(|error| self.place(error, name))?
+                    }
                 };
                 all.push((at, assigned));
             }
@@ -254,6 +276,9 @@ impl Binder<'_> {
             return Err(SqlError::unsupported("changing something else than a table"));
         };
         let own = self.table(name)?;
+        let called = name_parts(name)?;
+        let is_hidden = called.len() == 1 && self.named_query(&own.name).is_some();
+        refuse(is_hidden, "changing a table that WITH has a query of the same name as")?;
         let from: Vec<TableWithJoins> =
             std::iter::once(table.clone()).chain(others.iter().cloned()).collect();
         let mut lockable: Vec<LockableTable> = Vec::new();

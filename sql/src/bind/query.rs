@@ -15,7 +15,7 @@ use crate::catalogue::TableDef;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::plan::{Expr, Plan, SetOperator, SortKey, Typed, check_depth};
 use crate::types::cast::{CastContext, common_type};
-use crate::types::{Datum, Scalar, SqlType};
+use crate::types::{Datum, SqlType};
 
 /// What stands around the body of a query.
 pub(super) struct Tail<'q> {
@@ -264,50 +264,6 @@ impl Binder<'_> {
         });
         let exprs = cast.collect::<SqlResult<_>>()?;
         Ok(Plan::Project { input: Box::new(input), exprs })
-    }
-
-    /// VALUES.
-    fn values(&mut self, values: &ast::Values, outer: Option<&Scope<'_>>) -> SqlResult<Bound> {
-        let rows = self.rows_of_values(values, outer)?;
-        let width = rows.first().map_or(0, Vec::len);
-        let mut columns = Vec::new();
-        for at in 0..width {
-            let types: Vec<SqlType> = rows.iter().filter_map(|row| Some(row.get(at)?.ty)).collect();
-            let common = common_type(&types)?;
-            let is_unknown = common.scalar == Scalar::Unknown;
-            let ty = if is_unknown { SqlType::TEXT } else { common };
-            columns.push(OutputColumn { name: format!("column{}", at + 1), ty });
-        }
-        let mut plain = Vec::new();
-        for row in rows {
-            let cast = row.into_iter().zip(&columns);
-            let cast = cast.map(|(value, to)| self.coerce(value, to.ty, CastContext::Implicit));
-            plain.push(cast.collect::<SqlResult<_>>()?);
-        }
-        Ok(Bound { plan: Plan::Values { rows: plain, width }, columns })
-    }
-
-    /// The rows of VALUES, each as long as the others.
-    pub(super) fn rows_of_values(
-        &mut self,
-        values: &ast::Values,
-        outer: Option<&Scope<'_>>,
-    ) -> SqlResult<Vec<Vec<Typed>>> {
-        let ast::Values { explicit_row: _, value_keyword: _, rows } = values;
-        let scope = Scope::inside(outer);
-        let mut stage = Stage::new(&scope, "VALUES");
-        let mut all: Vec<Vec<Typed>> = Vec::new();
-        for row in rows {
-            let row = row.content.iter().map(|value| self.expr(value, &mut stage));
-            let row = row.collect::<SqlResult<Vec<_>>>()?;
-            if all.first().is_some_and(|first| first.len() != row.len()) {
-                let message = "VALUES lists must all be the same length";
-                return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
-            }
-            all.push(row);
-        }
-        refuse(!stage.applies.is_empty(), "a subquery in VALUES")?;
-        Ok(all)
     }
 
     /// ORDER BY and LIMIT behind a query that has no FROM of its own: columns are named by what

@@ -132,9 +132,12 @@ impl Binder<'_> {
         &mut self,
         operator: &str,
         (operand, pattern): (&Ast, &Ast),
-        escape: &Option<Box<Ast>>,
+        (any, escape): (bool, &Option<Box<Ast>>),
         stage: &mut Stage<'_>,
     ) -> SqlResult<Typed> {
+        if any {
+            return self.like_any(operator, (operand, pattern), escape.is_some(), stage);
+        }
         let operand = self.expr(operand, stage)?;
         let mut pattern = self.expr(pattern, stage)?;
         if let Some(escape) = escape {
@@ -199,11 +202,22 @@ impl Binder<'_> {
         stage: &mut Stage<'_>,
     ) -> SqlResult<Typed> {
         let name = operator_name(op)?;
-        if let Ast::Subquery(query) = array {
-            let parts = std::slice::from_ref(operand);
-            let all = quantifier == Quantifier::All;
-            return self.compared_subquery(parts, &name, query, all, stage);
+        match array {
+            Ast::Subquery(query) => {
+                self.quantified_query((operand, &name), query, quantifier, stage)
+            }
+            array => self.quantified_array((operand, &name), array, quantifier, stage),
         }
+    }
+
+    /// `operand operator ANY (array)`, or ALL.
+    pub(super) fn quantified_array(
+        &mut self,
+        (operand, name): (&Ast, &str),
+        array: &Ast,
+        quantifier: Quantifier,
+        stage: &mut Stage<'_>,
+    ) -> SqlResult<Typed> {
         let operand = self.expr(operand, stage)?;
         let mut array = self.expr(array, stage)?;
         if array.ty.scalar == Scalar::Unknown {
@@ -217,7 +231,7 @@ impl Binder<'_> {
             return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
         }
         let element = SqlType::new(array.ty.scalar);
-        let operator = resolve_operator(&name, Some(operand.ty), element)?;
+        let operator = resolve_operator(name, Some(operand.ty), element)?;
         let &[left, right] = &*operator.arguments else {
             return Err(SqlError::internal("an operator of other than two"));
         };
@@ -387,7 +401,7 @@ impl Binder<'_> {
     }
 
     /// `parts operator ANY (query)`, or ALL.
-    fn compared_subquery(
+    pub(super) fn compared_subquery(
         &mut self,
         parts: &[Ast],
         operator: &str,

@@ -1,4 +1,4 @@
-//! ANALYZE.
+//! ANALYZE and VACUUM.
 
 use selkie_txn::{AnalyzeOptions, SchemaError, Table, Txn, TxnError};
 use sqlparser::ast;

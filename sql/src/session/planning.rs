@@ -7,7 +7,7 @@ use sqlparser::ast::Statement;
 
 use super::parsed::{ParsedStatement, Planned, Verb};
 use super::path::{CurrentPath, PathSource};
-use crate::bind::{Binder, Bound, BoundCopy, is_name};
+use crate::bind::{Binder, Bound, BoundCopy, changed_by, is_name};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::parse_depth::MAX_ENTRIES;
 use crate::plan::optimize;
@@ -130,7 +130,13 @@ fn check_width(columns: usize) -> SqlResult<()> {
 
 fn bind(binder: &mut Binder<'_>, statement: &Statement) -> SqlResult<(Verb, Bound)> {
     Ok(match statement {
-        Statement::Query(query) => (Verb::Select, binder.statement(query)?),
+        Statement::Query(query) => match changed_by(query) {
+            Some(change) => {
+                binder.before_change(query)?;
+                return bind(binder, change);
+            }
+            None => (Verb::Select, binder.statement(query)?),
+        },
         Statement::Insert(insert) => (Verb::Insert, binder.insert(insert)?),
         Statement::Update(update) => (Verb::Update, binder.update(update)?),
         Statement::Delete(delete) => (Verb::Delete, binder.delete(delete)?),

@@ -68,6 +68,7 @@ states! {
     INVALID_COLUMN_REFERENCE = "42P10", "A column is named that is not among those meant.";
     INVALID_CURSOR = "34000", "There is no such cursor or portal.";
     INVALID_DATETIME = "22007", "A text is no date or time.";
+    INVALID_DISPLACEMENT = "22009", "A distance to UTC is out of range.";
     INVALID_ESCAPE = "22025", "An escape in a pattern is not valid.";
     INVALID_FOREIGN_KEY = "42830", "A FOREIGN KEY refers to what is no key.";
     INVALID_GRANT = "0LP01", "That cannot be granted.";

@@ -5,7 +5,12 @@ use crate::error::{SqlError, SqlResult, SqlState};
 use crate::plan::{Expr, Typed};
 use crate::types::cast::{CastContext, can_cast, common_type};
 use crate::types::text_format::from_text;
+use crate::types::time_text::depends_on_now;
 use crate::types::{Datum, Scalar, SqlType};
+
+/// What `now` is in PostgreSQL where an expression is stored: the moment when it was defined.
+pub(crate) const MOMENT_OF_DEFINITION: &str =
+    "the moment of its definition as a date or time in a default, a constraint or a view";
 
 impl Binder<'_> {
     /// The expression as one of that type.
@@ -38,7 +43,9 @@ impl Binder<'_> {
             return Err(SqlError::new(state, message));
         }
         match expr {
-            Expr::Const(value) if !is_name(from) && !is_name(to) => {
+            Expr::Const(value)
+                if !is_name(from) && !is_name(to) && !self.is_of_now(&value, to)? =>
+            {
                 let value = crate::types::cast::cast(value, from, to, context, self.settings)?;
                 Ok(Expr::Const(value))
             }
@@ -53,6 +60,11 @@ impl Binder<'_> {
             Expr::Const(Datum::Text(text)) if is_name(to) => {
                 self.uses_catalogue = true;
                 let (operand, from) = (Box::new(Expr::Const(Datum::Text(text))), SqlType::TEXT);
+                Ok(Expr::Cast { operand, from, to, context: CastContext::Explicit })
+            }
+            // So it is where it means another moment in every transaction.
+            Expr::Const(value) if self.is_of_now(&value, to)? => {
+                let (operand, from) = (Box::new(Expr::Const(value)), SqlType::TEXT);
                 Ok(Expr::Cast { operand, from, to, context: CastContext::Explicit })
             }
             Expr::Const(Datum::Text(text)) => {
@@ -85,6 +97,18 @@ impl Binder<'_> {
                 Ok(Expr::Cast { operand, from, to, context: CastContext::Explicit })
             }
         }
+    }
+
+    /// Whether a value is a text as `now`, of which a date or time is to be made.
+    fn is_of_now(&mut self, value: &Datum, to: SqlType) -> SqlResult<bool> {
+        let is_moment = matches!(
+            to.scalar,
+            Scalar::Date | Scalar::Time | Scalar::Timestamp | Scalar::TimestampTz
+        );
+        let is_of_now = is_moment && matches!(value, Datum::Text(text) if depends_on_now(text));
+        super::refuse(is_of_now && self.is_stored, MOMENT_OF_DEFINITION)?;
+        self.uses_now |= is_of_now;
+        Ok(is_of_now)
     }
 
     /// The expressions as ones of the type that fits all of them.

@@ -464,7 +464,7 @@ pub(super) fn check_expressions(
         refuse(!stage.applies.is_empty(), "a subquery in a check constraint")?;
         binder.condition(bound, "CHECK")?;
     }
-    Ok(())
+    refuse(binder.uses_now, super::MOMENT_OF_DEFINITION)
 }
 
 /// A column of a key, and its order: NULLs are last unless it descends, as in PostgreSQL.

@@ -57,7 +57,7 @@ pub(crate) use alter::{
 };
 pub(crate) use altered_sequence::altered_sequence;
 pub(crate) use children::{ChildChange, change_children};
-pub(crate) use coerce::is_name;
+pub(crate) use coerce::{MOMENT_OF_DEFINITION, is_name};
 pub(crate) use copy::BoundCopy;
 pub(crate) use definition::{
     HIDDEN_KEY, MAX_NAME_BYTES, bind_create_table, check_name, default_expr, index_column,
@@ -126,6 +126,8 @@ pub(crate) struct Binder<'b> {
     reached: usize,
     /// Whether the statement needs the definitions of all tables when it runs.
     pub(crate) uses_catalogue: bool,
+    /// Whether a text as `now` is read in it as a date or time.
+    pub(crate) uses_now: bool,
     /// Whether what it does rests on the search path, whatever tables it names.
     pub(crate) uses_path: bool,
     /// The privileges that the statement needs.
@@ -173,6 +175,7 @@ impl<'b> Binder<'b> {
             joins: 0,
             reached: usize::MAX,
             uses_catalogue: false,
+            uses_now: false,
             uses_path: false,
             needed: Vec::new(),
             acting: None,

@@ -44,9 +44,7 @@ pub(super) fn add_in_zone(
     interval: Interval,
     context: &CallContext<'_>,
 ) -> SqlResult<i64> {
-    let offset_s = context.settings.time_zone.offset_s;
-    let local = calendar::shift(timestamp, offset_s)?;
-    calendar::shift(calendar::add_interval(local, interval)?, -offset_s)
+    context.settings.time_zone.add_interval(timestamp, interval)
 }
 
 /// The time between two moments, in days and what is left.
@@ -182,5 +180,5 @@ pub(super) fn register_functions(table: &mut Table<Body>) {
 }
 
 fn local_start(context: &CallContext<'_>) -> SqlResult<i64> {
-    calendar::shift(context.transaction_start, context.settings.time_zone.offset_s)
+    context.settings.time_zone.to_local(context.transaction_start)
 }

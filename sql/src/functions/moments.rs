@@ -8,8 +8,8 @@ use super::dates::difference;
 use super::signature::{Body, Table};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::types::calendar::{self, DAY_US, Day, SECOND_US};
-use crate::types::settings::TimeZone;
-use crate::types::{Datum, Scalar, SqlType};
+use crate::types::time_text::parse_offset;
+use crate::types::{Datum, IntervalStyle, Scalar, SqlType, TimeZone, interval_text};
 
 pub(super) const HOUR_US: i64 = 3600 * SECOND_US;
 pub(super) const MINUTE_US: i64 = 60 * SECOND_US;
@@ -124,20 +124,54 @@ fn age(a: i64, b: i64) -> SqlResult<Interval> {
     Ok(Interval { months: part(months)?, days: part(days)?, microseconds: us * sign })
 }
 
-/// The offset of a zone that a call names.
-fn zone(values: &[Datum], at: usize) -> SqlResult<i32> {
-    match argument(values, at) {
-        Datum::Interval(value) => i32::try_from(value.microseconds / SECOND_US)
-            .ok()
-            .filter(|_| value.months == 0 && value.days == 0)
-            .ok_or_else(|| {
-                SqlError::new(
-                    SqlState::INVALID_PARAMETER,
-                    "interval time zone must not include months or days",
-                )
-            }),
-        _ => TimeZone::parse(text(values, at)?).map(|zone| zone.offset_s),
+/// The zone that a call names.
+fn zone(values: &[Datum], at: usize) -> SqlResult<TimeZone> {
+    let Datum::Interval(value) = argument(values, at) else {
+        return TimeZone::find(text(values, at)?);
+    };
+    let seconds = i32::try_from(value.microseconds / SECOND_US).ok();
+    match seconds.filter(|_| value.months == 0 && value.days == 0) {
+        Some(seconds) => Ok(TimeZone::fixed(seconds)),
+        None => {
+            let mut shown = String::new();
+            interval_text::print(*value, IntervalStyle::Postgres, &mut shown);
+            Err(SqlError::new(
+                SqlState::INVALID_PARAMETER,
+                format!("interval time zone \"{shown}\" must not include months or days"),
+            ))
+        }
     }
+}
+
+/// The zone that `make_timestamptz` is given: the sign of a number is as in ISO, east is positive.
+fn zone_to_make(text: &str) -> SqlResult<TimeZone> {
+    let invalid = |message| SqlError::new(SqlState::INVALID_PARAMETER, message);
+    if text.starts_with(|c: char| c.is_ascii_digit()) {
+        let hint = "Numeric time zones must have \"-\" or \"+\" as first character.".to_owned();
+        let message = format!("invalid input syntax for type numeric time zone: \"{text}\"");
+        return Err(invalid(message).hint(hint));
+    }
+    match parse_offset(text) {
+        Some(Ok(offset_s)) => Ok(TimeZone::fixed(offset_s)),
+        Some(Err(_)) => Err(invalid(format!("numeric time zone \"{text}\" out of range"))),
+        None => TimeZone::find(text),
+    }
+}
+
+/// The beginning of the unit in which a moment is by the clocks of a zone.
+fn truncated_in(zone: &TimeZone, unit: &str, moment_us: i64) -> SqlResult<Datum> {
+    let local = zone.to_local(moment_us)?;
+    let cut = truncated(unit, local, SqlType::TIMESTAMPTZ)?;
+    let is_of_day = matches!(
+        unit_of(unit).as_str(),
+        "microseconds" | "milliseconds" | "second" | "minute" | "hour"
+    );
+    // In an hour that clocks show twice, a part of it stays in the same one.
+    let moment = match is_of_day && calendar::is_finite(moment_us) {
+        true => calendar::shift(cut, -zone.offset_at(moment_us))?,
+        false => zone.to_moment(cut)?,
+    };
+    Ok(Datum::Timestamp(moment))
 }
 
 fn out_of_range(what: String) -> SqlError {
@@ -236,16 +270,14 @@ pub(super) fn register_functions(table: &mut Table<Body>) {
         truncated(text(v, 0)?, moment(v, 1)?, SqlType::TIMESTAMP).map(Datum::Timestamp)
     });
     table.add("date_trunc", "stable text timestamptz -> timestamptz", |v, context| {
-        let offset_s = context.settings.time_zone.offset_s;
-        let local = calendar::shift(moment(v, 1)?, offset_s)?;
-        let cut = truncated(text(v, 0)?, local, SqlType::TIMESTAMPTZ)?;
-        calendar::shift(cut, -offset_s).map(Datum::Timestamp)
+        truncated_in(&context.settings.time_zone, text(v, 0)?, moment(v, 1)?)
     });
     table.add("date_trunc", "text timestamptz text -> timestamptz", |v, _| {
-        let offset_s = zone(v, 2)?;
-        let local = calendar::shift(moment(v, 1)?, offset_s)?;
-        let cut = truncated(text(v, 0)?, local, SqlType::TIMESTAMPTZ)?;
-        calendar::shift(cut, -offset_s).map(Datum::Timestamp)
+        let moment_us = moment(v, 1)?;
+        if !calendar::is_finite(moment_us) {
+            return Ok(Datum::Timestamp(moment_us));
+        }
+        truncated_in(&TimeZone::find(text(v, 2)?)?, text(v, 0)?, moment_us)
     });
     table.add("date_trunc", "text interval -> interval", |v, _| {
         truncated_interval(text(v, 0)?, interval(v, 1)?).map(Datum::Interval)
@@ -254,27 +286,34 @@ pub(super) fn register_functions(table: &mut Table<Body>) {
         age(moment(v, 0)?, moment(v, 1)?).map(Datum::Interval)
     });
     table.add("age", "stable timestamptz timestamptz -> interval", |v, context| {
-        let offset_s = context.settings.time_zone.offset_s;
-        let local = |at| calendar::shift(moment(v, at)?, offset_s);
+        let local = |at| context.settings.time_zone.to_local(moment(v, at)?);
         age(local(0)?, local(1)?).map(Datum::Interval)
     });
     for signature in ["stable timestamp -> interval", "stable timestamptz -> interval"] {
         table.add_typed("age", signature, |types, v, context| {
-            let offset_s = context.settings.time_zone.offset_s;
-            let now = calendar::shift(context.transaction_start, offset_s)?;
+            let zone = &context.settings.time_zone;
+            let now = zone.to_local(context.transaction_start)?;
             let has_zone = types.argument(0).scalar == Scalar::TimestampTz;
-            let then = calendar::shift(moment(v, 0)?, if has_zone { offset_s } else { 0 })?;
+            let then = moment(v, 0)?;
+            let then = if has_zone { zone.to_local(then)? } else { then };
             age(calendar::split(now).0 * DAY_US, then).map(Datum::Interval)
         });
     }
     for signature in ["text timestamp -> timestamptz", "interval timestamp -> timestamptz"] {
         table.add("timezone", signature, |v, _| {
-            calendar::shift(moment(v, 1)?, -zone(v, 0)?).map(Datum::Timestamp)
+            let local = moment(v, 1)?;
+            let is_finite = calendar::is_finite(local);
+            Ok(Datum::Timestamp(if is_finite { zone(v, 0)?.to_moment(local)? } else { local }))
         });
     }
     for signature in ["text timestamptz -> timestamp", "interval timestamptz -> timestamp"] {
         table.add("timezone", signature, |v, _| {
-            calendar::shift(moment(v, 1)?, zone(v, 0)?).map(Datum::Timestamp)
+            let moment_us = moment(v, 1)?;
+            let is_finite = calendar::is_finite(moment_us);
+            Ok(Datum::Timestamp(match is_finite {
+                true => zone(v, 0)?.to_local(moment_us)?,
+                false => moment_us,
+            }))
         });
     }
     register_made(table);
@@ -291,11 +330,12 @@ fn register_made(table: &mut Table<Body>) {
     table.add(
         "make_timestamptz",
         "stable int4 int4 int4 int4 int4 float8 -> timestamptz",
-        |v, context| {
-            let local = make_timestamp(v)?;
-            calendar::shift(local, -context.settings.time_zone.offset_s).map(Datum::Timestamp)
-        },
+        |v, context| context.settings.time_zone.to_moment(make_timestamp(v)?).map(Datum::Timestamp),
     );
+    table.add("make_timestamptz", "int4 int4 int4 int4 int4 float8 text -> timestamptz", |v, _| {
+        let local = make_timestamp(v)?;
+        zone_to_make(text(v, 6)?)?.to_moment(local).map(Datum::Timestamp)
+    });
     for signature in [
         "-> interval",
         "int4 -> interval",

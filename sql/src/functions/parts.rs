@@ -150,7 +150,7 @@ fn extract(types: &Types, values: &[Datum], context: &CallContext<'_>) -> SqlRes
             return infinite_part(unit, *days > 0);
         }
         Datum::Timestamp(us) if ty.scalar == Scalar::TimestampTz => {
-            let offset_s = context.settings.time_zone.offset_s;
+            let offset_s = context.settings.time_zone.offset_at(*us);
             moment_part(unit, calendar::shift(*us, offset_s)?, Some(offset_s), ty)
         }
         Datum::Timestamp(us) => moment_part(unit, *us, None, ty),

@@ -5,6 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use bigdecimal::BigDecimal;
 use bigdecimal::Zero;
+use selkie_txn::Interval;
 
 use super::CallContext;
 use super::arguments::{argument, array, boolean, interval, moment, number, text, whole};
@@ -196,9 +197,11 @@ fn numeric_series(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowIterato
     })))
 }
 
-fn series_of_moments(values: &[Datum], offset_s: i32) -> SqlResult<RowIterator> {
-    let first = calendar::shift(moment(values, 0)?, offset_s)?;
-    let last = calendar::shift(moment(values, 1)?, offset_s)?;
+fn series_of_moments(
+    values: &[Datum],
+    plus: impl Fn(i64, Interval) -> SqlResult<i64> + Send + 'static,
+) -> SqlResult<RowIterator> {
+    let (first, last) = (moment(values, 0)?, moment(values, 1)?);
     let step = interval(values, 2)?;
     let length = step.length_us();
     if length == 0 {
@@ -212,10 +215,10 @@ fn series_of_moments(values: &[Datum], offset_s: i32) -> SqlResult<RowIterator> 
     Ok(Box::new(iter::from_fn(move || match next.take()? {
         Ok(value) if within(&value) => {
             // A step that leads back would never end.
-            next = Some(calendar::add_interval(value, step)).filter(|following| {
+            next = Some(plus(value, step)).filter(|following| {
                 following.as_ref().map_or(true, |following| (*following > value) == (length > 0))
             });
-            Some(calendar::shift(value, -offset_s).map(|value| vec![Datum::Timestamp(value)]))
+            Some(Ok(vec![Datum::Timestamp(value)]))
         }
         Ok(_) => None,
         Err(error) => Some(Err(error)),
@@ -223,11 +226,12 @@ fn series_of_moments(values: &[Datum], offset_s: i32) -> SqlResult<RowIterator> 
 }
 
 fn moment_series(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowIterator> {
-    series_of_moments(values, 0)
+    series_of_moments(values, calendar::add_interval)
 }
 
 fn zoned_series(values: &[Datum], context: &CallContext<'_>) -> SqlResult<RowIterator> {
-    series_of_moments(values, context.settings.time_zone.offset_s)
+    let zone = context.settings.time_zone.clone();
+    series_of_moments(values, move |value, step| zone.add_interval(value, step))
 }
 
 fn unnest(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowIterator> {

@@ -4,9 +4,8 @@ use super::{CallContext, Resolved, resolve_aggregate, resolve_function, resolve_
 use super::{resolve_rows, rows::ResolvedRows};
 use crate::error::SqlResult;
 use crate::types::cast::{CastContext, cast};
-use crate::types::settings::TimeZone;
 use crate::types::text_format::{from_text, to_string};
-use crate::types::{Datum, FormatSettings, SqlType};
+use crate::types::{Datum, FormatSettings, SqlType, TimeZone};
 
 /// An argument: `int4:5`, or `5` for a literal; `NULL` is NULL.
 fn argument(text: &str) -> (SqlType, Option<&str>) {

@@ -7,7 +7,7 @@ use super::arguments::{argument, text};
 use super::signature::{Body, Table, Types};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::types::calendar::{self, DAY_US, Day, SECOND_US, TimeOfDay};
-use crate::types::time_text::{DAYS, MONTHS};
+use crate::types::time_print::{DAYS, MONTHS};
 use crate::types::{Datum, Scalar};
 
 /// The patterns; of those that begin alike the longer come first.
@@ -204,15 +204,20 @@ fn of_case(text: &str, pattern: &str) -> String {
 }
 
 fn print(types: &Types, values: &[Datum], context: &CallContext<'_>) -> SqlResult<Datum> {
-    let zone = &context.settings.time_zone;
-    let has_zone = types.argument(0).scalar == Scalar::TimestampTz;
     let mut moment = Moment {
         day: Day { year: 0, month: 1, day: 1 },
         time: TimeOfDay::of_us(0),
-        offset_s: if has_zone { zone.offset_s } else { 0 },
-        zone: if has_zone { zone.name.to_string() } else { String::new() },
+        offset_s: 0,
+        zone: String::new(),
     };
-    match argument(values, 0) {
+    let value = argument(values, 0);
+    if let Datum::Timestamp(us) = value
+        && types.argument(0).scalar == Scalar::TimestampTz
+    {
+        let clock = context.settings.time_zone.clock_at(*us);
+        (moment.offset_s, moment.zone) = (clock.offset_s, clock.abbreviation);
+    }
+    match value {
         Datum::Timestamp(us) if !calendar::is_finite(*us) => return Ok(Datum::Null),
         Datum::Timestamp(us) => {
             let (number, of_day) = calendar::split(calendar::shift(*us, moment.offset_s)?);
@@ -246,7 +251,30 @@ struct Told {
     microseconds: i64,
     is_pm: Option<bool>,
     is_bc: bool,
-    offset_s: Option<i32>,
+    zone: ToldZone,
+}
+
+/// A distance to UTC that a text told.
+#[derive(Clone, Copy)]
+struct ToldZone {
+    is_told: bool,
+    is_west: bool,
+    hours: i64,
+    minutes: i64,
+}
+
+impl ToldZone {
+    /// The offset in seconds, if hours were told; minutes alone tell no sign.
+    fn offset_s(self, whole: &str) -> SqlResult<Option<i64>> {
+        if self.hours > 15 || self.minutes > 59 {
+            return Err(SqlError::new(
+                SqlState::DATETIME_OVERFLOW,
+                format!("date/time field value out of range: \"{whole}\""),
+            ));
+        }
+        let distance = self.hours * 3600 + self.minutes * 60;
+        Ok(self.is_told.then_some(if self.is_west { -distance } else { distance }))
+    }
 }
 
 fn invalid(value: &str, pattern: &str) -> SqlError {
@@ -325,10 +353,17 @@ impl Told {
             }
             "tzh" => {
                 let trimmed = rest.trim_start();
-                let sign = if trimmed.starts_with('-') { -1 } else { 1 };
-                *rest = trimmed.trim_start_matches(['+', '-']);
-                let hours = i32::try_from(take_number(rest, 2, name)?.0).unwrap_or(0);
-                self.offset_s = Some(sign * hours * 3600);
+                self.zone.is_told = true;
+                self.zone.is_west = trimmed.starts_with('-');
+                *rest = trimmed.strip_prefix(['+', '-']).unwrap_or(trimmed);
+                self.zone.hours = take_number(rest, 2, name)?.0;
+            }
+            "tzm" => self.zone.minutes = take_number(rest, 2, name)?.0,
+            "tz" | "of" => {
+                return Err(SqlError::new(
+                    SqlState::FEATURE_NOT_SUPPORTED,
+                    format!("formatting field \"{name}\" is only supported in to_char"),
+                ));
             }
             _ => {
                 return Err(SqlError::unsupported(format!(
@@ -373,7 +408,7 @@ impl Told {
 }
 
 /// Reads a text by a format: the local time, and the offset if the text told one.
-fn read(value: &str, format: &str) -> SqlResult<(i128, Option<i32>)> {
+fn read(value: &str, format: &str) -> SqlResult<(i128, Option<i64>)> {
     let mut told = Told {
         day: Day { year: 1, month: 1, day: 1 },
         day_of_year: None,
@@ -381,7 +416,7 @@ fn read(value: &str, format: &str) -> SqlResult<(i128, Option<i32>)> {
         microseconds: 0,
         is_pm: None,
         is_bc: false,
-        offset_s: None,
+        zone: ToldZone { is_told: false, is_west: false, hours: 0, minutes: 0 },
     };
     let mut rest = value;
     let pieces = pieces(format);
@@ -411,7 +446,7 @@ fn read(value: &str, format: &str) -> SqlResult<(i128, Option<i32>)> {
             }
         }
     }
-    let offset_s = told.offset_s;
+    let offset_s = told.zone.offset_s(value)?;
     Ok((told.us(value)?, offset_s))
 }
 
@@ -430,8 +465,12 @@ pub(super) fn register_functions(table: &mut Table<Body>) {
     });
     table.add("to_timestamp", "stable text text -> timestamptz", |v, context| {
         let (us, offset_s) = read(text(v, 0)?, text(v, 1)?)?;
-        let offset_s = offset_s.unwrap_or(context.settings.time_zone.offset_s);
-        let utc = us - i128::from(offset_s) * i128::from(SECOND_US);
-        calendar::checked_timestamp(utc).map(Datum::Timestamp)
+        let moment = match offset_s {
+            Some(offset_s) => {
+                calendar::checked_timestamp(us - i128::from(offset_s) * i128::from(SECOND_US))?
+            }
+            None => context.settings.time_zone.to_moment(calendar::checked_timestamp(us)?)?,
+        };
+        Ok(Datum::Timestamp(moment))
     });
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sqlparser::ast::{self, CloseCursor, DiscardObject, Expr, Statement, Value};
+use sqlparser::ast::{self, CloseCursor, DateTimeField, DiscardObject, Expr, Statement, Value};
 
 use super::Session;
 use crate::bind::{OutputColumn, fold};
@@ -201,9 +201,9 @@ impl Session {
                 if *local {
                     self.warn_outside("SET LOCAL", client);
                 }
-                match is_default(value) {
+                match is_default(value) || is_local_zone(value) {
                     true => self.reset_parameter("timezone", *local)?,
-                    false => self.set_values("timezone", &[setting_text(value)?], *local)?,
+                    false => self.set_values("timezone", &[zone_text(value)?], *local)?,
                 }
             }
             ast::Set::SetNames { charset_name, collation_name } => {
@@ -272,6 +272,29 @@ fn is_default(value: &Expr) -> bool {
     value.quote_style.is_none() && value.value.eq_ignore_ascii_case("default")
 }
 
+/// The word LOCAL: the zone of the server.
+fn is_local_zone(value: &Expr) -> bool {
+    let Expr::Identifier(value) = value else { return false };
+    value.quote_style.is_none() && value.value.eq_ignore_ascii_case("local")
+}
+
+/// What SET TIME ZONE sets the parameter to.
+fn zone_text(value: &Expr) -> SqlResult<String> {
+    let Expr::Interval(interval) = value else { return setting_text(value) };
+    let unit = match (&interval.leading_field, &interval.last_field) {
+        (None, None) | (Some(DateTimeField::Hour), Some(DateTimeField::Minute)) => "",
+        (Some(DateTimeField::Hour), None) => " hour",
+        _ => return Err(SqlError::unsupported("a time zone of an interval in other fields")),
+    };
+    let text = setting_text(&interval.value)?;
+    let is_number = text.trim().parse::<f64>().is_ok();
+    if is_number && interval.last_field.is_some() {
+        return Err(SqlError::unsupported("a time zone of an interval in minutes"));
+    }
+    let unit = if is_number { unit } else { "" };
+    Ok(format!("INTERVAL '{}'", format!("{text}{unit}").replace('\'', "''")))
+}
+
 fn deallocate(name: &ast::Ident, client: &Arc<dyn Client>) -> SqlResult<&'static str> {
     if name.quote_style.is_none() && name.value.eq_ignore_ascii_case("all") {
         client.deallocate(None)?;
@@ -296,6 +319,7 @@ fn setting_text(value: &Expr) -> SqlResult<String> {
         Expr::UnaryOp { op: ast::UnaryOperator::Minus, expr } => {
             Ok(format!("-{}", setting_text(expr)?))
         }
+        Expr::UnaryOp { op: ast::UnaryOperator::Plus, expr } => setting_text(expr),
         other => Err(SqlError::unsupported(format!("the setting {other}"))),
     }
 }

@@ -212,9 +212,13 @@ impl Session {
         self.returned_to.take()
     }
 
-    /// How values are written as text.
+    /// How values are written as text, and read.
     #[must_use]
     pub fn format(&self) -> &FormatSettings {
+        if self.state == TransactionState::Idle {
+            // What is read now is for a transaction that is about to begin.
+            self.settings.format.now.set((self.clock)());
+        }
         &self.settings.format
     }
 
@@ -398,12 +402,17 @@ impl Session {
             (true, _) => self.txn.begin_to_read(),
         };
         begun.map_err(|error| from_txn(error, None))?;
-        self.transaction_start = (self.clock)();
+        self.set_transaction_start((self.clock)());
         self.before = Some(Arc::clone(&self.settings));
         self.modes_now = modes;
         self.has_run = false;
         self.state = TransactionState::InTransaction;
         Ok(())
+    }
+
+    fn set_transaction_start(&mut self, moment_us: i64) {
+        self.transaction_start = moment_us;
+        self.settings.format.now.set(moment_us);
     }
 
     async fn commit(&mut self) -> SqlResult<()> {

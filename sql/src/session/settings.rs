@@ -352,10 +352,7 @@ impl Settings {
                 };
             }
             "timezone" | "time zone" => {
-                self.format.time_zone = match &*folded {
-                    "default" | "local" => TimeZone::utc(),
-                    _ => TimeZone::parse(value)?,
-                };
+                self.format.time_zone = TimeZone::parse(value)?;
             }
             "bytea_output" => {
                 self.format.bytea_output = match &*folded {
@@ -426,7 +423,7 @@ impl Settings {
                 IntervalStyle::Iso8601 => "iso_8601",
             }
             .to_owned(),
-            "timezone" | "time zone" => format.time_zone.name.to_string(),
+            "timezone" | "time zone" => format.time_zone.name().to_owned(),
             "bytea_output" => match format.bytea_output {
                 ByteaOutput::Hex => "hex",
                 ByteaOutput::Escape => "escape",

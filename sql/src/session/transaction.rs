@@ -224,7 +224,8 @@ impl Session {
         let ended = self.txn.rollback().await;
         ended.map_err(|error| from_txn(error, None))?;
         self.begin(modes)?;
-        (self.transaction_start, self.before) = (began, before);
+        self.set_transaction_start(began);
+        self.before = before;
         Ok(())
     }
 

@@ -337,10 +337,10 @@ fn to_moment(
     to: SqlType,
     settings: &FormatSettings,
 ) -> SqlResult<Datum> {
-    let offset_s = settings.time_zone.offset_s;
+    let zone = &settings.time_zone;
     // What has a zone is shown in that of the session, and what has none is taken to be in it.
     let local = |us: i64| match from.scalar {
-        Scalar::TimestampTz => calendar::shift(us, offset_s),
+        Scalar::TimestampTz => zone.to_local(us),
         _ => Ok(us),
     };
     match (value, to.scalar) {
@@ -354,14 +354,14 @@ fn to_moment(
         (Datum::Timestamp(_), Scalar::Time) => Ok(Datum::Null),
         (Datum::Timestamp(us), Scalar::Timestamp) => local(us).map(Datum::Timestamp),
         (Datum::Timestamp(us), Scalar::TimestampTz) if from.scalar == Scalar::Timestamp => {
-            calendar::shift(us, -offset_s).map(Datum::Timestamp)
+            zone.to_moment(us).map(Datum::Timestamp)
         }
         (Datum::Date(date), Scalar::Timestamp) => {
             calendar::date_to_timestamp(date).map(Datum::Timestamp)
         }
         (Datum::Date(date), Scalar::TimestampTz) => {
             let us = calendar::date_to_timestamp(date)?;
-            calendar::shift(us, -offset_s).map(Datum::Timestamp)
+            zone.to_moment(us).map(Datum::Timestamp)
         }
         (Datum::Interval(interval), Scalar::Time) => {
             Ok(Datum::Time(interval.microseconds.rem_euclid(86_400 * SECOND_US)))

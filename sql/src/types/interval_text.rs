@@ -6,7 +6,7 @@ use selkie_txn::Interval;
 
 use super::calendar::{SECOND_US, TimeOfDay};
 use super::settings::IntervalStyle;
-use super::time_text::print_fraction;
+use super::time_print::print_fraction;
 use crate::error::{SqlError, SqlResult, SqlState};
 
 /// Longest text that is looked at.

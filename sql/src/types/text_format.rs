@@ -12,7 +12,7 @@ use super::numeric;
 use super::object_names::ObjectNames;
 use super::settings::{ByteaOutput, FormatSettings};
 use super::sql_type::{Scalar, SqlType};
-use super::time_text;
+use super::{time_print, time_text};
 use crate::error::{SqlError, SqlResult, SqlState};
 
 /// Longest name, in bytes; what is longer is cut.
@@ -58,11 +58,11 @@ pub fn to_text(value: &Datum, ty: SqlType, settings: &FormatSettings, out: &mut 
         Datum::Text(value) => return print_characters(value, ty, out),
         Datum::Json(value) => write!(out, "{value}"),
         Datum::Bytes(value) => return print_bytes(value, settings.bytea_output, out),
-        Datum::Date(value) => return time_text::print_date(*value, settings, out),
-        Datum::Time(value) => return time_text::print_time_of_day(*value, out),
+        Datum::Date(value) => return time_print::print_date(*value, settings, out),
+        Datum::Time(value) => return time_print::print_time_of_day(*value, out),
         Datum::Timestamp(value) => {
             let has_zone = ty.scalar == Scalar::TimestampTz;
-            return time_text::print_timestamp(*value, has_zone, settings, out);
+            return time_print::print_timestamp(*value, has_zone, settings, out);
         }
         Datum::Interval(value) => {
             return interval_text::print(*value, settings.interval_style, out);

@@ -1,43 +1,37 @@
-//! Dates, times and timestamps as texts.
-
-use std::fmt::Write;
+//! Dates, times and timestamps out of texts.
 
 use super::calendar::{
     self, DATE_INFINITY, DATE_MINUS_INFINITY, DAY_US, Day, INFINITY, MINUS_INFINITY, SECOND_US,
     TimeOfDay,
 };
-use super::settings::{DateOrder, DateStyle, FormatSettings, TimeZone, parse_offset};
+use super::settings::{DateOrder, FormatSettings};
+use super::time_print::{DAYS, MONTHS};
+use super::zone::{self, TimeZone};
 use crate::error::{SqlError, SqlResult, SqlState};
 
-/// Names of months.
-pub(crate) const MONTHS: [&str; 12] = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-];
-/// Names of days; the week begins on Sunday.
-pub(crate) const DAYS: [&str; 7] =
-    ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 /// Longest text that is looked at.
 const MAX_TEXT: usize = 128;
+
+/// Furthest from UTC that a text may say.
+const MAX_HOURS: i32 = 15;
+/// Words that stand for a day, or for a moment, that is another in every transaction.
+const WORDS_OF_NOW: [&str; 4] = ["now", "today", "tomorrow", "yesterday"];
 
 /// The parts that a text has.
 #[derive(Default)]
 struct Parts {
     day: Option<Day>,
     time_us: Option<i64>,
-    offset_s: Option<i32>,
+    zone: Option<Zone>,
     is_bc: bool,
     special: Option<Special>,
+}
+
+/// The zone that a text says.
+enum Zone {
+    /// Seconds east of Greenwich.
+    Offset(i32),
+    Named(TimeZone),
 }
 
 #[derive(Clone, Copy)]
@@ -51,10 +45,19 @@ enum Special {
 enum Problem {
     Syntax,
     Range,
-    Unsupported(&'static str),
+    /// Its distance to UTC is too large.
+    Displacement,
+    UnknownZone(String),
+    Other(SqlError),
 }
 
-fn error(problem: &Problem, text: &str, ty: &str) -> SqlError {
+impl From<SqlError> for Problem {
+    fn from(error: SqlError) -> Self {
+        Self::Other(error)
+    }
+}
+
+fn error(problem: Problem, text: &str, ty: &str) -> SqlError {
     match problem {
         Problem::Syntax => SqlError::new(
             SqlState::INVALID_DATETIME,
@@ -64,10 +67,48 @@ fn error(problem: &Problem, text: &str, ty: &str) -> SqlError {
             SqlState::DATETIME_OVERFLOW,
             format!("date/time field value out of range: \"{text}\""),
         ),
-        Problem::Unsupported(word) => {
-            SqlError::unsupported(format!("the date/time input value \"{word}\""))
-        }
+        Problem::Displacement => SqlError::new(
+            SqlState::INVALID_DISPLACEMENT,
+            format!("time zone displacement out of range: \"{text}\""),
+        ),
+        Problem::UnknownZone(word) => zone::unknown(&word),
+        Problem::Other(error) => error,
     }
+}
+
+/// Whether what a text of a date or time means may depend on the moment when it is read.
+pub(crate) fn depends_on_now(text: &str) -> bool {
+    text.split(|c: char| !c.is_ascii_alphabetic())
+        .any(|word| WORDS_OF_NOW.iter().any(|own| own.eq_ignore_ascii_case(word)))
+}
+
+/// A distance to UTC that is too large.
+pub(crate) struct TooFar;
+
+/// Seconds east of Greenwich of `+hh`, `+hhmm`, `+hh:mm` or `+hh:mm:ss`; the sign is needed.
+pub(crate) fn parse_offset(text: &str) -> Option<Result<i32, TooFar>> {
+    let (sign, rest) = match text.strip_prefix('-') {
+        Some(rest) => (-1, rest),
+        None => (1, text.strip_prefix('+')?),
+    };
+    let number = |text: &str| -> Option<i32> {
+        let is_number = (1..=6).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());
+        is_number.then(|| text.parse().ok())?
+    };
+    let mut parts = rest.split(':');
+    let first = parts.next()?;
+    let all = number(first)?;
+    let (hours, minutes) = match parts.next() {
+        Some(minutes) => (all, number(minutes)?),
+        None if first.len() > 2 => (all / 100, all % 100),
+        None => (all, 0),
+    };
+    let seconds = parts.next().map_or(Some(0), number)?;
+    if parts.next().is_some() {
+        return None;
+    }
+    let is_near = hours <= MAX_HOURS && minutes < 60 && seconds < 60;
+    Some(if is_near { Ok(sign * (hours * 3600 + minutes * 60 + seconds)) } else { Err(TooFar) })
 }
 
 /// Splits a text where spaces, or a `T` between digits, separate date and time.
@@ -154,24 +195,80 @@ fn time_of(text: &str) -> Result<i64, Problem> {
     Ok(us)
 }
 
-/// A time with what may follow it: a distance to UTC.
-fn time_and_offset(word: &str, parts: &mut Parts) -> Result<(), Problem> {
+/// A time, with colons or without, and what may follow it: a zone.
+fn time_and_zone(word: &str, parts: &mut Parts) -> Result<(), Problem> {
     let end = word.find(|c: char| !(c.is_ascii_digit() || c == ':' || c == '.'));
     let (time, zone) = word.split_at(end.unwrap_or(word.len()));
-    parts.time_us = Some(time_of(time)?);
+    parts.time_us = Some(match time.contains(':') {
+        true => time_of(time)?,
+        false => packed_time(time).ok_or(Problem::Syntax)?,
+    });
     match zone {
         "" => Ok(()),
         "am" | "pm" => meridiem(zone, parts),
-        _ => set_offset(zone, parts),
+        _ => set_zone(zone, parts),
     }
 }
 
-fn set_offset(zone: &str, parts: &mut Parts) -> Result<(), Problem> {
-    let parsed = parse_offset(zone).or_else(|| {
-        let is_name = zone.starts_with(|c: char| c.is_ascii_alphabetic());
-        is_name.then(|| TimeZone::parse(zone).ok()).flatten().map(|zone| zone.offset_s)
+/// A zone: its distance to UTC, an abbreviation, or a name behind a date.
+fn set_zone(word: &str, parts: &mut Parts) -> Result<(), Problem> {
+    if parts.zone.is_some() {
+        return Err(Problem::Syntax);
+    }
+    if word.starts_with(['+', '-']) {
+        let is_late = parts.day.is_some() || parts.time_us.is_some();
+        let offset = parse_offset(word).filter(|_| is_late).ok_or(Problem::Syntax)?;
+        parts.zone = Some(Zone::Offset(offset.map_err(|TooFar| Problem::Displacement)?));
+        return Ok(());
+    }
+    if !word.starts_with(|c: char| c.is_ascii_alphabetic() || c == '<') {
+        return Err(Problem::Syntax);
+    }
+    let is_word = word.bytes().all(|b| b.is_ascii_alphabetic());
+    let found = TimeZone::abbreviated(word).or_else(|| {
+        // Without a date only a zone whose distance to UTC never changes says something.
+        let has_day = parts.day.is_some();
+        let may_be = has_day || parts.time_us.is_some();
+        let named = may_be.then(|| TimeZone::named(word)).flatten();
+        named.filter(|zone| has_day || zone.is_fixed())
     });
-    parts.offset_s = Some(parsed.ok_or(Problem::Syntax)?);
+    match found {
+        Some(zone) => parts.zone = Some(Zone::Named(zone)),
+        None if !is_word && parts.day.is_some() => {
+            return Err(Problem::UnknownZone(word.to_owned()));
+        }
+        None => return Err(Problem::Syntax),
+    }
+    Ok(())
+}
+
+/// `DST` behind a zone: an hour further east.
+fn set_summer(parts: &mut Parts) -> Result<(), Problem> {
+    let offset_s = match &parts.zone {
+        Some(Zone::Offset(offset_s)) => *offset_s,
+        Some(Zone::Named(zone)) if zone.is_fixed() => zone.offset_at(0),
+        _ => return Err(Problem::Syntax),
+    };
+    parts.zone = Some(Zone::Offset(offset_s + 3600));
+    Ok(())
+}
+
+/// `now`, `today` and their like, by the clocks of the session.
+fn set_now(word: &str, settings: &FormatSettings, parts: &mut Parts) -> Result<(), Problem> {
+    if parts.day.is_some() || (word == "now" && (parts.time_us.is_some() || parts.zone.is_some())) {
+        return Err(Problem::Syntax);
+    }
+    let now = settings.now.get();
+    let (day, time_us) = calendar::split(settings.time_zone.to_local(now)?);
+    parts.day = Some(Day::of_number(match word {
+        "tomorrow" => day + 1,
+        "yesterday" => day - 1,
+        _ => day,
+    }));
+    if word == "now" {
+        parts.time_us = Some(time_us);
+        parts.zone = Some(Zone::Offset(settings.time_zone.offset_at(now)));
+    }
     Ok(())
 }
 
@@ -219,10 +316,11 @@ fn date_of(word: &str, order: DateOrder) -> Result<Day, Problem> {
 }
 
 /// Reads all parts of a text.
-fn parse(text: &str, order: DateOrder) -> Result<Parts, Problem> {
+fn parse(text: &str, settings: &FormatSettings) -> Result<Parts, Problem> {
     if text.len() > MAX_TEXT {
         return Err(Problem::Syntax);
     }
+    let order = settings.date_order;
     let mut parts = Parts::default();
     // A date whose month is a word comes in pieces: "January 8, 1999", "8 Jan 1999".
     let (mut month, mut numbers) = (None, Vec::new());
@@ -230,29 +328,31 @@ fn parse(text: &str, order: DateOrder) -> Result<Parts, Problem> {
     for word in &words {
         let starts_with_digit = word.starts_with(|c: char| c.is_ascii_digit());
         match word.as_str() {
-            "infinity" | "+infinity" => parts.special = Some(Special::Infinity),
+            "infinity" => parts.special = Some(Special::Infinity),
             "-infinity" => parts.special = Some(Special::MinusInfinity),
             "epoch" => parts.special = Some(Special::Epoch),
-            "now" => return Err(Problem::Unsupported("now")),
-            "today" => return Err(Problem::Unsupported("today")),
-            "tomorrow" => return Err(Problem::Unsupported("tomorrow")),
-            "yesterday" => return Err(Problem::Unsupported("yesterday")),
+            "now" | "today" | "tomorrow" | "yesterday" => set_now(word, settings, &mut parts)?,
             "allballs" => {
                 parts.time_us = Some(0);
-                parts.offset_s = Some(0);
+                parts.zone = Some(Zone::Offset(0));
             }
             "bc" => parts.is_bc = true,
             "ad" | "t" => {}
             "am" | "pm" => meridiem(word, &mut parts)?,
+            "dst" => set_summer(&mut parts)?,
             _ if starts_with_digit && word.contains(':') && parts.time_us.is_none() => {
-                time_and_offset(word, &mut parts)?;
+                time_and_zone(word, &mut parts)?;
             }
             _ if starts_with_digit && month.is_none() && is_whole_date(word, &parts, &words) => {
-                parts.day = Some(date_of(word, order)?);
+                let (date, zone) = word.split_at(word.find('+').unwrap_or(word.len()));
+                parts.day = Some(date_of(date, order)?);
+                if !zone.is_empty() {
+                    set_zone(zone, &mut parts)?;
+                }
             }
             _ if number(word).is_some() && parts.day.is_none() => numbers.push(word.clone()),
-            _ if number(word).is_some_and(|n| n < 240_000 && word.len() > 3) => {
-                parts.time_us = Some(packed_time(word).ok_or(Problem::Syntax)?);
+            _ if starts_with_digit && parts.day.is_some() && parts.time_us.is_none() => {
+                time_and_zone(word, &mut parts)?;
             }
             _ if parts.day.is_none() && month.is_none() && month_of(word).is_some() => {
                 month = month_of(word);
@@ -263,21 +363,24 @@ fn parse(text: &str, order: DateOrder) -> Result<Parts, Problem> {
                 parts.day = Some(date_of(word, order)?);
             }
             _ if is_weekday(word) => {}
-            _ if parts.time_us.is_some() => set_offset(word, &mut parts)?,
-            _ => return Err(Problem::Syntax),
+            _ => set_zone(word, &mut parts)?,
+        }
+        if let (Some(of_year), [a, b]) = (month, numbers.as_slice()) {
+            parts.day = Some(pieced_day(of_year, a, b).ok_or(Problem::Syntax)?);
+            month = None;
+            numbers.clear();
         }
     }
-    if let Some(month) = month {
-        let [a, b] = numbers.as_slice() else { return Err(Problem::Syntax) };
-        let (day, of_year) = if a.len() > 2 { (b, a) } else { (a, b) };
-        let (Some(day), Some(year)) = (number(day), year(of_year)) else {
-            return Err(Problem::Syntax);
-        };
-        parts.day = Some(Day { year, month, day });
-    } else if !numbers.is_empty() {
+    if month.is_some() || !numbers.is_empty() {
         return Err(Problem::Syntax);
     }
     finish(parts)
+}
+
+/// A day of a month, of which day and year are in either order.
+fn pieced_day(month: i64, a: &str, b: &str) -> Option<Day> {
+    let (day, of_year) = if a.len() > 2 { (b, a) } else { (a, b) };
+    Some(Day { year: year(of_year)?, month, day: number(day)? })
 }
 
 fn is_whole_date(word: &str, parts: &Parts, words: &[String]) -> bool {
@@ -288,16 +391,18 @@ fn is_whole_date(word: &str, parts: &Parts, words: &[String]) -> bool {
             || word.contains(['-', '/', '.']) && number(word).is_none())
 }
 
-/// `hhmm` or `hhmmss`.
+/// `hhmm` or `hhmmss[.ffffff]`.
 fn packed_time(word: &str) -> Option<i64> {
-    let all = number(word)?;
-    let (hour, minute, second) = match word.len() {
-        4 => (all / 100, all % 100, 0),
-        6 => (all / 10_000, all / 100 % 100, all % 100),
+    let (whole, fraction) = word.split_once('.').unwrap_or((word, ""));
+    let all = number(whole)?;
+    let (hour, minute, second) = match (whole.len(), fraction) {
+        (4, "") => (all / 100, all % 100, 0),
+        (6, _) => (all / 10_000, all / 100 % 100, all % 100),
         _ => return None,
     };
+    let microsecond = fraction_us(fraction)?;
     (hour <= 23 && minute < 60 && second < 60)
-        .then(|| TimeOfDay { hour, minute, second, microsecond: 0 }.us())
+        .then(|| TimeOfDay { hour, minute, second, microsecond }.us())
 }
 
 fn finish(mut parts: Parts) -> Result<Parts, Problem> {
@@ -319,8 +424,8 @@ fn finish(mut parts: Parts) -> Result<Parts, Problem> {
 
 /// Reads a `date`.
 pub(crate) fn parse_date(text: &str, settings: &FormatSettings) -> SqlResult<i32> {
-    let failed = |problem| error(&problem, text, "date");
-    let parts = parse(text, settings.date_order).map_err(failed)?;
+    let failed = |problem| error(problem, text, "date");
+    let parts = parse(text, settings).map_err(failed)?;
     match (parts.special, parts.day) {
         (Some(Special::Infinity), None) => Ok(DATE_INFINITY),
         (Some(Special::MinusInfinity), None) => Ok(DATE_MINUS_INFINITY),
@@ -334,14 +439,14 @@ pub(crate) fn parse_date(text: &str, settings: &FormatSettings) -> SqlResult<i32
 
 /// Reads a `time`.
 pub(crate) fn parse_time(text: &str, settings: &FormatSettings) -> SqlResult<i64> {
-    let failed = |problem| error(&problem, text, "time");
+    let failed = |problem| error(problem, text, "time");
     let mut text_of_time = text.trim();
     let packed = packed_time(text_of_time);
     if let Some(us) = packed {
         return Ok(us);
     }
     text_of_time = text_of_time.trim_start_matches(['t', 'T']);
-    let parts = parse(text_of_time, settings.date_order).map_err(failed)?;
+    let parts = parse(text_of_time, settings).map_err(failed)?;
     parts.time_us.ok_or_else(|| failed(Problem::Syntax))
 }
 
@@ -352,8 +457,8 @@ pub(crate) fn parse_timestamp(
     settings: &FormatSettings,
 ) -> SqlResult<i64> {
     let ty = if has_zone { "timestamp with time zone" } else { "timestamp" };
-    let failed = |problem| error(&problem, text, ty);
-    let parts = parse(text, settings.date_order).map_err(failed)?;
+    let failed = |problem| error(problem, text, ty);
+    let parts = parse(text, settings).map_err(failed)?;
     let day = match (parts.special, parts.day) {
         (Some(Special::Infinity), None) => return Ok(INFINITY),
         (Some(Special::MinusInfinity), None) => return Ok(MINUS_INFINITY),
@@ -362,127 +467,18 @@ pub(crate) fn parse_timestamp(
         _ => return Err(failed(Problem::Syntax)),
     };
     let us = i128::from(day.number()) * i128::from(DAY_US) + i128::from(parts.time_us.unwrap_or(0));
-    let offset_s = match has_zone {
-        true => parts.offset_s.unwrap_or(settings.time_zone.offset_s),
-        false => 0,
+    let out_of_range = || {
+        SqlError::new(SqlState::DATETIME_OVERFLOW, format!("timestamp out of range: \"{text}\""))
+    };
+    let local_us = i64::try_from(us).map_err(|_| out_of_range())?;
+    let offset_s = match (has_zone, &parts.zone) {
+        (false, _) => 0,
+        (true, None) => settings.time_zone.offset_of_local(local_us),
+        (true, Some(Zone::Offset(offset_s))) => *offset_s,
+        (true, Some(Zone::Named(zone))) => zone.offset_of_local(local_us),
     };
     let us = us - i128::from(offset_s) * i128::from(SECOND_US);
-    calendar::checked_timestamp(us).map_err(|_| {
-        SqlError::new(SqlState::DATETIME_OVERFLOW, format!("timestamp out of range: \"{text}\""))
-    })
-}
-
-/// Prints the seconds of a time with their fraction, without zeroes at its end.
-fn print_time(time: TimeOfDay, out: &mut String) {
-    let TimeOfDay { hour, minute, second, microsecond } = time;
-    let _ = write!(out, "{hour:02}:{minute:02}:{second:02}");
-    print_fraction(microsecond, out);
-}
-
-/// Prints a fraction of a second, if there is one.
-pub(crate) fn print_fraction(microsecond: i64, out: &mut String) {
-    if microsecond != 0 {
-        let digits = format!("{microsecond:06}");
-        let _ = write!(out, ".{}", digits.trim_end_matches('0'));
-    }
-}
-
-/// The year as it is shown, and whether it is before the first.
-const fn shown_year(year: i64) -> (i64, bool) {
-    if year > 0 { (year, false) } else { (1 - year, true) }
-}
-
-fn print_day(day: Day, settings: &FormatSettings, out: &mut String) {
-    let Day { month, day: of_month, .. } = day;
-    let (year, _) = shown_year(day.year);
-    let day_first = settings.date_order == DateOrder::Dmy;
-    let (first, second) = if day_first { (of_month, month) } else { (month, of_month) };
-    let _ = match settings.date_style {
-        DateStyle::Iso => write!(out, "{year:04}-{month:02}-{of_month:02}"),
-        DateStyle::Sql => write!(out, "{first:02}/{second:02}/{year:04}"),
-        DateStyle::German => write!(out, "{of_month:02}.{month:02}.{year:04}"),
-        DateStyle::Postgres => write!(out, "{first:02}-{second:02}-{year:04}"),
-    };
-}
-
-/// Prints a `date`.
-pub(crate) fn print_date(date: i32, settings: &FormatSettings, out: &mut String) {
-    match date {
-        DATE_INFINITY => out.push_str("infinity"),
-        DATE_MINUS_INFINITY => out.push_str("-infinity"),
-        _ => {
-            let day = Day::of_number(i64::from(date));
-            print_day(day, settings, out);
-            if shown_year(day.year).1 {
-                out.push_str(" BC");
-            }
-        }
-    }
-}
-
-/// Prints a `time`.
-pub(crate) fn print_time_of_day(us: i64, out: &mut String) {
-    print_time(TimeOfDay::of_us(us), out);
-}
-
-fn print_offset(offset_s: i32, out: &mut String) {
-    let sign = if offset_s < 0 { '-' } else { '+' };
-    let offset = offset_s.abs();
-    let _ = write!(out, "{sign}{:02}", offset / 3600);
-    if offset % 3600 != 0 {
-        let _ = write!(out, ":{:02}", offset / 60 % 60);
-    }
-    if offset % 60 != 0 {
-        let _ = write!(out, ":{:02}", offset % 60);
-    }
-}
-
-/// Prints a `timestamp`, or a `timestamptz` if `has_zone`.
-pub(crate) fn print_timestamp(
-    timestamp: i64,
-    has_zone: bool,
-    settings: &FormatSettings,
-    out: &mut String,
-) {
-    match timestamp {
-        INFINITY => return out.push_str("infinity"),
-        MINUS_INFINITY => return out.push_str("-infinity"),
-        _ => {}
-    }
-    let offset_s = if has_zone { settings.time_zone.offset_s } else { 0 };
-    let local = timestamp.saturating_add(i64::from(offset_s) * SECOND_US);
-    let (number, time) = calendar::split(local);
-    let (day, time) = (Day::of_number(number), TimeOfDay::of_us(time));
-    let (year, is_bc) = shown_year(day.year);
-    if settings.date_style == DateStyle::Postgres {
-        let weekday = DAYS.get(day.day_of_week() as usize).and_then(|name| name.get(..3));
-        let month = MONTHS.get(day.month as usize - 1).and_then(|name| name.get(..3));
-        let (weekday, month) = (weekday.unwrap_or_default(), month.unwrap_or_default());
-        let _ = match settings.date_order {
-            DateOrder::Dmy => write!(out, "{weekday} {:02} {month} ", day.day),
-            _ => write!(out, "{weekday} {month} {:02} ", day.day),
-        };
-        print_time(time, out);
-        let _ = write!(out, " {year:04}");
-    } else {
-        print_day(day, settings, out);
-        out.push(' ');
-        print_time(time, out);
-    }
-    if has_zone {
-        let name = &settings.time_zone.name;
-        if settings.date_style == DateStyle::Iso || name.starts_with(['+', '-']) {
-            if settings.date_style != DateStyle::Iso {
-                out.push(' ');
-            }
-            print_offset(offset_s, out);
-        } else {
-            let _ = write!(out, " {name}");
-        }
-    }
-    if is_bc {
-        out.push_str(" BC");
-    }
+    calendar::checked_timestamp(us).map_err(|_| out_of_range())
 }
 
 #[cfg(test)]

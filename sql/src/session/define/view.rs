@@ -11,7 +11,7 @@ use super::super::tables::{load_key, load_named};
 use super::drop::find_to_drop;
 use super::lookup::{already_exists, change_note, create_new, find, hold, last_part, new_key};
 use super::{names, owner, sequence, skip, texts};
-use crate::bind::{Binder, HIDDEN_KEY, bind_view, refuse, relations_of};
+use crate::bind::{Binder, HIDDEN_KEY, MOMENT_OF_DEFINITION, bind_view, refuse, relations_of};
 use crate::catalogue::{SchemaId, TableDef, TableNote, ViewNote, load_all, split_key};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::from_txn;
@@ -48,6 +48,7 @@ pub(super) async fn create_view(
     let parsed = &run.work.parsed;
     let mut binder = Binder::new(&parsed.sql, &tables, &run.settings.format, &run.work.types);
     let mut view = bind_view(&mut binder, create)?;
+    refuse(binder.uses_now, MOMENT_OF_DEFINITION)?;
     for own in binder.needed.iter().filter(|own| own.kind == Kind::Schema) {
         own.check(run.authority()?)?;
     }

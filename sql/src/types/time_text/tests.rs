@@ -1,6 +1,8 @@
 //! What texts dates and times have.
 
 use super::*;
+use crate::types::settings::DateStyle;
+use crate::types::time_print::{print_date, print_time_of_day, print_timestamp};
 
 fn timestamp(text: &str, has_zone: bool) -> SqlResult<String> {
     let settings = FormatSettings::default();
@@ -47,7 +49,9 @@ fn dates_are_read_in_the_forms_of_the_manual() {
         ("nonsense", SqlState::INVALID_DATETIME),
         ("", SqlState::INVALID_DATETIME),
         ("1999-01", SqlState::INVALID_DATETIME),
-        ("today", SqlState::FEATURE_NOT_SUPPORTED),
+        ("+infinity", SqlState::INVALID_DATETIME),
+        ("today 2024-01-01", SqlState::INVALID_DATETIME),
+        ("2024-07-01 nope", SqlState::INVALID_DATETIME),
     ] {
         assert_eq!(date(text).unwrap_err().state(), state, "{text}");
     }
@@ -104,7 +108,7 @@ fn times_are_read_and_printed() {
 
 #[test]
 fn styles_are_those_of_the_manual() {
-    let zone = TimeZone::parse("PST").unwrap();
+    let zone = TimeZone::parse("PST8PDT").unwrap();
     let mut settings = FormatSettings { time_zone: zone, ..FormatSettings::default() };
     let moment = parse_timestamp("1997-12-17 07:37:16-08", true, &settings).unwrap();
     for (style, shown) in [
@@ -118,4 +122,85 @@ fn styles_are_those_of_the_manual() {
         print_timestamp(moment, true, &settings, &mut out);
         assert_eq!(out, shown);
     }
+}
+
+#[test]
+fn zones_are_offsets_abbreviations_and_names() {
+    for (text, shown) in [
+        ("2024-07-01 12:00 Europe/Berlin", "2024-07-01 10:00:00+00"),
+        ("2024-07-01 12:00 america/new_york", "2024-07-01 16:00:00+00"),
+        ("2024-07-01 12:00:00Europe/Berlin", "2024-07-01 10:00:00+00"),
+        ("2024-07-01 12:00 America/Port-au-Prince", "2024-07-01 16:00:00+00"),
+        ("2024-07-01 12:00 PST8PDT", "2024-07-01 19:00:00+00"),
+        ("2024-07-01 12:00 FOO+3", "2024-07-01 15:00:00+00"),
+        ("2024-07-01 12:00 FOO-3:30", "2024-07-01 08:30:00+00"),
+        ("2024-07-01 12:00 Etc/GMT+5", "2024-07-01 17:00:00+00"),
+        ("2024-07-01 12:00 CET DST", "2024-07-01 10:00:00+00"),
+        ("2024-07-01 12:00 Japan", "2024-07-01 03:00:00+00"),
+        ("2024-07-01 Europe/Berlin", "2024-06-30 22:00:00+00"),
+        ("2024-07-01 CET", "2024-06-30 23:00:00+00"),
+        ("CET 2024-07-01 12:00", "2024-07-01 11:00:00+00"),
+        ("2024-07-01 +03", "2024-06-30 21:00:00+00"),
+        ("2024-07-01+03", "2024-06-30 21:00:00+00"),
+        ("Mon Jul 01 12:00:00 2024 CEST", "2024-07-01 10:00:00+00"),
+        ("Jul 1 2024 12:00 Europe/Berlin", "2024-07-01 10:00:00+00"),
+        ("2024-01-01 04:05:06-08:00:30", "2024-01-01 12:05:36+00"),
+        ("20240101T040506+02", "2024-01-01 02:05:06+00"),
+        ("20240101T040506Z", "2024-01-01 04:05:06+00"),
+        ("2024-01-01 04:05+15:59:59", "2023-12-31 12:05:01+00"),
+        ("2024-01-01 04:05+530", "2023-12-31 22:35:00+00"),
+    ] {
+        assert_eq!(timestamp(text, true).unwrap(), shown, "{text}");
+    }
+    for (text, state) in [
+        ("2024-07-01 12:00 Europe/Nope", SqlState::INVALID_PARAMETER),
+        ("2024-07-01 12:00 nope", SqlState::INVALID_DATETIME),
+        ("2024-01-01 04:05+16:00", SqlState::INVALID_DISPLACEMENT),
+        ("2024-01-01 04:05+15:60", SqlState::INVALID_DISPLACEMENT),
+        ("Europe/Berlin 2024-07-01 12:00", SqlState::INVALID_DATETIME),
+        ("2024-07-01 12:00 +03 CET", SqlState::INVALID_DATETIME),
+        ("now +3", SqlState::INVALID_DATETIME),
+        ("now 10:00", SqlState::INVALID_DATETIME),
+    ] {
+        for has_zone in [true, false] {
+            assert_eq!(timestamp(text, has_zone).unwrap_err().state(), state, "{text}");
+        }
+    }
+    let settings = FormatSettings::default();
+    for text in ["10:00 CET", "10:00 MSK", "10:00+03", "10:00 FOO+3"] {
+        assert_eq!(parse_time(text, &settings).unwrap(), 36_000 * SECOND_US, "{text}");
+    }
+    for text in ["10:00 Europe/Berlin", "10:00 PST8PDT", "10:00 nope", "infinity", "today", "epoch"]
+    {
+        let state = parse_time(text, &settings).unwrap_err().state();
+        assert_eq!(state, SqlState::INVALID_DATETIME, "{text}");
+    }
+}
+
+#[test]
+fn now_and_days_around_it_are_those_of_the_transaction() {
+    let time_zone = TimeZone::parse("Europe/Berlin").unwrap();
+    let settings = FormatSettings { time_zone, ..FormatSettings::default() };
+    let now = parse_timestamp("2024-10-27 02:30:00.5+02", true, &settings).unwrap();
+    settings.now.set(now);
+    assert_eq!(parse_timestamp(" NOW ", true, &settings).unwrap(), now);
+    for (text, same) in [
+        ("now", "2024-10-27 02:30:00.5"),
+        ("today", "2024-10-27"),
+        ("today 10:00", "2024-10-27 10:00"),
+        ("tomorrow 24:00", "2024-10-29"),
+        ("yesterday", "2024-10-26"),
+        ("today allballs", "2024-10-27"),
+    ] {
+        let read = |text| parse_timestamp(text, false, &settings).unwrap();
+        assert_eq!(read(text), read(same), "{text}");
+    }
+    let noon = parse_timestamp("tomorrow 12:00 America/New_York", true, &settings).unwrap();
+    let same = parse_timestamp("2024-10-28 17:00", true, &settings).unwrap();
+    assert_eq!(noon, same);
+    let date = |text| parse_date(text, &settings).unwrap();
+    assert_eq!(date("now"), date("2024-10-27"));
+    let time = |text| parse_time(text, &settings).unwrap();
+    assert_eq!(time("now"), time("02:30:00.5"));
+    assert!(depends_on_now("{NOW,infinity}") && !depends_on_now("2024-01-01 nowhere"));
 }

@@ -311,6 +311,7 @@ impl Run {
             statements: Arc::clone(&self.plans.list),
             path: Arc::clone(path),
             settings: self.settings.all(self.modes),
+            transaction_start: self.transaction_start,
         };
         let loaded = SystemSnapshot::load(txn, session, authority).await?;
         Ok(loaded.map(|snapshot| {

@@ -1,4 +1,4 @@
-//! Rows of what belongs to no schema: databases, settings.
+//! Rows of what belongs to no schema: databases, settings, time zones.
 
 use std::sync::Arc;
 
@@ -9,6 +9,7 @@ use super::snapshot::SystemSnapshot;
 use crate::session_list::Activity;
 use crate::statement_list::StatementStats;
 use crate::types::Datum;
+use crate::types::zone::{self, ListedZone};
 
 type Rows = Vec<Vec<Datum>>;
 
@@ -23,6 +24,14 @@ pub(super) fn rows(system: &SystemSnapshot, relation: &'static Relation) -> Opti
         "pg_catalog.pg_settings" => settings(system, relation),
         "pg_catalog.pg_stat_activity" => activity(system, relation),
         "pg_catalog.pg_stat_statements" => statements(system, relation),
+        "pg_catalog.pg_timezone_names" => {
+            let zones = zone::all_names(system.session.transaction_start);
+            zones.map(|own| time_zone(relation, "name", own)).collect()
+        }
+        "pg_catalog.pg_timezone_abbrevs" => {
+            let zones = zone::all_abbreviations(system.session.transaction_start);
+            zones.map(|own| time_zone(relation, "abbrev", own)).collect()
+        }
         _ => return None,
     })
 }
@@ -106,6 +115,20 @@ fn activity(system: &SystemSnapshot, relation: &'static Relation) -> Rows {
             .row()
     };
     system.session.sessions.all().into_iter().map(record).collect()
+}
+
+/// A zone or an abbreviation, of which `key` is the column.
+fn time_zone(relation: &'static Relation, key: &str, own: ListedZone) -> Vec<Datum> {
+    let record = Record::new(relation);
+    let record = match key {
+        "name" => record.set("abbrev", own.clock.abbreviation),
+        _ => record,
+    };
+    record
+        .set(key, own.name)
+        .set("utc_offset", Cell::Seconds(own.clock.offset_s))
+        .set("is_dst", own.clock.is_summer)
+        .row()
 }
 
 fn settings(system: &SystemSnapshot, relation: &'static Relation) -> Rows {

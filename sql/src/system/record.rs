@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
+use selkie_txn::Interval;
+
 use super::relation::{Relation, SystemColumn};
+use crate::types::calendar::SECOND_US;
 use crate::types::{Array, Datum, Scalar, SqlType};
 
 /// A value, of which the column tells the type.
@@ -14,6 +17,8 @@ pub(super) enum Cell {
     Text(Arc<str>),
     /// Microseconds since 2000-01-01.
     Moment(i64),
+    /// A span of time.
+    Seconds(i32),
     List(Vec<Cell>),
     /// A list whose elements are counted from 0.
     Vector(Vec<Cell>),
@@ -91,6 +96,10 @@ impl Cell {
             Self::Bool(value) => Datum::Bool(value),
             Self::Text(value) => Datum::Text(value),
             Self::Moment(moment) => Datum::Timestamp(moment),
+            Self::Seconds(seconds) => Datum::Interval(Interval {
+                microseconds: i64::from(seconds) * SECOND_US,
+                ..Interval::default()
+            }),
             Self::Whole(value) => whole(value, ty.scalar),
             Self::Real(value) => Datum::F64(value),
             Self::List(cells) => array(cells, ty, 1),

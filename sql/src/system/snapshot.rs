@@ -29,6 +29,8 @@ pub(crate) struct SessionFacts {
     pub(crate) path: Arc<SearchPath>,
     /// Parameters, with their values.
     pub(crate) settings: Vec<(String, String)>,
+    /// When its transaction began, in microseconds since 2000-01-01.
+    pub(crate) transaction_start: i64,
 }
 
 /// The definitions of all tables in the state that a transaction sees.

@@ -32,6 +32,7 @@ mod roles;
 mod scenarios;
 mod server;
 mod server_limits;
+mod server_zones;
 mod shared_pool;
 mod shell;
 mod shell_terminal;

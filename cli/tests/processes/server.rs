@@ -473,7 +473,7 @@ fn what_a_client_may_not_ask_for_is_refused_with_its_name() {
 }
 
 /// What a server answers to bytes, until it closes the connection.
-fn answer(addr: SocketAddr, bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn answer(addr: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(addr).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.write_all(bytes).unwrap();

@@ -1,6 +1,6 @@
 //! From text to syntax trees.
 
-use sqlparser::ast::Statement;
+use sqlparser::ast::{Ident, ObjectName, Reset, ResetStatement, Statement};
 use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
@@ -142,6 +142,10 @@ fn statements(parser: &mut Parser<'_>) -> Result<Vec<Statement>, ParserError> {
             Some(Keyword::COMMENT) => parse_comment(parser)?,
             Some(Keyword::SHOW) => parse_show(parser)?,
             Some(_) => parse_analyze(parser)?,
+            None if parser.parse_keywords(&[Keyword::RESET, Keyword::TIME, Keyword::ZONE]) => {
+                let name = ObjectName::from(vec![Ident::new("timezone")]);
+                Statement::Reset(ResetStatement { reset: Reset::ConfigurationParameter(name) })
+            }
             None => {
                 let mut statement = parser.parse_statement()?;
                 parse_elements(parser, &mut statement);

@@ -5,6 +5,7 @@ use selkie_txn::Interval;
 use super::CallContext;
 use super::arguments::{argument, float, interval, moment, text, whole};
 use super::dates::difference;
+use super::parts::unsupported_unit;
 use super::signature::{Body, Table};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::types::calendar::{self, DAY_US, Day, SECOND_US};
@@ -73,6 +74,9 @@ fn truncated(unit: &str, local: i64, ty: SqlType) -> SqlResult<i64> {
         // These begin with a year that ends in 1.
         "century" => first((year - 1).div_euclid(100) * 100 + 1, 1),
         "millennium" => first((year - 1).div_euclid(1000) * 1000 + 1, 1),
+        unit @ ("timezone" | "timezone_hour" | "timezone_minute") => {
+            Err(unsupported_unit(unit, ty))
+        }
         _ => Err(unknown_unit(unit, ty)),
     }
 }

@@ -15,7 +15,7 @@ use crate::types::{Datum, Scalar, SqlType, numeric};
 /// Days from the Julian day 0 to 2000-01-01.
 const JULIAN_DAYS: i64 = 2_451_545;
 
-fn unsupported_unit(unit: &str, ty: SqlType) -> SqlError {
+pub(super) fn unsupported_unit(unit: &str, ty: SqlType) -> SqlError {
     let ty = ty.plain().name();
     SqlError::new(
         SqlState::FEATURE_NOT_SUPPORTED,

@@ -11,12 +11,12 @@ use crate::types::time_print::{DAYS, MONTHS};
 use crate::types::{Datum, Scalar};
 
 /// The patterns; of those that begin alike the longer come first.
-const PATTERNS: [&str; 54] = [
+const PATTERNS: [&str; 57] = [
     "A.D.", "a.d.", "B.C.", "b.c.", "A.M.", "P.M.", "a.m.", "p.m.", "SSSSS", "SSSS", "Y,YYY",
     "YYYY", "IYYY", "MONTH", "Month", "month", "HH24", "HH12", "YYY", "IYY", "IDDD", "DDD", "DAY",
-    "Day", "day", "MON", "Mon", "mon", "TZH", "TZM", "YY", "IY", "ID", "IW", "WW", "MM", "MI",
-    "MS", "US", "SS", "HH", "DD", "DY", "Dy", "dy", "AM", "PM", "am", "pm", "TZ", "OF", "CC", "AD",
-    "BC",
+    "Day", "day", "MON", "Mon", "mon", "TZH", "TZM", "tzh", "tzm", "YY", "IY", "ID", "IW", "WW",
+    "MM", "MI", "MS", "US", "SS", "HH", "DD", "DY", "Dy", "dy", "AM", "PM", "am", "pm", "TZ", "tz",
+    "OF", "CC", "AD", "BC",
 ];
 /// Patterns of one character.
 const SHORT_PATTERNS: [char; 6] = ['Y', 'I', 'D', 'W', 'Q', 'J'];

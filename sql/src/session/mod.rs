@@ -141,12 +141,13 @@ impl Session {
         let (user, cancel) = (user.into(), CancelHandle::default());
         let list = Arc::new(SessionList::default());
         let activity = activity::idle(1, &user, None, clock(), &cancel);
+        let settings: Arc<Settings> = Arc::default();
         Ok(Self {
             listed: Listed::enter(&list, activity),
             txn,
             state: TransactionState::Idle,
-            settings: Arc::default(),
-            initial: Arc::default(),
+            settings: Arc::clone(&settings),
+            initial: settings,
             before: None,
             lasting: None,
             changes: 0,

@@ -447,7 +447,10 @@ pub(crate) fn parse_time(text: &str, settings: &FormatSettings) -> SqlResult<i64
     }
     text_of_time = text_of_time.trim_start_matches(['t', 'T']);
     let parts = parse(text_of_time, settings).map_err(failed)?;
-    parts.time_us.ok_or_else(|| failed(Problem::Syntax))
+    // A day may be written out before it, but not be a word.
+    let says_day = |own: &String| own != "now" && WORDS_OF_NOW.contains(&own.as_str());
+    let time_us = parts.time_us.filter(|_| !words(text_of_time).iter().any(says_day));
+    time_us.ok_or_else(|| failed(Problem::Syntax))
 }
 
 /// Reads a `timestamp`, or a `timestamptz` if `has_zone`.

@@ -170,8 +170,15 @@ fn zones_are_offsets_abbreviations_and_names() {
     for text in ["10:00 CET", "10:00 MSK", "10:00+03", "10:00 FOO+3"] {
         assert_eq!(parse_time(text, &settings).unwrap(), 36_000 * SECOND_US, "{text}");
     }
-    for text in ["10:00 Europe/Berlin", "10:00 PST8PDT", "10:00 nope", "infinity", "today", "epoch"]
-    {
+    for text in [
+        "10:00 Europe/Berlin",
+        "10:00 PST8PDT",
+        "10:00 nope",
+        "infinity",
+        "today",
+        "yesterday 10:00",
+        "epoch",
+    ] {
         let state = parse_time(text, &settings).unwrap_err().state();
         assert_eq!(state, SqlState::INVALID_DATETIME, "{text}");
     }

@@ -178,6 +178,25 @@ fn a_client_gets_the_levels_that_it_wants() {
     });
 }
 
+#[test]
+fn a_transaction_that_only_reads_says_what_it_refuses() {
+    with_session(async |session| {
+        session.execute("create sequence s; create view v as select 1 as a").await.unwrap();
+        for (sql, command) in [
+            ("create sequence z", "CREATE SEQUENCE"),
+            ("alter sequence s increment 2", "ALTER SEQUENCE"),
+            ("alter sequence s rename to z", "ALTER SEQUENCE"),
+            ("alter view v rename to z", "ALTER VIEW"),
+        ] {
+            session.execute("begin read only").await.unwrap();
+            let error = session.execute(sql).await.unwrap_err();
+            let message = format!("cannot execute {command} in a read-only transaction");
+            assert_eq!((error.state().code(), error.message()), ("25006", &*message));
+            session.execute("rollback").await.unwrap();
+        }
+    });
+}
+
 /// The last statement of a text has not done what it says before all of it is committed.
 #[test]
 fn the_last_statement_ends_when_all_are_committed() {

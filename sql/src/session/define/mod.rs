@@ -33,7 +33,7 @@ use std::sync::Arc;
 
 use selkie_fabric::BoxFuture;
 use selkie_txn::{TableSchema, Txn};
-use sqlparser::ast::{CreateTable, ObjectType, Statement};
+use sqlparser::ast::{AlterTable, CreateTable, ObjectType, Statement};
 
 use self::alter::Alteration;
 use self::lookup::{already_exists, bound, create_new, found, new_key};
@@ -97,11 +97,14 @@ pub(super) fn command(statement: &Statement) -> String {
     match statement {
         Statement::CreateTable(create) if create.query.is_some() => "CREATE TABLE AS",
         Statement::CreateTable(_) => "CREATE TABLE",
-        Statement::AlterTable(_) => "ALTER TABLE",
+        Statement::AlterTable(alter) => altered(alter),
         Statement::Drop { object_type, .. } => return format!("DROP {object_type}"),
         Statement::Truncate(_) => "TRUNCATE TABLE",
         Statement::CreateIndex(_) => "CREATE INDEX",
-        Statement::CreateSequence { .. } => "CREATE SEQUENCE",
+        Statement::CreateSequence { name, .. } => match alter_sequence::altered_name(name) {
+            Some(_) => "ALTER SEQUENCE",
+            None => "CREATE SEQUENCE",
+        },
         Statement::CreateView(_) => "CREATE VIEW",
         Statement::AlterIndex { .. } => "ALTER INDEX",
         Statement::AlterView(_) => "ALTER VIEW",
@@ -117,6 +120,15 @@ pub(super) fn command(statement: &Statement) -> String {
         _ => "this statement",
     }
     .to_owned()
+}
+
+/// What an ALTER is called that is parsed as that of a table.
+fn altered(alter: &AlterTable) -> &'static str {
+    match alter.on_cluster.as_ref().map(|own| &*own.value) {
+        Some(SEQUENCE) => "ALTER SEQUENCE",
+        Some(VIEW) => "ALTER VIEW",
+        _ => "ALTER TABLE",
+    }
 }
 
 /// Does a statement that changes tables.
@@ -144,11 +156,7 @@ async fn define_allowed(run: &Run, txn: &mut Txn<'_>, statement: &Statement) -> 
         }
         Statement::AlterTable(alter) => {
             Alteration::run(run, txn, alter).await?;
-            match alter.on_cluster.as_ref().map(|own| &*own.value) {
-                Some(SEQUENCE) => "ALTER SEQUENCE",
-                Some(VIEW) => "ALTER VIEW",
-                _ => "ALTER TABLE",
-            }
+            altered(alter)
         }
         Statement::Drop { object_type: ObjectType::Role | ObjectType::User, .. } => {
             role::drop_roles(run, txn, statement).await?

@@ -110,8 +110,8 @@ impl Binder<'_> {
     }
 }
 
-/// Whether expressions name columns of outer queries, and none of their own: an aggregate of them is
-/// one of the outer query.
+/// Whether expressions name columns of outer queries, and none of their own: an aggregate of them
+/// is one of the outer query.
 fn is_of_outer<'e>(exprs: impl Iterator<Item = &'e Expr>) -> bool {
     let (mut names_own, mut names_outer) = (false, false);
     for expr in exprs {

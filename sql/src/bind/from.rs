@@ -108,16 +108,7 @@ impl Binder<'_> {
             }
             TableFactor::Derived { lateral, subquery, alias, sample } => {
                 refuse(sample.is_some(), "TABLESAMPLE")?;
-                let (bound, is_lateral) = match before.filter(|_| *lateral) {
-                    Some(before) => self.inner_query(subquery, Some(before))?,
-                    None => (self.query(subquery, outer)?, false),
-                };
-                let name = alias.as_ref().map(|alias| fold(&alias.name)).unwrap_or_default();
-                let mut columns = bound.columns;
-                let names = alias_columns(alias.as_ref())?;
-                rename(&mut columns, &names, &name)?;
-                let scope = scope_of(&name, &columns, outer)?;
-                Ok(Part { plan: bound.plan, scope, is_lateral })
+                self.derived(subquery, alias.as_ref(), before.filter(|_| *lateral), outer)
             }
             TableFactor::Function { lateral: _, name, args, with_ordinality, alias } => {
                 self.rows(name, args, *with_ordinality, alias, before, outer)
@@ -149,6 +140,25 @@ impl Binder<'_> {
             }
             _ => Err(SqlError::unsupported("this kind of table in FROM")),
         }
+    }
+
+    /// A subquery. If it is lateral, it can name columns of what is before it.
+    fn derived<'s>(
+        &mut self,
+        subquery: &ast::Query,
+        alias: Option<&TableAlias>,
+        before: Option<&Scope<'s>>,
+        outer: Option<&'s Scope<'s>>,
+    ) -> SqlResult<Part<'s>> {
+        let (bound, is_lateral) = match before {
+            Some(before) => self.inner_query(subquery, Some(before))?,
+            None => (self.query(subquery, outer)?, false),
+        };
+        let name = alias.map(|alias| fold(&alias.name)).unwrap_or_default();
+        let mut columns = bound.columns;
+        rename(&mut columns, &alias_columns(alias)?, &name)?;
+        let scope = scope_of(&name, &columns, outer)?;
+        Ok(Part { plan: bound.plan, scope, is_lateral })
     }
 
     /// A table or common table expression.

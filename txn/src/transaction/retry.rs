@@ -190,7 +190,8 @@ mod tests {
                 async { Err(timeout()) }
             }));
         assert!(matches!(result, Err(RetryError::Exhausted { attempts: 4, .. })), "{result:?}");
-        let (result, calls) = run(5, || TxnError::NotFound { table: String::new(), key: String::new() });
+        let (result, calls) =
+            run(5, || TxnError::NotFound { table: String::new(), key: String::new() });
         assert!(matches!(result, Err(RetryError::Final(TxnError::NotFound { .. }))));
         assert_eq!(calls, 1);
     }

@@ -183,7 +183,10 @@ fn rows_are_not_rewritten_and_have_the_defaults_of_their_time() {
         change!(there, |txn| txn.drop_default(table, "code")).unwrap();
         assert_eq!(dump(here).await, stored, "rows were rewritten");
         let missing = change!(here, |txn| put(&mut txn, table, 50)).unwrap_err();
-        assert_eq!(missing.to_string(), "table item, column code: column 5 has no default, and may not be NULL");
+        assert_eq!(
+            missing.to_string(),
+            "table item, column code: column 5 has no default, and may not be NULL"
+        );
         let mut txn = there.begin();
         let mut row = txn.row(table).await.unwrap();
         row.i32(40).text("item 5").i64(400).default_value().default_value().bytes(&[1]);
@@ -444,7 +447,10 @@ fn no_null_gets_past_a_look_at_all_rows() {
         }
         change!(here, |txn| txn.add_column(table, number("m"))).unwrap();
         let missing = change!(there, |txn| put(&mut txn, table, 1)).unwrap_err();
-        assert_eq!(missing.to_string(), "table item, column m: column 4 has no default, and may not be NULL");
+        assert_eq!(
+            missing.to_string(),
+            "table item, column m: column 4 has no default, and may not be NULL"
+        );
     });
     drop(databases);
     cluster.close();

@@ -14,6 +14,7 @@
 //! until touched, which neither `Vec` nor `Box` promises together with page alignment.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::mem::MaybeUninit;
 use std::ops::{ControlFlow, Deref, Range};
 use std::ptr::NonNull;
 use std::slice;
@@ -21,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::buf::WORD_BYTES;
 use crate::error::FabricError;
-use crate::populate::populate;
+use crate::populate::{populate, want_huge_pages};
 #[cfg(target_os = "linux")]
 use crate::shm::Mapping;
 #[cfg(target_os = "linux")]
@@ -31,6 +32,9 @@ use rustix::mm::{Advice, madvise};
 pub(crate) const PAGE_BYTES: usize = 4096;
 
 const PAGE_WORDS: usize = PAGE_BYTES / WORD_BYTES;
+
+/// From so many bytes on, memory that comes when it is touched comes in huge pages.
+const MUCH: usize = 64 << 20;
 
 // Values are little-endian on the wire; words are kept in native order. A big-endian port must swap
 // in `load`, `store` and the atomics.
@@ -59,13 +63,21 @@ unsafe impl Send for Words {}
 unsafe impl Sync for Words {}
 
 impl Words {
-    /// `pages` pages of zeros, not committed until touched; `None` if there is no memory.
+    /// `pages` pages of zeros, not committed until touched (huge pages, if they are many); `None` if
+    /// there is no memory.
     pub(crate) fn zeroed(pages: usize) -> Option<Self> {
         let words = pages.checked_mul(PAGE_WORDS)?;
         // Asking for page alignment would make the allocator zero, and so commit, every page.
         let layout = Layout::array::<AtomicU64>(words.checked_add(PAGE_WORDS)?).ok()?;
         // SAFETY: the layout is at least one page long.
         let memory = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        if layout.size() >= MUCH {
+            // SAFETY: it was allocated with this size just now, and nothing else refers to it.
+            let memory = unsafe {
+                slice::from_raw_parts_mut(memory.as_ptr().cast::<MaybeUninit<u8>>(), layout.size())
+            };
+            want_huge_pages(memory);
+        }
         let gap = memory.align_offset(PAGE_BYTES);
         // SAFETY: `gap` is below a page, and the allocation is a page longer than `words`.
         let start = unsafe { memory.add(gap) }.cast();

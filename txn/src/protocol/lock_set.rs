@@ -209,6 +209,10 @@ impl<'db> LockSet<'db> {
     /// the bound.
     pub(crate) fn last_made(&self, tree: usize, up_to: Bound<&[u8]>) -> Option<usize> {
         let made = &self.trees.get(tree)?.made;
+        // Of most transactions, and each search asks.
+        if made.is_empty() {
+            return None;
+        }
         let made = made.range::<[u8], _>((Bound::Unbounded, up_to)).next_back();
         made.map(|(_, position)| *position)
     }

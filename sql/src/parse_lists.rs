@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn lists_within_lists_are_balanced_too() {
-        let inner = vec!["b AND c"; 80].join(" AND ");
+        let inner = vec!["b AND c"; 60].join(" AND ");
         let sql = format!("SELECT 1 WHERE {}", vec![&*inner; 80].join(" OR "));
         let (depth, text) = parsed(&sql);
         assert_eq!(text, sql);

@@ -62,7 +62,7 @@ pub(crate) fn parse_elements(parser: &mut Parser<'_>, statement: &mut Statement)
             Token::RParen => depth = depth.saturating_sub(1),
             _ => {}
         }
-        let text = parser.next_token().token.to_string();
+        let text = text_of(&parser.next_token().token);
         match texts.last_mut() {
             Some(last) if !is_start || depth > 0 => {
                 last.push(' ');
@@ -73,4 +73,17 @@ pub(crate) fn parse_elements(parser: &mut Parser<'_>, statement: &mut Statement)
     }
     texts.insert(0, ELEMENTS.to_owned());
     *clone = Some(ObjectName::from(texts.into_iter().map(Ident::new).collect::<Vec<Ident>>()));
+}
+
+/// A token as it is read again: what it shows of itself has no quotes doubled.
+fn text_of(token: &Token) -> String {
+    let quoted = |text: &str, quote: char| {
+        let doubled = text.replace(quote, &format!("{quote}{quote}"));
+        format!("{quote}{doubled}{quote}")
+    };
+    match token {
+        Token::SingleQuotedString(text) => quoted(text, '\''),
+        Token::Word(word) if word.quote_style.is_some() => quoted(&word.value, '"'),
+        other => other.to_string(),
+    }
 }

@@ -180,6 +180,7 @@ scripts![
     sessions,
     settings,
     states,
+    zones,
     schemas,
     schemas_paths,
     schemas_public,

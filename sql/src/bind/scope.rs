@@ -156,14 +156,20 @@ impl<'s> Scope<'s> {
         Ok(first)
     }
 
-    /// The column of that name, here or further out.
+    /// The column of that name, here or further out. Behind a NUL, which no text of a client has,
+    /// stands which of the columns of that name it is.
     pub(crate) fn find(&self, table: Option<Qualifier<'_>>, name: &str) -> SqlResult<Found> {
+        let (name, place) = match name.split_once('\0') {
+            Some((name, place)) => (name, place.parse::<usize>().ok()),
+            None => (name, None),
+        };
         let mut level = 0;
         let mut scope = Some(self);
         while let Some(own) = scope {
             let called = table.map(|table| own.table(table)).transpose()?;
             let fits = |column: &&ScopeColumn| {
                 column.name == name
+                    && place.is_none_or(|place| place == column.at)
                     && match (table, called.flatten()) {
                         (None, _) => column.is_plain,
                         (_, Some(called)) => column.table.as_ref() == Some(called),

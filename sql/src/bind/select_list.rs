@@ -91,9 +91,15 @@ pub(super) struct Item {
 impl Item {
     fn of_column(column: &ScopeColumn, scope: &Scope<'_>) -> Self {
         let quoted = |name: &str| ast::Ident::with_quote('"', name);
+        let has_name = |own: &&ScopeColumn| own.name == column.name && own.table == column.table;
+        let name = match scope.columns.iter().filter(has_name).count() {
+            0 | 1 => column.name.clone(),
+            // Which of them, no name says.
+            _ => format!("{}\0{}", column.name, column.at),
+        };
         let expr = match &column.table {
             Some(table) if !table.name.is_empty() => {
-                let mut parts = vec![quoted(&table.name), quoted(&column.name)];
+                let mut parts = vec![quoted(&table.name), quoted(&name)];
                 // Another table may have its name in another schema.
                 if let SchemaName::Of(schema) = &table.schema
                     && scope.table((None, &table.name)).is_err()
@@ -102,7 +108,7 @@ impl Item {
                 }
                 Ast::CompoundIdentifier(parts)
             }
-            _ => Ast::Identifier(quoted(&column.name)),
+            _ => Ast::Identifier(quoted(&name)),
         };
         Self { expr, name: column.name.clone() }
     }

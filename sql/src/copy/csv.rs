@@ -75,13 +75,13 @@ pub(super) fn fields(record: &str, format: &CopyFormat) -> Option<Vec<Field>> {
 /// Writes a value, which is alone in its row or not.
 pub(super) fn write(
     value: &str,
-    at: usize,
+    column: Option<usize>,
     is_alone: bool,
     format: &CopyFormat,
     out: &mut Vec<u8>,
 ) {
     let special = [format.delimiter, format.quote, b'\n', b'\r'];
-    let needs_quotes = has(&format.force_quote, at)
+    let needs_quotes = column.is_some_and(|at| has(&format.force_quote, at))
         || value == format.null
         || (is_alone && value == "\\.")
         || value.bytes().any(|byte| special.contains(&byte));

@@ -28,7 +28,7 @@ impl CopyWriter {
             _ => {
                 for (at, name) in names.iter().enumerate() {
                     self.delimit(at, out);
-                    self.text(name, at, out);
+                    self.text(name, None, out);
                 }
                 out.push(b'\n');
             }
@@ -55,7 +55,7 @@ impl CopyWriter {
             let mut written = std::mem::take(&mut self.value);
             written.clear();
             to_text(value, *ty, settings, &mut written);
-            self.text(&written, at, out);
+            self.text(&written, Some(at), out);
             self.value = written;
         }
         out.push(b'\n');
@@ -75,9 +75,10 @@ impl CopyWriter {
         }
     }
 
-    fn text(&self, value: &str, at: usize, out: &mut Vec<u8>) {
+    /// A value of a column, or what no quotes are forced on.
+    fn text(&self, value: &str, column: Option<usize>, out: &mut Vec<u8>) {
         match self.format.kind {
-            CopyKind::Csv => csv::write(value, at, self.types.len() == 1, &self.format, out),
+            CopyKind::Csv => csv::write(value, column, self.types.len() == 1, &self.format, out),
             _ => text::write(value, &self.format, out),
         }
     }

@@ -9,7 +9,7 @@ use super::Plan;
 use crate::error::{SqlError, SqlResult, SqlState};
 
 /// Greatest depth of a plan, in operators.
-const MAX_PLAN_DEPTH: usize = 1_000;
+const MAX_PLAN_DEPTH: usize = 500;
 
 /// Refuses a plan that is too deep to be run.
 pub(crate) fn check_depth(plan: &Plan) -> SqlResult<()> {

@@ -11,7 +11,7 @@ const LITTLE: MemoryLimits = MemoryLimits { operator_bytes: 16_000, spill_bytes:
 
 /// Many keys with some rows each, in an order that has nothing to do with them, and NULLs.
 fn many() -> Vec<Row> {
-    let key = |n: i32| Some(n * 7919 % 701).filter(|key| *key > 0);
+    let key = |n: i32| Some(n * 7919 % 1999).filter(|key| *key > 0);
     (0..3000).map(|n| ints(&[key(n), Some(n)])).collect()
 }
 

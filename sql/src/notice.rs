@@ -33,7 +33,7 @@ pub struct Notice {
 impl Notice {
     /// A notice.
     #[must_use]
-    pub fn notice(state: SqlState, message: impl Into<String>) -> Self {
+    pub fn note(state: SqlState, message: impl Into<String>) -> Self {
         Self { level: NoticeLevel::Notice, parts: SqlError::new(state, message) }
     }
 
@@ -47,13 +47,13 @@ impl Notice {
     /// and name, such as `table "t"`.
     pub(crate) fn missing(what: impl std::fmt::Display) -> Self {
         let message = format!("{what} does not exist, skipping");
-        Self::notice(SqlState::SUCCESSFUL_COMPLETION, message)
+        Self::note(SqlState::SUCCESSFUL_COMPLETION, message)
     }
 
     /// That something which was to be created IF NOT EXISTS is there already: `error` is what it
     /// would be without these words.
     pub(crate) fn skipped(error: &SqlError) -> Self {
-        Self::notice(error.state(), format!("{}, skipping", error.message()))
+        Self::note(error.state(), format!("{}, skipping", error.message()))
     }
 
     /// With more about it.

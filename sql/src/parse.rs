@@ -91,7 +91,7 @@ fn cut_name(token: &mut TokenWithSpan) -> Option<Notice> {
     let name = word.value.clone();
     word.value.truncate(name.floor_char_boundary(MAX_NAME_BYTES));
     let message = format!("identifier \"{name}\" will be truncated to \"{}\"", word.value);
-    Some(Notice::notice(SqlState::NAME_TOO_LONG, message))
+    Some(Notice::note(SqlState::NAME_TOO_LONG, message))
 }
 
 fn parse_tokens(

@@ -88,7 +88,7 @@ fn columns_of(
     if rest.peek().is_none_or(|next| next.token != Token::LParen) {
         return (end, false);
     }
-    while let Some(next) = rest.next() {
+    for next in rest.by_ref() {
         let is_end = next.token == Token::RParen;
         moved.push(next);
         if is_end {

@@ -141,6 +141,11 @@ impl Connection {
         &mut self,
         options: TransactionOptions,
     ) -> Result<Transaction<'_>, QueryError> {
+        if self.state() == TransactionState::InTransaction {
+            // The statement BEGIN warns only, and the guard would end what it has not begun.
+            let message = "there is already a transaction in progress";
+            return Err(SqlError::new(SqlState::ACTIVE_TRANSACTION, message).into());
+        }
         self.batch(&options.begin()).await?;
         self.take_lost();
         Ok(Transaction { connection: self, is_over: false })

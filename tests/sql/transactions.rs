@@ -44,6 +44,8 @@ fn a_transaction_says_when_it_has_not_committed() {
         let mut txn = conn.begin().await.unwrap();
         let nested = txn.begin().await.map(drop).unwrap_err();
         assert_eq!(nested.state(), SqlState::ACTIVE_TRANSACTION);
+        // It goes on, until a statement fails.
+        txn.execute("select 1 / 0", &[]).await.unwrap_err();
         let failed = txn.commit().await.unwrap_err();
         assert_eq!(failed.state(), SqlState::IN_FAILED_TRANSACTION);
 

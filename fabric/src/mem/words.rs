@@ -63,8 +63,8 @@ unsafe impl Send for Words {}
 unsafe impl Sync for Words {}
 
 impl Words {
-    /// `pages` pages of zeros, not committed until touched (huge pages, if they are many); `None` if
-    /// there is no memory.
+    /// `pages` pages of zeros, not committed until touched (huge ones if they are many).
+    /// `None` if there is no memory.
     pub(crate) fn zeroed(pages: usize) -> Option<Self> {
         let words = pages.checked_mul(PAGE_WORDS)?;
         // Asking for page alignment would make the allocator zero, and so commit, every page.

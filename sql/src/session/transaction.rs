@@ -49,13 +49,13 @@ impl Modes {
     /// What a parameter says of the present transaction; `None` if it says nothing of it.
     pub(super) fn parameter(self, name: &str) -> Option<String> {
         let word = |is_on| if is_on { "on" } else { "off" };
-        Some(match &*name.to_ascii_lowercase() {
+        let value = match &*name.to_ascii_lowercase() {
             "transaction_isolation" | "transaction isolation level" => level(self.isolation),
             "transaction_read_only" => word(self.read_only),
             "transaction_deferrable" => word(self.deferrable),
             _ => return None,
-        })
-        .map(str::to_owned)
+        };
+        Some(value.to_owned())
     }
 
     /// The same with the value of such a parameter, or that of `defaults`; `None` if it is none.

@@ -96,7 +96,7 @@ pub(super) fn rows(
     system: &SystemSnapshot,
     relation: &'static Relation,
 ) -> Option<Vec<Vec<Datum>>> {
-    let is_shared = match &*relation.full_name {
+    let is_shared = match relation.full_name {
         "pg_catalog.pg_description" => false,
         "pg_catalog.pg_shdescription" => true,
         _ => return None,

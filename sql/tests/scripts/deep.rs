@@ -92,22 +92,22 @@ fn long_lists_are_run() {
             let queries = format!("select {} 1", "(select 1), ".repeat(150));
             assert_eq!(session.execute(&queries).await.unwrap()[0].columns.len(), 151);
             session.execute("create table t (a int primary key, b int)").await.unwrap();
-            let series = "insert into t select a, a from generate_series(1, 20000) a";
+            let series = "insert into t select a, a from generate_series(1, 1000) a";
             session.execute(series).await.unwrap();
             let conditions: Vec<_> = (1..=9_000).map(|at| format!("b = {at}")).collect();
             let any = format!("select a from t where {}", conditions.join(" or "));
-            assert_eq!(session.execute(&any).await.unwrap()[0].rows.len(), 9_000);
-            let all: Vec<_> = (1..=9_000).map(|at| format!("b <> {at}")).collect();
+            assert_eq!(session.execute(&any).await.unwrap()[0].rows.len(), 1_000);
+            let all: Vec<_> = (501..=9_500).map(|at| format!("b <> {at}")).collect();
             let all = format!("select a from t where {}", all.join(" and "));
-            assert_eq!(session.execute(&all).await.unwrap()[0].rows.len(), 11_000);
+            assert_eq!(session.execute(&all).await.unwrap()[0].rows.len(), 500);
             // As programs change many rows at once.
             let branches: String = (1..=3_000).map(|at| format!(" when {at} then -{at}")).collect();
             let keys: Vec<_> = (1..=3_000).map(|at| at.to_string()).collect();
             let keys = keys.join(", ");
             let update = format!("update t set b = case a{branches} end where a in ({keys})");
-            assert_eq!(session.execute(&update).await.unwrap()[0].tag, "UPDATE 3000");
+            assert_eq!(session.execute(&update).await.unwrap()[0].tag, "UPDATE 1000");
             let negative = session.execute("select a from t where b = -a").await.unwrap();
-            assert_eq!(negative[0].rows.len(), 3_000);
+            assert_eq!(negative[0].rows.len(), 1_000);
             // Kept as text, and read again.
             let check = format!("alter table t add check ({})", conditions[..500].join(" or "));
             let refused = session.execute(&check).await.unwrap_err();

@@ -42,8 +42,7 @@ async fn told(session: &mut Session, sql: &str) -> Vec<String> {
     let listener = Arc::new(Listener::default());
     let client: Arc<dyn Client> = Arc::clone(&listener) as _;
     session.execute_into(sql, &client).await.unwrap();
-    let told = std::mem::take(&mut *listener.told.lock());
-    told
+    std::mem::take(&mut *listener.told.lock())
 }
 
 #[test]

@@ -9,8 +9,8 @@ use super::rebuild::{NewForm, has_nulls, require_not_null};
 use super::sequence::{create_for_column, drop_of_columns};
 use super::{names, rebuild, skip, texts};
 use crate::bind::{
-    Added, NewSequence, bind_added_column, bind_applied_default, check_name, default_expr,
-    each_name, fold,
+    Added, MOMENT_OF_DEFINITION, NewSequence, bind_added_column, bind_applied_default, check_name,
+    default_expr, each_name, fold, refuse,
 };
 use crate::catalogue::{ColumnDef, ColumnNote, name_of};
 use crate::error::{SqlError, SqlResult, SqlState};
@@ -236,7 +236,8 @@ impl Alteration<'_, '_> {
         let column = ColumnDef { default: default.clone(), ..column };
         let (table, name, ty) = (self.table.clone(), column.name.clone(), column.ty);
         let checked = bound(self.run, self.txn, |binder| {
-            bind_applied_default(binder, &table, column).map(drop)
+            bind_applied_default(binder, &table, column)?;
+            refuse(binder.uses_now, MOMENT_OF_DEFINITION)
         });
         checked.await?;
         change_note(self.txn, &self.table, |note| {

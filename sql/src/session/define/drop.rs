@@ -91,7 +91,7 @@ pub(super) async fn truncate(
         if !named.contains(&table.key) {
             let name = run.path.shown(&table.key);
             let message = format!("truncate cascades to table \"{name}\"");
-            let notice = Notice::notice(SqlState::SUCCESSFUL_COMPLETION, message);
+            let notice = Notice::note(SqlState::SUCCESSFUL_COMPLETION, message);
             skip::tell(run, &notice);
         }
         let (kind, wanted) = (table.kind(), Privileges::TRUNCATE);

@@ -56,7 +56,7 @@ pub(super) fn if_wanted(run: &Run, is_wanted: bool, error: SqlError) -> SqlResul
 /// What CASCADE has taken along: each is its kind and name.
 pub(super) fn cascaded(run: &Run, taken: &[String]) {
     let line = |what: &String| format!("drop cascades to {what}");
-    let notice = |message| Notice::notice(SqlState::SUCCESSFUL_COMPLETION, message);
+    let notice = |message| Notice::note(SqlState::SUCCESSFUL_COMPLETION, message);
     match taken {
         [] => {}
         [only] => tell(run, &notice(line(only))),

@@ -147,6 +147,10 @@ impl Connection {
         if is_over || self.cancel.is_terminated() {
             return Err(FrameError::Broken(ending()));
         }
+        if self.skips && !matches!(kind, b'S' | b'X') {
+            // Whatever is in it.
+            return Ok(Next::GoOn);
+        }
         let message = match decode(kind, body) {
             Ok(FrontendMessage::Terminate) => return Ok(Next::End),
             Ok(FrontendMessage::Sync) => {
@@ -155,7 +159,6 @@ impl Connection {
             }
             // The frame is over, so the next message can be read.
             Err(error) => Err(error),
-            Ok(_) if self.skips => return Ok(Next::GoOn),
             Ok(message) => Ok(message),
         };
         let is_query = kind == b'Q';

@@ -51,11 +51,19 @@ pub(crate) fn parse_elements(parser: &mut Parser<'_>, statement: &mut Statement)
     }
     let mut texts: Vec<String> = Vec::new();
     let mut depth = 0_usize;
+    // Behind one of these the words are rights, or WITH GRANT OPTION.
+    let mut goes_on = false;
     loop {
         let next = parser.peek_token_ref();
-        let is_start = matches!(&next.token, Token::Word(word)
+        let is_start = !goes_on
+            && matches!(&next.token, Token::Word(word)
             if word.quote_style.is_none()
                 && matches!(word.keyword, Keyword::CREATE | Keyword::GRANT));
+        goes_on = match &next.token {
+            Token::Comma => true,
+            Token::Word(word) => matches!(word.keyword, Keyword::GRANT | Keyword::WITH),
+            _ => false,
+        };
         match next.token {
             Token::SemiColon | Token::EOF => break,
             Token::LParen => depth += 1,
@@ -82,7 +90,11 @@ fn text_of(token: &Token) -> String {
         format!("{quote}{doubled}{quote}")
     };
     match token {
-        Token::SingleQuotedString(text) => quoted(text, '\''),
+        // What was escaped is not any more, and needs no escapes in a plain literal.
+        Token::SingleQuotedString(text)
+        | Token::EscapedStringLiteral(text)
+        | Token::NationalStringLiteral(text)
+        | Token::UnicodeStringLiteral(text) => quoted(text, '\''),
         Token::Word(word) if word.quote_style.is_some() => quoted(&word.value, '"'),
         other => other.to_string(),
     }

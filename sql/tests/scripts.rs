@@ -475,6 +475,23 @@ fn a_statement_that_waits_for_a_row_is_ended_by_its_timeout_or_by_others() {
         let _ = other.lock_row(table, &key, LockWait::Wait).await.unwrap();
         let cases = [
             ("timeout", vec!["update t set n = n + 1 where id = 1"]),
+            // In a transaction that has begun before.
+            (
+                "local",
+                vec![
+                    "begin",
+                    "set local statement_timeout = '100ms'",
+                    "update t set n = n + 1 where id = 1 returning n",
+                ],
+            ),
+            (
+                "lock",
+                vec![
+                    "begin",
+                    "set local lock_timeout = '100ms'",
+                    "select n from t where id = 1 for update",
+                ],
+            ),
             ("cancel", vec!["update t set n = n + 1 where id = 1"]),
             ("cancel", vec!["update t set n = n + 1"]),
             ("cancel", vec!["begin", "insert into t values (4, 1)", "commit"]),
@@ -503,7 +520,11 @@ fn a_statement_that_waits_for_a_row_is_ended_by_its_timeout_or_by_others() {
                 ended = ended.and(session.execute(sql).await);
             }
             let error = ended.unwrap_err();
-            let code = if how == "terminate" { "57P01" } else { "57014" };
+            let code = match how {
+                "terminate" => "57P01",
+                "lock" => "55P03",
+                _ => "57014",
+            };
             assert_eq!(error.state().code(), code, "{how}: {error}");
             assert_ne!(session.state(), TransactionState::InTransaction, "{how}");
             other.join().await.unwrap();

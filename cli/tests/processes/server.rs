@@ -237,7 +237,8 @@ fn no_row_of_a_server_is_lost_that_is_killed_and_the_other_goes_on() {
         while rows(&here, count).await[0][0].as_ref().unwrap().parse::<i32>().unwrap() < 300 {}
         victim.kill();
         let killed = of_victim.await.unwrap();
-        assert!(killed.len() >= 300, "{}", killed.len());
+        // The last that was counted may have been committed, and not acknowledged.
+        assert!(killed.len() >= 299, "{}", killed.len());
         assert_eq!(of_survivor.await.unwrap().len(), 2_000);
         let there = rows(&here, "select a from t order by a").await;
         let there: Vec<i32> =

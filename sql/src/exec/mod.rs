@@ -7,8 +7,8 @@
 //!
 //! A subquery, or the right side of a lateral join, is built and run anew for each row that it
 //! depends on, which is the innermost of the outer rows meanwhile. Operators that keep rows count
-//! the bytes. Beyond [`MemoryLimits`] sorts, changes, hash joins, groups, DISTINCT, UNION and window
-//! functions go on in temporary files; others give an error.
+//! the bytes. Beyond [`MemoryLimits`] sorts, changes, hash joins, groups, DISTINCT, UNION and
+//! window functions go on in temporary files; others give an error.
 //!
 //! | file | duty |
 //! |---|---|

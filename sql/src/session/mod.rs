@@ -254,10 +254,14 @@ impl Session {
             }
             let ran = self.ran(&Work::of(parsed), client).await;
             // The last has done what it says when what all have done is committed.
-            if ran.is_err() || at + 1 == statements.len() {
-                self.end_block().await?;
-            }
-            client.end(&ran?);
+            let ended = match ran.is_err() || at + 1 == statements.len() {
+                true => self.end_block().await,
+                false => Ok(()),
+            };
+            // What has failed first is what a client is to know.
+            let tag = ran?;
+            ended?;
+            client.end(&tag);
         }
         Ok(!statements.is_empty())
     }
@@ -386,17 +390,20 @@ impl Session {
         })
     }
 
-    /// Begins a transaction, of a statement that has to be over at a time.
-    fn begin_until(&mut self, end: Option<Duration>, modes: Modes) -> SqlResult<()> {
-        let now = self.txn.database().engine().env().now();
-        let left = end.map(|end| end.saturating_sub(now));
-        let limits = SessionLimits {
+    /// Has the next operation end at its limits, which may have been set within the transaction.
+    pub(super) fn limit(&mut self, left: Option<Duration>) {
+        self.txn.set_limits(SessionLimits {
             operation: left.or(self.settings.statement_timeout),
             transaction: None,
             idle: self.settings.idle_timeout,
             lock: self.settings.lock_timeout,
-        };
-        self.txn.set_limits(limits);
+        });
+    }
+
+    /// Begins a transaction, of a statement that has to be over at a time.
+    fn begin_until(&mut self, end: Option<Duration>, modes: Modes) -> SqlResult<()> {
+        let now = self.txn.database().engine().env().now();
+        self.limit(end.map(|end| end.saturating_sub(now)));
         let begun = match (modes.read_only, modes.isolation) {
             (false, isolation) => self.txn.begin(isolation),
             (true, Isolation::ReadCommitted) => self.txn.begin_to_read_committed(),

@@ -121,6 +121,7 @@ impl Session {
         work: &Work,
         client: &Arc<dyn Client>,
     ) -> SqlResult<String> {
+        self.limit(None);
         match self.run(work, client, false).await? {
             Ran::Done(tag) => Ok(tag),
             Ran::BuildIndex { .. } => {
@@ -197,6 +198,9 @@ impl Run {
     }
 
     async fn go(&self, txn: &mut Txn<'_>) -> Result<SqlResult<Ran>, TxnError> {
+        if let Some(timeout) = self.settings.lock_timeout {
+            txn.set_lock_timeout(timeout);
+        }
         txn.begin_statement()?;
         let ran = self.cancel.guard(pin!(self.in_statement(txn))).await;
         txn.end_statement();

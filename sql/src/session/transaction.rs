@@ -165,9 +165,8 @@ impl Session {
     ) -> SqlResult<()> {
         let deferrable = deferrable_in(snapshot)?;
         if of_session {
-            let modes = self.settings.modes.with(modes, deferrable);
             return self.change(false, |settings| {
-                settings.modes = modes;
+                settings.modes = settings.modes.with(modes, deferrable);
                 Ok(())
             });
         }

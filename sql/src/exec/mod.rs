@@ -14,7 +14,8 @@
 //! |---|---|
 //! | `context.rs`, `memory.rs`, `row_key.rs` | what operators share |
 //! | `sort.rs` | ORDER BY |
-//! | `row_queue.rs`, `partitions.rs`, `spill.rs`, `spill_value.rs` | rows beyond what memory takes |
+//! | `row_queue.rs`, `partitions.rs` | rows beyond what memory takes |
+//! | `spill.rs`, `spill_value.rs` | their files |
 //! | `eval.rs` | values of expressions |
 //! | `build.rs`, `walk.rs` | from plans to operators; what plans contain |
 //! | `scan.rs`, `scan_target.rs`, `key_value.rs`, `stored_row.rs` | reads of tables |

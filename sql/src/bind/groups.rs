@@ -16,7 +16,7 @@ use sqlparser::ast::{
 
 use super::query::LockableTable;
 use super::scope::{Scope, ScopeColumn};
-use super::select_list::Item;
+use super::select_list::{Item, without_parentheses};
 use super::stage::Stage;
 use super::{Binder, fold};
 use crate::error::{SqlError, SqlResult, SqlState};
@@ -50,7 +50,7 @@ impl Binder<'_> {
 
 /// What GROUP BY names: an item by its number or, where no column of FROM has it, its name.
 fn group_key<'a>(ast: &'a Ast, items: &'a [Item], scope: &Scope<'_>) -> SqlResult<&'a Ast> {
-    match ast {
+    match without_parentheses(ast) {
         Ast::Value(value) => {
             let ast::Value::Number(digits, false) = &value.value else { return Ok(ast) };
             let item =

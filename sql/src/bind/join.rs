@@ -161,7 +161,10 @@ fn combined<'s>(mut left: Scope<'s>, right: Scope<'s>) -> SqlResult<Scope<'s>> {
     right.tables.into_iter().try_for_each(|table| left.push_table(table))?;
     let shifted = right.columns.into_iter();
     let width = left.width;
-    left.columns.extend(shifted.map(|own| ScopeColumn { at: own.at + width, ..own }));
+    left.columns.extend(shifted.map(|own| {
+        let at = own.at + width;
+        ScopeColumn { at, place: at, ..own }
+    }));
     left.width += right.width;
     Ok(left)
 }
@@ -185,7 +188,7 @@ fn with_merged(
             }
         };
         let (table, is_plain, is_shown) = (Some(table.clone()), true, false);
-        columns.push(ScopeColumn { table, name, ty, at, is_plain, is_shown });
+        columns.push(ScopeColumn { table, name, ty, at, place: at, is_plain, is_shown });
     }
     columns.append(&mut scope.columns);
     scope.columns = columns;

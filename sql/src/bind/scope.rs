@@ -65,6 +65,9 @@ pub(crate) struct ScopeColumn {
     pub(crate) ty: SqlType,
     /// Where it is in a row.
     pub(crate) at: usize,
+    /// Where it is in a row of FROM, also when it is looked up among groups: it tells columns of
+    /// one name apart.
+    pub(crate) place: usize,
     /// Whether `*` shows it, and it is found without its table.
     pub(crate) is_plain: bool,
     /// Whether `table.*` shows it.
@@ -129,7 +132,7 @@ impl<'s> Scope<'s> {
         for (name, ty, is_hidden) in columns {
             let (table, at) = (Some(table.clone()), self.width);
             let (is_plain, is_shown) = (!is_hidden, !is_hidden);
-            self.columns.push(ScopeColumn { table, name, ty, at, is_plain, is_shown });
+            self.columns.push(ScopeColumn { table, name, ty, at, place: at, is_plain, is_shown });
             self.width += 1;
         }
         Ok(())
@@ -169,7 +172,7 @@ impl<'s> Scope<'s> {
             let called = table.map(|table| own.table(table)).transpose()?;
             let fits = |column: &&ScopeColumn| {
                 column.name == name
-                    && place.is_none_or(|place| place == column.at)
+                    && place.is_none_or(|place| place == column.place)
                     && match (table, called.flatten()) {
                         (None, _) => column.is_plain,
                         (_, Some(called)) => column.table.as_ref() == Some(called),

@@ -11,7 +11,7 @@ use super::groups::{NamedColumns, add_dependent, are_same, grouped_scope};
 use super::open_type::is_open;
 use super::query::{LockableTable, Tail, limited, sort_key};
 use super::scope::Scope;
-use super::select_list::{Item, output_position};
+use super::select_list::{Item, output_position, without_parentheses};
 use super::stage::{Grouping, Stage, settle, settle_compared, with_applies};
 use super::{Binder, Bound, OutputColumn, fold, name_parts, refuse};
 use crate::error::{SqlError, SqlResult, SqlState};
@@ -268,7 +268,10 @@ impl Given<'_> {
 
     /// Refuses the name of a column that is also that of another, unless both are the same.
     fn check_name(&self, at: usize, ast: &Ast, clause: &str, scope: &Scope<'_>) -> SqlResult<()> {
-        let (Ast::Identifier(name), Some(item)) = (ast, self.items.get(at)) else { return Ok(()) };
+        let (Ast::Identifier(name), Some(item)) = (without_parentheses(ast), self.items.get(at))
+        else {
+            return Ok(());
+        };
         let is_other =
             |own: &&Item| own.name == item.name && !are_same(&own.expr, &item.expr, scope);
         if !self.items.iter().any(|own| is_other(&own)) {

@@ -95,7 +95,7 @@ impl Item {
         let name = match scope.columns.iter().filter(has_name).count() {
             0 | 1 => column.name.clone(),
             // Which of them, no name says.
-            _ => format!("{}\0{}", column.name, column.at),
+            _ => format!("{}\0{}", column.name, column.place),
         };
         let expr = match &column.table {
             Some(table) if !table.name.is_empty() => {
@@ -128,7 +128,7 @@ pub(super) fn output_position(
     columns: &[OutputColumn],
     clause: &str,
 ) -> SqlResult<Option<usize>> {
-    match ast {
+    match without_parentheses(ast) {
         Ast::Value(value) => {
             let ast::Value::Number(digits, false) = &value.value else { return Ok(None) };
             let at = digits.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
@@ -143,4 +143,13 @@ pub(super) fn output_position(
         }
         _ => Ok(None),
     }
+}
+
+/// What stands within parentheses, which mean nothing.
+pub(super) fn without_parentheses(ast: &Ast) -> &Ast {
+    let mut ast = ast;
+    while let Ast::Nested(inner) = ast {
+        ast = inner;
+    }
+    ast
 }

@@ -142,8 +142,12 @@ impl Join {
         context: &ExecContext<'_, '_>,
     ) -> SqlResult<()> {
         let limits = context.limits;
+        // It is equal to nothing, and no hash would tell such rows apart.
+        if key.has_null() && !self.gives_single_right() {
+            return Ok(());
+        }
         if aside.is_none() {
-            if self.side.has_room(&row, limits) || !can_divide(division, limits) {
+            if self.side.has_room(&row, &key, limits) || !can_divide(division, limits) {
                 return self.side.push_with_key(row, key, limits);
             }
             let mut divided = Partitions::new(division);
@@ -165,7 +169,11 @@ impl Join {
         let mut number = 0;
         while let Some(batch) = self.left.next(context).await? {
             for mut row in batch {
-                let keys = key_of(&self.left_keys, &row, context)?.0;
+                let key = key_of(&self.left_keys, &row, context)?;
+                if key.has_null() && self.needs_right() {
+                    continue;
+                }
+                let keys = key.0;
                 if self.keeps_order {
                     number_row(&mut row, &mut number);
                 }

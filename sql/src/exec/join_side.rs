@@ -48,8 +48,8 @@ impl JoinSide {
     }
 
     /// Whether memory takes one more row.
-    pub(crate) fn has_room(&self, row: &[Datum], limits: MemoryLimits) -> bool {
-        let bytes = 2 * row_bytes(row) + 2 * size_of::<usize>() + 1;
+    pub(crate) fn has_room(&self, row: &[Datum], key: &RowKey, limits: MemoryLimits) -> bool {
+        let bytes = row_bytes(row) + row_bytes(&key.0) + 2 * size_of::<usize>() + 1;
         self.used.bytes().saturating_add(bytes) <= limits.operator_bytes
     }
 

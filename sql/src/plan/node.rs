@@ -54,8 +54,8 @@ pub(crate) enum Plan {
     Sort { input: Box<Plan>, keys: Vec<SortKey>, first: Option<Expr> },
     /// Leaves out `offset` rows, then gives `limit`; expressions of type bigint over no input row.
     Limit { input: Box<Plan>, limit: Option<Expr>, offset: Option<Expr> },
-    /// Of rows that agree in these expressions only the first. If they are sorted, such rows come one
-    /// behind the other.
+    /// Of rows that agree in these expressions only the first. If they are sorted, such rows come
+    /// one behind the other.
     Distinct { input: Box<Plan>, keys: Vec<Expr>, is_sorted: bool },
     /// Rows of both sides, as wide as each other.
     Set { operator: SetOperator, all: bool, left: Box<Plan>, right: Box<Plan> },

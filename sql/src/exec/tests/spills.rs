@@ -110,6 +110,23 @@ fn both_sides_of_a_join_are_put_aside() {
     });
 }
 
+/// Rows whose key is NULL are many, and keys are longer than rows.
+#[test]
+fn a_join_divides_neither_nulls_nor_too_late() {
+    let nulls = |n: i32| ints(&[(n % 10 == 0).then_some(n), Some(n)]);
+    let rows = || values((0..3000).map(nulls).collect(), 2);
+    let long = || Expr::Const(text(&"x".repeat(300)));
+    with_transaction(async |txn| {
+        for kind in [JoinKind::Inner, JoinKind::Left, JoinKind::Semi, JoinKind::Anti] {
+            let Plan::Join(mut plan) = join(kind, false) else { unreachable!() };
+            (plan.left, plan.right) = (rows(), rows());
+            plan.condition = None;
+            plan.equal.push((long(), long()));
+            agrees(&Plan::Join(plan), false, txn).await;
+        }
+    });
+}
+
 /// What is above may count on the order of the left.
 #[test]
 fn a_join_that_puts_rows_aside_keeps_the_order_of_the_left() {
@@ -171,6 +188,8 @@ fn changes_of_many_rows_are_put_aside() {
         for assignment in [(1, op("+", col(1), lit(1))), (0, op("-", lit(5000), col(0)))] {
             let mut txn = db.begin();
             let plan = change(Some(vec![assignment]));
+            let none = MemoryLimits { spill_bytes: 0, ..LITTLE };
+            assert_error(run_with(&plan, &mut txn, &[], none).await, "53200", "out of memory");
             let (returned, affected) = run_with(&plan, &mut txn, &[], LITTLE).await.unwrap();
             assert_eq!((returned.len(), affected), (2000, 2000));
             let mut rows = run(&scan(&table, WHOLE), &mut txn).await.unwrap();

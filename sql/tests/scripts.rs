@@ -456,6 +456,28 @@ fn transactions_that_insert_or_change_one_row_wait_for_each_other_and_none_fails
     });
 }
 
+/// Statements of which one waits for a row, and what ends it: a limit, some of which are set in the
+/// transaction, or another session.
+const WAITS: [(&str, &[&str]); 7] = [
+    ("timeout", &["update t set n = n + 1 where id = 1"]),
+    (
+        "local",
+        &[
+            "begin",
+            "set local statement_timeout = '100ms'",
+            "update t set n = n + 1 where id = 1 returning n",
+        ],
+    ),
+    (
+        "lock",
+        &["begin", "set local lock_timeout = '100ms'", "select n from t where id = 1 for update"],
+    ),
+    ("cancel", &["update t set n = n + 1 where id = 1"]),
+    ("cancel", &["update t set n = n + 1"]),
+    ("cancel", &["begin", "insert into t values (4, 1)", "commit"]),
+    ("terminate", &["update t set n = n + 1 where id = 1"]),
+];
+
 /// A change of one statement meets the lock of another session in its commit. The other session is
 /// one of another node.
 #[test]
@@ -473,31 +495,7 @@ fn a_statement_that_waits_for_a_row_is_ended_by_its_timeout_or_by_others() {
         drop(other.row(table).await.unwrap());
         let key = other.key(table, &[Value::I32(4)]).unwrap();
         let _ = other.lock_row(table, &key, LockWait::Wait).await.unwrap();
-        let cases = [
-            ("timeout", vec!["update t set n = n + 1 where id = 1"]),
-            // In a transaction that has begun before.
-            (
-                "local",
-                vec![
-                    "begin",
-                    "set local statement_timeout = '100ms'",
-                    "update t set n = n + 1 where id = 1 returning n",
-                ],
-            ),
-            (
-                "lock",
-                vec![
-                    "begin",
-                    "set local lock_timeout = '100ms'",
-                    "select n from t where id = 1 for update",
-                ],
-            ),
-            ("cancel", vec!["update t set n = n + 1 where id = 1"]),
-            ("cancel", vec!["update t set n = n + 1"]),
-            ("cancel", vec!["begin", "insert into t values (4, 1)", "commit"]),
-            ("terminate", vec!["update t set n = n + 1 where id = 1"]),
-        ];
-        for (how, statements) in cases {
+        for (how, statements) in WAITS {
             let mut session = Session::new(&databases[0], "tester", || 0).unwrap();
             if how == "timeout" {
                 session.execute("set statement_timeout = '300ms'").await.unwrap();

@@ -23,7 +23,7 @@ const LAST: Duration = Duration::from_secs(1);
 ///
 /// A statement that is cancelled is dropped where it waits, which may be in the middle of a message
 /// that the client takes in slowly. What has left `pending` is therefore kept beside the writer
-/// until it is written: whoever writes next goes on where the other has stopped.
+/// until it is written: the next write goes on where the last has stopped.
 pub(crate) struct Output {
     pending: Mutex<Pending>,
     sending: tokio::sync::Mutex<Sending>,

@@ -458,7 +458,7 @@ fn transactions_that_insert_or_change_one_row_wait_for_each_other_and_none_fails
 
 /// Statements of which one waits for a row, and what ends it: a limit, some of which are set in the
 /// transaction, or another session.
-const WAITS: [(&str, &[&str]); 7] = [
+const WAITS: [(&str, &[&str]); 8] = [
     ("timeout", &["update t set n = n + 1 where id = 1"]),
     (
         "local",
@@ -471,6 +471,17 @@ const WAITS: [(&str, &[&str]); 7] = [
     (
         "lock",
         &["begin", "set local lock_timeout = '100ms'", "select n from t where id = 1 for update"],
+    ),
+    (
+        "local, as that of locks is set back",
+        &[
+            "begin",
+            "set local lock_timeout = '50ms'",
+            "select n from t where id = 3 for update",
+            "set local lock_timeout = 0",
+            "set local statement_timeout = '300ms'",
+            "select n from t where id = 1 for update",
+        ],
     ),
     ("cancel", &["update t set n = n + 1 where id = 1"]),
     ("cancel", &["update t set n = n + 1"]),

@@ -125,7 +125,7 @@ pub use encoding::{
     NamedRowError, RowBuilder, RowError, RowMut, RowRef, Value, key,
 };
 pub use error::{AbortCause, BulkLoadError, LongestValue, TxnError};
-pub use locks::row_locks::{LockOutcome, LockWait};
+pub use locks::row_locks::{LOCK_TIMEOUT, LockOutcome, LockWait};
 pub use protocol::{Isolation, Protocol, UnknownProtocol};
 pub use selkie_btree::{Direction, is_unlinked, written_at};
 pub use selkie_engine::EngineError;

@@ -231,8 +231,8 @@ impl Parameter {
     }
 }
 
-/// A name with dots between identifiers, which is a parameter of whoever sets it: in lower case, as
-/// case does not matter.
+/// A name with dots between identifiers, which is a parameter of the client: in lower case, as case
+/// does not matter.
 ///
 /// # Errors
 /// 42602 if a part is no identifier.

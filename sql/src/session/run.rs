@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use selkie_fabric::env::Env;
-use selkie_txn::{Database, NewIndex, Txn, TxnError};
+use selkie_txn::{Database, LOCK_TIMEOUT, NewIndex, Txn, TxnError};
 
 use super::cancel::CancelHandle;
 use super::parsed::{PlanCache, Planned, Verb};
@@ -198,9 +198,8 @@ impl Run {
     }
 
     async fn go(&self, txn: &mut Txn<'_>) -> Result<SqlResult<Ran>, TxnError> {
-        if let Some(timeout) = self.settings.lock_timeout {
-            txn.set_lock_timeout(timeout);
-        }
+        // It may have been set, or set back, within the transaction.
+        txn.set_lock_timeout(self.settings.lock_timeout.unwrap_or(LOCK_TIMEOUT));
         txn.begin_statement()?;
         let ran = self.cancel.guard(pin!(self.in_statement(txn))).await;
         txn.end_statement();

@@ -27,7 +27,7 @@ const FIRST_SEARCH: Duration = Duration::from_millis(20);
 const LONGEST_SEARCH: Duration = Duration::from_millis(100);
 const _: () = assert!(LONGEST_PAUSE.as_nanos() < FIRST_SEARCH.as_nanos());
 /// How long a transaction waits for a lock, unless set.
-pub(crate) const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
+pub const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What to do if a row is locked by another transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]

@@ -1,7 +1,7 @@
 //! A worker's loop: draws a transaction type, runs it until it completes, and does so again.
 
 use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Poll, Waker};
@@ -173,8 +173,12 @@ pub(crate) async fn work<T: Terminal>(
         }
         let attempts = AtomicU64::new(0);
         let started = env.now();
-        let transaction = terminal.transact(kind, started, &attempts);
-        let Some(outcome) = until_end(env, control, &waker, transaction).await else {
+        let ended = {
+            // It has the size of some pages, and stays where it is made.
+            let transaction = pin!(terminal.transact(kind, started, &attempts));
+            until_end(env, control, &waker, transaction).await
+        };
+        let Some(outcome) = ended else {
             control.dropped.store(true, Ordering::Relaxed);
             break;
         };
@@ -211,9 +215,9 @@ async fn until_end<K: Mix, F: Future>(
     env: &Env,
     control: &RunControl<K>,
     worker: &WorkerWaker,
-    transaction: F,
+    mut transaction: Pin<&mut F>,
 ) -> Option<F::Output> {
-    let (mut transaction, mut grace) = (pin!(transaction), None);
+    let mut grace = None;
     poll_fn(|context| {
         if let Poll::Ready(output) = transaction.as_mut().poll(context) {
             return Poll::Ready(Some(output));
@@ -286,12 +290,13 @@ mod tests {
             });
             let (waker, started) = (Arc::new(WorkerWaker::default()), env.now());
             control.workers.lock().push(Arc::clone(&waker));
-            let ended = until_end(&env, &control, &waker, env.sleep(Duration::from_secs(6))).await;
+            let sleeps = pin!(env.sleep(Duration::from_secs(6)));
+            let ended = until_end(&env, &control, &waker, sleeps).await;
             assert_eq!((ended, env.now() - started), (Some(()), Duration::from_secs(6)));
             stopper.join().await.unwrap();
             control.sleep(&env, &waker, Duration::from_secs(6)).await;
             assert_eq!(env.now() - started, Duration::from_secs(6), "the run is over");
-            let hangs = std::future::pending::<()>();
+            let hangs = pin!(std::future::pending::<()>());
             assert_eq!(until_end(&env, &control, &waker, hangs).await, None);
             assert_eq!(env.now() - started, Duration::from_secs(6) + GRACE);
         };

@@ -108,7 +108,8 @@ impl Worker<'_> {
                 (Some(connection), _) => {
                     return by_sql::new_order(connection, &input, now).await;
                 }
-                (None, Some(route)) => route.new_order(session, &input, now).await?,
+                // Apart: most runs have no partitions, and do not carry room for them along.
+                (None, Some(route)) => Box::pin(route.new_order(session, &input, now)).await?,
                 (None, None) => new_order(session, &input, now).await?,
             };
             Ok(output.order.map(|order| (order, output.amount)))
@@ -135,7 +136,7 @@ impl Worker<'_> {
                     let key = session.history_key();
                     return by_sql::payment(connection, &input, key, now).await.map(|()| key.1);
                 }
-                (None, Some(route)) => route.payment(session, &input, now).await?,
+                (None, Some(route)) => Box::pin(route.payment(session, &input, now)).await?,
                 (None, None) => payment(session, &input, now).await?,
             };
             Ok(output.sequence)

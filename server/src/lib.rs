@@ -20,6 +20,9 @@ mod error_response;
 mod extended;
 mod frames;
 mod frontend;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "test code")]
+mod fuzz;
 mod login;
 mod memory_limit;
 mod newcomers;

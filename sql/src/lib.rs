@@ -29,6 +29,9 @@ mod error;
 mod exec;
 mod explain;
 pub mod functions;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test code")]
+mod fuzz;
 mod notice;
 mod parse;
 mod parse_alter;

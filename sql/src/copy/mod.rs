@@ -2,6 +2,9 @@
 
 mod binary;
 mod csv;
+#[cfg(test)]
+#[allow(clippy::panic, reason = "test code")]
+mod fuzz;
 mod line_end;
 mod reader;
 mod text;

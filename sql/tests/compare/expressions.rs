@@ -175,7 +175,7 @@ impl Generator {
         let sort = self.sort();
         let (one, other) = (self.expression(sort, depth), self.expression(sort, depth));
         match self.random.below(13) {
-            0 | 1 | 2 => {
+            0..=2 => {
                 let operator = self.random.of(&[" = ", " <> ", " < ", " <= ", " > ", " >= "]);
                 part!(Bool; "(", one, operator, other, ")")
             }

@@ -17,7 +17,7 @@ pub(crate) const COLUMNS: [(&str, Sort); 7] = [
 /// What is done with the tables `t0`, `t1`, ...
 pub(crate) struct Statement {
     pub(crate) part: Part,
-    /// How many columns it is ordered by, if it is: by all it has.
+    /// Whether it is ordered, then by all columns that it has.
     pub(crate) is_ordered: bool,
     /// The table that it changes.
     pub(crate) changes: Option<String>,
@@ -144,7 +144,7 @@ impl Generator {
         let (list, rest) = match self.random.below(4) {
             0 => self.grouped(sorts),
             _ => {
-                let list: Vec<_> = sorts.iter().map(|sort| self.output(*sort, outer)).collect();
+                let list: Vec<_> = sorts.iter().map(|sort| self.output(*sort)).collect();
                 (list, part!(Clause;))
             }
         };
@@ -160,7 +160,7 @@ impl Generator {
     }
 
     /// What a query gives for a row: a window function sometimes.
-    fn output(&mut self, sort: Sort, outer: usize) -> Part {
+    fn output(&mut self, sort: Sort) -> Part {
         if sort != Sort::Int || !self.random.one_in(4) {
             return self.expression(sort, 2);
         }
@@ -177,7 +177,6 @@ impl Generator {
             4 => part!(Int; "min(", self.expression(Sort::Int, 1), ")"),
             _ => part!(Int; "max(", self.expression(Sort::Int, 1), ")"),
         };
-        let _ = outer;
         part!(Int; "cast(", call, " over (", partition, order, ") as integer)")
     }
 

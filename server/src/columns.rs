@@ -16,6 +16,8 @@ fn size(ty: SqlType) -> i16 {
         Scalar::Int2 => 2,
         Scalar::Int4 | Scalar::Float4 | Scalar::Date | Scalar::Oid => 4,
         Scalar::Regclass | Scalar::Regtype | Scalar::Regproc | Scalar::Void => 4,
+        Scalar::Regprocedure | Scalar::Regoper | Scalar::Regoperator => 4,
+        Scalar::Regcollation | Scalar::Regnamespace | Scalar::Regrole => 4,
         Scalar::Int8 | Scalar::Float8 | Scalar::Time => 8,
         Scalar::Timestamp | Scalar::TimestampTz => 8,
         Scalar::Interval | Scalar::Uuid => 16,
@@ -36,7 +38,7 @@ pub(crate) fn row_description(columns: &[OutputColumn], formats: &[i16]) -> PgWi
             0,
             ty.oid(),
             size(ty),
-            ty.modifier,
+            ty.shown_modifier(),
             format_of(formats, at),
         )
     };

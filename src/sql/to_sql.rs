@@ -200,6 +200,8 @@ fn is_of(value: &Datum, ty: SqlType) -> bool {
         Datum::I32(_) => ty.scalar == S::Int4,
         Datum::I64(_) => {
             let is_oid = matches!(ty.scalar, S::Oid | S::Regclass | S::Regtype | S::Regproc);
+            let is_other = matches!(ty.scalar, S::Regprocedure | S::Regoper | S::Regoperator);
+            let is_oid = is_oid || is_other || ty.scalar == S::Regcollation;
             is_oid || matches!(ty.scalar, S::Int8 | S::Regnamespace | S::Regrole)
         }
         Datum::F32(_) => ty.scalar == S::Float4,

@@ -154,5 +154,15 @@ fn is_relabeling(from: SqlType, to: SqlType) -> bool {
 
 /// Whether values of a type are read and printed as names that the catalogue has.
 pub(crate) fn is_name(ty: SqlType) -> bool {
-    matches!(ty.scalar, Scalar::Regclass | Scalar::Regnamespace | Scalar::Regrole)
+    matches!(
+        ty.scalar,
+        Scalar::Regclass
+            | Scalar::Regproc
+            | Scalar::Regprocedure
+            | Scalar::Regoper
+            | Scalar::Regoperator
+            | Scalar::Regcollation
+            | Scalar::Regnamespace
+            | Scalar::Regrole
+    )
 }

@@ -1,8 +1,8 @@
-//! All functions with their signatures, for the catalogue.
+//! All functions and operators with their signatures, for the catalogue.
 
 use super::Volatility;
 use super::rows::ROWS;
-use super::signature::{AGGREGATES, FUNCTIONS, Parameter, Table};
+use super::signature::{AGGREGATES, FUNCTIONS, OPERATORS, Parameter, Table};
 
 /// What kind of function it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +44,29 @@ pub fn function_entries() -> Vec<FunctionEntry> {
     add(&ROWS, FunctionKind::Rows, &mut all);
     add(&AGGREGATES, FunctionKind::Aggregate, &mut all);
     all.sort_by(|left, right| (left.name, &left.signature).cmp(&(right.name, &right.signature)));
+    all
+}
+
+/// An operator of a signature.
+#[derive(Clone, Debug)]
+pub struct OperatorEntry {
+    /// Its sign.
+    pub name: &'static str,
+    /// The numbers of the types of its operands: one, if it stands before it.
+    pub operands: Vec<u32>,
+    /// The number of the type of its result.
+    pub returns: u32,
+}
+
+/// All operators, in the order of their signs.
+#[must_use]
+pub fn operator_entries() -> Vec<OperatorEntry> {
+    let entry = |(name, signature): (&'static str, &super::signature::Signature<_>)| {
+        let operands = signature.parameters.iter().copied().map(number).collect();
+        OperatorEntry { name, operands, returns: number(signature.returns) }
+    };
+    let mut all: Vec<OperatorEntry> = OPERATORS.all().map(entry).collect();
+    all.sort_by(|left, right| (left.name, &left.operands).cmp(&(right.name, &right.operands)));
     all
 }
 

@@ -43,7 +43,9 @@ use std::sync::Arc;
 pub use aggregates::{Accumulator, ResolvedAggregate, resolve_aggregate};
 pub use catalogue::needs_names;
 pub(crate) use key_bounds::{like_end, like_parts_of_key, like_start, moment_bound};
-pub use listing::{FunctionEntry, FunctionKind, function_entries};
+pub use listing::{
+    FunctionEntry, FunctionKind, OperatorEntry, function_entries, operator_entries,
+};
 pub use resolve::{resolve_function, resolve_operator};
 pub use rows::{ResolvedRows, RowIterator, RowsOf, gives_rows, resolve_rows, resolve_unnest};
 

@@ -55,8 +55,13 @@ pub(super) fn register_functions(table: &mut Table<Body>) {
             Datum::I32(modifier) => *modifier,
             _ => -1,
         };
-        let ty = u32::try_from(*oid).ok().and_then(SqlType::from_oid);
-        Ok(Datum::text(ty.map_or("???".to_owned(), |ty| ty.with_modifier(modifier).name())))
+        let oid = u32::try_from(*oid).unwrap_or(0);
+        let name = match SqlType::from_oid(oid) {
+            _ if oid == 0 => "-".to_owned(),
+            Some(ty) if modifier >= 0 => ty.with_modifier(modifier).name(),
+            _ => crate::system::type_name(oid),
+        };
+        Ok(Datum::text(name))
     });
     table.add("pg_backend_pid", "stable -> int4", |_, context| {
         Ok(Datum::I32(context.session_number))

@@ -14,12 +14,15 @@
 //! | `snapshot.rs` | definitions of all tables |
 //! | `tables.rs`, `keys.rs`, `references.rs` | rows of tables and constraints |
 //! | `comments.rs`, `types.rs`, `cluster.rs`, `operators.rs` | other rows |
+//! | `callables.rs` | functions and operators, with `io_functions.txt` |
+//! | `pseudo_types.rs` | types of parameters |
 //! | `privileges.rs` | roles, their memberships, and who may do what |
 //! | `views.rs` | relations that are queries of others |
 //! | `definitions.rs`, `deparse.rs` | statements and expressions as PostgreSQL prints them |
 //!
 //! Relations of what this engine does not have (triggers, policies, publications) are empty.
 
+mod callables;
 mod cluster;
 mod comments;
 mod definitions;
@@ -28,6 +31,7 @@ mod keys;
 mod oids;
 mod operators;
 mod privileges;
+mod pseudo_types;
 mod record;
 mod references;
 mod relation;
@@ -36,6 +40,7 @@ mod tables;
 mod types;
 mod views;
 
+pub(crate) use pseudo_types::type_name;
 pub(crate) use relation::{Relation, SystemColumn, find_relation};
 pub(crate) use snapshot::{SessionFacts, SystemSnapshot};
 pub(crate) use views::view;

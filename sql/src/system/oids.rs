@@ -108,6 +108,11 @@ pub(super) fn function(signature: &str) -> u32 {
     0xd000_0000 | hash(signature) & 0x0fff_ffff
 }
 
+/// Of an operator, whose signature is this.
+pub(super) fn operator(signature: &str) -> u32 {
+    0xb000_0000 | hash(signature) & 0x0fff_ffff
+}
+
 /// Of a statement, by its text.
 pub(super) fn text(text: &str) -> u32 {
     hash(text)

@@ -86,6 +86,20 @@ pub(super) fn equality((left, right): (SqlType, SqlType)) -> u32 {
     EQUAL.iter().find(|own| own.0 == left).map_or(0, |own| own.1)
 }
 
+/// The number of the operator `=` of the types of two numbers, if PostgreSQL has it.
+pub(super) fn known_equality(left: u32, right: u32) -> Option<u32> {
+    /// `anyarray`.
+    const ANY_ARRAY: u32 = 2277;
+    if left == ANY_ARRAY {
+        return Some(EQUAL_ARRAYS);
+    }
+    let (left, right) = (SqlType::from_oid(left)?.scalar, SqlType::from_oid(right)?.scalar);
+    if left == right {
+        return EQUAL.iter().find(|own| own.0 == left).map(|own| own.1);
+    }
+    EQUAL_ACROSS.iter().find(|own| (own.0, own.1) == (left, right)).map(|own| own.2)
+}
+
 /// The rows of a relation, if it is of this file.
 pub(super) fn rows(relation: &'static Relation) -> Option<Rows> {
     Some(match relation.full_name {

@@ -6,15 +6,17 @@ use selkie_txn::{KeyOrder, SequenceSchema, Txn, TxnError};
 
 use super::definitions::{check_definition, index_statement, key_definition, quoted};
 use super::relation::relations;
-use super::{cluster, comments, keys, oids, operators, privileges, references, tables, types};
+use super::{
+    callables, cluster, comments, keys, oids, operators, privileges, references, tables, types,
+};
 use crate::catalogue::{IndexDef, TableDef, load, name_of, split_key};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::roles::{Authority, KEY_PREFIX};
 use crate::schemas::{INFORMATION_SCHEMA, PG_CATALOG, PUBLIC, SearchPath, names_of_text};
 use crate::session_list::SessionList;
 use crate::statement_list::StatementList;
-use crate::types::Datum;
 use crate::types::object_names::ObjectNames;
+use crate::types::{Datum, Scalar};
 
 /// What the catalogue tells of a session.
 #[derive(Clone, Debug)]
@@ -266,6 +268,31 @@ impl ObjectNames for SystemSnapshot {
         self.all_schemas().contains(&&**name).then(|| self.number_of_schema(name))
     }
 
+    fn function_name(&self, oid: u32, with_types: bool) -> Option<String> {
+        callables::function_name(oid, with_types)
+    }
+
+    fn operator_name(&self, oid: u32, with_types: bool) -> Option<String> {
+        callables::operator_name(oid, with_types)
+    }
+
+    fn callable_oid(&self, text: &str, kind: Scalar) -> SqlResult<u32> {
+        callables::callable_oid(text, kind)
+    }
+
+    fn collation_name(&self, oid: u32) -> Option<String> {
+        types::COLLATIONS.iter().find(|own| own.0 == oid).map(|own| quoted(own.1))
+    }
+
+    fn collation_oid(&self, name: &str) -> Option<u32> {
+        let name = match &*names_of_text(name).ok()? {
+            [name] => name.clone(),
+            [schema, name] if schema == PG_CATALOG => name.clone(),
+            _ => return None,
+        };
+        types::COLLATIONS.iter().find(|own| own.1 == name).map(|own| own.0)
+    }
+
     fn role_name(&self, oid: u32) -> Option<String> {
         self.user(oid).map(|name| quoted(&name))
     }
@@ -345,7 +372,8 @@ impl ObjectNames for SystemSnapshot {
             .or_else(|| types::rows(self, found))
             .or_else(|| cluster::rows(self, found))
             .or_else(|| privileges::rows(self, found))
-            .or_else(|| operators::rows(found));
+            .or_else(|| operators::rows(found))
+            .or_else(|| callables::rows(found));
         Ok(all.unwrap_or_default())
     }
 }

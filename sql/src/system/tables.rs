@@ -143,7 +143,7 @@ fn attribute(
         .set("attnum", number)
         .set("attndims", usize::from(ty.is_array))
         .set("attcacheoff", -1)
-        .set("atttypmod", ty.modifier)
+        .set("atttypmod", ty.shown_modifier())
         .set("attbyval", matches!(ty.bytes_len(), 1 | 2 | 4 | 8))
         .set("attalign", super::types::alignment(ty))
         .set("attstorage", storage(ty))

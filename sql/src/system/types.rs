@@ -1,10 +1,10 @@
-//! Rows of types, functions, and what belongs to them.
+//! Rows of types, and what belongs to them.
 
 use super::oids;
-use super::record::{Cell, Record, vector};
+use super::pseudo_types::PSEUDO_TYPES;
+use super::record::Record;
 use super::relation::Relation;
 use super::snapshot::SystemSnapshot;
-use crate::functions::{FunctionEntry, FunctionKind, Volatility, function_entries};
 use crate::types::cast::Category;
 use crate::types::{Datum, Scalar, SqlType};
 
@@ -15,7 +15,6 @@ pub(super) fn rows(_: &SystemSnapshot, relation: &'static Relation) -> Option<Ro
     Some(match relation.full_name {
         "pg_catalog.pg_type" => types(relation),
         "pg_catalog.pg_collation" => collations(relation),
-        "pg_catalog.pg_proc" => functions(relation),
         "pg_catalog.pg_language" => languages(relation),
         _ => return None,
     })
@@ -54,6 +53,7 @@ pub(super) fn alignment(ty: SqlType) -> &'static str {
 /// `typstorage` of a type.
 pub(super) fn storage(ty: SqlType) -> &'static str {
     match ty.scalar {
+        _ if ty.is_vector() => "p",
         _ if ty.is_array => "x",
         Scalar::Numeric => "m",
         Scalar::Text
@@ -85,7 +85,58 @@ fn category(ty: SqlType) -> &'static str {
 fn types(relation: &'static Relation) -> Rows {
     let plain = Scalar::all().map(SqlType::new);
     let arrays = Scalar::all().map(SqlType::array).filter(|ty| ty.oid() != 0);
-    plain.chain(arrays).map(|ty| type_row(relation, ty)).collect()
+    let vectors = [Scalar::Int2, Scalar::Oid].map(SqlType::vector);
+    let own = plain.chain(arrays).chain(vectors).map(|ty| type_row(relation, ty));
+    own.chain(PSEUDO_TYPES.iter().map(|own| pseudo_row(relation, own))).collect()
+}
+
+/// A type that no value has.
+fn pseudo_row(
+    relation: &'static Relation,
+    (oid, name, length, is_by_value): &(u32, &str, i32, bool),
+) -> Vec<Datum> {
+    Record::new(relation)
+        .set("oid", *oid)
+        .set("typname", *name)
+        .set("typnamespace", oids::PG_CATALOG)
+        .set("typowner", oids::OWNER)
+        .set("typlen", *length)
+        .set("typbyval", *is_by_value)
+        .set("typtype", "p")
+        .set("typcategory", "P")
+        .set("typisdefined", true)
+        .set("typdelim", ",")
+        .set("typalign", if *length == -2 { "c" } else { "i" })
+        .set("typstorage", "p")
+        .set("typtypmod", -1)
+        .row()
+}
+
+/// The functions of each type: its number, then the numbers of `typinput`, `typoutput`,
+/// `typreceive`, `typsend`, `typmodin`, `typmodout` and `typsubscript`.
+const FUNCTIONS: &str = include_str!("type_functions.txt");
+
+/// The columns of these.
+const FUNCTION_COLUMNS: [&str; 7] =
+    ["typinput", "typoutput", "typreceive", "typsend", "typmodin", "typmodout", "typsubscript"];
+
+/// The functions of a type. All arrays have the same, but those of the modifier.
+fn functions_of(ty: SqlType) -> [u32; 7] {
+    const OF_ARRAYS: [u32; 4] = [750, 751, 2400, 2401];
+    const SUBSCRIPT: u32 = 6179;
+    let of = |oid: u32| {
+        let mut lines = FUNCTIONS.lines().map(|line| {
+            let mut numbers = line.split(' ').map(|word| word.parse().unwrap_or(0));
+            (numbers.next(), std::array::from_fn(|_| numbers.next().unwrap_or(0)))
+        });
+        lines.find(|(own, _)| *own == Some(oid)).map(|(_, functions)| functions).unwrap_or_default()
+    };
+    if !ty.is_array || ty.is_vector() {
+        return of(ty.oid());
+    }
+    let [_, _, _, _, modin, modout, _] = of(ty.element().oid());
+    let [input, output, receive, send] = OF_ARRAYS;
+    [input, output, receive, send, modin, modout, SUBSCRIPT]
 }
 
 fn type_row(relation: &'static Relation, ty: SqlType) -> Vec<Datum> {
@@ -94,9 +145,13 @@ fn type_row(relation: &'static Relation, ty: SqlType) -> Vec<Datum> {
         true => (ty.element().oid(), 0),
         false => (0, SqlType::array(ty.scalar).oid()),
     };
+    let mut record = Record::new(relation);
+    for (column, function) in FUNCTION_COLUMNS.into_iter().zip(functions_of(ty)) {
+        record = record.set(column, function);
+    }
     let length = i32::from(ty.bytes_len());
     let is_by_value = matches!(ty.bytes_len(), 1 | 2 | 4 | 8);
-    Record::new(relation)
+    record
         .set("oid", ty.oid())
         .set("typname", ty.catalogue_name())
         .set("typnamespace", oids::PG_CATALOG)
@@ -117,13 +172,14 @@ fn type_row(relation: &'static Relation, ty: SqlType) -> Vec<Datum> {
         .row()
 }
 
+/// The collations, with their numbers.
+pub(super) const COLLATIONS: [(u32, &str); 3] = [(100, "default"), (950, "C"), (951, "POSIX")];
+
 fn collations(relation: &'static Relation) -> Rows {
-    let all = [
-        (100, "default", "d", None),
-        (950, "C", "c", Some("C")),
-        (951, "POSIX", "c", Some("POSIX")),
-    ];
-    let record = |(oid, name, provider, locale): (u32, &str, &str, Option<&str>)| {
+    let record = |(oid, name): (u32, &str)| {
+        let is_default = oid == oids::DEFAULT_COLLATION;
+        let provider = if is_default { "d" } else { "c" };
+        let locale = (!is_default).then_some(name);
         Record::new(relation)
             .set("oid", oid)
             .set("collname", name)
@@ -136,59 +192,14 @@ fn collations(relation: &'static Relation) -> Rows {
             .set("collctype", locale)
             .row()
     };
-    all.into_iter().map(record).collect()
+    COLLATIONS.into_iter().map(record).collect()
 }
 
 fn languages(relation: &'static Relation) -> Rows {
     // All functions are built in.
     let internal = Record::new(relation)
-        .set("oid", INTERNAL_LANGUAGE)
+        .set("oid", super::callables::INTERNAL_LANGUAGE)
         .set("lanname", "internal")
         .set("lanowner", oids::OWNER);
     vec![internal.row()]
-}
-
-/// The language of functions that are built in.
-const INTERNAL_LANGUAGE: u32 = 12;
-
-fn functions(relation: &'static Relation) -> Rows {
-    let mut rows = Vec::new();
-    for FunctionEntry {
-        name,
-        arguments,
-        returns,
-        kind,
-        is_strict,
-        is_variadic,
-        volatility,
-        signature,
-    } in function_entries()
-    {
-        let variadic = arguments.last().copied().filter(|_| is_variadic).unwrap_or(0);
-        let volatility = match volatility {
-            Volatility::Immutable => "i",
-            Volatility::Stable => "s",
-            Volatility::Volatile => "v",
-        };
-        let record = Record::new(relation)
-            .set("oid", oids::function(&format!("{name} {signature}")))
-            .set("proname", name)
-            .set("pronamespace", oids::PG_CATALOG)
-            .set("proowner", oids::OWNER)
-            .set("prolang", INTERNAL_LANGUAGE)
-            .set("procost", 1)
-            .set("prorows", if kind == FunctionKind::Rows { 1000 } else { 0 })
-            .set("provariadic", variadic)
-            .set("prokind", if kind == FunctionKind::Aggregate { "a" } else { "f" })
-            .set("proisstrict", is_strict)
-            .set("proretset", kind == FunctionKind::Rows)
-            .set("provolatile", volatility)
-            .set("proparallel", "s")
-            .set("pronargs", arguments.len())
-            .set("prorettype", returns)
-            .set("proargtypes", vector(arguments.into_iter().map(Cell::from)))
-            .set("prosrc", name);
-        rows.push(record.row());
-    }
-    rows
 }

@@ -14,6 +14,9 @@ pub(crate) const MAX_DIMENSIONS: usize = 6;
 
 /// Prints an array: `{1,2,NULL}`, with the bounds before it if they do not begin with 1.
 pub(crate) fn print(array: &Array, ty: SqlType, settings: &FormatSettings, out: &mut String) {
+    if ty.is_vector() {
+        return print_vector(array, settings, out);
+    }
     if array.dimensions.is_empty() || array.elements.is_empty() {
         return out.push_str("{}");
     }
@@ -27,6 +30,24 @@ pub(crate) fn print(array: &Array, ty: SqlType, settings: &FormatSettings, out: 
     let element = SqlType { scalar: array.element, ..ty.element() };
     let mut elements = array.elements.iter();
     print_dimension(&array.dimensions, &mut elements, element, settings, out);
+}
+
+/// Prints an `int2vector` or `oidvector`: `1 2`.
+fn print_vector(array: &Array, settings: &FormatSettings, out: &mut String) {
+    let element = SqlType::new(array.element);
+    for (at, value) in array.elements.iter().enumerate() {
+        out.push_str(if at > 0 { " " } else { "" });
+        out.push_str(&to_string(value, element, settings));
+    }
+}
+
+/// Reads one.
+fn parse_vector(text: &str, ty: SqlType, settings: &FormatSettings) -> SqlResult<Datum> {
+    let words = text.split_ascii_whitespace();
+    let elements = words.map(|word| from_text(word, ty.element(), settings));
+    let elements: Vec<Datum> = elements.collect::<SqlResult<_>>()?;
+    let dimensions = if elements.is_empty() { Vec::new() } else { vec![(elements.len(), 0)] };
+    Ok(Datum::Array(Arc::new(Array { element: ty.scalar, dimensions, elements })))
 }
 
 fn print_dimension<'a>(
@@ -112,6 +133,9 @@ struct Reader<'a> {
 
 /// Reads an array.
 pub(crate) fn parse(text: &str, ty: SqlType, settings: &FormatSettings) -> SqlResult<Datum> {
+    if ty.is_vector() {
+        return parse_vector(text, ty, settings);
+    }
     let mut reader = Reader {
         whole: text,
         rest: text.trim_start(),

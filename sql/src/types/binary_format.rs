@@ -232,6 +232,10 @@ fn scalar(reader: &mut Reader<'_>, ty: SqlType) -> SqlResult<Datum> {
         | Scalar::Regclass
         | Scalar::Regtype
         | Scalar::Regproc
+        | Scalar::Regprocedure
+        | Scalar::Regoper
+        | Scalar::Regoperator
+        | Scalar::Regcollation
         | Scalar::Regnamespace
         | Scalar::Regrole => Datum::I64(i64::from(reader.u32()?)),
         Scalar::Float4 => Datum::F32(f32::from_be_bytes(reader.array()?)),

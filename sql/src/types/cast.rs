@@ -50,6 +50,10 @@ impl SqlType {
             | Scalar::Regclass
             | Scalar::Regtype
             | Scalar::Regproc
+            | Scalar::Regprocedure
+            | Scalar::Regoper
+            | Scalar::Regoperator
+            | Scalar::Regcollation
             | Scalar::Regnamespace
             | Scalar::Regrole => Category::Number,
             Scalar::Text | Scalar::Varchar | Scalar::Char | Scalar::Name => Category::String,
@@ -84,8 +88,8 @@ const fn scalar_cast(from: Scalar, to: Scalar) -> Option<CastContext> {
     use CastContext::{Assignment, Explicit, Implicit};
     use Scalar::{
         Bool, Char, Date, Float4, Float8, Int2, Int4, Int8, Json, Jsonb, Name, Numeric, Oid,
-        Record, Regclass, Regnamespace, Regproc, Regrole, Regtype, SingleChar, Text, Time,
-        Timestamp, TimestampTz, Unknown, Varchar, Void,
+        Record, Regclass, Regcollation, Regnamespace, Regoper, Regoperator, Regproc, Regprocedure,
+        Regrole, Regtype, SingleChar, Text, Time, Timestamp, TimestampTz, Unknown, Varchar, Void,
     };
     Some(match (from, to) {
         (Void, _) | (_, Void | Unknown) => return None,
@@ -93,21 +97,30 @@ const fn scalar_cast(from: Scalar, to: Scalar) -> Option<CastContext> {
         (
             Int2,
             Int4 | Int8 | Float4 | Float8 | Numeric | Oid | Regclass | Regtype | Regproc
-            | Regnamespace | Regrole,
+            | Regprocedure | Regoper | Regoperator | Regcollation | Regnamespace | Regrole,
         )
         | (
             Int4,
-            Int8 | Float4 | Float8 | Numeric | Oid | Regclass | Regtype | Regproc | Regnamespace
-            | Regrole,
+            Int8 | Float4 | Float8 | Numeric | Oid | Regclass | Regtype | Regproc | Regprocedure
+            | Regoper | Regoperator | Regcollation | Regnamespace | Regrole,
         )
         | (
             Int8,
-            Float4 | Float8 | Numeric | Oid | Regclass | Regtype | Regproc | Regnamespace | Regrole,
+            Float4 | Float8 | Numeric | Oid | Regclass | Regtype | Regproc | Regprocedure | Regoper
+            | Regoperator | Regcollation | Regnamespace | Regrole,
         )
         | (Numeric, Float4 | Float8)
         | (Float4, Float8)
-        | (Oid, Regclass | Regtype | Regproc | Regnamespace | Regrole)
-        | (Regclass | Regtype | Regproc | Regnamespace | Regrole, Oid)
+        | (
+            Oid,
+            Regclass | Regtype | Regproc | Regprocedure | Regoper | Regoperator | Regcollation
+            | Regnamespace | Regrole,
+        )
+        | (
+            Regclass | Regtype | Regproc | Regprocedure | Regoper | Regoperator | Regcollation
+            | Regnamespace | Regrole,
+            Oid,
+        )
         | (Text, Varchar | Char | Name | Regclass)
         | (Varchar, Text | Char | Name | Regclass)
         | (Char, Text | Varchar | Name)
@@ -120,7 +133,11 @@ const fn scalar_cast(from: Scalar, to: Scalar) -> Option<CastContext> {
         | (Float8, Float4 | Int2 | Int4 | Int8 | Numeric)
         | (Float4, Int2 | Int4 | Int8 | Numeric)
         | (Numeric, Int2 | Int4 | Int8)
-        | (Oid | Regclass | Regtype | Regproc | Regnamespace | Regrole, Int4 | Int8)
+        | (
+            Oid | Regclass | Regtype | Regproc | Regprocedure | Regoper | Regoperator
+            | Regcollation | Regnamespace | Regrole,
+            Int4 | Int8,
+        )
         | (Timestamp | TimestampTz, Date | Time)
         | (TimestampTz, Timestamp)
         | (Scalar::Interval, Time)

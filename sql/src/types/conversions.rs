@@ -95,6 +95,10 @@ pub(crate) fn convert(
         | Scalar::Regclass
         | Scalar::Regtype
         | Scalar::Regproc
+        | Scalar::Regprocedure
+        | Scalar::Regoper
+        | Scalar::Regoperator
+        | Scalar::Regcollation
         | Scalar::Regnamespace
         | Scalar::Regrole => to_oid(value, to, settings),
         Scalar::Float4 | Scalar::Float8 => to_float(value, from, to, settings),

@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::datum::Datum;
+use super::sql_type::Scalar;
 use crate::error::SqlResult;
 
 /// The objects of the catalogue, in the state that a statement sees.
@@ -20,6 +21,21 @@ pub trait ObjectNames: Send + Sync {
     fn schema_name(&self, oid: u32) -> Option<String>;
     /// The number of a schema.
     fn schema_oid(&self, name: &str) -> Option<u32>;
+    /// The name of a function; with the types of its parameters, or without these where it is the
+    /// only one of its name.
+    fn function_name(&self, oid: u32, with_types: bool) -> Option<String>;
+    /// The name of an operator; with the types of its operands, or without.
+    fn operator_name(&self, oid: u32, with_types: bool) -> Option<String>;
+    /// The number of a function or operator by its name, or its name and types, as `regproc`,
+    /// `regprocedure`, `regoper` and `regoperator` read them.
+    ///
+    /// # Errors
+    /// There is none, or several.
+    fn callable_oid(&self, text: &str, kind: Scalar) -> SqlResult<u32>;
+    /// The name of a collation.
+    fn collation_name(&self, oid: u32) -> Option<String>;
+    /// The number of a collation.
+    fn collation_oid(&self, name: &str) -> Option<u32>;
     /// The name of a role.
     fn role_name(&self, oid: u32) -> Option<String>;
     /// The number of a role.

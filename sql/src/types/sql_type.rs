@@ -54,6 +54,14 @@ pub enum Scalar {
     Regtype,
     /// `regproc`: an oid shown as the name of a function.
     Regproc,
+    /// `regprocedure`: an oid shown as the name of a function with the types of its parameters.
+    Regprocedure,
+    /// `regoper`: an oid shown as the name of an operator.
+    Regoper,
+    /// `regoperator`: an oid shown as the name of an operator with the types of its operands.
+    Regoperator,
+    /// `regcollation`: an oid shown as the name of a collation.
+    Regcollation,
     /// `regnamespace`: an oid shown as the name of a schema.
     Regnamespace,
     /// `regrole`: an oid shown as the name of a role.
@@ -75,9 +83,14 @@ pub struct SqlType {
     pub is_array: bool,
     /// PostgreSQL's modifier: for `varchar` and `char` the length plus 4, for `numeric` 4 plus
     /// 65536 times the precision plus the scale (of which 11 bits count, with a sign), for times
-    /// the digits of a second; -1 for none.
+    /// the digits of a second; -1 for none. Ours are [`VECTOR`] of an array, and the number of its
+    /// fields' names of a row.
     pub modifier: i32,
 }
+
+/// The modifier of `int2vector` and `oidvector`, which are arrays of the catalogue that are counted
+/// from 0 and have a text of their own.
+pub(crate) const VECTOR: i32 = -2;
 
 impl SqlType {
     /// A type without modifier.
@@ -90,6 +103,28 @@ impl SqlType {
     #[must_use]
     pub const fn array(scalar: Scalar) -> Self {
         Self { scalar, is_array: true, modifier: -1 }
+    }
+
+    /// `int2vector` or `oidvector`, by the type of the elements.
+    #[must_use]
+    pub const fn vector(scalar: Scalar) -> Self {
+        Self { scalar, is_array: true, modifier: VECTOR }
+    }
+
+    /// Whether it is `int2vector` or `oidvector`.
+    #[must_use]
+    pub const fn is_vector(self) -> bool {
+        self.is_array && self.modifier == VECTOR
+    }
+
+    /// The modifier as clients know it.
+    #[must_use]
+    pub const fn shown_modifier(self) -> i32 {
+        match self.scalar {
+            Scalar::Record => -1,
+            _ if self.modifier < 0 => -1,
+            _ => self.modifier,
+        }
     }
 
     /// `boolean`.
@@ -148,12 +183,12 @@ impl SqlType {
     /// The type of the elements of an array; of anything else the type itself.
     #[must_use]
     pub const fn element(self) -> Self {
-        Self { is_array: false, ..self }
+        if self.is_vector() { Self::new(self.scalar) } else { Self { is_array: false, ..self } }
     }
 
-    /// The same without its modifier.
+    /// The same without its modifier, but that of a vector.
     #[must_use]
     pub const fn plain(self) -> Self {
-        Self { modifier: -1, ..self }
+        if self.is_vector() { self } else { Self { modifier: -1, ..self } }
     }
 }

@@ -37,6 +37,10 @@ pub fn column_type(ty: SqlType) -> SqlResult<ColumnType> {
         | Scalar::Regclass
         | Scalar::Regtype
         | Scalar::Regproc
+        | Scalar::Regprocedure
+        | Scalar::Regoper
+        | Scalar::Regoperator
+        | Scalar::Regcollation
         | Scalar::Regnamespace
         | Scalar::Regrole => ColumnType::I64,
         Scalar::Float4 => ColumnType::F32,

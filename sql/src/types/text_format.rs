@@ -8,8 +8,8 @@ use super::array_text;
 use super::datum::Datum;
 use super::interval_text;
 use super::json;
+use super::name_text;
 use super::numeric;
-use super::object_names::ObjectNames;
 use super::settings::{ByteaOutput, FormatSettings};
 use super::sql_type::{Scalar, SqlType};
 use super::{time_print, time_text};
@@ -50,7 +50,7 @@ pub fn to_text(value: &Datum, ty: SqlType, settings: &FormatSettings, out: &mut 
         Datum::Bool(value) => write!(out, "{}", if *value { 't' } else { 'f' }),
         Datum::I16(value) => write!(out, "{value}"),
         Datum::I32(value) => write!(out, "{value}"),
-        Datum::I64(value) => return print_int8(*value, ty, settings, out),
+        Datum::I64(value) => return name_text::print(*value, ty, settings, out),
         Datum::F32(value) => return print_float4(*value, settings, out),
         Datum::F64(value) => return print_float8(*value, settings, out),
         Datum::Numeric(None) => write!(out, "NaN"),
@@ -79,39 +79,6 @@ pub fn to_string(value: &Datum, ty: SqlType, settings: &FormatSettings) -> Strin
     let mut out = String::new();
     to_text(value, ty, settings, &mut out);
     out
-}
-
-fn print_int8(value: i64, ty: SqlType, settings: &FormatSettings, out: &mut String) {
-    let number = u32::try_from(value).unwrap_or(0);
-    let names = settings.names.get();
-    let name = match ty.scalar {
-        Scalar::Regclass => names.and_then(|names| names.relation_name(number)),
-        Scalar::Regnamespace => names.and_then(|names| names.schema_name(number)),
-        Scalar::Regrole => names.and_then(|names| names.role_name(number)),
-        _ => None,
-    };
-    if let Some(name) = name {
-        return out.push_str(&name);
-    }
-    if ty.scalar == Scalar::Regtype {
-        let named = u32::try_from(value).ok().and_then(SqlType::from_oid);
-        if let Some(named) = named {
-            return out.push_str(&named.name());
-        }
-    }
-    if value == 0
-        && matches!(
-            ty.scalar,
-            Scalar::Regclass
-                | Scalar::Regtype
-                | Scalar::Regproc
-                | Scalar::Regnamespace
-                | Scalar::Regrole
-        )
-    {
-        return out.push('-');
-    }
-    let _ = write!(out, "{value}");
 }
 
 /// Prints a text; a `char(n)` gets the spaces back that it is kept without.
@@ -251,18 +218,15 @@ pub fn from_text(text: &str, ty: SqlType, settings: &FormatSettings) -> SqlResul
         Scalar::Int4 => Datum::I32(parse_int(text, "integer")?),
         Scalar::Int8 => Datum::I64(parse_int(text, "bigint")?),
         Scalar::Oid => Datum::I64(parse_oid(text, "oid")?),
-        Scalar::Regtype => parse_regtype(text)?,
-        Scalar::Regclass | Scalar::Regproc | Scalar::Regnamespace | Scalar::Regrole
-            if text == "-" =>
-        {
-            Datum::I64(0)
-        }
-        Scalar::Regclass => parse_regclass(text, settings)?,
-        Scalar::Regnamespace => {
-            parse_name(text, "schema", settings, |names| names.schema_oid(text))?
-        }
-        Scalar::Regrole => parse_name(text, "role", settings, |names| names.role_oid(text))?,
-        Scalar::Regproc => Datum::I64(parse_oid(text, "regproc")?),
+        Scalar::Regclass
+        | Scalar::Regtype
+        | Scalar::Regproc
+        | Scalar::Regprocedure
+        | Scalar::Regoper
+        | Scalar::Regoperator
+        | Scalar::Regcollation
+        | Scalar::Regnamespace
+        | Scalar::Regrole => name_text::parse(text, ty, settings)?,
         Scalar::Float4 => Datum::F32(parse_float4(text)?),
         Scalar::Float8 => Datum::F64(parse_float8(text)?),
         Scalar::Numeric => match numeric::parse(text) {
@@ -327,48 +291,12 @@ fn out_of_range(text: impl Display, ty: &str) -> SqlError {
     )
 }
 
-fn parse_oid(text: &str, ty: &str) -> SqlResult<i64> {
+/// Reads an oid.
+pub(crate) fn parse_oid(text: &str, ty: &str) -> SqlResult<i64> {
     let value: i64 = parse_int(text, ty)?;
     // As strtoul does, negative numbers of 32 bits are taken for what they wrap to.
     let is_valid = (i64::from(i32::MIN)..=i64::from(u32::MAX)).contains(&value);
     is_valid.then_some(value & 0xffff_ffff).ok_or_else(|| out_of_range(text, ty))
-}
-
-fn parse_regclass(text: &str, settings: &FormatSettings) -> SqlResult<Datum> {
-    parse_name(text, "relation", settings, |names| names.relation_oid(text))
-}
-
-/// The number of an object that is given by its number or its name.
-fn parse_name(
-    text: &str,
-    what: &str,
-    settings: &FormatSettings,
-    find: impl Fn(&dyn ObjectNames) -> Option<u32>,
-) -> SqlResult<Datum> {
-    if text.starts_with(|c: char| c.is_ascii_digit()) {
-        return Ok(Datum::I64(parse_oid(text, "oid")?));
-    }
-    let state = match what {
-        "relation" => SqlState::UNDEFINED_TABLE,
-        "schema" => SqlState::INVALID_SCHEMA_NAME,
-        _ => SqlState::UNDEFINED_OBJECT,
-    };
-    let missing = || SqlError::new(state, format!("{what} \"{text}\" does not exist"));
-    let oid = settings.names.get().and_then(find);
-    oid.map(|oid| Datum::I64(i64::from(oid))).ok_or_else(missing)
-}
-
-fn parse_regtype(text: &str) -> SqlResult<Datum> {
-    if text == "-" {
-        return Ok(Datum::I64(0));
-    }
-    if let Ok(oid) = parse_oid(text, "regtype") {
-        return Ok(Datum::I64(oid));
-    }
-    let ty = SqlType::by_name(&text.to_ascii_lowercase()).ok_or_else(|| {
-        SqlError::new(SqlState::UNDEFINED_OBJECT, format!("type \"{text}\" does not exist"))
-    })?;
-    Ok(Datum::I64(i64::from(ty.oid())))
 }
 
 fn is_float(text: &str) -> bool {

@@ -19,7 +19,7 @@ const MAX_TIME_DIGITS: u64 = 6;
 
 /// Of each type its number, that of its array, the bytes it takes (-1: any number), the name that
 /// the catalogue has and the one that is shown.
-const TYPES: [(Scalar, u32, u32, i16, &str, &str); 30] = [
+const TYPES: [(Scalar, u32, u32, i16, &str, &str); 34] = [
     (Scalar::Bool, 16, 1000, 1, "bool", "boolean"),
     (Scalar::Bytea, 17, 1001, -1, "bytea", "bytea"),
     (Scalar::SingleChar, 18, 1002, 1, "char", "\"char\""),
@@ -42,15 +42,29 @@ const TYPES: [(Scalar, u32, u32, i16, &str, &str); 30] = [
     (Scalar::TimestampTz, 1184, 1185, 8, "timestamptz", "timestamp with time zone"),
     (Scalar::Interval, 1186, 1187, 16, "interval", "interval"),
     (Scalar::Numeric, 1700, 1231, -1, "numeric", "numeric"),
+    (Scalar::Regprocedure, 2202, 2207, 4, "regprocedure", "regprocedure"),
+    (Scalar::Regoper, 2203, 2208, 4, "regoper", "regoper"),
+    (Scalar::Regoperator, 2204, 2209, 4, "regoperator", "regoperator"),
     (Scalar::Regclass, 2205, 2210, 4, "regclass", "regclass"),
     (Scalar::Regtype, 2206, 2211, 4, "regtype", "regtype"),
     (Scalar::Record, 2249, 2287, -1, "record", "record"),
     (Scalar::Void, 2278, 0, 4, "void", "void"),
     (Scalar::Regnamespace, 4089, 4090, 4, "regnamespace", "regnamespace"),
     (Scalar::Regrole, 4096, 4097, 4, "regrole", "regrole"),
+    (Scalar::Regcollation, 4191, 4192, 4, "regcollation", "regcollation"),
     (Scalar::Uuid, 2950, 2951, 16, "uuid", "uuid"),
     (Scalar::Jsonb, 3802, 3807, -1, "jsonb", "jsonb"),
 ];
+
+/// `int2vector` and `oidvector`: their elements, numbers and names.
+const VECTORS: [(Scalar, u32, &str); 2] =
+    [(Scalar::Int2, 22, "int2vector"), (Scalar::Oid, 30, "oidvector")];
+
+/// The entry of a vector.
+fn vector_entry(ty: SqlType) -> Option<(u32, &'static str)> {
+    let found = VECTORS.iter().find(|own| ty.is_vector() && own.0 == ty.scalar);
+    found.map(|&(_, oid, name)| (oid, name))
+}
 
 impl Scalar {
     fn entry(self) -> (u32, u32, i16, &'static str, &'static str) {
@@ -70,6 +84,9 @@ impl SqlType {
     /// Its number in PostgreSQL's catalogue; 0 for what has none there.
     #[must_use]
     pub fn oid(self) -> u32 {
+        if let Some((oid, _)) = vector_entry(self) {
+            return oid;
+        }
         let (oid, array, ..) = self.scalar.entry();
         if self.is_array { array } else { oid }
     }
@@ -77,6 +94,9 @@ impl SqlType {
     /// The type of this number, without modifier.
     #[must_use]
     pub fn from_oid(oid: u32) -> Option<Self> {
+        if let Some(own) = VECTORS.iter().find(|own| own.1 == oid) {
+            return Some(Self::vector(own.0));
+        }
         TYPES.iter().filter(|_| oid != 0).find_map(|&(scalar, own, array, ..)| {
             if own == oid {
                 Some(Self::new(scalar))
@@ -95,6 +115,9 @@ impl SqlType {
     /// Its name in the catalogue, as `int4` and `_int4`: `typname` of `pg_type`.
     #[must_use]
     pub fn catalogue_name(self) -> String {
+        if let Some((_, name)) = vector_entry(self) {
+            return name.to_owned();
+        }
         let name = self.scalar.entry().3;
         if self.is_array { format!("_{name}") } else { name.to_owned() }
     }
@@ -102,6 +125,9 @@ impl SqlType {
     /// Its name with its modifier, as `format_type` gives it.
     #[must_use]
     pub fn name(self) -> String {
+        if let Some((_, name)) = vector_entry(self) {
+            return name.to_owned();
+        }
         let shown = self.scalar.entry().4;
         let modifier = self.modifier;
         let mut name = match self.scalar {
@@ -169,7 +195,8 @@ impl SqlType {
     pub fn by_name(name: &str) -> Option<Self> {
         let name = name.trim();
         if let Some(element) = name.strip_suffix("[]") {
-            return Self::by_name(element).map(|ty| Self { is_array: true, ..ty });
+            let element = Self::by_name(element).filter(|ty| !ty.is_vector())?;
+            return Some(Self { is_array: true, ..element });
         }
         let found = |name: &str| {
             let ty = TYPES.iter().find(|entry| entry.5 == name || entry.4 == name)?;
@@ -181,6 +208,8 @@ impl SqlType {
             "int" => Some(Self::INT4),
             "decimal" => Some(Self::NUMERIC),
             "float" => Some(Self::FLOAT8),
+            "int2vector" => Some(Self::vector(Scalar::Int2)),
+            "oidvector" => Some(Self::vector(Scalar::Oid)),
             "time" | "timestamp" => found(name),
             _ => found(name).or_else(|| {
                 let element = found(name.strip_prefix('_')?)?;
@@ -418,6 +447,7 @@ mod tests {
             ("regclass", "regclass", 2205),
             ("pg_catalog.int4", "integer", 23),
             ("jsonb", "jsonb", 3802),
+            ("regoperator[]", "regoperator[]", 2209),
         ] {
             let ty = parse(text).unwrap();
             assert_eq!((ty.name().as_str(), ty.oid()), (name, oid), "{text}");
@@ -425,6 +455,18 @@ mod tests {
         }
         for text in ["nonsense", "varchar(0)", "numeric(0)", "numeric(1001)", "float(54)"] {
             parse(text).unwrap_err();
+        }
+    }
+    #[test]
+    fn vectors_are_arrays_with_names_of_their_own() {
+        for (name, oid, element) in
+            [("int2vector", 22, SqlType::INT2), ("oidvector", 30, SqlType::OID)]
+        {
+            let ty = parse(name).unwrap();
+            assert_eq!((ty.name(), ty.catalogue_name()), (name.to_owned(), name.to_owned()));
+            assert_eq!((ty.oid(), ty.element(), ty.shown_modifier()), (oid, element, -1));
+            assert_eq!(SqlType::from_oid(oid), Some(ty));
+            assert_eq!(ty.plain(), ty);
         }
     }
 }

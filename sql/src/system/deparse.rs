@@ -54,12 +54,35 @@ pub(super) fn default_expression(text: &str, ty: SqlType) -> String {
         Some(Ast::UnaryOp { op: UnaryOperator::Minus, expr }) if matches!(*expr, Ast::Value(_)) => {
             format!("'-{expr}'::integer")
         }
-        Some(Ast::Function(function)) => match function.args {
+        Some(Ast::Function(function)) => match &function.args {
             FunctionArguments::None => function.to_string().to_uppercase(),
-            _ => function.to_string(),
+            FunctionArguments::List(list) => {
+                sequence_call(&function, &list.args).unwrap_or_else(|| function.to_string())
+            }
+            FunctionArguments::Subquery(_) => function.to_string(),
         },
         _ => text.to_owned(),
     }
+}
+
+/// A call of a function of sequences, of which the first argument names one.
+fn sequence_call(function: &sqlparser::ast::Function, args: &[FunctionArg]) -> Option<String> {
+    let name = fold(function.name.0.last()?.as_ident()?);
+    let (first, rest) = args.split_first()?;
+    let FunctionArg::Unnamed(FunctionArgExpr::Expr(first)) = first else { return None };
+    let mut sequence = unnested(first);
+    while let Ast::Cast { expr, .. } = sequence {
+        sequence = unnested(expr);
+    }
+    let Ast::Value(value) = sequence else { return None };
+    let Value::SingleQuotedString(sequence) = &value.value else { return None };
+    if !matches!(&*name, "nextval" | "currval" | "setval") {
+        return None;
+    }
+    let sequence = format!("'{}'::regclass", sequence.replace('\'', "''"));
+    let rest = rest.iter().map(ToString::to_string);
+    let all: Vec<String> = std::iter::once(sequence).chain(rest).collect();
+    Some(format!("{name}({})", all.join(", ")))
 }
 
 fn literal(text: &str, ty: SqlType) -> String {

@@ -15,6 +15,7 @@
 //! | `tables.rs`, `keys.rs`, `references.rs` | rows of tables and constraints |
 //! | `comments.rs`, `types.rs`, `cluster.rs`, `operators.rs` | other rows |
 //! | `callables.rs` | functions and operators, with `io_functions.txt` |
+//! | `depends.rs` | what depends on what |
 //! | `pseudo_types.rs` | types of parameters |
 //! | `privileges.rs` | roles, their memberships, and who may do what |
 //! | `views.rs` | relations that are queries of others |
@@ -27,6 +28,7 @@ mod cluster;
 mod comments;
 mod definitions;
 mod deparse;
+mod depends;
 mod keys;
 mod oids;
 mod operators;

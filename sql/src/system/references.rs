@@ -1,12 +1,13 @@
 //! FOREIGN KEY constraints: their rows, and how PostgreSQL prints them.
 
 use super::definitions::quoted;
+use super::depends::{Dependence, of_reference};
 use super::keys::constraint;
 use super::oids;
 use super::operators::equality;
 use super::record::Cell;
 use super::relation::Relation;
-use super::snapshot::{SystemSnapshot, SystemTable};
+use super::snapshot::{Key, SystemSnapshot, SystemTable};
 use crate::catalogue::{ForeignKey, ReferenceAction};
 use crate::types::{Datum, SqlType};
 
@@ -40,10 +41,7 @@ fn references(system: &SystemSnapshot) -> impl Iterator<Item = Reference<'_>> {
 pub(super) fn rows(system: &SystemSnapshot, relation: &'static Relation) -> Vec<Vec<Datum>> {
     let row = |reference: Reference<'_>| {
         let Reference { own, child, parent, oid, columns, parent_columns } = reference;
-        let index = parent.def.unique_key(&parent_columns);
-        // The first of the keys is the primary key, if there is one.
-        let first = usize::from(!parent.def.has_hidden_key());
-        let key = index.and_then(|index| parent.keys().nth(index.map_or(0, |at| first + at)));
+        let key = key_of(parent, &parent_columns);
         let operators = |pair: fn((SqlType, SqlType)) -> (SqlType, SqlType)| {
             let ty = |table: &SystemTable, at: &usize| table.def.columns.get(*at).map(|own| own.ty);
             let pairs = parent_columns.iter().zip(&columns);
@@ -68,6 +66,24 @@ pub(super) fn rows(system: &SystemSnapshot, relation: &'static Relation) -> Vec<
             .row()
     };
     references(system).map(row).collect()
+}
+
+/// What the constraints depend on.
+pub(super) fn depends(system: &SystemSnapshot, all: &mut Vec<Dependence>) {
+    for Reference { child, parent, oid, columns, parent_columns, .. } in references(system) {
+        let index = key_of(parent, &parent_columns).map(|key| key.oid);
+        let child = (child.oid, &*child.column_numbers(&columns));
+        let parent = (parent.oid, &*parent.column_numbers(&parent_columns));
+        all.extend(of_reference(oid, child, parent, index));
+    }
+}
+
+/// The key of a table that a constraint refers to.
+fn key_of<'s>(parent: &'s SystemTable, columns: &[usize]) -> Option<Key<'s>> {
+    // The first of the keys is the primary key, if there is one.
+    let first = usize::from(!parent.def.has_hidden_key());
+    let index = parent.def.unique_key(columns)?;
+    parent.keys().nth(index.map_or(0, |at| first + at))
 }
 
 /// The columns that are set when a parent is deleted, if not all are.

@@ -7,9 +7,10 @@ use selkie_txn::{KeyOrder, SequenceSchema, Txn, TxnError};
 use super::definitions::{check_definition, index_statement, key_definition, quoted};
 use super::relation::relations;
 use super::{
-    callables, cluster, comments, keys, oids, operators, privileges, references, tables, types,
+    callables, cluster, comments, depends, keys, oids, operators, privileges, references, tables,
+    types,
 };
-use crate::catalogue::{IndexDef, TableDef, load, name_of, split_key};
+use crate::catalogue::{ColumnDef, IndexDef, TableDef, load, name_of, split_key};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::roles::{Authority, KEY_PREFIX};
 use crate::schemas::{INFORMATION_SCHEMA, PG_CATALOG, PUBLIC, SearchPath, names_of_text};
@@ -139,6 +140,14 @@ impl SystemSnapshot {
         let is_named = names.iter().any(|own| own == PG_CATALOG);
         let first = (!is_named).then_some(PG_CATALOG);
         first.into_iter().chain(names.iter().map(|own| &**own))
+    }
+
+    /// The table that has the column that owns a sequence, and the position of that.
+    pub(super) fn owner_of(&self, sequence: &SystemSequence) -> Option<(&SystemTable, usize)> {
+        self.tables.iter().find_map(|table| {
+            let is_it = |own: &ColumnDef| own.sequence.as_ref() == Some(&sequence.own.name);
+            table.def.columns.iter().position(is_it).map(|at| (table, at))
+        })
     }
 
     /// The schema and name of a table, index or view.
@@ -368,6 +377,7 @@ impl ObjectNames for SystemSnapshot {
         };
         let all = tables::rows(self, found)
             .or_else(|| keys::rows(self, found))
+            .or_else(|| depends::rows(self, found))
             .or_else(|| comments::rows(self, found))
             .or_else(|| types::rows(self, found))
             .or_else(|| cluster::rows(self, found))

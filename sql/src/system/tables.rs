@@ -7,7 +7,9 @@ use super::record::{Cell, Record};
 use super::relation::{Relation, relations};
 use super::snapshot::{SystemSequence, SystemSnapshot, SystemTable};
 use super::types::{collation, storage};
-use crate::types::{Datum, Scalar, SqlType};
+use crate::bind::bounds_of;
+use crate::catalogue::Identity;
+use crate::types::{Datum, SqlType};
 
 type Rows = Vec<Vec<Datum>>;
 
@@ -73,7 +75,7 @@ fn sequences(system: &SystemSnapshot, relation: &'static Relation) -> Rows {
         let own = &sequence.own;
         Record::new(relation)
             .set("seqrelid", sequence.oid())
-            .set("seqtypid", SqlType::new(Scalar::Int8).oid())
+            .set("seqtypid", type_of(system, sequence).oid())
             .set("seqstart", own.start)
             .set("seqincrement", own.increment)
             .set("seqmax", own.max)
@@ -83,6 +85,21 @@ fn sequences(system: &SystemSnapshot, relation: &'static Relation) -> Rows {
             .row()
     };
     system.sequences.iter().map(row).collect()
+}
+
+/// The type of a sequence is not kept: it is that of the column that owns it, or the least whose
+/// bound it has.
+fn type_of(system: &SystemSnapshot, sequence: &SystemSequence) -> SqlType {
+    let SystemSequence { own, .. } = sequence;
+    let least = [SqlType::INT2, SqlType::INT4].into_iter().find(|ty| {
+        let bounds = bounds_of(*ty);
+        bounds.is_some_and(|(low, high)| own.max == high || own.min == low)
+    });
+    let owner = system.owner_of(sequence);
+    let column = owner.and_then(|(table, at)| Some(table.def.columns.get(at)?.ty.plain()));
+    let fits =
+        |ty: &SqlType| bounds_of(*ty).is_some_and(|(low, high)| low <= own.min && own.max <= high);
+    column.filter(fits).or(least).unwrap_or(SqlType::INT8)
 }
 
 fn class(relation: &'static Relation, oid: u32, name: &str, schema: u32, kind: &str) -> Record {
@@ -114,7 +131,8 @@ fn attributes(system: &SystemSnapshot, relation: &'static Relation) -> Rows {
         for (number, column) in (1_usize..).zip(shown) {
             let record = attribute(relation, table.oid, &column.name, number, column.ty)
                 .set("attnotnull", !column.nullable)
-                .set("atthasdef", column.default.is_some());
+                .set("attidentity", column.identity.map_or("", letter))
+                .set("atthasdef", column.default.is_some() && column.identity.is_none());
             rows.push(record.row());
         }
     }
@@ -125,6 +143,14 @@ fn attributes(system: &SystemSnapshot, relation: &'static Relation) -> Rows {
         }
     }
     rows
+}
+
+/// `attidentity` of a column that is one.
+fn letter(identity: Identity) -> &'static str {
+    match identity {
+        Identity::Always => "a",
+        Identity::ByDefault => "d",
+    }
 }
 
 fn attribute(
@@ -154,7 +180,9 @@ fn attribute(
 fn defaults(system: &SystemSnapshot, relation: &'static Relation) -> Rows {
     let mut rows = Vec::new();
     for table in &system.tables {
-        for (at, column) in table.def.columns.iter().enumerate() {
+        let own = table.def.columns.iter().enumerate();
+        // The values of an identity column are no default.
+        for (at, column) in own.filter(|(_, own)| own.identity.is_none()) {
             let (Some(default), Some(number)) = (&column.default, table.column_number(at)) else {
                 continue;
             };

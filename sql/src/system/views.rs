@@ -22,7 +22,8 @@ const VIEWS: [(&str, &str); 26] = [
     (
         "information_schema.sequences",
         "select pg_catalog.current_database() as sequence_catalog, n.nspname as sequence_schema, \
-         c.relname as sequence_name, 'bigint' as data_type, 64 as numeric_precision, \
+         c.relname as sequence_name, pg_catalog.format_type(s.seqtypid, null) as data_type, \
+         case s.seqtypid when 21 then 16 when 23 then 32 else 64 end as numeric_precision, \
          2 as numeric_precision_radix, 0 as numeric_scale, \
          s.seqstart::pg_catalog.text as start_value, s.seqmin::pg_catalog.text as minimum_value, \
          s.seqmax::pg_catalog.text as maximum_value, \
@@ -266,11 +267,19 @@ const COLUMNS: &str = "select pg_catalog.current_database() as table_catalog, \
      'NO' as is_self_referencing, \
      case when a.attidentity in ('a', 'd') then 'YES' else 'NO' end as is_identity, \
      case a.attidentity when 'a' then 'ALWAYS' when 'd' then 'BY DEFAULT' end \
-     as identity_generation, 'NO' as identity_cycle, \
+     as identity_generation, s.seqstart::pg_catalog.text as identity_start, \
+     s.seqincrement::pg_catalog.text as identity_increment, \
+     s.seqmax::pg_catalog.text as identity_maximum, \
+     s.seqmin::pg_catalog.text as identity_minimum, \
+     case when s.seqcycle then 'YES' else 'NO' end as identity_cycle, \
      case when a.attgenerated = '' then 'NEVER' else 'ALWAYS' end as is_generated, \
      case when c.relkind in ('r', 'p') then 'YES' else 'NO' end as is_updatable \
      from pg_catalog.pg_attribute a join pg_catalog.pg_class c on c.oid = a.attrelid \
      join pg_catalog.pg_namespace n on n.oid = c.relnamespace \
      join pg_catalog.pg_type t on t.oid = a.atttypid \
      left join pg_catalog.pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum \
+     left join (select y.refobjid, y.refobjsubid, q.* from pg_catalog.pg_depend y \
+     join pg_catalog.pg_sequence q on q.seqrelid = y.objid \
+     where y.classid = 1259 and y.deptype = 'i') s \
+     on s.refobjid = a.attrelid and s.refobjsubid = a.attnum \
      where a.attnum > 0 and c.relkind in ('r', 'v', 'f', 'p')";

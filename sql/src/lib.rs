@@ -40,6 +40,7 @@ mod parse_constraints;
 mod parse_copy;
 mod parse_depth;
 mod parse_lists;
+mod parse_fields;
 mod parse_locks;
 mod parse_references;
 mod parse_roles;

@@ -13,6 +13,7 @@ use crate::parse_comment::parse_comment;
 use crate::parse_constraints::{is_set_constraints, parse_set_constraints};
 use crate::parse_copy::parse_copy;
 use crate::parse_depth::{Depth, MAX_CONDITIONS, MAX_ENTRIES, MAX_WORDS, TooComplex};
+use crate::parse_fields::{in_form, name_all_fields};
 use crate::parse_lists::balance;
 use crate::parse_locks::plain_locks;
 use crate::parse_references::move_set_columns;
@@ -66,6 +67,7 @@ pub(crate) fn parse_noting(sql: &str) -> SqlResult<(Vec<Statement>, Vec<Notice>)
     let tokens = Tokenizer::new(&dialect, sql).tokenize_with_location();
     let mut tokens = tokens.map_err(|error| error_of(sql, ParserError::from(error)))?;
     plain_locks(&mut tokens);
+    let may_have_parts = name_all_fields(&mut tokens);
     let notices = tokens.iter_mut().filter_map(cut_name).collect();
     let parsed = if check_depth(sql, &tokens)? {
         stacker::grow(LIST_STACK_BYTES, || {
@@ -76,6 +78,12 @@ pub(crate) fn parse_noting(sql: &str) -> SqlResult<(Vec<Statement>, Vec<Notice>)
     } else {
         parse_tokens(&dialect, tokens)
     };
+    let parsed = parsed.map(|mut own| {
+        if may_have_parts {
+            in_form(&mut own);
+        }
+        own
+    });
     parsed.map(|own| (own, notices)).map_err(|error| error_of(sql, error))
 }
 

@@ -1,6 +1,8 @@
 //! What PostgreSQL calls a column of an expression without a name.
 
-use sqlparser::ast::{Expr as Ast, ObjectNamePart, Query, SelectItem, SetExpr, TrimWhereField};
+use sqlparser::ast::{
+    AccessExpr, Expr as Ast, ObjectNamePart, Query, SelectItem, SetExpr, TrimWhereField,
+};
 
 use super::fold;
 use crate::types::SqlType;
@@ -21,7 +23,16 @@ fn found(expr: &Ast) -> Option<(String, bool)> {
         Ast::Identifier(name) => fold(name),
         Ast::CompoundIdentifier(names) => names.last().map(fold)?,
         Ast::Nested(inner) | Ast::Collate { expr: inner, .. } => return found(inner),
-        Ast::CompoundFieldAccess { root, .. } => return found(root),
+        Ast::CompoundFieldAccess { root, access_chain } => {
+            let field = access_chain.iter().rev().find_map(|own| match own {
+                AccessExpr::Dot(Ast::Identifier(name)) => Some(fold(name)),
+                _ => None,
+            });
+            match field {
+                Some(field) => field,
+                None => return found(root),
+            }
+        }
         Ast::Function(function) => match function.name.0.last() {
             Some(ObjectNamePart::Identifier(name)) => fold(name),
             _ => return None,

@@ -117,7 +117,7 @@ impl Binder<'_> {
         }
     }
 
-    fn column(
+    pub(super) fn column(
         &mut self,
         table: Option<Qualifier<'_>>,
         name: &str,
@@ -125,7 +125,16 @@ impl Binder<'_> {
     ) -> SqlResult<Typed> {
         let found = match stage.scope.find(table, name) {
             Ok(found) => found,
-            Err(error) => return Err(ungrouped(table, name, stage).unwrap_or(error)),
+            Err(error) => {
+                let ungrouped = ungrouped(table, name, stage);
+                if table.is_none()
+                    && ungrouped.is_none()
+                    && let Some(row) = self.whole_row(name, stage)?
+                {
+                    return Ok(row);
+                }
+                return Err(ungrouped.unwrap_or(error));
+            }
         };
         let depth = stage.scope.depth.saturating_sub(found.level);
         self.reached = self.reached.min(depth);

@@ -12,6 +12,7 @@ mod constant;
 mod copy;
 mod definition;
 mod expr;
+mod fields;
 mod from;
 mod groups;
 mod insert;
@@ -66,7 +67,7 @@ pub(crate) use from::scan_of;
 pub(crate) use names::{Tables, each_name, is_system_schema, made_name, name_parts, no_relation};
 pub(crate) use new_type::{NewType, bind_new_type};
 pub(crate) use references::{check_comparable, deferral, parents_of};
-pub(crate) use scope::fold;
+pub(crate) use scope::{Scope, fold};
 pub(crate) use sequence::{NewSequence, bounds_of, identity_of, sequence_schema};
 pub(crate) use storage::{
     check_operator_class, is_index_parameter, is_storage_option, is_storage_parameter,

@@ -207,6 +207,16 @@ pub(crate) fn is_system_schema(name: &str) -> bool {
     matches!(name, PG_CATALOG | INFORMATION_SCHEMA)
 }
 
+/// The name of a function: of `information_schema` there are few.
+pub(super) fn function_name(parts: &[String]) -> Option<&str> {
+    match parts {
+        [name] => Some(name),
+        [schema, name] if schema == PG_CATALOG => Some(name),
+        [schema, name] if schema == INFORMATION_SCHEMA && name.starts_with("_pg_") => Some(name),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -227,6 +227,27 @@ impl<'s> Scope<'s> {
         })
     }
 
+    /// Whether a table is called like this here, or further out.
+    pub(crate) fn has_table(&self, name: &str) -> bool {
+        self.knows((None, name))
+    }
+
+    /// The columns of a table that is called like this here, or further out: names that tell them
+    /// apart, and whether they are shown. Whether a join may have filled them up, too.
+    pub(crate) fn columns_of(&self, name: &str) -> Option<(Vec<(String, bool)>, bool)> {
+        let mut scope = self;
+        let table = loop {
+            match scope.table((None, name)) {
+                Ok(Some(table)) => break table,
+                Err(_) => return None,
+                Ok(None) => scope = scope.outer?,
+            }
+        };
+        let own = scope.columns.iter().filter(|own| own.table.as_ref() == Some(table));
+        let named = own.map(|own| (format!("{}\0{}", own.name, own.place), own.is_shown));
+        Some((named.collect(), scope.tables.len() > 1))
+    }
+
     fn knows(&self, called: Qualifier<'_>) -> bool {
         self.tables.iter().any(|own| own.is(called))
             || self.outer.is_some_and(|outer| outer.knows(called))

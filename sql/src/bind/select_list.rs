@@ -3,7 +3,7 @@
 use sqlparser::ast::{self, Expr as Ast, SelectItem, SelectItemQualifiedWildcardKind};
 
 use super::column_name::name_of;
-use super::scope::{SchemaName, Scope, ScopeColumn};
+use super::scope::{Qualifier, SchemaName, Scope, ScopeColumn};
 use super::stage::Stage;
 use super::{Binder, OutputColumn, fold, name_parts, refuse};
 use crate::error::{SqlError, SqlResult, SqlState};
@@ -20,6 +20,10 @@ impl Binder<'_> {
         for item in projection {
             match item {
                 SelectItem::UnnamedExpr(expr) => {
+                    if let Some(fields) = self.all_fields(expr, scope)? {
+                        items.extend(fields);
+                        continue;
+                    }
                     items.push(Item { name: name_of(expr), expr: expr.clone() });
                 }
                 SelectItem::ExprWithAlias { expr, alias } => {
@@ -45,13 +49,7 @@ impl Binder<'_> {
                         [schema, table] => (Some(&**schema), &**table),
                         _ => return Err(SqlError::unsupported("* with so many qualifiers")),
                     };
-                    let Some(table) = scope.table(called)? else {
-                        return Err(scope.no_table(called));
-                    };
-                    let is_own =
-                        |own: &&ScopeColumn| own.is_shown && own.table.as_ref() == Some(table);
-                    let own = scope.columns.iter().filter(is_own);
-                    items.extend(own.map(|column| Item::of_column(column, scope)));
+                    items.extend(self.items_of_table(called, scope)?);
                 }
                 SelectItem::ExprWithAliases { .. } => {
                     return Err(SqlError::unsupported("several names of one expression"));
@@ -59,6 +57,20 @@ impl Binder<'_> {
             }
         }
         Ok(items)
+    }
+
+    /// The items that `table.*` stands for.
+    pub(super) fn items_of_table(
+        &self,
+        called: Qualifier<'_>,
+        scope: &Scope<'_>,
+    ) -> SqlResult<Vec<Item>> {
+        let Some(table) = scope.table(called)? else {
+            return Err(scope.no_table(called));
+        };
+        let is_own = |own: &&ScopeColumn| own.is_shown && own.table.as_ref() == Some(table);
+        let own = scope.columns.iter().filter(is_own);
+        Ok(own.map(|column| Item::of_column(column, scope)).collect())
     }
 
     /// RETURNING: expressions over a row of a scope; `None` without one.

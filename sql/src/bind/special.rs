@@ -3,16 +3,19 @@
 use std::sync::Arc;
 
 use sqlparser::ast::{
-    self, AccessExpr, BinaryOperator, CeilFloorKind, Expr as Ast, FunctionArg, FunctionArgExpr,
-    FunctionArguments, InTarget, Query, Subscript, TrimWhereField,
+    self, BinaryOperator, CeilFloorKind, Expr as Ast, FunctionArg, FunctionArgExpr,
+    FunctionArguments, InTarget, Query, TrimWhereField,
 };
 
 use super::expr::{negate, operator_name};
+use super::names::function_name;
 use super::sequence::{sequence_function, without_regclass};
 use super::stage::{COMPARED, Stage, WINDOWS};
-use super::{Binder, name_parts, refuse};
+use super::{Binder, fold, name_parts, refuse};
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::functions::{CallContext, Resolved, needs_names, resolve_function, resolve_operator};
+use crate::functions::{
+    CallContext, Resolved, gives_rows, needs_names, resolve_function, resolve_operator,
+};
 use crate::plan::{ApplyKind, Expr, Quantifier, Typed};
 use crate::types::cast::CastContext;
 use crate::types::{Datum, Scalar, SqlType};
@@ -79,8 +82,11 @@ impl Binder<'_> {
                 given.extend(escape_char.as_ref().map(|own| self.expr(own, stage)).transpose()?);
                 self.named_call(name, given)
             }
-            Ast::CompoundFieldAccess { root, access_chain } => {
-                self.element(root, access_chain, stage)
+            Ast::CompoundFieldAccess { root, access_chain } => self.part_of(root, access_chain, stage),
+            Ast::Struct { values, fields } => {
+                let name = |own: &ast::StructField| own.field_name.as_ref().map(fold);
+                let names: Vec<String> = fields.iter().filter_map(name).collect();
+                self.named_row(values, &names, stage)
             }
             other => {
                 let text = other.to_string();
@@ -102,30 +108,6 @@ impl Binder<'_> {
         refuse(!is_plain, "rounding to a field or a scale")?;
         let operand = self.expr(operand, stage)?;
         self.named_call(name, vec![operand])
-    }
-
-    fn element(
-        &mut self,
-        root: &Ast,
-        chain: &[AccessExpr],
-        stage: &mut Stage<'_>,
-    ) -> SqlResult<Typed> {
-        let array = self.expr(root, stage)?;
-        let mut indexes = Vec::new();
-        for access in chain {
-            let AccessExpr::Subscript(Subscript::Index { index }) = access else {
-                return Err(SqlError::unsupported("this access to a part of a value"));
-            };
-            let index = self.expr(index, stage)?;
-            indexes.push(self.coerce(index, SqlType::INT4, CastContext::Assignment)?);
-        }
-        if !array.ty.is_array {
-            let message =
-                format!("cannot subscript type {} because it is not an array", array.ty.name());
-            return Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message));
-        }
-        let ty = SqlType::new(array.ty.scalar);
-        Ok(Typed::new(Expr::Element { array: Box::new(array.expr), indexes }, ty))
     }
 
     pub(super) fn like(
@@ -247,15 +229,10 @@ impl Binder<'_> {
         function: &ast::Function,
         stage: &mut Stage<'_>,
     ) -> SqlResult<Typed> {
-        let name = match &*name_parts(&function.name)? {
-            [name] => name.clone(),
-            [schema, name] if schema == "pg_catalog" => name.clone(),
-            other => {
-                return Err(SqlError::unsupported(format!(
-                    "a function of schema {}",
-                    other.join(".")
-                )));
-            }
+        let parts = name_parts(&function.name)?;
+        let Some(name) = function_name(&parts).map(str::to_owned) else {
+            let name = parts.join(".");
+            return Err(SqlError::unsupported(format!("a function of schema {name}")));
         };
         if name == "array"
             && let FunctionArguments::Subquery(query) = &function.args
@@ -305,7 +282,17 @@ impl Binder<'_> {
         };
         match sequence_function(&name) {
             Some(function) => self.sequence_call(function, &name, given, stage),
-            None => self.built_in(&name, given),
+            None if name == "row" && parts.len() == 1 => {
+                let row = given.into_iter().map(|own| own.expr).collect();
+                Ok(Typed::new(Expr::Row(row), SqlType::RECORD))
+            }
+            None => self.built_in(&name, given).map_err(|error| match error.state() {
+                SqlState::UNDEFINED_FUNCTION if gives_rows(&name) => SqlError::new(
+                    SqlState::FEATURE_NOT_SUPPORTED,
+                    format!("set-returning functions are not allowed in {}", stage.clause),
+                ),
+                _ => error,
+            }),
         }
     }
 

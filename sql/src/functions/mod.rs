@@ -11,6 +11,7 @@ mod arithmetic;
 mod arrays;
 mod catalogue;
 mod comparison;
+mod composites;
 mod dates;
 mod document_functions;
 mod documents;
@@ -28,6 +29,7 @@ mod reserved;
 mod resolve;
 mod rows;
 mod signature;
+mod slices;
 mod statistics;
 mod strings;
 mod system;
@@ -42,12 +44,13 @@ use std::sync::Arc;
 
 pub use aggregates::{Accumulator, ResolvedAggregate, resolve_aggregate};
 pub use catalogue::needs_names;
+pub(crate) use composites::{fields_of, row_type};
 pub(crate) use key_bounds::{like_end, like_parts_of_key, like_start, moment_bound};
-pub use listing::{
-    FunctionEntry, FunctionKind, OperatorEntry, function_entries, operator_entries,
-};
+pub use listing::{FunctionEntry, FunctionKind, OperatorEntry, function_entries, operator_entries};
 pub use resolve::{resolve_function, resolve_operator};
 pub use rows::{ResolvedRows, RowIterator, RowsOf, gives_rows, resolve_rows, resolve_unnest};
+pub(crate) use rows::{columns_of_rows, is_by_array};
+pub(crate) use slices::slice;
 
 use crate::error::SqlResult;
 use crate::session_list::SessionList;

@@ -9,6 +9,7 @@ use selkie_txn::Interval;
 
 use super::CallContext;
 use super::arguments::{argument, array, boolean, interval, moment, number, text, whole};
+use super::composites::{EACH_JSON, EACH_JSONB, EACH_TEXT, EXPANDED_ARRAY, Fields};
 use super::resolve::{Choice, ambiguous_function, choose, undefined_function};
 use super::signature::Table;
 use crate::error::{SqlError, SqlResult, SqlState};
@@ -36,19 +37,12 @@ pub struct ResolvedRows {
 /// is not called as the function.
 #[derive(Clone, Copy)]
 pub(super) struct RowsBody {
-    columns: &'static [(&'static str, Option<SqlType>)],
+    columns: Fields,
     rows: RowsOf,
 }
 
-/// The columns of `json_each` and its kin.
-const EACH_JSON: &[(&str, Option<SqlType>)] =
-    &[("key", Some(SqlType::TEXT)), ("value", Some(SqlType::JSON))];
-const EACH_JSONB: &[(&str, Option<SqlType>)] =
-    &[("key", Some(SqlType::TEXT)), ("value", Some(SqlType::JSONB))];
-const EACH_TEXT: &[(&str, Option<SqlType>)] =
-    &[("key", Some(SqlType::TEXT)), ("value", Some(SqlType::TEXT))];
-const RELID: &[(&str, Option<SqlType>)] = &[("relid", None)];
-const VALUE: &[(&str, Option<SqlType>)] = &[("value", None)];
+const RELID: Fields = &[("relid", None)];
+const VALUE: Fields = &[("value", None)];
 
 pub(super) static ROWS: LazyLock<Table<RowsBody>> = LazyLock::new(|| {
     let mut table = Table::new();
@@ -60,6 +54,20 @@ pub(super) static ROWS: LazyLock<Table<RowsBody>> = LazyLock::new(|| {
 #[must_use]
 pub fn gives_rows(name: &str) -> bool {
     ROWS.get(name).is_some()
+}
+
+/// The names of the columns of the rows that a function gives, if they are several.
+#[must_use]
+pub(crate) fn columns_of_rows(name: &str) -> Vec<&'static str> {
+    let first = ROWS.get(name).and_then(<[_]>::first);
+    let columns = first.map_or(&[][..], |own| own.body.columns);
+    if columns.len() > 1 { columns.iter().map(|own| own.0).collect() } else { Vec::new() }
+}
+
+/// Whether it gives as many rows as an array has elements.
+#[must_use]
+pub(crate) fn is_by_array(name: &str) -> bool {
+    matches!(name, "unnest" | "generate_subscripts" | "_pg_expandarray")
 }
 
 /// The function with rows that a call means; `None` if there is none of that name.
@@ -126,6 +134,7 @@ fn register(table: &mut Table<RowsBody>) {
     add("generate_series", "timestamp timestamp interval -> timestamp", &[], moment_series);
     add("generate_series", "timestamptz timestamptz interval -> timestamptz", &[], zoned_series);
     add("unnest", "anyarray -> anyelement", &[], unnest);
+    add("_pg_expandarray", "anyarray -> anyelement", EXPANDED_ARRAY, expanded);
     add("generate_subscripts", "anyarray int4 -> int4", &[], subscripts);
     add("generate_subscripts", "anyarray int4 bool -> int4", &[], subscripts);
     add("regexp_split_to_table", "text text -> text", &[], split_pattern);
@@ -242,6 +251,17 @@ fn unnest(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowIterator> {
         at += 1;
         Some(Ok(vec![value]))
     })))
+}
+
+/// Each element with its number.
+fn expanded(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowIterator> {
+    let array = Arc::clone(array(values, 0)?);
+    let count = i32::try_from(array.elements.len()).unwrap_or(i32::MAX);
+    let element = move |at: i32| {
+        let value = usize::try_from(at - 1).ok().and_then(|at| array.elements.get(at));
+        Ok(vec![value.cloned().unwrap_or(Datum::Null), Datum::I32(at)])
+    };
+    Ok(Box::new((1..=count).map(element)))
 }
 
 /// Arrays that are shorter than the longest have NULLs behind their end.

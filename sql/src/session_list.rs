@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
 /// The sessions of a server. Each shows what all of them do.
 #[derive(Default)]
 pub struct SessionList {
+    /// When the first session began.
+    begun: OnceLock<i64>,
     open: Mutex<BTreeMap<i32, Arc<Mutex<Activity>>>>,
 }
 
@@ -74,6 +76,11 @@ impl SessionList {
         open.iter().map(|own| own.lock().clone()).collect()
     }
 
+    /// When the first session of the server began.
+    pub(crate) fn begun(&self) -> Option<i64> {
+        self.begun.get().copied()
+    }
+
     /// What the session of a number does.
     pub(crate) fn find(&self, number: i32) -> Option<Activity> {
         let found = self.open.lock().get(&number).cloned();
@@ -85,6 +92,7 @@ impl Listed {
     /// Enters a session in a list, in the place of another of its number.
     pub(crate) fn enter(list: &Arc<SessionList>, activity: Activity) -> Self {
         let (list, number) = (Arc::clone(list), activity.number);
+        list.begun.get_or_init(|| activity.session_start);
         let activity = Arc::new(Mutex::new(activity));
         list.open.lock().insert(number, Arc::clone(&activity));
         Self { list, number, activity }

@@ -82,7 +82,9 @@ impl Binder<'_> {
                 given.extend(escape_char.as_ref().map(|own| self.expr(own, stage)).transpose()?);
                 self.named_call(name, given)
             }
-            Ast::CompoundFieldAccess { root, access_chain } => self.part_of(root, access_chain, stage),
+            Ast::CompoundFieldAccess { root, access_chain } => {
+                self.part_of(root, access_chain, stage)
+            }
             Ast::Struct { values, fields } => {
                 let name = |own: &ast::StructField| own.field_name.as_ref().map(fold);
                 let names: Vec<String> = fields.iter().filter_map(name).collect();

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use sqlparser::ast::{self, FunctionArg, FunctionArgExpr, ObjectName, TableAlias};
 
 use super::from::{Part, alias_columns, scope_of};
+use super::names::function_name;
 use super::query::rename;
 use super::scope::Scope;
 use super::stage::{PendingApply, Stage, with_applies};
 use super::{Binder, OutputColumn, fold, name_parts};
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::functions::{ResolvedRows, resolve_rows, resolve_unnest};
+use crate::functions::{ResolvedRows, needs_names, resolve_rows, resolve_unnest};
 use crate::plan::{Expr, Join, JoinKind, Plan};
 use crate::types::cast::CastContext;
 use crate::types::{Array, Datum, SqlType};
@@ -41,7 +42,12 @@ impl Binder<'_> {
         before: Option<&Scope<'s>>,
         outer: Option<&'s Scope<'s>>,
     ) -> SqlResult<Part<'s>> {
-        let function = name_parts(name)?.pop().unwrap_or_default();
+        let parts = name_parts(name)?;
+        let Some(function) = function_name(&parts).map(str::to_owned) else {
+            let name = parts.join(".");
+            return Err(SqlError::unsupported(format!("a function of schema {name}")));
+        };
+        self.uses_catalogue |= needs_names(&function);
         let seen = Scope::inside(before.or(outer));
         let mut stage = Stage::new(&seen, "functions in FROM");
         let reached = std::mem::replace(&mut self.reached, usize::MAX);

@@ -3,15 +3,17 @@
 //! Those that look at the definitions of tables find them with the settings of formats; which they
 //! are tells [`needs_names`], so that a statement that calls one reads the definitions first.
 
+use bigdecimal::ToPrimitive;
+
 use super::CallContext;
-use super::arguments::argument;
+use super::arguments::{argument, number};
 use super::signature::{Body, Table};
-use crate::error::SqlResult;
+use crate::error::{SqlError, SqlResult, SqlState};
 use crate::types::object_names::ObjectNames;
 use crate::types::{Datum, SqlType};
 
 /// The names of functions that need the definitions of tables.
-const NEED_NAMES: [&str; 12] = [
+const NEED_NAMES: [&str; 13] = [
     "col_description",
     "current_setting",
     "obj_description",
@@ -20,6 +22,7 @@ const NEED_NAMES: [&str; 12] = [
     "pg_get_userbyid",
     "pg_get_viewdef",
     "pg_relation_is_publishable",
+    "pg_relation_is_updatable",
     "pg_table_is_visible",
     "to_regclass",
     "pg_get_serial_sequence",
@@ -29,7 +32,9 @@ const NEED_NAMES: [&str; 12] = [
 /// Whether a call of this function needs the definitions of tables.
 #[must_use]
 pub fn needs_names(function: &str) -> bool {
-    NEED_NAMES.contains(&function) || super::privileges::is_one(function)
+    NEED_NAMES.contains(&function)
+        || super::catalogue_objects::NEED_NAMES.contains(&function)
+        || super::privileges::is_one(function)
 }
 
 /// PostgreSQL's numbers of encodings that are named here.
@@ -44,7 +49,6 @@ pub(super) fn register_functions(table: &mut Table<Body>) {
     comments(table);
     for (name, signature) in [
         // There is nothing that these could tell of.
-        ("pg_get_serial_sequence", "stable text text -> text"),
         ("pg_get_triggerdef", "stable oid -> text"),
         ("pg_get_triggerdef", "stable oid bool -> text"),
         ("pg_get_ruledef", "stable oid -> text"),
@@ -83,6 +87,9 @@ pub(super) fn register_functions(table: &mut Table<Body>) {
     });
     table.add("pg_get_viewdef", "stable oid -> text", view);
     table.add("pg_get_viewdef", "stable oid bool -> text", view);
+    table.add("pg_get_viewdef", "stable oid int4 -> text", view);
+    table.add("pg_get_viewdef", "stable text -> text", view_by_name);
+    table.add("pg_get_viewdef", "stable text bool -> text", view_by_name);
     table.add("current_setting", "stable text -> text", setting);
     table.add("current_setting", "stable text bool -> text", |values, context| {
         match setting(values, context) {
@@ -124,6 +131,17 @@ fn comment_of(values: &[Datum], context: &CallContext<'_>, is_shared: bool) -> S
 
 fn view(values: &[Datum], context: &CallContext<'_>) -> SqlResult<Datum> {
     text_or_null(names(context).and_then(|names| names.view_definition(oid(values, 0))))
+}
+
+fn view_by_name(values: &[Datum], context: &CallContext<'_>) -> SqlResult<Datum> {
+    let (Datum::Text(name), Some(names)) = (argument(values, 0), names(context)) else {
+        return Ok(Datum::Null);
+    };
+    let Some(oid) = names.relation_oid(name) else {
+        let message = format!("relation \"{name}\" does not exist");
+        return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message));
+    };
+    text_or_null(names.view_definition(oid))
 }
 
 fn names<'c>(context: &'c CallContext<'_>) -> Option<&'c dyn ObjectNames> {
@@ -212,13 +230,6 @@ fn definitions(table: &mut Table<Body>) {
     table.add("pg_relation_is_publishable", "stable regclass -> bool", |_, _| {
         Ok(Datum::Bool(false))
     });
-    for name in [
-        "pg_get_function_result",
-        "pg_get_function_arguments",
-        "pg_get_function_identity_arguments",
-    ] {
-        table.add(name, "stable oid -> text", |_, _| Ok(Datum::Null));
-    }
 }
 
 fn sizes(table: &mut Table<Body>) {
@@ -239,6 +250,11 @@ fn sizes(table: &mut Table<Body>) {
     table.add("pg_size_pretty", "int8 -> text", |values, _| {
         let Datum::I64(bytes) = argument(values, 0) else { return Ok(Datum::Null) };
         Ok(Datum::text(size(*bytes)))
+    });
+    // As sums of sizes are.
+    table.add("pg_size_pretty", "numeric -> text", |values, _| {
+        let Some(bytes) = number(values, 0)? else { return Ok(Datum::text("NaN bytes")) };
+        Ok(Datum::text(size(bytes.to_i64().unwrap_or(i64::MAX))))
     });
 }
 

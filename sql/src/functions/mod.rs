@@ -10,6 +10,8 @@ mod arguments;
 mod arithmetic;
 mod arrays;
 mod catalogue;
+mod catalogue_objects;
+mod catalogue_rows;
 mod comparison;
 mod composites;
 mod dates;

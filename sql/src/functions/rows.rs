@@ -37,8 +37,8 @@ pub struct ResolvedRows {
 /// is not called as the function.
 #[derive(Clone, Copy)]
 pub(super) struct RowsBody {
-    columns: Fields,
-    rows: RowsOf,
+    pub(super) columns: Fields,
+    pub(super) rows: RowsOf,
 }
 
 const RELID: Fields = &[("relid", None)];
@@ -47,6 +47,7 @@ const VALUE: Fields = &[("value", None)];
 pub(super) static ROWS: LazyLock<Table<RowsBody>> = LazyLock::new(|| {
     let mut table = Table::new();
     register(&mut table);
+    super::catalogue_rows::register(&mut table);
     table
 });
 
@@ -155,6 +156,13 @@ fn register(table: &mut Table<RowsBody>) {
     add("jsonb_each_text", "jsonb -> record", EACH_TEXT, each_text);
     add("json_object_keys", "json -> text", &[], keys);
     add("jsonb_object_keys", "jsonb -> text", &[], keys);
+}
+
+/// Rows as they are asked for.
+pub(super) fn in_rows(
+    rows: impl IntoIterator<Item = Vec<Datum>, IntoIter: Send + 'static>,
+) -> RowIterator {
+    Box::new(rows.into_iter().map(Ok))
 }
 
 fn of_values(values: impl IntoIterator<Item = Datum, IntoIter: Send + 'static>) -> RowIterator {

@@ -5,8 +5,9 @@ use std::sync::LazyLock;
 
 use super::aggregates::{self, NewAccumulator};
 use super::{
-    CallContext, Volatility, arithmetic, arrays, catalogue, comparison, dates, document_functions,
-    documents, math, moments, number_text, parts, patterns, privileges, strings, system, to_char,
+    CallContext, Volatility, arithmetic, arrays, catalogue, catalogue_objects, comparison, dates,
+    document_functions, documents, math, moments, number_text, parts, patterns, privileges,
+    strings, system, to_char,
 };
 use crate::error::SqlResult;
 use crate::types::{Datum, SqlType};
@@ -155,6 +156,7 @@ pub(super) static FUNCTIONS: LazyLock<Table<Body>> = LazyLock::new(|| {
     arithmetic::register_functions(&mut table);
     arrays::register_functions(&mut table);
     catalogue::register_functions(&mut table);
+    catalogue_objects::register_functions(&mut table);
     privileges::register_functions(&mut table);
     dates::register_functions(&mut table);
     document_functions::register_functions(&mut table);

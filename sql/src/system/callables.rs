@@ -25,12 +25,12 @@ const OF_TYPES: &str = include_str!("io_functions.txt");
 pub(super) const INTERNAL_LANGUAGE: u32 = 12;
 
 /// A function.
-pub(super) struct Function {
-    pub(super) oid: u32,
-    pub(super) name: &'static str,
+struct Function {
+    oid: u32,
+    name: &'static str,
     /// The numbers of types.
-    pub(super) arguments: Vec<u32>,
-    pub(super) returns: u32,
+    arguments: Vec<u32>,
+    returns: u32,
     kind: FunctionKind,
     is_strict: bool,
     is_variadic: bool,
@@ -38,9 +38,9 @@ pub(super) struct Function {
 }
 
 /// An operator.
-pub(super) struct Operator {
-    pub(super) oid: u32,
-    pub(super) name: &'static str,
+struct Operator {
+    oid: u32,
+    name: &'static str,
     /// 0 of one that stands before its operand.
     left: u32,
     right: u32,
@@ -92,7 +92,7 @@ impl From<OperatorEntry> for Operator {
 }
 
 /// The function of a number.
-pub(super) fn function(oid: u32) -> Option<&'static Function> {
+fn function(oid: u32) -> Option<&'static Function> {
     FUNCTIONS.iter().find(|own| own.oid == oid)
 }
 
@@ -146,9 +146,18 @@ fn operator_row(relation: &'static Relation, own: &Operator) -> Vec<Datum> {
         .row()
 }
 
+/// The types of the parameters of a function, as PostgreSQL prints them.
+pub(crate) fn function_arguments(oid: u32) -> Option<String> {
+    function(oid).map(Function::argument_list)
+}
+
+/// What a function gives, likewise.
+pub(crate) fn function_result(oid: u32) -> Option<String> {
+    function(oid).map(Function::result)
+}
+
 impl Function {
-    /// The types of its parameters, as PostgreSQL prints them.
-    pub(super) fn argument_list(&self) -> String {
+    fn argument_list(&self) -> String {
         let last = self.arguments.len().wrapping_sub(1);
         let argument = |(at, oid): (usize, &u32)| {
             let is_variadic = self.is_variadic && at == last;
@@ -158,8 +167,7 @@ impl Function {
         all.join(", ")
     }
 
-    /// What it gives, likewise.
-    pub(super) fn result(&self) -> String {
+    fn result(&self) -> String {
         let set = if self.kind == FunctionKind::Rows { "SETOF " } else { "" };
         format!("{set}{}", type_name(self.returns))
     }

@@ -42,6 +42,7 @@ mod tables;
 mod types;
 mod views;
 
+pub(crate) use callables::{function_arguments, function_result};
 pub(crate) use pseudo_types::type_name;
 pub(crate) use relation::{Relation, SystemColumn, find_relation};
 pub(crate) use snapshot::{SessionFacts, SystemSnapshot};

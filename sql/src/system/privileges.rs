@@ -332,7 +332,7 @@ fn has_role(system: &SystemSnapshot, role: Option<u32>, of: u32) -> bool {
     roles.is_superuser(role) || roles.inherited(role).contains(&of)
 }
 
-fn no_relation(name: &str) -> SqlError {
+pub(super) fn no_relation(name: &str) -> SqlError {
     let message = format!("relation \"{name}\" does not exist");
     SqlError::new(SqlState::UNDEFINED_TABLE, message)
 }

@@ -331,6 +331,26 @@ impl ObjectNames for SystemSnapshot {
         Some(self.relation_oid(&quoted(&name)) == Some(oid))
     }
 
+    fn is_table(&self, oid: u32) -> bool {
+        self.tables.iter().any(|own| own.oid == oid && own.def.view.is_none())
+    }
+
+    fn serial_sequence(&self, table: &str, column: &str) -> SqlResult<Option<String>> {
+        let Some(oid) = self.relation_oid(table) else {
+            return Err(privileges::no_relation(table));
+        };
+        let Some(table) = self.tables.iter().find(|own| own.oid == oid) else { return Ok(None) };
+        let Some(own) = table.def.column(column).and_then(|at| table.def.columns.get(at)) else {
+            let table = &table.def.name;
+            let message = format!("column \"{column}\" of relation \"{table}\" does not exist");
+            return Err(SqlError::new(SqlState::UNDEFINED_COLUMN, message));
+        };
+        let is_owned =
+            |sequence: &&SystemSequence| own.sequence.as_ref() == Some(&sequence.own.name);
+        let found = self.sequences.iter().find(is_owned);
+        Ok(found.map(|own| format!("{}.{}", quoted(&own.schema), quoted(own.name()))))
+    }
+
     fn index_definition(&self, oid: u32, column: usize) -> Option<String> {
         let key = self.keys().find(|own| own.oid == oid)?;
         match column.checked_sub(1) {

@@ -56,6 +56,13 @@ pub trait ObjectNames: Send + Sync {
     ) -> SqlResult<Option<bool>>;
     /// Whether a table, index or view is found without its schema; `None` if there is none.
     fn is_visible(&self, oid: u32) -> Option<bool>;
+    /// Whether it is a table of a user.
+    fn is_table(&self, oid: u32) -> bool;
+    /// The sequence that a column of a table owns, with its schema; `None` if it owns none.
+    ///
+    /// # Errors
+    /// There is no such table or column.
+    fn serial_sequence(&self, table: &str, column: &str) -> SqlResult<Option<String>>;
     /// The query of a view, with a semicolon.
     fn view_definition(&self, oid: u32) -> Option<String>;
     /// The statement that makes an index, or what its column of a number from 1 is of.

@@ -15,7 +15,7 @@ use crate::catalogue::{SchemaId, TableDef, ViewColumn, ViewNote, split_key};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::plan::{Expr, Plan};
 use crate::schemas::quoted;
-use crate::types::SqlType;
+use crate::types::{Scalar, SqlType};
 
 /// The names of what a query reads, those of common table expressions too.
 pub(crate) fn relations_of(query: &Query) -> Vec<ObjectName> {
@@ -80,6 +80,10 @@ pub(crate) fn bind_view(binder: &mut Binder<'_>, create: &ast::CreateView) -> Sq
             return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
         }
         let ty = if ty == SqlType::UNKNOWN { SqlType::TEXT } else { ty };
+        if matches!(ty.scalar, Scalar::Record | Scalar::Void) {
+            let message = format!("column \"{name}\" has pseudo-type {}", ty.plain().name());
+            return Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message));
+        }
         columns.push(ViewColumn { name, source, oid: ty.oid(), modifier: ty.modifier });
     }
     let path = Arc::clone(&binder.path);

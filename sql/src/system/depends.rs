@@ -1,5 +1,5 @@
-//! What depends on what: `pg_depend`. It has what clients look for: sequences of columns, defaults,
-//! indexes and constraints.
+//! What depends on what: `pg_depend`, and what views read. The first has what clients look for:
+//! sequences of columns, defaults, indexes and constraints.
 
 use super::oids;
 use super::record::Record;
@@ -27,8 +27,10 @@ pub(super) fn rows(
     system: &SystemSnapshot,
     relation: &'static Relation,
 ) -> Option<Vec<Vec<Datum>>> {
-    if relation.full_name != "pg_catalog.pg_depend" {
-        return None;
+    match relation.full_name {
+        "pg_catalog.pg_depend" => {}
+        "information_schema.view_table_usage" => return Some(uses_of_views(system, relation)),
+        _ => return None,
     }
     let mut all = Vec::new();
     for table in &system.tables {
@@ -110,4 +112,23 @@ fn of_table(table: &SystemTable, all: &mut Vec<Dependence>) {
         let used = super::deparse::columns_of(condition, table);
         all.extend(used.into_iter().map(|at| (object, column(at), AUTO)));
     }
+}
+
+/// The tables and views that each view names.
+fn uses_of_views(system: &SystemSnapshot, relation: &'static Relation) -> Vec<Vec<Datum>> {
+    let mut rows = Vec::new();
+    for table in &system.tables {
+        let uses = table.def.view.iter().flat_map(|view| &view.uses);
+        for used in uses.filter_map(|key| system.tables.iter().find(|own| own.def.key == *key)) {
+            let record = Record::new(relation)
+                .set("view_catalog", system.session.database)
+                .set("view_schema", &*table.schema)
+                .set("view_name", &*table.def.name)
+                .set("table_catalog", system.session.database)
+                .set("table_schema", &*used.schema)
+                .set("table_name", &*used.def.name);
+            rows.push(record.row());
+        }
+    }
+    rows
 }

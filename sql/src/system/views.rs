@@ -8,7 +8,7 @@ pub(crate) fn view(full_name: &str) -> Option<&'static str> {
     VIEWS.iter().find(|(name, _)| *name == full_name).map(|(_, query)| *query)
 }
 
-const VIEWS: [(&str, &str); 26] = [
+const VIEWS: [(&str, &str); 42] = [
     (
         "pg_catalog.pg_sequences",
         "select n.nspname as schemaname, c.relname as sequencename, \
@@ -96,6 +96,74 @@ const VIEWS: [(&str, &str); 26] = [
         "pg_catalog.pg_stat_user_indexes",
         "select * from pg_catalog.pg_stat_all_indexes \
          where schemaname not in ('pg_catalog', 'information_schema')",
+    ),
+    (
+        "pg_catalog.pg_stat_sys_tables",
+        "select * from pg_catalog.pg_stat_all_tables \
+         where schemaname in ('pg_catalog', 'information_schema')",
+    ),
+    (
+        "pg_catalog.pg_stat_sys_indexes",
+        "select * from pg_catalog.pg_stat_all_indexes \
+         where schemaname in ('pg_catalog', 'information_schema')",
+    ),
+    ("pg_catalog.pg_statio_all_tables", "select * from pg_catalog.pg_stat_all_tables"),
+    ("pg_catalog.pg_statio_user_tables", "select * from pg_catalog.pg_stat_user_tables"),
+    ("pg_catalog.pg_statio_sys_tables", "select * from pg_catalog.pg_stat_sys_tables"),
+    ("pg_catalog.pg_statio_all_indexes", "select * from pg_catalog.pg_stat_all_indexes"),
+    ("pg_catalog.pg_statio_user_indexes", "select * from pg_catalog.pg_stat_user_indexes"),
+    ("pg_catalog.pg_statio_sys_indexes", "select * from pg_catalog.pg_stat_sys_indexes"),
+    (
+        "pg_catalog.pg_statio_all_sequences",
+        "select c.oid as relid, n.nspname as schemaname, c.relname \
+         from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace \
+         where c.relkind = 'S'",
+    ),
+    ("pg_catalog.pg_statio_user_sequences", "select * from pg_catalog.pg_statio_all_sequences"),
+    (
+        "information_schema.administrable_role_authorizations",
+        "select * from information_schema.applicable_roles where is_grantable = 'YES'",
+    ),
+    (
+        "information_schema.collations",
+        "select pg_catalog.current_database() as collation_catalog, \
+         'pg_catalog' as collation_schema, collname as collation_name, \
+         'NO PAD' as pad_attribute from pg_catalog.pg_collation",
+    ),
+    (
+        "information_schema.collation_character_set_applicability",
+        "select pg_catalog.current_database() as collation_catalog, \
+         'pg_catalog' as collation_schema, collname as collation_name, \
+         'UTF8' as character_set_name from pg_catalog.pg_collation",
+    ),
+    (
+        "information_schema.column_privileges",
+        "select t.grantor, t.grantee, t.table_catalog, t.table_schema, t.table_name, \
+         a.attname as column_name, t.privilege_type, t.is_grantable \
+         from information_schema.table_privileges t \
+         join pg_catalog.pg_namespace n on n.nspname = t.table_schema \
+         join pg_catalog.pg_class c on c.relnamespace = n.oid and c.relname = t.table_name \
+         join pg_catalog.pg_attribute a on a.attrelid = c.oid and a.attnum > 0 \
+         where t.privilege_type in ('SELECT', 'INSERT', 'UPDATE', 'REFERENCES')",
+    ),
+    (
+        "information_schema.role_column_grants",
+        "select p.* from information_schema.column_privileges p where p.grantee <> 'PUBLIC'",
+    ),
+    (
+        "information_schema.element_types",
+        "select pg_catalog.current_database() as object_catalog, n.nspname as object_schema, \
+         c.relname as object_name, 'TABLE' as object_type, \
+         a.attnum::pg_catalog.text as collection_type_identifier, \
+         pg_catalog.format_type(e.oid, null) as data_type, \
+         pg_catalog.current_database() as udt_catalog, 'pg_catalog' as udt_schema, \
+         e.typname as udt_name, 'a' || a.attnum::pg_catalog.text as dtd_identifier \
+         from pg_catalog.pg_attribute a join pg_catalog.pg_class c on c.oid = a.attrelid \
+         join pg_catalog.pg_namespace n on n.oid = c.relnamespace \
+         join pg_catalog.pg_type t on t.oid = a.atttypid \
+         join pg_catalog.pg_type e on e.oid = t.typelem \
+         where a.attnum > 0 and c.relkind in ('r', 'v', 'f', 'p') and t.typelem <> 0 \
+         and t.typlen = -1",
     ),
     (
         "information_schema.information_schema_catalog_name",

@@ -5,6 +5,7 @@ use sqlparser::ast::{
     FunctionArguments,
 };
 
+use super::fields::with_json_rows;
 use super::stage::Stage;
 use super::{Binder, refuse};
 use crate::error::{SqlError, SqlResult, SqlState};
@@ -54,7 +55,8 @@ impl Binder<'_> {
         let clause = "an aggregate function's arguments";
         let mut inner = Stage { width, ..Stage::new(grouping.input, clause) };
         let ast::FunctionArgumentList { duplicate_treatment, args, clauses } = list;
-        let (given, order) = self.aggregate_arguments(args, clauses, &mut inner)?;
+        let args = with_json_rows(name, args, inner.scope)?;
+        let (given, order) = self.aggregate_arguments(&args, clauses, &mut inner)?;
         let filter = match filter {
             Some(filter) => {
                 let filter = self.expr(filter, &mut inner)?;

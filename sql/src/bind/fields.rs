@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
-use sqlparser::ast::{AccessExpr, Expr as Ast, Subscript};
+use sqlparser::ast::{
+    self, AccessExpr, Expr as Ast, FunctionArg, FunctionArgExpr, FunctionArgumentList,
+    FunctionArguments, Ident, ObjectName, Subscript,
+};
 
 use super::select_list::{Item, without_parentheses};
 use super::stage::Stage;
 use super::{Binder, Scope, fold, refuse};
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::functions::{Resolved, Volatility, fields_of, row_type, slice};
+use crate::functions::{Resolved, Volatility, fields_of, row_to_json, row_type, slice};
 use crate::parse_fields::ALL_FIELDS;
 use crate::plan::{Branch, Expr, Typed};
 use crate::types::cast::CastContext;
@@ -55,8 +58,9 @@ impl Binder<'_> {
         stage: &mut Stage<'_>,
     ) -> SqlResult<Typed> {
         if !array.ty.is_array {
+            let ty = array.ty.name();
             let message =
-                format!("cannot subscript type {} because it is not an array", array.ty.name());
+                format!("cannot subscript type {ty} because it does not support subscripting");
             return Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message));
         }
         let is_slice =
@@ -137,17 +141,47 @@ impl Binder<'_> {
         Ok(Typed::new(Expr::Row(parts.into_iter().map(|own| own.expr).collect()), ty))
     }
 
-    /// The row of a table of FROM as one value; `None` if there is no such table. A row that an
-    /// outer join has filled up is NULL.
+    /// The row of a table of FROM as one value; `None` if there is no such table.
     pub(super) fn whole_row(
         &mut self,
         table: &str,
         stage: &mut Stage<'_>,
     ) -> SqlResult<Option<Typed>> {
+        let Some(row) = self.table_row(table, stage)? else { return Ok(None) };
+        let ty = row_type(row.fields.iter().map(|(name, ty)| (&**name, *ty)));
+        Ok(Some(Typed::new(row.filled_or(Expr::Row), ty)))
+    }
+
+    /// The same as JSON, which has the names of the columns.
+    pub(super) fn row_as_json(
+        &mut self,
+        table: &str,
+        stage: &mut Stage<'_>,
+    ) -> SqlResult<Option<Typed>> {
+        let Some(row) = self.table_row(table, stage)? else { return Ok(None) };
+        let (fields, returns) = (row.fields.clone(), SqlType::JSON);
+        let function = Resolved {
+            name: "row_to_json".into(),
+            arguments: fields.iter().map(|own| own.1).collect(),
+            returns,
+            is_strict: false,
+            volatility: Volatility::Stable,
+            eval: Arc::new(move |values, context| {
+                Ok(Datum::Json(row_to_json(&fields, values, context.settings).into()))
+            }),
+        };
+        let call = |arguments| {
+            let (function, comparison) = (Box::new(function), None);
+            Expr::Call { function, arguments, comparison }
+        };
+        Ok(Some(Typed::new(row.filled_or(call), returns)))
+    }
+
+    fn table_row(&mut self, table: &str, stage: &mut Stage<'_>) -> SqlResult<Option<TableRow>> {
         let input = stage.grouping.as_ref().map_or(stage.scope, |own| own.input);
         let Some((columns, may_be_filled)) = input.columns_of(table) else { return Ok(None) };
         let may_be_filled = may_be_filled && stage.grouping.is_none();
-        let (mut shown, mut all, mut fields) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut row, mut all) = (TableRow::default(), Vec::new());
         for (name, is_shown) in columns {
             if !is_shown && !may_be_filled {
                 continue;
@@ -155,20 +189,13 @@ impl Binder<'_> {
             let column = self.column(Some((None, table)), &name, stage)?;
             if is_shown {
                 let name = name.split('\0').next().unwrap_or_default().to_owned();
-                fields.push((name, column.ty));
-                shown.push(column.expr.clone());
+                row.fields.push((name, column.ty));
+                row.values.push(column.expr.clone());
             }
             all.push(column.expr);
         }
-        let ty = row_type(fields.iter().map(|(name, ty)| (&**name, *ty)));
-        let row = Expr::Row(shown);
-        if !may_be_filled {
-            return Ok(Some(Typed::new(row, ty)));
-        }
-        let operand = Box::new(Expr::Row(all));
-        let condition = Expr::IsNull { operand, negated: false };
-        let branches = vec![Branch { condition, result: Expr::Const(Datum::Null) }];
-        Ok(Some(Typed::new(Expr::Case { branches, otherwise: Some(Box::new(row)) }, ty)))
+        row.all = may_be_filled.then_some(all);
+        Ok(Some(row))
     }
 
     /// The items that `(row).*` stands for; `None` if an expression is no such one.
@@ -199,13 +226,109 @@ impl Binder<'_> {
             });
         };
         let item = |(name, _): (&'static str, SqlType)| {
-            let field = sqlparser::ast::Ident::with_quote('"', name);
+            let field = Ident::with_quote('"', name);
             let mut access_chain = chain.to_vec();
             access_chain.push(AccessExpr::Dot(Ast::Identifier(field)));
             let expr = Ast::CompoundFieldAccess { root: root.clone(), access_chain };
             Item { expr, name: name.to_owned() }
         };
         Ok(Some(fields.into_iter().map(item).collect()))
+    }
+}
+
+/// The row of a table.
+#[derive(Default)]
+struct TableRow {
+    fields: Vec<(String, SqlType)>,
+    values: Vec<Expr>,
+    /// All columns, hidden ones too, if a join may have filled the row up: then they are all NULL,
+    /// as they are in no row of a table, which has a key.
+    all: Option<Vec<Expr>>,
+}
+
+impl TableRow {
+    /// What is made of its values; NULL of a row that a join has filled up.
+    fn filled_or(self, make: impl FnOnce(Vec<Expr>) -> Expr) -> Expr {
+        let made = make(self.values);
+        let Some(all) = self.all else { return made };
+        let operand = Box::new(Expr::Row(all));
+        let condition = Expr::IsNull { operand, negated: false };
+        let branches = vec![Branch { condition, result: Expr::Const(Datum::Null) }];
+        Expr::Case { branches, otherwise: Some(Box::new(made)) }
+    }
+}
+
+/// Whether a function makes JSON of its arguments, and so needs the names of fields.
+fn makes_json(function: &str) -> bool {
+    matches!(
+        function,
+        "to_json"
+            | "to_jsonb"
+            | "json_agg"
+            | "jsonb_agg"
+            | "json_build_array"
+            | "jsonb_build_array"
+            | "json_build_object"
+            | "jsonb_build_object"
+            | "json_object_agg"
+            | "jsonb_object_agg"
+    )
+}
+
+/// The arguments of a call, with whole rows as JSON where the function makes that of them.
+pub(super) fn with_json_rows(
+    function: &str,
+    args: &[FunctionArg],
+    scope: &Scope<'_>,
+) -> SqlResult<Vec<FunctionArg>> {
+    let table = |own: &FunctionArg| match own {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(own)) => of_table(own, scope),
+        _ => None,
+    };
+    let has_row = args.iter().any(|own| table(own).is_some());
+    refuse(function == "array_agg" && has_row, "an array of whole rows")?;
+    let mut args = args.to_vec();
+    if has_row && makes_json(function) {
+        for own in &mut args {
+            if let Some(table) = table(own) {
+                *own = FunctionArg::Unnamed(FunctionArgExpr::Expr(json_of(&table)));
+            }
+        }
+    }
+    Ok(args)
+}
+
+/// A call of `row_to_json` of the row of a table.
+fn json_of(table: &str) -> Ast {
+    let row = Ast::Identifier(Ident::with_quote('"', table));
+    let list = FunctionArgumentList {
+        duplicate_treatment: None,
+        args: vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(row))],
+        clauses: Vec::new(),
+    };
+    Ast::Function(ast::Function {
+        name: ObjectName::from(vec![Ident::new("row_to_json")]),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(list),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: Vec::new(),
+    })
+}
+
+/// The table whose row is all that a call of `row_to_json` has for arguments.
+pub(super) fn row_of_json(
+    function: &str,
+    args: &[FunctionArg],
+    scope: &Scope<'_>,
+) -> Option<String> {
+    match args {
+        [FunctionArg::Unnamed(FunctionArgExpr::Expr(own))] if function == "row_to_json" => {
+            of_table(own, scope)
+        }
+        _ => None,
     }
 }
 

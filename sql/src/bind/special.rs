@@ -8,6 +8,7 @@ use sqlparser::ast::{
 };
 
 use super::expr::{negate, operator_name};
+use super::fields::{row_of_json, with_json_rows};
 use super::names::function_name;
 use super::sequence::{sequence_function, without_regclass};
 use super::stage::{COMPARED, Stage, WINDOWS};
@@ -278,7 +279,13 @@ impl Binder<'_> {
                         format!("DISTINCT specified, but {name} is not an aggregate function");
                     return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
                 }
+                if let Some(table) = row_of_json(&name, args, stage.scope)
+                    && let Some(row) = self.row_as_json(&table, stage)?
+                {
+                    return Ok(row);
+                }
                 let args = without_regclass(&name, args);
+                let args = with_json_rows(&name, &args, stage.scope)?;
                 self.arguments(&args, stage)?
             }
         };
@@ -289,10 +296,14 @@ impl Binder<'_> {
                 Ok(Typed::new(Expr::Row(row), SqlType::RECORD))
             }
             None => self.built_in(&name, given).map_err(|error| match error.state() {
-                SqlState::UNDEFINED_FUNCTION if gives_rows(&name) => SqlError::new(
-                    SqlState::FEATURE_NOT_SUPPORTED,
-                    format!("set-returning functions are not allowed in {}", stage.clause),
-                ),
+                SqlState::UNDEFINED_FUNCTION if gives_rows(&name) => {
+                    let place = match stage.clause {
+                        "SELECT" => "here".to_owned(),
+                        clause => format!("in {clause}"),
+                    };
+                    let message = format!("set-returning functions are not allowed {place}");
+                    SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
+                }
                 _ => error,
             }),
         }

@@ -80,8 +80,9 @@ pub(crate) fn bind_view(binder: &mut Binder<'_>, create: &ast::CreateView) -> Sq
             return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
         }
         let ty = if ty == SqlType::UNKNOWN { SqlType::TEXT } else { ty };
-        if matches!(ty.scalar, Scalar::Record | Scalar::Void) {
-            let message = format!("column \"{name}\" has pseudo-type {}", ty.plain().name());
+        refuse(ty.scalar == Scalar::Record, "a row as a column of a view")?;
+        if ty.scalar == Scalar::Void {
+            let message = format!("column \"{name}\" has pseudo-type {}", ty.name());
             return Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message));
         }
         columns.push(ViewColumn { name, source, oid: ty.oid(), modifier: ty.modifier });

@@ -1,5 +1,7 @@
 //! Rows of tables and their columns, and of sequences.
 
+use selkie_txn::SequenceSchema;
+
 use super::deparse::default_expression;
 use super::oids;
 use super::privileges::{acl, public_acl};
@@ -55,6 +57,9 @@ fn classes(system: &SystemSnapshot, relation: &'static Relation) -> Rows {
             .set("relowner", key.table.def.rights.owner)
             .set("relam", oids::BTREE)
             .set("relreplident", "n")
+            // As one without rows.
+            .set("reltuples", 0)
+            .set("relpages", 1)
             .set("relnatts", key.columns.len());
         rows.push(record.row());
     }
@@ -64,6 +69,9 @@ fn classes(system: &SystemSnapshot, relation: &'static Relation) -> Rows {
         let record = class(relation, sequence.oid(), sequence.name(), sequence.schema_oid, "S")
             .set("relowner", rights.owner)
             .set("relacl", acl(system, &rights))
+            .set("reltuples", 1)
+            .set("relpages", 1)
+            .set("relnatts", 3)
             .set("relreplident", "n");
         rows.push(record.row());
     }
@@ -80,11 +88,17 @@ fn sequences(system: &SystemSnapshot, relation: &'static Relation) -> Rows {
             .set("seqincrement", own.increment)
             .set("seqmax", own.max)
             .set("seqmin", own.min)
-            .set("seqcache", i64::from(own.block))
+            .set("seqcache", cache(own))
             .set("seqcycle", own.cycles)
             .row()
     };
     system.sequences.iter().map(row).collect()
+}
+
+/// CACHE of a sequence: nodes take more values at a time than 1, which is the default.
+fn cache(own: &SequenceSchema) -> i64 {
+    let is_default = own.block == SequenceSchema::new("").block;
+    if is_default { 1 } else { i64::from(own.block) }
 }
 
 /// The type of a sequence is not kept: it is that of the column that owns it, or the least whose

@@ -141,7 +141,10 @@ fn functions_of(ty: SqlType) -> [u32; 7] {
 
 fn type_row(relation: &'static Relation, ty: SqlType) -> Vec<Datum> {
     let is_pseudo = matches!(ty.scalar, Scalar::Record | Scalar::Void | Scalar::Unknown);
+    let character = SqlType::new(Scalar::SingleChar).oid();
     let (element, array) = match ty.is_array {
+        // Its characters can be taken by their numbers.
+        false if ty.scalar == Scalar::Name => (character, SqlType::array(ty.scalar).oid()),
         true => (ty.element().oid(), 0),
         false => (0, SqlType::array(ty.scalar).oid()),
     };

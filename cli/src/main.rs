@@ -17,6 +17,7 @@ mod scenario;
 mod shell;
 mod support;
 mod top;
+mod wire;
 
 use std::process::ExitCode;
 

@@ -40,4 +40,4 @@ mod transport;
 
 pub use server::{Clear, Server, ServerConfig, ServerError};
 pub use stats::{ServerCounters, ServerCounts};
-pub use tls::{Tls, TlsError};
+pub use tls::{Tls, TlsError, tls_server_end_point};

@@ -63,7 +63,7 @@ impl Tls {
         let Some(own) = chain.first() else {
             return Err(failed(certificate, "there is no certificate in it".to_owned()));
         };
-        let binding = end_point(own);
+        let binding = tls_server_end_point(own);
         let secret = PrivateKeyDer::from_pem_file(key);
         let secret = secret.map_err(|error| failed(key, error.to_string()))?;
         let pair =
@@ -88,9 +88,11 @@ impl Tls {
     }
 }
 
-/// The hash of a certificate, by that with which it is signed, SHA-256 instead of one that is
-/// weaker. `None` for a signature without a hash of its own, as Ed25519.
-fn end_point(certificate: &CertificateDer<'_>) -> Option<Arc<[u8]>> {
+/// What channel binding is to on both sides: the hash of the certificate of the server, by that
+/// with which it is signed, SHA-256 instead of one that is weaker. `None` for a signature without a
+/// hash of its own, as Ed25519, and for what is no certificate.
+#[must_use]
+pub fn tls_server_end_point(certificate: &[u8]) -> Option<Arc<[u8]>> {
     let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
     let algorithm = match &*parsed.signature_algorithm.algorithm.to_id_string() {
         // RSA and ECDSA, with MD5, SHA-1 and SHA-256.

@@ -5,21 +5,27 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use selkie::Database;
 use selkie::engine::EngineError;
 use selkie::sql::clock;
 use selkie_sql::{Session, SqlError};
 
 use super::sql_database::{NotOpened, PoolArguments, or_destroyed};
-use crate::shell::{Flow, Format, HistoryChoice, Shell, ShellError, ShellOptions};
+use crate::shell::{Backend, Flow, Format, HistoryChoice, Shell, ShellError, ShellOptions};
 use crate::support::exit;
-use crate::support::signals::Interrupt;
+use crate::support::signals::{Interrupt, Interrupted};
+use crate::support::stderr::complain;
+use crate::wire::{Address, AddressError, Client, Passwords, WireError, Wish};
 
-/// Runs SQL on the database of a pool: statements of the command line, of files, or those that are
-/// typed, and commands that begin with a backslash, as those of psql (\? lists them). A pool that
-/// has no database gets one.
+/// Runs SQL on the database of a pool, or at a server: statements of the command line, of files, or
+/// those that are typed, and commands that begin with a backslash, as those of psql (\? lists them).
+/// A pool that has no database gets one.
 #[derive(Args)]
 pub(crate) struct Arguments {
+    /// A server, which may be PostgreSQL's, instead of a pool: HOST[:PORT], or
+    /// postgres://USER@HOST:PORT/DATABASE?sslmode=MODE. The password is that of PGPASSWORD or
+    /// ~/.pgpass, or is asked for
+    #[arg(value_name = "SERVER", conflicts_with_all = ["pool", "cache", "overflow", "images", "memory"])]
+    server: Option<String>,
     #[command(flatten)]
     pool: PoolArguments,
     /// Statements or a backslash command to run; may be given again
@@ -60,6 +66,12 @@ enum SqlCommandError {
     Session(#[from] SqlError),
     #[error(transparent)]
     Shell(#[from] ShellError),
+    #[error(transparent)]
+    Address(#[from] AddressError),
+    #[error(transparent)]
+    Server(#[from] WireError),
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
 }
 
 impl Arguments {
@@ -84,33 +96,60 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         Ok(interrupt) => interrupt,
         Err(error) => return exit::fail(&error),
     };
-    match connected(arguments, &interrupt) {
+    let ran = match &arguments.server {
+        Some(server) => at_server(arguments, server, &interrupt),
+        None => in_pool(arguments, &interrupt),
+    };
+    match ran {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(
             SqlCommandError::Shell(ShellError::Interrupted(interrupted))
-            | SqlCommandError::Open(NotOpened::Interrupted(interrupted)),
+            | SqlCommandError::Open(NotOpened::Interrupted(interrupted))
+            | SqlCommandError::Interrupted(interrupted),
         ) => interrupted.end(),
+        Err(SqlCommandError::Address(error)) => {
+            complain!("error: {error}");
+            ExitCode::from(exit::USAGE)
+        }
         Err(SqlCommandError::Shell(ShellError::Unread)) => ExitCode::from(exit::UNREAD),
         Err(error) => exit::fail(&error),
     }
 }
 
+/// Connects to a server, runs the statements and leaves. Whether all of them succeeded.
+fn at_server(
+    arguments: &Arguments,
+    server: &str,
+    interrupt: &Interrupt,
+) -> Result<bool, SqlCommandError> {
+    let address = Address::read(server, &|name| std::env::var(name).ok())?;
+    let mut look = || if interrupt.signal().is_some() { Wish::Leave } else { Wish::Wait };
+    let client = Client::connect(address, Passwords::new(interrupt), &mut look);
+    if client.is_err() {
+        interrupt.check()?;
+    }
+    with_backend(arguments, interrupt, Backend::Server(client?.into()))
+}
+
 /// Joins the pool, runs the statements and leaves. Whether all of them succeeded.
-fn connected(arguments: &Arguments, interrupt: &Interrupt) -> Result<bool, SqlCommandError> {
+fn in_pool(arguments: &Arguments, interrupt: &Interrupt) -> Result<bool, SqlCommandError> {
     let database = arguments.pool.open(interrupt)?;
-    let done = with_database(arguments, interrupt, &database);
+    let begun = Session::new(&database, "selkie", clock).map_err(SqlCommandError::from);
+    let done = begun.and_then(|session| {
+        let (session, env) = (Box::new(session), database.pool().env().clone());
+        with_backend(arguments, interrupt, Backend::Pool { session, env })
+    });
     // Why it cannot leave is what became of the pool.
     let closed = selkie::block_on(database.close()).map_err(SqlCommandError::from);
     or_destroyed(&database, closed.and(done))
 }
 
-fn with_database(
+fn with_backend(
     arguments: &Arguments,
     interrupt: &Interrupt,
-    database: &Database,
+    backend: Backend,
 ) -> Result<bool, SqlCommandError> {
-    let session = Session::new(database, "selkie", clock)?;
     let options = ShellOptions {
         format: arguments.format,
         null: arguments.null.clone(),
@@ -118,7 +157,7 @@ fn with_database(
         keep_going: arguments.keep_going,
         history: arguments.history(),
     };
-    let mut shell = Shell::new(session, database.pool().env(), interrupt, options);
+    let mut shell = Shell::new(backend, interrupt, options);
     if arguments.is_typed() {
         interrupt.with_user(|| shell.typed()).map_err(ShellError::from)??;
         // What has failed, its user has seen.

@@ -1,14 +1,20 @@
 //! What may stand where something is typed: keywords, and names that `pg_catalog` has.
 
-use selkie_sql::{Session, TransactionState};
+use std::time::{Duration, Instant};
 
+use selkie_sql::TransactionState;
+
+use super::backend::Backend;
 use super::help::all_statements;
 use super::keywords::{KEYWORDS, is_keyword};
 use super::meta::{KNOWN, Typed, Verb};
-use super::output::text_of;
 use super::statements::is_of_word;
 use super::view::Format;
 use super::words::identifier;
+use crate::support::signals::Interrupt;
+
+/// How long a user waits for names, who types meanwhile.
+const LONGEST_WAIT: Duration = Duration::from_secs(3);
 
 /// Names of the database.
 #[derive(Clone, Debug, Default)]
@@ -34,22 +40,22 @@ const ROLES: &str = "SELECT rolname FROM pg_catalog.pg_roles ORDER BY 1";
 impl Names {
     /// Asks for all names. Not in a transaction: its first statement would not be that of the user
     /// any more, and what fails here would fail the whole.
-    pub(super) fn of(session: &mut Session) -> Option<Self> {
-        if session.state() != TransactionState::Idle {
+    pub(super) fn of(backend: &mut Backend) -> Option<Self> {
+        if backend.state() != TransactionState::Idle {
             return None;
         }
         let mut names = Self::default();
-        for [schema, name, kind] in asked(session, RELATIONS)? {
+        for [schema, name, kind] in asked(backend, RELATIONS)? {
             match kind.as_str() {
                 "i" => names.indexes.push(name),
                 _ => names.relations.push((schema, name)),
             }
         }
-        let columns = asked(session, COLUMNS)?;
+        let columns = asked(backend, COLUMNS)?;
         names.columns = columns.into_iter().map(|[table, name]| (table, name)).collect();
-        let functions = asked(session, FUNCTIONS)?;
+        let functions = asked(backend, FUNCTIONS)?;
         names.functions = functions.into_iter().map(|[name]| name).collect();
-        names.roles = asked(session, ROLES)?.into_iter().map(|[name]| name).collect();
+        names.roles = asked(backend, ROLES)?.into_iter().map(|[name]| name).collect();
         Some(names)
     }
 
@@ -72,15 +78,15 @@ impl Names {
 }
 
 /// The rows of a statement, each of so many texts.
-fn asked<const N: usize>(session: &mut Session, sql: &str) -> Option<Vec<[String; N]>> {
-    let outcome = selkie::block_on(session.execute(sql)).ok()?.pop()?;
-    let values = session.format();
-    let row = |row: &Vec<_>| {
-        let cells = row.iter().zip(outcome.columns.iter());
-        let cells = cells.map(|(value, column)| text_of(value, column.ty, values));
-        cells.map(Option::unwrap_or_default).collect::<Vec<_>>().try_into().ok()
+fn asked<const N: usize>(backend: &mut Backend, sql: &str) -> Option<Vec<[String; N]>> {
+    let began = Instant::now();
+    let is_late = || began.elapsed() > LONGEST_WAIT;
+    // Signals are for the shell to see, which waits for the line.
+    let asked = backend.ask(sql, &Interrupt::default(), is_late).ok()?.ok()?;
+    let row = |row: Vec<Option<String>>| {
+        row.into_iter().map(Option::unwrap_or_default).collect::<Vec<_>>().try_into().ok()
     };
-    outcome.rows.iter().map(row).collect()
+    asked.rows.into_iter().map(row).collect()
 }
 
 /// What may stand at a place.

@@ -1,8 +1,9 @@
 //! `\d NAME`: what a table, view, index or sequence is like, asked of `pg_catalog` as psql does.
 
+use super::backend::Answer;
 use super::error::CommandError;
 use super::output::Rows;
-use super::run::{Answer, Shell};
+use super::run::Shell;
 use super::view::{Cells, Column};
 use super::words::{Pattern, literal};
 

@@ -16,8 +16,8 @@ use rustyline::hint::Hinter;
 use rustyline::history::FileHistory;
 use rustyline::validate::Validator;
 use rustyline::{ColorMode, CompletionType, Config, Context, Helper};
-use selkie_sql::Session;
 
+use super::backend::Backend;
 use super::complete::{Names, candidates};
 use super::error::ShellError;
 use super::highlight::highlighted;
@@ -51,7 +51,7 @@ impl Editor {
     /// # Errors
     /// What the system reports.
     pub(super) fn start(
-        session: &Arc<Mutex<Session>>,
+        session: &Arc<Mutex<Backend>>,
         history: &HistoryChoice,
     ) -> Result<Self, ShellError> {
         let (asks, asked) = channel();
@@ -130,7 +130,7 @@ type Lines = rustyline::Editor<Assistant, FileHistory>;
 
 /// Answers until nobody asks any more.
 fn answer(
-    session: Weak<Mutex<Session>>,
+    session: Weak<Mutex<Backend>>,
     file: Option<PathBuf>,
     asked: &Receiver<Ask>,
     answers: &Sender<Result<Line, ReadlineError>>,
@@ -184,7 +184,7 @@ fn answer(
 /// Completes and colours what is typed.
 struct Assistant {
     /// The shell may end while a line is asked for: then the session ends, too.
-    session: Weak<Mutex<Session>>,
+    session: Weak<Mutex<Backend>>,
     /// What was typed of the statement in lines before.
     before: String,
     /// What has read that.
@@ -199,7 +199,7 @@ struct Assistant {
 }
 
 impl Assistant {
-    fn new(session: Weak<Mutex<Session>>) -> Self {
+    fn new(session: Weak<Mutex<Backend>>) -> Self {
         Self {
             session,
             before: String::new(),

@@ -1,11 +1,10 @@
 //! Why the shell ends, what a command of it may fail with, and errors of statements as psql shows
 //! them.
 
-use selkie_sql::{Notice, SqlError};
-
 use super::table::printable;
 use super::words::cells;
 use crate::support::signals::Interrupted;
+use crate::wire::Report;
 
 /// Why the shell ended before its input.
 #[derive(Debug, thiserror::Error)]
@@ -18,6 +17,8 @@ pub(crate) enum ShellError {
     Editor(String),
     #[error(transparent)]
     Interrupted(#[from] Interrupted),
+    #[error("the connection to the server at {0} is lost")]
+    Lost(String),
     /// Nothing is said of it.
     #[error("nobody reads the output any more")]
     Unread,
@@ -44,7 +45,7 @@ impl CommandError {
     }
 
     /// A statement of the command's own failed.
-    pub(super) fn statement(sql: &str, error: &SqlError) -> Self {
+    pub(super) fn statement(sql: &str, error: &Report) -> Self {
         Self::Statement { said: error_text(sql, error) }
     }
 }
@@ -55,9 +56,10 @@ const MOST_COLUMNS: usize = 100;
 const CHARACTERS_BEFORE: usize = 60;
 
 /// An error as psql shows it, with the line that it is about.
-pub(super) fn error_text(sql: &str, error: &SqlError) -> String {
-    let mut text = format!("ERROR:  {}: {}", error.state(), printable(error.message()));
-    if let Some(position) = error.position().and_then(|position| position.checked_sub(1)) {
+pub(super) fn error_text(sql: &str, error: &Report) -> String {
+    let (level, state) = (printable(&error.level), printable(&error.state));
+    let mut text = format!("{level}:  {state}: {}", printable(&error.message));
+    if let Some(position) = error.position.and_then(|position| position.checked_sub(1)) {
         let before: String = sql.chars().take(position).collect();
         let line_number = before.matches('\n').count();
         let column = before.chars().rev().take_while(|c| *c != '\n').count();
@@ -72,20 +74,18 @@ pub(super) fn error_text(sql: &str, error: &SqlError) -> String {
 }
 
 /// What is said behind the message, each part in a line of its own.
-fn parts_text(error: &SqlError) -> String {
-    let parts = [
-        ("DETAIL", error.detail_text()),
-        ("HINT", error.hint_text()),
-        ("CONTEXT", error.context_text()),
-    ];
-    let shown = |(name, part): (_, Option<&str>)| Some(format!("\n{name}:  {}", printable(part?)));
+fn parts_text(error: &Report) -> String {
+    let parts = [("DETAIL", &error.detail), ("HINT", &error.hint), ("CONTEXT", &error.context)];
+    let shown = |(name, part): (_, &Option<String>)| {
+        Some(format!("\n{name}:  {}", printable(part.as_deref()?)))
+    };
     parts.into_iter().filter_map(shown).collect()
 }
 
 /// A message that is no error, as psql shows it.
-pub(super) fn notice_text(notice: &Notice) -> String {
-    let (level, parts) = (notice.level().name(), notice.parts());
-    format!("{level}:  {}{}", printable(parts.message()), parts_text(parts))
+pub(super) fn notice_text(notice: &Report) -> String {
+    let (level, message) = (printable(&notice.level), printable(&notice.message));
+    format!("{level}:  {message}{}", parts_text(notice))
 }
 
 /// What is shown of a line, and how many columns of it are before a character.
@@ -114,7 +114,7 @@ fn part_of(line: &str, character: usize) -> (String, usize) {
 
 #[cfg(test)]
 mod tests {
-    use selkie_sql::SqlState;
+    use selkie_sql::{Notice, SqlError, SqlState};
 
     use super::*;
 
@@ -123,7 +123,7 @@ mod tests {
         let at = |sql: &str, word: &str| {
             let position = sql.chars().count() - sql.split(word).nth(1).unwrap().chars().count();
             let error = SqlError::new(SqlState::UNDEFINED_COLUMN, "no");
-            error_text(sql, &error.at(position - word.chars().count() + 1))
+            error_text(sql, &error.at(position - word.chars().count() + 1).into())
         };
         let said = at("select 1,\n\tbad from t", "bad");
         assert_eq!(said, "ERROR:  42703: no\nLINE 2:  bad from t\n         ^");
@@ -134,9 +134,9 @@ mod tests {
             "{said}"
         );
         let notice = Notice::warning(SqlState::NO_ACTIVE_TRANSACTION, "a\u{1b}").detail("b");
-        assert_eq!(notice_text(&notice), "WARNING:  a\\x1B\nDETAIL:  b");
+        assert_eq!(notice_text(&Report::from(&notice)), "WARNING:  a\\x1B\nDETAIL:  b");
         let error = SqlError::new(SqlState::SYNTAX_ERROR, "a\u{1b}[2J").detail("b\u{9b}\nc");
-        let said = error_text("", &error);
+        let said = error_text("", &error.into());
         assert_eq!(said, "ERROR:  42601: a\\x1B[2J\nDETAIL:  b\\x9B\nc");
         let long = format!("select {}bad{}", "1, ".repeat(50), ", 1".repeat(50));
         let said = at(&long, "bad");

@@ -1,10 +1,11 @@
 //! Commands that list what there is, asked of `pg_catalog` as psql does.
 
+use super::backend::Answer;
 use super::describe::describe;
 use super::error::CommandError;
 use super::meta::{Typed, Verb};
 use super::output::Rows;
-use super::run::{Answer, Shell};
+use super::run::Shell;
 use super::sink::mention;
 use super::view::Column;
 use super::words::Pattern;

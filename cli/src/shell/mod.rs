@@ -6,11 +6,15 @@
 //! ([`editor`], with [`complete`], [`highlight`] and [`history`]). Statements give their rows to
 //! [`output`], which shows them by [`table`] or in lines for programs. [`meta`] reads commands, and
 //! [`commands`] runs them; [`describe`] and [`listing`] ask `pg_catalog` as psql does.
+//! [`backend`] is what statements are run by: a session of this process on a pool, or one at a
+//! server, of whose [`connection`] the shell takes care.
 
 mod arguments;
+mod backend;
 mod busy;
 mod commands;
 mod complete;
+mod connection;
 mod copy;
 mod describe;
 mod editor;
@@ -31,6 +35,7 @@ mod table;
 mod view;
 mod words;
 
+pub(crate) use backend::Backend;
 pub(crate) use error::ShellError;
 pub(crate) use history::HistoryChoice;
 pub(crate) use run::{Flow, Shell, ShellOptions};

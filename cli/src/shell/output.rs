@@ -15,6 +15,7 @@ use super::error::notice_text;
 use super::sink::{Sink, mention};
 use super::table::{Drawing, Shape};
 use super::view::{Cells, Column, Format, Kind, View};
+use crate::wire::{Receiver, Report};
 
 /// Shows what statements give: tables when their widths are known, other formats as rows come.
 pub(super) struct Shown {
@@ -203,15 +204,32 @@ impl Shown {
     }
 
     fn show(&self, rows: &[Vec<Datum>]) -> SqlResult<()> {
+        let cells: Vec<Cells> = {
+            let present = self.present();
+            rows.iter().map(|row| present.cells(row)).collect()
+        };
+        self.show_cells(&cells)
+    }
+
+    fn show_cells(&self, rows: &[Cells]) -> SqlResult<()> {
         let mut present = self.present();
         let mut out = String::new();
-        for row in rows {
-            let cells = present.cells(row);
-            if let Some(rows) = &mut present.rows {
-                rows.row(&cells, &mut out);
-            }
+        if let Some(shown) = &mut present.rows {
+            rows.iter().for_each(|row| shown.row(row, &mut out));
         }
         self.write(&out)
+    }
+
+    /// Writes data of COPY where it goes.
+    fn write_copied(&self, data: &[u8]) -> SqlResult<()> {
+        self.present().has_copied = true;
+        self.busy.clear();
+        let sink = self.data.as_ref().unwrap_or(&self.sink);
+        let written = match sink.bytes(data) {
+            Ok(()) if sink.is_unread() => Err(std::io::ErrorKind::BrokenPipe.into()),
+            written => written,
+        };
+        written.map_err(|error| unwritten(&error))
     }
 
     fn write(&self, out: &str) -> SqlResult<()> {
@@ -269,7 +287,7 @@ impl Client for Shown {
 
     fn notice(&self, notice: &Notice) {
         let mut present = self.present();
-        present.notices.push(notice_text(notice));
+        present.notices.push(notice_text(&Report::from(notice)));
         if !present.is_running {
             drop(present);
             self.mention_notices();
@@ -295,14 +313,7 @@ impl Client for Shown {
     }
 
     fn copy_rows(&self, data: Vec<u8>) -> BoxFuture<'_, SqlResult<()>> {
-        self.present().has_copied = true;
-        self.busy.clear();
-        let sink = self.data.as_ref().unwrap_or(&self.sink);
-        let written = match sink.bytes(&data) {
-            Ok(()) if sink.is_unread() => Err(std::io::ErrorKind::BrokenPipe.into()),
-            written => written,
-        };
-        Box::pin(ready(written.map_err(|error| unwritten(&error))))
+        Box::pin(ready(self.write_copied(&data)))
     }
 
     fn end(&self, tag: &str) {
@@ -323,5 +334,47 @@ impl Client for Shown {
             let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
             lost.get_or_insert(error);
         }
+    }
+}
+
+/// What a server sends is shown as it comes: nothing of it is void later.
+impl Receiver for Shown {
+    fn described(&self, columns: &[(String, u32)]) {
+        let shown = |own: &(String, u32)| Column { name: own.0.clone(), kind: Kind::of_oid(own.1) };
+        let shown: Vec<Column> = columns.iter().map(shown).collect();
+        // A query without columns has nothing to show but how many rows there were.
+        let rows = (!shown.is_empty()).then(|| Rows::new(&self.view, shown, None));
+        *self.present() = Present { rows, is_running: true, ..Present::default() };
+    }
+
+    fn given(&self, rows: Vec<Cells>) -> Result<(), Report> {
+        self.show_cells(&rows)?;
+        // What nobody reads is not to be sent; the shell ends by itself then.
+        match self.sink.is_unread() {
+            true => Err(unwritten(&std::io::ErrorKind::BrokenPipe.into()).into()),
+            false => Ok(()),
+        }
+    }
+
+    fn asked_for_data(&self, is_binary: bool) -> Result<(), Report> {
+        Ok(Client::copy_in(self, 0, is_binary)?)
+    }
+
+    fn next_data(&self) -> Result<Option<Vec<u8>>, Report> {
+        Ok(self.source.as_ref().map_or(Ok(None), |source| source.next())?)
+    }
+
+    fn copied(&self, data: Vec<u8>) -> Result<(), Report> {
+        Ok(self.write_copied(&data)?)
+    }
+
+    fn noticed(&self, notice: &Report) {
+        self.busy.clear();
+        mention(&notice_text(notice));
+    }
+
+    fn ended(&self, tag: &str) {
+        Client::end(self, tag);
+        *self.present() = Present::default();
     }
 }

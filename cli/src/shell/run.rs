@@ -5,20 +5,21 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use selkie::fabric::Env;
-use selkie_sql::{Client, Session, SqlError, TransactionState};
+use selkie_sql::TransactionState;
 
+use super::backend::{Answer, Backend};
 use super::busy::Busy;
 use super::copy::CopySource;
 use super::editor::Editor;
 use super::error::{CommandError, ShellError, error_text};
 use super::history::HistoryChoice;
 use super::input::{Input, Line, Prompt};
-use super::output::{Shown, text_of};
+use super::output::Shown;
 use super::sink::{Sink, mention};
 use super::statements::{Piece, Statements, has_command};
-use super::view::{Cells, Column, Format, Kind, View};
+use super::view::{Format, View};
 use crate::support::signals::Interrupt;
+use crate::wire::Report;
 
 /// What a shell is to be like.
 pub(crate) struct ShellOptions {
@@ -38,8 +39,7 @@ pub(crate) enum Flow {
 
 /// The shell.
 pub(crate) struct Shell {
-    session: Arc<Mutex<Session>>,
-    env: Env,
+    backend: Arc<Mutex<Backend>>,
     interrupt: Interrupt,
     keep_going: bool,
     history: HistoryChoice,
@@ -56,30 +56,18 @@ pub(crate) struct Shell {
     pub(super) is_typed: bool,
 }
 
-/// What a statement of the shell's own gave.
-pub(super) struct Answer {
-    pub(super) columns: Vec<Column>,
-    pub(super) rows: Vec<Cells>,
-}
-
-fn locked(session: &Mutex<Session>) -> MutexGuard<'_, Session> {
+pub(super) fn locked(backend: &Mutex<Backend>) -> MutexGuard<'_, Backend> {
     // A statement that panicked has ended the process.
-    session.lock().unwrap_or_else(PoisonError::into_inner)
+    backend.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Shell {
-    /// A shell for a session, whose waits are those of `env`.
-    pub(crate) fn new(
-        session: Session,
-        env: &Env,
-        interrupt: &Interrupt,
-        options: ShellOptions,
-    ) -> Self {
+    /// A shell for a session.
+    pub(crate) fn new(backend: Backend, interrupt: &Interrupt, options: ShellOptions) -> Self {
         let mut view = View::new(options.format, options.timing);
         view.null = options.null.unwrap_or_default();
         Self {
-            session: Arc::new(Mutex::new(session)),
-            env: env.clone(),
+            backend: Arc::new(Mutex::new(backend)),
             interrupt: interrupt.clone(),
             keep_going: options.keep_going,
             history: options.history,
@@ -103,12 +91,16 @@ impl Shell {
         !self.is_fine() && !self.keep_going
     }
 
+    pub(super) fn backend(&self) -> &Mutex<Backend> {
+        &self.backend
+    }
+
     pub(super) fn interrupt(&self) -> &Interrupt {
         &self.interrupt
     }
 
     pub(super) fn state(&self) -> TransactionState {
-        locked(&self.session).state()
+        locked(&self.backend).state()
     }
 
     /// Runs a text of the command line: its statements are one transaction, unless there are
@@ -121,6 +113,7 @@ impl Shell {
             return self.feed(&Input::text(text, &self.interrupt));
         }
         self.run(text, &self.stdin.clone())?;
+        self.keeps_connection(&self.stdin)?;
         Ok(Flow::GoesOn)
     }
 
@@ -142,7 +135,8 @@ impl Shell {
     /// If the shell has to end.
     pub(crate) fn typed(&mut self) -> Result<Flow, ShellError> {
         self.is_typed = true;
-        let editor = Editor::start(&self.session, &self.history)?;
+        self.greet();
+        let editor = Editor::start(&self.backend, &self.history)?;
         self.feed(&Input::editor(editor, &self.interrupt))
     }
 
@@ -158,7 +152,9 @@ impl Shell {
             while let Some(piece) = statements.next() {
                 match piece {
                     Piece::Statement(text) => {
-                        self.run(&text, input)?;
+                        if self.is_ready(input)? {
+                            self.run(&text, input)?;
+                        }
                     }
                     Piece::Command(text) => {
                         if self.command(&text, &mut statements, input)? == Flow::Quits {
@@ -167,7 +163,9 @@ impl Shell {
                         }
                     }
                 }
-                match self.interrupt.is_stopped() {
+                // What was typed behind it was meant for the session that is gone.
+                let has_kept = self.keeps_connection(input)?;
+                match self.interrupt.is_stopped() || !has_kept {
                     true if input.is_typed() => statements.clear(),
                     true => return Ok(Flow::GoesOn),
                     false if stops(self) => return Ok(Flow::GoesOn),
@@ -178,7 +176,7 @@ impl Shell {
                 input.remember(&typed);
                 typed.clear();
             }
-            let text = prompt(&statements, self.state());
+            let text = prompt(&statements, &locked(&self.backend));
             let prompt = Prompt { text: &text, before: statements.text(), is_data: false };
             match input.next(&prompt)? {
                 Line::Text(line) => {
@@ -202,7 +200,11 @@ impl Shell {
         }
         match statements.take() {
             // What a user has not ended is not meant.
-            Some(rest) if !input.is_typed() => self.run(&rest, input).map(|_| Flow::GoesOn),
+            Some(rest) if !input.is_typed() => {
+                self.run(&rest, input)?;
+                self.keeps_connection(input)?;
+                Ok(Flow::GoesOn)
+            }
             _ => Ok(Flow::GoesOn),
         }
     }
@@ -256,20 +258,14 @@ impl Shell {
         text: &str,
         shown: Shown,
         busy: &Arc<Busy>,
-    ) -> Result<Result<(), SqlError>, ShellError> {
+    ) -> Result<Result<(), Report>, ShellError> {
         let shown = Arc::new(shown);
-        let client: Arc<dyn Client> = Arc::clone(&shown) as _;
         let started = Instant::now();
-        let mut session = locked(&self.session);
-        let cancel = session.cancel_handle();
-        let look = || {
+        let looks = || {
             busy.look();
-            if self.interrupt.is_stopped() {
-                cancel.cancel();
-            }
+            self.interrupt.is_stopped()
         };
-        let run = session.execute_into(text, &client);
-        let ran = selkie::block_on(self.interrupt.or_end_looking(&self.env, run, look));
+        let ran = locked(&self.backend).run(text, &shown, &self.interrupt, looks);
         let took = started.elapsed();
         busy.clear();
         shown.mention_notices();
@@ -280,7 +276,7 @@ impl Shell {
         match self.interrupt.signal() {
             Some(interrupted) => Err(interrupted.into()),
             None if self.sink.is_unread() => Err(ShellError::Unread),
-            None => Ok(ran.and_then(|_| shown.take_lost().map_or(Ok(()), Err))),
+            None => Ok(ran.and_then(|()| shown.take_lost().map_or(Ok(()), |own| Err(own.into())))),
         }
     }
 
@@ -301,30 +297,9 @@ impl Shell {
     }
 
     fn ask_until(&self, sql: &str, is_stopped: impl Fn() -> bool) -> Result<Answer, CommandError> {
-        let mut session = locked(&self.session);
-        let cancel = session.cancel_handle();
-        let look = || {
-            if is_stopped() {
-                cancel.cancel();
-            }
-        };
-        let run = session.execute(sql);
-        let ran = selkie::block_on(self.interrupt.or_end_looking(&self.env, run, look));
+        let ran = locked(&self.backend).ask(sql, &self.interrupt, is_stopped);
         let ran = ran.map_err(|interrupted| CommandError::Over(interrupted.into()))?;
-        let mut outcomes = ran.map_err(|error| CommandError::statement(sql, &error))?;
-        let Some(outcome) = outcomes.pop() else {
-            return Ok(Answer { columns: Vec::new(), rows: Vec::new() });
-        };
-        let values = session.format();
-        let cells = |row: &Vec<_>| {
-            let cells = row.iter().zip(outcome.columns.iter());
-            cells.map(|(value, column)| text_of(value, column.ty, values)).collect()
-        };
-        let rows = outcome.rows.iter().map(cells).collect();
-        let columns = outcome.columns.iter();
-        let columns =
-            columns.map(|own| Column { name: own.name.clone(), kind: Kind::of(own.ty) }).collect();
-        Ok(Answer { columns, rows })
+        ran.map_err(|error| CommandError::statement(sql, &error))
     }
 
     /// Tells of what failed at a place of an input.
@@ -335,11 +310,11 @@ impl Shell {
 }
 
 /// What asks for the next line.
-fn prompt(statements: &Statements, state: TransactionState) -> String {
-    let state = match state {
+fn prompt(statements: &Statements, backend: &Backend) -> String {
+    let state = match backend.state() {
         TransactionState::Idle => "",
         TransactionState::InTransaction => "*",
         TransactionState::Failed => "!",
     };
-    format!("selkie{}{state}> ", statements.mark())
+    format!("{}{}{state}> ", backend.database(), statements.mark())
 }

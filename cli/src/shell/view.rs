@@ -86,6 +86,14 @@ impl Kind {
             _ => Self::Text,
         }
     }
+
+    /// Of the type that a server numbers so.
+    pub(super) fn of_oid(oid: u32) -> Self {
+        match SqlType::from_oid(oid) {
+            Some(ty) => Self::of(ty),
+            None => Self::Text,
+        }
+    }
 }
 
 /// The cells of a row; `None` is NULL.

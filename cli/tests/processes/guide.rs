@@ -262,6 +262,7 @@ fn the_sql_of_the_guide_is_run() {
             ("127.0.0.1:5432 &\n", &format!("127.0.0.1:{first} &\n")),
             ("127.0.0.1:5433 &\n", &format!("127.0.0.1:{second} &\n{}", answers(&second))),
             ("psql -h 127.0.0.1 -p 5433", &format!("psql -h 127.0.0.1 -p {second}")),
+            ("selkie sql 127.0.0.1:5433", &format!("selkie sql 127.0.0.1:{second}")),
         ],
         left_out: &[
             (
@@ -277,7 +278,8 @@ fn the_sql_of_the_guide_is_run() {
     }
     .is_run(place.path());
     assert!(said.contains("count,sum\n1000,1000000\n"), "{said}");
-    assert_eq!(said.matches(" 1000\n(1 row)").count(), 1, "psql shows the rows: {said}");
+    let shown = said.matches(" 1000\n(1 row)").count();
+    assert_eq!(shown, 2, "psql and the shell show the rows: {said}");
 }
 
 #[test]

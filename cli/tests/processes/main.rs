@@ -35,6 +35,7 @@ mod server_limits;
 mod server_zones;
 mod shared_pool;
 mod shell;
+mod shell_server;
 mod shell_terminal;
 mod signals;
 mod sql;

@@ -13,12 +13,12 @@ use crate::harness::{Pool, Process, Setup, refused, succeeds, text};
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn pool(test: &str) -> Pool {
+pub(crate) fn pool(test: &str) -> Pool {
     Pool::start(&Setup { test, memory_nodes: 1, memory: "500M", ..Setup::default() })
 }
 
 /// A server of a pool, and where it listens.
-fn start(pool: &str, more: &[&str]) -> (Process, SocketAddr) {
+pub(crate) fn start(pool: &str, more: &[&str]) -> (Process, SocketAddr) {
     let listen: &[&str] =
         if more.contains(&"--listen") { &[] } else { &["--listen", "127.0.0.1:0"] };
     let server = Process::start(&[&["server", "--pool", pool], listen, more].concat());
@@ -60,7 +60,7 @@ fn fails(addr: SocketAddr, user: (&str, &str), options: &str, sql: &str, expecte
 const ADMIN: (&str, &str) = ("admin", "open sesame");
 
 /// Makes the first superuser, as its operator does.
-fn make_admin(pool: &Pool) {
+pub(crate) fn make_admin(pool: &Pool) {
     let sql = "create role admin superuser login password 'open sesame'";
     succeeds(&["sql", "--pool", &pool.url, "-c", sql]);
 }
@@ -122,12 +122,12 @@ fn roles_log_in_at_every_server_of_the_pool_and_nobody_else_does() {
 }
 
 /// An authority and a certificate of it for names.
-struct Certificates {
+pub(crate) struct Certificates {
     place: TempDir,
 }
 
 impl Certificates {
-    fn new(names: &[&str]) -> Self {
+    pub(crate) fn new(names: &[&str]) -> Self {
         let place = tempfile::tempdir().unwrap();
         let write =
             |name: &str, text: String| std::fs::write(place.path().join(name), text).unwrap();
@@ -145,11 +145,11 @@ impl Certificates {
         Self { place }
     }
 
-    fn path(&self, name: &str) -> String {
+    pub(crate) fn path(&self, name: &str) -> String {
         self.place.path().join(name).to_str().unwrap().to_owned()
     }
 
-    fn options(&self) -> [String; 4] {
+    pub(crate) fn options(&self) -> [String; 4] {
         let [certificate, key] = ["server.pem", "server.key"].map(|name| self.path(name));
         ["--tls-cert".to_owned(), certificate, "--tls-key".to_owned(), key]
     }

@@ -4,7 +4,7 @@
 //! one transaction, and COPY may be among them. What they give goes to a [`Receiver`] as it comes.
 //!
 //! A connection that is lost is not made again by itself: the session is gone, with its settings
-//! and its transaction. Whoever uses it asks for [`Client::reconnect`].
+//! and its transaction. Its user asks for [`Client::reconnect`].
 
 use std::time::{Duration, Instant};
 

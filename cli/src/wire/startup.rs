@@ -282,7 +282,7 @@ impl Login<'_> {
         }
     }
 
-    /// With channel binding whoever stands between the two with another certificate is found out.
+    /// With channel binding a party between the two that has another certificate is found out.
     fn mechanism(
         &self,
         offered: &[String],

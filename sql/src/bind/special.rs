@@ -327,7 +327,7 @@ impl Binder<'_> {
     }
 
     /// Functions whose arguments are not all evaluated, and those of the table.
-    fn built_in(&mut self, name: &str, given: Vec<Typed>) -> SqlResult<Typed> {
+    pub(super) fn built_in(&mut self, name: &str, given: Vec<Typed>) -> SqlResult<Typed> {
         match (name, given.len()) {
             ("coalesce", 1..) => {
                 let (all, ty) = self.unify(given)?;

@@ -8,11 +8,12 @@ use super::from::{Part, alias_columns, scope_of};
 use super::names::function_name;
 use super::query::rename;
 use super::scope::Scope;
+use super::sequence::{sequence_function, without_regclass};
 use super::stage::{PendingApply, Stage, with_applies};
 use super::{Binder, OutputColumn, fold, name_parts};
-use crate::error::{SqlError, SqlResult, SqlState};
+use crate::error::{SqlError, SqlResult};
 use crate::functions::{ResolvedRows, needs_names, resolve_rows, resolve_unnest};
-use crate::plan::{Expr, Join, JoinKind, Plan};
+use crate::plan::{Expr, Join, JoinKind, Plan, Typed};
 use crate::types::cast::CastContext;
 use crate::types::{Array, Datum, SqlType};
 
@@ -32,7 +33,7 @@ impl Binder<'_> {
         self.rows(&name, &args, ordinality, alias, before, outer)
     }
 
-    /// A function that gives rows.
+    /// A function in FROM. One that gives a value gives a row of it.
     pub(super) fn rows<'s>(
         &mut self,
         name: &ObjectName,
@@ -59,17 +60,31 @@ impl Binder<'_> {
         let is_unnest = function == "unnest" && !types.is_empty();
         let resolved =
             if is_unnest { resolve_unnest(&types) } else { resolve_rows(&function, &types) };
-        let resolved = resolved.map_err(|error| self.place(error, name))?.ok_or_else(|| {
-            let types: Vec<String> = types.iter().map(|ty| ty.name()).collect();
-            let message = format!("function {function}({}) does not exist", types.join(", "));
-            self.place(SqlError::new(SqlState::UNDEFINED_FUNCTION, message), name)
-        })?;
+        let resolved = resolved.map_err(|error| self.place(error, name))?;
+        let called = alias.as_ref().map_or_else(|| function.clone(), |alias| fold(&alias.name));
+        let Some(resolved) = resolved else {
+            let value = self.value_of_call(&function, args, given, &mut stage);
+            let value = value.map_err(|error| self.place(error, name))?;
+            let mut columns = vec![OutputColumn { name: called.clone(), ty: value.ty }];
+            let mut exprs = vec![value.expr];
+            if ordinality {
+                columns.push(OutputColumn { name: ORDINALITY.to_owned(), ty: SqlType::INT8 });
+                exprs.push(Expr::Const(Datum::I64(1)));
+            }
+            rename(&mut columns, &alias_columns(alias.as_ref())?, &called)?;
+            let scope = scope_of(&called, &columns, outer)?;
+            let input = Box::new(with_applies(Plan::One, stage.applies));
+            return Ok(Part {
+                plan: Plan::Project { input, exprs: exprs.into() },
+                scope,
+                is_lateral,
+            });
+        };
         let mut arguments = Vec::new();
         for (given, ty) in given.into_iter().zip(resolved.arguments.clone()) {
             let argument = self.coerce(given, ty, CastContext::Implicit)?;
             arguments.push(if is_unnest { or_empty(argument, ty) } else { argument });
         }
-        let called = alias.as_ref().map_or_else(|| function.clone(), |alias| fold(&alias.name));
         let single = resolved.columns.len() == 1;
         let mut columns: Vec<OutputColumn> = resolved
             .columns
@@ -81,7 +96,7 @@ impl Binder<'_> {
             })
             .collect();
         if ordinality {
-            columns.push(OutputColumn { name: "ordinality".to_owned(), ty: SqlType::INT8 });
+            columns.push(OutputColumn { name: ORDINALITY.to_owned(), ty: SqlType::INT8 });
         }
         rename(&mut columns, &alias_columns(alias.as_ref())?, &called)?;
         let scope = scope_of(&called, &columns, outer)?;
@@ -89,7 +104,26 @@ impl Binder<'_> {
         let plan = call.behind(stage.applies, columns.len());
         Ok(Part { plan, scope, is_lateral })
     }
+
+    /// What a function gives that is one of a value, and not of rows.
+    fn value_of_call(
+        &mut self,
+        function: &str,
+        args: &[FunctionArg],
+        given: Vec<Typed>,
+        stage: &mut Stage<'_>,
+    ) -> SqlResult<Typed> {
+        if let Some(own) = sequence_function(function) {
+            let given = self.arguments(&without_regclass(function, args), stage)?;
+            return self.sequence_call(own, function, given, stage);
+        }
+        let value = self.built_in(function, given)?;
+        self.settle_type(value)
+    }
 }
+
+/// The name of the column of numbers.
+const ORDINALITY: &str = "ordinality";
 
 /// An array, or an empty one for NULL: the rows of the arrays that go in step with it are there.
 fn or_empty(array: Expr, ty: SqlType) -> Expr {

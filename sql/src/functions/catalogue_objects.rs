@@ -26,6 +26,8 @@ pub(super) fn register_functions(table: &mut Table<Body>) {
     by_name(table);
     of_functions(table);
     nothing(table);
+    counts(table);
+    table.add("parse_ident", "text -> text[]", parts_of_name);
     let last_start = |_: &[Datum], context: &CallContext<'_>| {
         Ok(context.sessions.begun().map_or(Datum::Null, Datum::Timestamp))
     };
@@ -126,6 +128,45 @@ fn nothing(table: &mut Table<Body>) {
     table.add("pg_blocking_pids", "volatile int4 -> int4[]", |_, _| {
         Ok(super::arrays::of_elements(Scalar::Int4, Vec::new()))
     });
+}
+
+/// Counts of what was done with tables and indexes, which are not kept.
+fn counts(table: &mut Table<Body>) {
+    for name in [
+        "pg_stat_get_numscans",
+        "pg_stat_get_tuples_returned",
+        "pg_stat_get_tuples_fetched",
+        "pg_stat_get_tuples_inserted",
+        "pg_stat_get_tuples_updated",
+        "pg_stat_get_tuples_deleted",
+        "pg_stat_get_tuples_hot_updated",
+        "pg_stat_get_live_tuples",
+        "pg_stat_get_dead_tuples",
+        "pg_stat_get_mod_since_analyze",
+        "pg_stat_get_blocks_fetched",
+        "pg_stat_get_blocks_hit",
+    ] {
+        table.add(name, "stable oid -> int8", |_, _| Ok(Datum::I64(0)));
+    }
+    for name in [
+        "pg_stat_get_last_vacuum_time",
+        "pg_stat_get_last_autovacuum_time",
+        "pg_stat_get_last_analyze_time",
+        "pg_stat_get_last_autoanalyze_time",
+    ] {
+        table.add(name, "stable oid -> timestamptz", |_, _| Ok(Datum::Null));
+    }
+}
+
+/// The parts of a name, folded as a statement folds them.
+fn parts_of_name(values: &[Datum], _: &CallContext<'_>) -> SqlResult<Datum> {
+    let name = text(values, 0)?;
+    let parts = crate::schemas::names_of_text(name).map_err(|_| {
+        let message = format!("string is not a valid identifier: \"{name}\"");
+        SqlError::new(SqlState::INVALID_PARAMETER, message)
+    })?;
+    let parts = parts.into_iter().map(Datum::text).collect();
+    Ok(super::arrays::of_elements(Scalar::Text, parts))
 }
 
 /// The bytes that a value takes in a row of PostgreSQL.

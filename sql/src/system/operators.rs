@@ -29,6 +29,22 @@ const CLASSES: [(Scalar, u32, u32, &str); 18] = [
     (Scalar::Uuid, 10_065, 2968, "uuid_ops"),
 ];
 
+/// The families of these: their numbers and names.
+const FAMILIES: [(u32, &str); 12] = [
+    (424, "bool_ops"),
+    (426, "bpchar_ops"),
+    (428, "bytea_ops"),
+    (434, "datetime_ops"),
+    (1970, "float_ops"),
+    (1976, "integer_ops"),
+    (1982, "interval_ops"),
+    (1988, "numeric_ops"),
+    (1989, "oid_ops"),
+    (1994, "text_ops"),
+    (1996, "time_ops"),
+    (2968, "uuid_ops"),
+];
+
 /// The operators `=` of two types that differ, of one family.
 const EQUAL_ACROSS: [(Scalar, Scalar, u32); 14] = [
     (Scalar::Int8, Scalar::Int4, 416),
@@ -104,6 +120,7 @@ pub(super) fn known_equality(left: u32, right: u32) -> Option<u32> {
 pub(super) fn rows(relation: &'static Relation) -> Option<Rows> {
     Some(match relation.full_name {
         "pg_catalog.pg_am" => methods(relation),
+        "pg_catalog.pg_opfamily" => FAMILIES.iter().map(|own| family(relation, *own)).collect(),
         "pg_catalog.pg_opclass" => CLASSES.iter().map(|own| class(relation, own)).collect(),
         _ => return None,
     })
@@ -140,5 +157,15 @@ fn class(
         .set("opcfamily", *family)
         .set("opcintype", SqlType::new(*scalar).oid())
         .set("opcdefault", true)
+        .row()
+}
+
+fn family(relation: &'static Relation, (oid, name): (u32, &str)) -> Vec<Datum> {
+    Record::new(relation)
+        .set("oid", oid)
+        .set("opfmethod", oids::BTREE)
+        .set("opfname", name)
+        .set("opfnamespace", oids::PG_CATALOG)
+        .set("opfowner", oids::OWNER)
         .row()
 }

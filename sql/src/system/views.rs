@@ -30,7 +30,9 @@ const VIEWS: [(&str, &str); 42] = [
          s.seqincrement::pg_catalog.text as increment, \
          case when s.seqcycle then 'YES' else 'NO' end as cycle_option \
          from pg_catalog.pg_sequence s join pg_catalog.pg_class c on c.oid = s.seqrelid \
-         join pg_catalog.pg_namespace n on n.oid = c.relnamespace",
+         join pg_catalog.pg_namespace n on n.oid = c.relnamespace \
+         where c.oid not in (select y.objid from pg_catalog.pg_depend y \
+         where y.classid = 1259 and y.deptype = 'i')",
     ),
     (
         "pg_catalog.pg_roles",

@@ -26,6 +26,7 @@ mod memory_nodes;
 mod notices;
 mod observation;
 mod psql;
+mod psql_describe;
 mod readme;
 mod reports;
 mod roles;

@@ -5,7 +5,7 @@ use std::process::Command;
 use crate::harness::{Process, text};
 
 /// A server, and the port that it listens at.
-fn start() -> (Process, String) {
+pub(crate) fn start() -> (Process, String) {
     let server = Process::start(&["server", "--listen", "127.0.0.1:0"]);
     let line = server.finds("serving ");
     let port = line.rsplit_once(':').unwrap().1.to_owned();
@@ -14,7 +14,7 @@ fn start() -> (Process, String) {
 
 /// Runs a program against the server at a port; what it prints. It must end well.
 #[track_caller]
-fn runs(program: &str, port: &str, arguments: &[&str]) -> String {
+pub(crate) fn runs(program: &str, port: &str, arguments: &[&str]) -> String {
     let output = Command::new(program)
         .args(["-h", "127.0.0.1", "-p", port, "-U", "me"])
         .args(arguments)

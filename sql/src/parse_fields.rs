@@ -1,7 +1,7 @@
 //! Parts of values and rows, in the one form that names are looked up in.
 //!
-//! The parser has `t.a[1]` for a part of `t` that is called `a`, which PostgreSQL has for an element
-//! of the column `t.a`, `row(1, 2)` for a call of a function, and nothing for `(x).*`.
+//! The parser has `t.a[1]` for a part of `t` that is called `a`, where PostgreSQL has an element of
+//! the column `t.a`; it has `row(1, 2)` for a call of a function, and nothing for `(x).*`.
 
 use std::mem::{replace, take};
 use std::ops::ControlFlow;

@@ -289,14 +289,25 @@ impl Binder<'_> {
                 self.arguments(&args, stage)?
             }
         };
-        match sequence_function(&name) {
-            Some(function) => self.sequence_call(function, &name, given, stage),
-            None if name == "row" && parts.len() == 1 => {
+        self.called(&name, parts.len() == 1, given, stage)
+    }
+
+    /// A call that is of no aggregate; `is_plain` if it names no schema.
+    fn called(
+        &mut self,
+        name: &str,
+        is_plain: bool,
+        given: Vec<Typed>,
+        stage: &mut Stage<'_>,
+    ) -> SqlResult<Typed> {
+        match sequence_function(name) {
+            Some(function) => self.sequence_call(function, name, given, stage),
+            None if name == "row" && is_plain => {
                 let row = given.into_iter().map(|own| own.expr).collect();
                 Ok(Typed::new(Expr::Row(row), SqlType::RECORD))
             }
-            None => self.built_in(&name, given).map_err(|error| match error.state() {
-                SqlState::UNDEFINED_FUNCTION if gives_rows(&name) => {
+            None => self.built_in(name, given).map_err(|error| match error.state() {
+                SqlState::UNDEFINED_FUNCTION if gives_rows(name) => {
                     let place = match stage.clause {
                         "SELECT" => "here".to_owned(),
                         clause => format!("in {clause}"),

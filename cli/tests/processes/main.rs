@@ -9,6 +9,7 @@
 
 mod arguments;
 mod backup;
+mod clients;
 mod config_files;
 mod data_directory;
 mod decisions;

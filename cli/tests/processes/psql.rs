@@ -1,4 +1,4 @@
-//! Programs of PostgreSQL on `selkie server`.
+//! psql on `selkie server`.
 
 use std::process::Command;
 
@@ -157,28 +157,4 @@ fn psql_copies_files_in_and_out() {
     let query = "(select * from t order by a)";
     copy(&format!("\\copy {query} to '{}' with (format csv)", to.display()));
     assert_eq!(std::fs::read_to_string(&to).unwrap(), lines);
-}
-
-#[test]
-fn pgbench_runs_every_script_in_every_mode_and_the_sums_are_right() {
-    let (_server, port) = start();
-    runs("pgbench", &port, &["-i", "-s", "1"]);
-    for mode in ["simple", "extended", "prepared"] {
-        for script in ["tpcb-like", "simple-update", "select-only"] {
-            let arguments = ["-n", "-c", "3", "-j", "2", "-t", "20", "-M", mode, "-b", script];
-            let said = runs("pgbench", &port, &arguments);
-            assert!(said.contains("number of transactions actually processed: 60/60"), "{said}");
-            assert!(said.contains("number of failed transactions: 0 "), "{said}");
-        }
-    }
-    let sum = |sql: &str| runs("psql", &port, &["-X", "-At", "-c", sql]);
-    let branches = sum("select sum(bbalance) from pgbench_branches");
-    // The update of a branch is left out by one of the scripts, that of an account by none.
-    assert_eq!(branches, sum("select sum(tbalance) from pgbench_tellers"));
-    assert_eq!(
-        sum("select sum(abalance) from pgbench_accounts"),
-        sum("select sum(delta) from pgbench_history")
-    );
-    assert_eq!(sum("select count(*) from pgbench_history"), "360\n");
-    assert_eq!(sum("select count(*) from pgbench_accounts"), "100000\n");
 }

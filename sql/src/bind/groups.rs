@@ -42,6 +42,10 @@ impl Binder<'_> {
             let written = group_key(expr, items, stage.scope)?;
             let key = self.expr(written, stage)?;
             let meant = looked_up(written, stage.scope);
+            // Its name would be ambiguous behind the groups.
+            if keys.iter().any(|own: &GroupKey| own.meant == meant) {
+                continue;
+            }
             keys.push(GroupKey { meant, key: self.settle_type(key)? });
         }
         Ok(keys)

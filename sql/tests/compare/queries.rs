@@ -114,7 +114,9 @@ impl Generator {
                 };
                 pieces.extend([" on ".into(), condition.into()]);
                 if kind != " full join " && self.random.one_in(2) {
-                    let and = self.expression(Sort::Bool, 1);
+                    // An outer join takes no query in its condition: 0A000.
+                    let depth = if kind == " join " { 1 } else { 0 };
+                    let and = self.expression(Sort::Bool, depth);
                     pieces.push(part!(Clause; " and ", and).optional().into());
                 }
                 self.scope.splice(0..0, seen);

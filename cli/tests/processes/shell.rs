@@ -135,7 +135,7 @@ public,cheap,view,postgres
 Schema,Name,Type,Owner
 public,seq,sequence,postgres
 Type,Start,Minimum,Maximum,Increment,Cycles?,Cache
-bigint,1,1,9223372036854775807,1,no,64
+bigint,1,1,9223372036854775807,1,no,1
 Role name,Attributes,Member of
 app,\"\",{}
 ";

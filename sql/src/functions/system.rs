@@ -59,7 +59,7 @@ pub(super) fn register_functions(table: &mut Table<Body>) {
         let name = match SqlType::from_oid(oid) {
             _ if oid == 0 => "-".to_owned(),
             Some(ty) if modifier >= 0 => ty.with_modifier(modifier).name(),
-            _ => crate::system::type_name(oid),
+            _ => crate::types::pseudo_types::type_name(oid),
         };
         Ok(Datum::text(name))
     });

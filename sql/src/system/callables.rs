@@ -4,7 +4,6 @@ use std::sync::LazyLock;
 
 use super::oids;
 use super::operators::known_equality;
-use super::pseudo_types::{type_name, type_named};
 use super::record::{Cell, Record, vector};
 use super::relation::{PG_CATALOG, Relation};
 use crate::error::{SqlError, SqlResult, SqlState};
@@ -12,6 +11,7 @@ use crate::functions::{
     FunctionEntry, FunctionKind, OperatorEntry, Volatility, function_entries, operator_entries,
 };
 use crate::schemas::{names_of_text, quoted};
+use crate::types::pseudo_types::{type_name, type_named};
 use crate::types::{Datum, Scalar};
 
 type Rows = Vec<Vec<Datum>>;

@@ -16,7 +16,6 @@
 //! | `comments.rs`, `types.rs`, `cluster.rs`, `operators.rs` | other rows |
 //! | `callables.rs` | functions and operators, with `io_functions.txt` |
 //! | `depends.rs` | what depends on what |
-//! | `pseudo_types.rs` | types of parameters |
 //! | `privileges.rs` | roles, their memberships, and who may do what |
 //! | `views.rs` | relations that are queries of others |
 //! | `definitions.rs`, `deparse.rs` | statements and expressions as PostgreSQL prints them |
@@ -33,7 +32,6 @@ mod keys;
 mod oids;
 mod operators;
 mod privileges;
-mod pseudo_types;
 mod record;
 mod references;
 mod relation;
@@ -43,7 +41,6 @@ mod types;
 mod views;
 
 pub(crate) use callables::{function_arguments, function_result};
-pub(crate) use pseudo_types::type_name;
 pub(crate) use relation::{Relation, SystemColumn, find_relation};
 pub(crate) use snapshot::{SessionFacts, SystemSnapshot};
 pub(crate) use views::view;

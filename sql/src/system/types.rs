@@ -1,11 +1,11 @@
 //! Rows of types, and what belongs to them.
 
 use super::oids;
-use super::pseudo_types::PSEUDO_TYPES;
 use super::record::Record;
 use super::relation::Relation;
 use super::snapshot::SystemSnapshot;
 use crate::types::cast::Category;
+use crate::types::pseudo_types::PSEUDO_TYPES;
 use crate::types::{Datum, Scalar, SqlType};
 
 type Rows = Vec<Vec<Datum>>;

@@ -12,6 +12,7 @@ mod name_text;
 pub mod numeric;
 pub mod object_names;
 pub mod order;
+pub(crate) mod pseudo_types;
 pub mod settings;
 mod sql_type;
 pub mod stored;

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::datum::Datum;
 use super::object_names::ObjectNames;
+use super::pseudo_types::{known_name, type_named};
 use super::settings::FormatSettings;
 use super::sql_type::{Scalar, SqlType};
 use super::text_format::parse_oid;
@@ -29,9 +30,8 @@ pub(crate) fn print(value: i64, ty: SqlType, settings: &FormatSettings, out: &mu
         return out.push_str(&name);
     }
     if ty.scalar == Scalar::Regtype {
-        let named = u32::try_from(value).ok().and_then(SqlType::from_oid);
-        if let Some(named) = named {
-            return out.push_str(&named.name());
+        if let Some(name) = u32::try_from(value).ok().and_then(known_name) {
+            return out.push_str(&name);
         }
     }
     if value == 0 && matches!(ty.scalar, Scalar::Regoper | Scalar::Regoperator) {
@@ -108,8 +108,8 @@ fn parse_regtype(text: &str) -> SqlResult<Datum> {
     if let Ok(oid) = parse_oid(text, "regtype") {
         return Ok(Datum::I64(oid));
     }
-    let ty = SqlType::by_name(&text.to_ascii_lowercase()).ok_or_else(|| {
+    let oid = type_named(text).ok_or_else(|| {
         SqlError::new(SqlState::UNDEFINED_OBJECT, format!("type \"{text}\" does not exist"))
     })?;
-    Ok(Datum::I64(i64::from(ty.oid())))
+    Ok(Datum::I64(i64::from(oid)))
 }

@@ -34,8 +34,8 @@ pub(crate) fn row_description(columns: &[OutputColumn], formats: &[i16]) -> PgWi
         let ty = shown(column.ty);
         FieldDescription::new(
             column.name.clone(),
-            0,
-            0,
+            column.origin.map_or(0, |own| own.table.cast_signed()),
+            column.origin.map_or(0, |own| own.column),
             ty.oid(),
             size(ty),
             ty.shown_modifier(),

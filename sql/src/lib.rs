@@ -61,7 +61,7 @@ mod statement_list;
 mod system;
 pub mod types;
 
-pub use bind::OutputColumn;
+pub use bind::{ColumnOrigin, OutputColumn};
 pub use client::{Client, Outcome};
 pub use error::{ErrorSubject, SqlError, SqlResult, SqlState};
 pub use notice::{Notice, NoticeLevel};

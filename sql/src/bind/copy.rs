@@ -75,7 +75,7 @@ impl Binder<'_> {
             let Some(column) = table.columns.get(at) else { continue };
             exprs.push(Expr::Column(at));
             names.push(column.name.clone());
-            given.push(super::OutputColumn { name: column.name.clone(), ty: column.ty });
+            given.push(super::OutputColumn::new(&*column.name, column.ty));
         }
         let format = copy_format(options, &names, true)?;
         let input = Box::new(super::from::scan_of(table, false));
@@ -105,7 +105,7 @@ impl Binder<'_> {
             let condition = self.copy_condition(condition, &own, &given, &table)?;
             input = Plan::Filter { input: Box::new(input), condition };
         }
-        let columns = given.into_iter().map(|(name, ty)| super::OutputColumn { name, ty });
+        let columns = given.into_iter().map(|(name, ty)| super::OutputColumn::new(name, ty));
         let source = Bound { plan: input, columns: columns.collect() };
         let plan = self.insert_rows(table, &targets, source)?;
         Ok(BoundCopy { bound: Bound { plan, columns: Vec::new() }, out: None })

@@ -88,7 +88,7 @@ pub(crate) fn bind_create_table(
         sequences: Vec::new(),
     };
     if let Some(query) = &create.query {
-        for OutputColumn { name, ty } in binder.statement(query)?.columns {
+        for OutputColumn { name, ty, origin: _ } in binder.statement(query)?.columns {
             table.add_queried(name, ty)?;
         }
     }

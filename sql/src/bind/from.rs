@@ -233,7 +233,7 @@ pub(crate) fn scan_of(table: Arc<TableDef>, for_update: bool) -> Plan {
 }
 
 fn output_of(column: &crate::catalogue::ColumnDef) -> OutputColumn {
-    OutputColumn { name: column.name.clone(), ty: column.ty }
+    OutputColumn::new(&*column.name, column.ty)
 }
 
 pub(super) fn scope_of<'s>(

@@ -46,6 +46,7 @@ use std::sync::Arc;
 
 use sqlparser::tokenizer::Span;
 
+use crate::catalogue::TableDef;
 use crate::error::{SqlError, SqlResult};
 use crate::plan::Plan;
 use crate::roles::Needed;
@@ -82,6 +83,36 @@ pub struct OutputColumn {
     pub name: String,
     /// Its type.
     pub ty: SqlType,
+    /// The column of a table that it is.
+    pub origin: Option<ColumnOrigin>,
+}
+
+/// A column of a table, by the numbers that the catalogue has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ColumnOrigin {
+    /// That of the table.
+    pub table: u32,
+    /// That of the column, from 1.
+    pub column: i16,
+}
+
+impl OutputColumn {
+    /// One that is no column of a table.
+    #[must_use]
+    pub fn new(name: impl Into<String>, ty: SqlType) -> Self {
+        Self { name: name.into(), ty, origin: None }
+    }
+}
+
+/// The origin of a column of a table, by its position.
+fn origin_of(table: &TableDef, at: usize) -> Option<ColumnOrigin> {
+    let columns = table.columns.get(..=at)?;
+    if table.view.is_some() || columns.last()?.is_hidden {
+        return None;
+    }
+    let column = columns.iter().filter(|own| !own.is_hidden).count();
+    let table = crate::system::table_oid(table.table.number());
+    Some(ColumnOrigin { table, column: i16::try_from(column).ok()? })
 }
 
 /// A query with its columns.

@@ -245,7 +245,7 @@ impl Binder<'_> {
         left.plan = self.cast_columns(left.plan, &left.columns, &common)?;
         right.plan = self.cast_columns(right.plan, &right.columns, &common)?;
         for (column, ty) in left.columns.iter_mut().zip(common) {
-            column.ty = ty;
+            (column.ty, column.origin) = (ty, None);
         }
         Ok((left, right))
     }

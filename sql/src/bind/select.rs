@@ -13,7 +13,7 @@ use super::query::{LockableTable, Tail, limited, sort_key};
 use super::scope::Scope;
 use super::select_list::{Item, output_position, without_parentheses};
 use super::stage::{Grouping, Stage, settle, settle_compared, with_applies};
-use super::{Binder, Bound, OutputColumn, fold, name_parts, refuse};
+use super::{Binder, Bound, OutputColumn, fold, name_parts, origin_of, refuse};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::plan::{Expr, LockRows, Locking, Plan, SortKey, Typed};
 use crate::roles::Privileges;
@@ -100,6 +100,18 @@ struct Output {
     locks: Option<(Vec<Locking>, Option<Expr>, bool)>,
 }
 
+impl Output {
+    /// Notes of columns of tables which these are.
+    fn trace(&mut self, tables: &[LockableTable]) {
+        for (expr, column) in self.exprs.iter().zip(&mut self.columns) {
+            let Expr::Column(at) = expr else { continue };
+            column.origin = tables
+                .iter()
+                .find_map(|own| origin_of(&own.table, at.checked_sub(own.first_column)?));
+        }
+    }
+}
+
 impl Binder<'_> {
     pub(super) fn select(
         &mut self,
@@ -152,6 +164,9 @@ impl Binder<'_> {
         stage.named_windows = parts.named_windows.to_vec();
         let order = (tail.order, tail.is_open);
         let mut output = self.output(parts.distinct, &items, order, &mut stage)?;
+        if !is_grouped {
+            output.trace(&lockable);
+        }
         if !tail.locks.is_empty() {
             let is_plain = stage.is_plain() && output.distinct.is_none();
             refuse(!is_plain, "locks of rows of groups, windows or distinct rows")?;
@@ -182,7 +197,7 @@ impl Binder<'_> {
             let is_open = may_be_open && is_open(&bound);
             let Typed { expr, ty } = if is_open { bound } else { self.settle_type(bound)? };
             exprs.push(expr);
-            columns.push(OutputColumn { name: name.clone(), ty });
+            columns.push(OutputColumn::new(&**name, ty));
         }
         let mut given = Given { items, columns: &columns, exprs: &mut exprs, added: Vec::new() };
         let mut keys = Vec::new();

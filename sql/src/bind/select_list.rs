@@ -87,7 +87,7 @@ impl Binder<'_> {
             let bound = self.expr(expr, &mut stage)?;
             let Typed { expr, ty } = self.settle_type(bound)?;
             exprs.push(expr);
-            columns.push(OutputColumn { name: name.clone(), ty });
+            columns.push(OutputColumn::new(&**name, ty));
         }
         refuse(!stage.applies.is_empty(), "a subquery in RETURNING")?;
         Ok((Some(exprs), columns))

@@ -31,13 +31,10 @@ impl Binder<'_> {
                 bound.map_err(|error| self.place(error, name))?
             }
         };
-        let column = |own: &crate::system::SystemColumn| OutputColumn {
-            name: own.name.to_owned(),
-            ty: own.ty,
-        };
+        let column = |own: &crate::system::SystemColumn| OutputColumn::new(own.name, own.ty);
         let mut columns: Vec<OutputColumn> = relation.columns.iter().map(column).collect();
         let mut exprs: Vec<Expr> = (0..columns.len()).map(Expr::Column).collect();
-        columns.push(OutputColumn { name: TABLE_OID.to_owned(), ty: SqlType::OID });
+        columns.push(OutputColumn::new(TABLE_OID, SqlType::OID));
         exprs.push(Expr::Const(Datum::I64(relation.oid.into())));
         Ok(Some(Bound {
             plan: Plan::Project { input: Box::new(plan), exprs: exprs.into() },

@@ -65,10 +65,10 @@ impl Binder<'_> {
         let Some(resolved) = resolved else {
             let value = self.value_of_call(&function, args, given, &mut stage);
             let value = value.map_err(|error| self.place(error, name))?;
-            let mut columns = vec![OutputColumn { name: called.clone(), ty: value.ty }];
+            let mut columns = vec![OutputColumn::new(&*called, value.ty)];
             let mut exprs = vec![value.expr];
             if ordinality {
-                columns.push(OutputColumn { name: ORDINALITY.to_owned(), ty: SqlType::INT8 });
+                columns.push(OutputColumn::new(ORDINALITY, SqlType::INT8));
                 exprs.push(Expr::Const(Datum::I64(1)));
             }
             rename(&mut columns, &alias_columns(alias.as_ref())?, &called)?;
@@ -89,14 +89,14 @@ impl Binder<'_> {
         let mut columns: Vec<OutputColumn> = resolved
             .columns
             .iter()
-            .map(|(name, ty)| OutputColumn {
+            .map(|(name, ty)| {
                 // A function that gives one value calls it as the table is called.
-                name: if single && *name == function { called.clone() } else { name.clone() },
-                ty: *ty,
+                let is_own = single && *name == function;
+                OutputColumn::new(if is_own { &*called } else { &**name }, *ty)
             })
             .collect();
         if ordinality {
-            columns.push(OutputColumn { name: ORDINALITY.to_owned(), ty: SqlType::INT8 });
+            columns.push(OutputColumn::new(ORDINALITY, SqlType::INT8));
         }
         rename(&mut columns, &alias_columns(alias.as_ref())?, &called)?;
         let scope = scope_of(&called, &columns, outer)?;

@@ -27,7 +27,7 @@ impl Binder<'_> {
             let types: Vec<SqlType> =
                 rows.iter().filter_map(|(row, _)| Some(row.get(at)?.ty)).collect();
             let ty = common_type(&types)?;
-            columns.push(OutputColumn { name: format!("column{}", at + 1), ty });
+            columns.push(OutputColumn::new(format!("column{}", at + 1), ty));
         }
         let mut cast = Vec::with_capacity(rows.len());
         for (row, applies) in rows {

@@ -66,7 +66,8 @@ pub(crate) fn bind_view(binder: &mut Binder<'_>, create: &ast::CreateView) -> Sq
         return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
     }
     let mut columns: Vec<ViewColumn> = Vec::new();
-    for (at, OutputColumn { name: source, ty }) in bound.columns.into_iter().enumerate() {
+    for (at, OutputColumn { name: source, ty, origin: _ }) in bound.columns.into_iter().enumerate()
+    {
         let name = match create.columns.get(at) {
             None => source.clone(),
             Some(own) => {
@@ -131,7 +132,7 @@ impl<'b> Binder<'b> {
             false => Plan::Project { input: Box::new(plan), exprs: exprs.into() },
         };
         let columns = table.columns.iter();
-        let columns = columns.map(|own| OutputColumn { name: own.name.clone(), ty: own.ty });
+        let columns = columns.map(|own| OutputColumn::new(&*own.name, own.ty));
         Ok(Bound { plan, columns: columns.collect() })
     }
 }

@@ -236,7 +236,7 @@ impl Session {
             "all" => vec!["name".to_owned(), "setting".to_owned(), "description".to_owned()],
             _ => vec![self.shown(&name)?.0],
         };
-        let column = |name| OutputColumn { name, ty: SqlType::TEXT };
+        let column = |name| OutputColumn::new(name, SqlType::TEXT);
         Ok(names.into_iter().map(column).collect())
     }
 

@@ -23,7 +23,7 @@ pub(super) struct Explain<'s> {
 
 /// The columns of what EXPLAIN gives.
 pub(super) fn columns() -> Arc<[OutputColumn]> {
-    [OutputColumn { name: "QUERY PLAN".to_owned(), ty: SqlType::TEXT }].into()
+    [OutputColumn::new("QUERY PLAN", SqlType::TEXT)].into()
 }
 
 /// What a statement wants explained; `None` if it is no EXPLAIN.

@@ -57,6 +57,7 @@ impl Binder<'_> {
         subscripts: &[AccessExpr],
         stage: &mut Stage<'_>,
     ) -> SqlResult<Typed> {
+        refuse(array.ty == SqlType::JSONB, "a subscript of jsonb")?;
         if !array.ty.is_array {
             let ty = array.ty.name();
             let message =

@@ -308,11 +308,11 @@ impl Binder<'_> {
             }
             None => self.built_in(name, given).map_err(|error| match error.state() {
                 SqlState::UNDEFINED_FUNCTION if gives_rows(name) => {
-                    let place = match stage.clause {
-                        "SELECT" => "here".to_owned(),
-                        clause => format!("in {clause}"),
-                    };
-                    let message = format!("set-returning functions are not allowed {place}");
+                    if stage.clause == "SELECT" {
+                        return SqlError::unsupported("this use of a set-returning function");
+                    }
+                    let message =
+                        format!("set-returning functions are not allowed in {}", stage.clause);
                     SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
                 }
                 _ => error,

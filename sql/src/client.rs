@@ -63,6 +63,13 @@ pub trait Client: Send + Sync {
         Box::pin(std::future::ready(Ok(())))
     }
 
+    /// Of the rows that the present statement has to go through, of which there are about so many,
+    /// these are done: of CREATE INDEX. Told every now and then. A client that shows nothing drops
+    /// it.
+    fn progress(&self, rows_done: u64, rows_total: u64) {
+        let _ = (rows_done, rows_total);
+    }
+
     /// Takes a message that is no error, of a level that the session wants
     /// (`client_min_messages`). One that comes after [`begin`](Self::begin) is of that statement,
     /// and as void as its rows if that is run again. A client that has nobody to tell drops it.

@@ -24,6 +24,17 @@ pub(crate) enum ActivityState {
     Failed,
 }
 
+/// How far the building of an index is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct IndexProgress {
+    /// Of the table, among all.
+    pub(crate) table_number: usize,
+    pub(crate) is_concurrent: bool,
+    pub(crate) rows_done: u64,
+    /// About so many; 0 if that is not known.
+    pub(crate) rows_total: u64,
+}
+
 /// What a session does. Moments are microseconds since 2000-01-01.
 #[derive(Clone)]
 pub(crate) struct Activity {
@@ -38,6 +49,8 @@ pub(crate) struct Activity {
     pub(crate) state: ActivityState,
     /// The text that runs, or ran last.
     pub(crate) text: Arc<str>,
+    /// The index that it builds.
+    pub(crate) index: Option<IndexProgress>,
     /// Ends what it runs.
     pub(crate) cancel: Arc<dyn Fn() + Send + Sync>,
     /// Ends the session.

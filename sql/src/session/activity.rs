@@ -29,6 +29,7 @@ pub(super) fn idle(
         state_change: now,
         state: ActivityState::Idle,
         text: Arc::from(""),
+        index: None,
         cancel: Arc::new(move || cancel.cancel()),
         terminate: Arc::new(move || terminate.terminate()),
     }

@@ -3,6 +3,7 @@
 mod abandon;
 mod activity;
 mod analyze;
+mod build_index;
 mod cancel;
 mod constraints;
 mod control;
@@ -25,14 +26,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use selkie_txn::{Database, Isolation, NewIndex, Savepoint, SessionLimits, TxnError};
+use selkie_txn::{Database, Isolation, Savepoint, SessionLimits, TxnError};
 use sqlparser::ast::Statement;
 
 use self::parsed::{ParsedStatement, Planned};
 use self::path::PathMemory;
 use self::settings::Settings;
 use self::transaction::Modes;
-use crate::catalogue::TableDef;
 use crate::client::{Client, Collected, Outcome};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::{DeferredMark, DeferredReferences, SequenceMemory, from_txn};
@@ -41,6 +41,7 @@ use crate::roles::{ProvenRole, Standing};
 use crate::session_list::{Listed, SessionList};
 use crate::types::{Datum, FormatSettings, SqlType};
 
+use build_index::NewIndexBuild;
 pub use cancel::CancelHandle;
 pub use parsed::PlanCache;
 pub use prepared::Prepared;
@@ -50,7 +51,7 @@ enum Ran {
     /// As its tag says.
     Done(String),
     /// An index is to be built, in transactions of its own.
-    BuildIndex { table: Arc<TableDef>, index: NewIndex },
+    BuildIndex(NewIndexBuild),
 }
 
 /// Whether a transaction is in progress.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use selkie_fabric::env::Env;
-use selkie_txn::{Database, LOCK_TIMEOUT, NewIndex, Txn, TxnError};
+use selkie_txn::{Database, LOCK_TIMEOUT, Txn, TxnError};
 
 use super::cancel::CancelHandle;
 use super::parsed::{PlanCache, Planned, Verb};
@@ -79,9 +79,9 @@ impl Session {
             self.begin_until(end, self.settings.modes)?;
             let ran = match self.run(work, client, true).await {
                 Ok(Ran::Done(tag)) => self.commit_until(end).await.map(|()| tag),
-                Ok(Ran::BuildIndex { table, index }) => {
+                Ok(Ran::BuildIndex(build)) => {
                     Box::pin(self.end_failed()).await?;
-                    Box::pin(self.build_index(&table, index, end)).await
+                    Box::pin(self.build_index(build, end, client)).await
                 }
                 Err(error) => {
                     Box::pin(self.end_failed()).await?;
@@ -99,22 +99,6 @@ impl Session {
         }
     }
 
-    async fn build_index(
-        &self,
-        table: &TableDef,
-        index: NewIndex,
-        end: Option<Duration>,
-    ) -> SqlResult<String> {
-        let database = self.txn.database().clone();
-        let (ended, mut why) = (self.ended_at(end), None);
-        let until = Box::pin(async { why = Some(ended.await) });
-        let built = database.create_index_until(table.table, index, until).await;
-        match built.map_err(|error| from_txn(error, Some(table)))? {
-            Some(_) => Ok("CREATE INDEX".to_owned()),
-            None => Err(why.unwrap_or_else(|| SqlError::internal("an index was given up"))),
-        }
-    }
-
     /// Runs a statement in the transaction.
     pub(super) async fn within(
         &mut self,
@@ -124,7 +108,7 @@ impl Session {
         self.limit(None);
         match self.run(work, client, false).await? {
             Ran::Done(tag) => Ok(tag),
-            Ran::BuildIndex { .. } => {
+            Ran::BuildIndex(_) => {
                 Err(SqlError::internal("an index that is built outside of its transaction"))
             }
         }

@@ -23,6 +23,7 @@ pub(super) fn rows(system: &SystemSnapshot, relation: &'static Relation) -> Opti
         "pg_catalog.pg_tablespace" => tablespaces(relation),
         "pg_catalog.pg_settings" => settings(system, relation),
         "pg_catalog.pg_stat_activity" => activity(system, relation),
+        "pg_catalog.pg_stat_progress_create_index" => index_builds(system, relation),
         "pg_catalog.pg_stat_statements" => statements(system, relation),
         "pg_catalog.pg_timezone_names" => {
             let zones = zone::all_names(system.session.transaction_start);
@@ -115,6 +116,41 @@ fn activity(system: &SystemSnapshot, relation: &'static Relation) -> Rows {
             .row()
     };
     system.session.sessions.all().into_iter().map(record).collect()
+}
+
+fn index_builds(system: &SystemSnapshot, relation: &'static Relation) -> Rows {
+    let record = |own: Activity| {
+        let index = own.index?;
+        let record = Record::new(relation)
+            .set("pid", own.number)
+            .set("datid", oids::DATABASE)
+            .set("datname", system.session.database);
+        if !system.authority.is_superuser() && own.user != system.session.user {
+            return Some(record.row());
+        }
+        let concurrently = if index.is_concurrent { " CONCURRENTLY" } else { "" };
+        let count = |rows: u64| i64::try_from(rows).unwrap_or(i64::MAX);
+        // There are no blocks, partitions, or others that it waits for.
+        let none = [
+            "lockers_total",
+            "lockers_done",
+            "current_locker_pid",
+            "blocks_total",
+            "blocks_done",
+            "partitions_total",
+            "partitions_done",
+        ];
+        let record = none.into_iter().fold(record, |record, name| record.set(name, 0));
+        let record = record
+            .set("relid", oids::table(index.table_number))
+            .set("index_relid", 0)
+            .set("command", format!("CREATE INDEX{concurrently}"))
+            .set("phase", "building index: loading tuples in tree")
+            .set("tuples_total", count(index.rows_total))
+            .set("tuples_done", count(index.rows_done));
+        Some(record.row())
+    };
+    system.session.sessions.all().into_iter().filter_map(record).collect()
 }
 
 /// A zone or an abbreviation, of which `key` is the column.

@@ -1,11 +1,16 @@
 //! What a client is told beside rows and errors, and what it finds when others commit meanwhile.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use parking_lot::Mutex;
 use selkie_fabric::BoxFuture;
 use selkie_sql::types::FormatSettings;
-use selkie_sql::{Client, Datum, Notice, OutputColumn, Session, SqlResult, TransactionState};
+use selkie_sql::{
+    Client, Datum, Notice, OutputColumn, Session, SessionList, SqlResult, TransactionState,
+};
 
 use super::{with_database, with_session};
 
@@ -14,6 +19,7 @@ use super::{with_database, with_session};
 struct Listener {
     told: Mutex<Vec<String>>,
     tags: Mutex<Vec<String>>,
+    progress: Mutex<Vec<(u64, u64)>>,
 }
 
 impl Client for Listener {
@@ -30,6 +36,10 @@ impl Client for Listener {
     fn notice(&self, notice: &Notice) {
         let (level, parts) = (notice.level().name(), notice.parts());
         self.told.lock().push(format!("{level} {} {}", parts.state(), parts.message()));
+    }
+
+    fn progress(&self, rows_done: u64, rows_total: u64) {
+        self.progress.lock().push((rows_done, rows_total));
     }
 
     fn end(&self, tag: &str) {
@@ -241,5 +251,48 @@ fn each_statement_of_a_reader_sees_what_is_committed() {
             assert_eq!(error.message(), "cannot execute INSERT in a read-only transaction");
             reader.execute("rollback").await.unwrap();
         }
+    });
+}
+
+#[test]
+fn how_far_an_index_is_is_told_and_shown_to_others() {
+    with_database(async |database| {
+        let list = Arc::new(SessionList::default());
+        let begin = |number| {
+            let session = Session::new(database, "tester", || 0).unwrap();
+            session.listed(&list, number, None)
+        };
+        let (mut first, mut second) = (begin(7), begin(8));
+        first.execute("create table t (a integer primary key, b integer)").await.unwrap();
+        let insert = "insert into t select n, -n from generate_series(1, 3000) n";
+        first.execute(insert).await.unwrap();
+        let listener = Arc::new(Listener::default());
+        let client: Arc<dyn Client> = Arc::clone(&listener) as _;
+        let look = "select pid::text || ' ' || datname || ' ' || (relid = 't'::regclass)::text || ' ' || command \
+                    || ' ' || (tuples_done <= tuples_total)::text from pg_stat_progress_create_index";
+        let mut seen = Vec::new();
+        {
+            let mut building =
+                pin!(first.execute_into("create index concurrently i on t (b)", &client));
+            let mut is_over = false;
+            while !is_over {
+                let poll =
+                    |cx: &mut Context<'_>| Poll::Ready(building.as_mut().poll(cx).is_ready());
+                is_over = poll_fn(poll).await;
+                seen.extend(second.execute(look).await.unwrap().pop().unwrap().rows);
+            }
+        }
+        assert!(!seen.is_empty());
+        let expected = "7 selkie true CREATE INDEX CONCURRENTLY true";
+        let is_it = |row: &Vec<Datum>| matches!(&row[..], [Datum::Text(own)] if &**own == expected);
+        assert!(seen.iter().all(is_it), "{seen:?}");
+        let told = std::mem::take(&mut *listener.progress.lock());
+        assert_eq!((told.first().unwrap().0, told.last().unwrap().0), (0, 3000), "{told:?}");
+        assert!(told.len() > 10 && told.is_sorted(), "{told:?}");
+        // It is an estimate.
+        assert!(told.iter().all(|own| (1_500..6_000).contains(&own.1)), "{told:?}");
+        // It is over.
+        let rows = second.execute(look).await.unwrap().pop().unwrap().rows;
+        assert!(rows.is_empty(), "{rows:?}");
     });
 }

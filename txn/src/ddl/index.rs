@@ -71,7 +71,8 @@ impl Database {
     /// As [`create_index`](Self::create_index), but that it ends with `None` when `ended` is ready
     /// before all rows are entered: the index is dropped then. One of the same name and definition
     /// that is not complete is gone on with, as by [`resume_index`](Self::resume_index), and left
-    /// as it is when `ended` is ready: another may be building it.
+    /// as it is when `ended` is ready: another may be building it. `entered` is told every now and
+    /// then how many rows are entered by now, with none to begin with.
     ///
     /// # Errors
     /// Those of [`create_index`](Self::create_index); [`SchemaError::IncompleteIndex`] if there is
@@ -81,6 +82,7 @@ impl Database {
         table: Table,
         new: NewIndex,
         mut ended: BoxFuture<'a, ()>,
+        entered: &'a (dyn Fn(u64) + Sync),
     ) -> BoxFuture<'a, Result<Option<Index>, TxnError>> {
         Box::pin(async move {
             loop {
@@ -91,7 +93,7 @@ impl Database {
                     None => self.add_index(table, &new).await?,
                 };
                 let entered = {
-                    let mut entering = pin!(self.enter_rows(table, index));
+                    let mut entering = pin!(self.enter_rows(table, index, entered));
                     poll_fn(|cx| match entering.as_mut().poll(cx) {
                         Poll::Ready(entered) => Poll::Ready(Some(entered)),
                         Poll::Pending => ended.as_mut().poll(cx).map(|()| None),
@@ -152,7 +154,7 @@ impl Database {
 
     /// Enters all rows in an index that was begun, and makes it complete. Drops it if it cannot be.
     async fn finish_index(&self, table: Table, index: Index) -> Result<Index, TxnError> {
-        let entered = self.enter_rows(table, index).await;
+        let entered = self.enter_rows(table, index, &|_| ()).await;
         self.complete(table, index, entered).await
     }
 
@@ -188,10 +190,16 @@ impl Database {
         Ok(index)
     }
 
-    /// Enters all rows that are in the table.
-    async fn enter_rows(&self, table: Table, index: Index) -> Result<(), TxnError> {
-        let mut from = Vec::new();
+    /// Enters all rows that are in the table, and tells how many it has entered so far.
+    async fn enter_rows(
+        &self,
+        table: Table,
+        index: Index,
+        tell: &(dyn Fn(u64) + Sync),
+    ) -> Result<(), TxnError> {
+        let (mut from, mut so_far) = (Vec::new(), 0);
         loop {
+            tell(so_far);
             let start = &from;
             let entered = |losses| async move {
                 let mut txn = self.begin();
@@ -201,9 +209,14 @@ impl Database {
                 let next = txn.enter_some(table, index, start).await?;
                 txn.commit().await.map(|()| next)
             };
-            match self.again_numbered(entered).await? {
+            let (rows, next) = self.again_numbered(entered).await?;
+            so_far += rows;
+            match next {
                 Some(next) => from = next,
-                None => return Ok(()),
+                None => {
+                    tell(so_far);
+                    return Ok(());
+                }
             }
         }
     }
@@ -323,14 +336,14 @@ impl<'db> Txn<'db> {
         self.redefine(table, &before, &after).await
     }
 
-    /// Enters some rows of a table from a key on in an index that is not complete. Returns the key
-    /// to continue from, if there are more.
+    /// Enters some rows of a table from a key on in an index that is not complete. Returns how many,
+    /// and the key to continue from, if there are more.
     async fn enter_some(
         &mut self,
         table: Table,
         index: Index,
         from: &[u8],
-    ) -> Result<Option<Vec<u8>>, TxnError> {
+    ) -> Result<(u64, Option<Vec<u8>>), TxnError> {
         self.open_definitions()?;
         let info = self.table_info(table).await?;
         let gone = || SchemaError::NoSuchIndex {
@@ -348,7 +361,7 @@ impl<'db> Txn<'db> {
         info: &'db TableInfo,
         index: &'db IndexInfo,
         from: &[u8],
-    ) -> Result<Option<Vec<u8>>, TxnError> {
+    ) -> Result<(u64, Option<Vec<u8>>), TxnError> {
         let mut rows: Vec<(Vec<u8>, Vec<u8>)> = Vec::with_capacity(ROWS_AT_ONCE);
         let mut take = |row: RowRef<'_>| {
             let mut key = KeyBuf::new();
@@ -366,6 +379,7 @@ impl<'db> Txn<'db> {
         self.scan_rows(info, &info.primary, &range, forward, &mut take, &mut entry).await?;
         let next = rows.get(ROWS_AT_ONCE).map(|(key, _)| key.clone()).or(end);
         rows.truncate(ROWS_AT_ONCE);
+        let count = rows.len() as u64;
         for (primary, mut row) in rows {
             if info.values.is_some() && has_moved(info, index, &row)? {
                 // It stays in the row from now on.
@@ -375,7 +389,7 @@ impl<'db> Txn<'db> {
             self.check_key_bytes(info, index, &entry.key)?;
             self.add_unless_entered(info, index, &entry.key, entry.value).await?;
         }
-        Ok(next)
+        Ok((count, next))
     }
 }
 

@@ -24,6 +24,9 @@ use crate::transaction::database::Database;
 use crate::transaction::retry::{RetryError, RetryPolicy, retry};
 use crate::transaction::txn::Txn;
 
+/// Rows that are looked at to tell how many there are.
+const ROWS_TO_COUNT: usize = 2_000;
+
 /// How much of a table is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnalyzeOptions {
@@ -82,6 +85,22 @@ impl Database {
         });
         kept.await.map_err(RetryError::into_inner)?;
         Ok(found)
+    }
+
+    /// About how many rows a table has, by how many leaves its tree has and the rows of some of
+    /// them. Keeps nothing.
+    ///
+    /// # Errors
+    /// As [`analyze`](Self::analyze).
+    pub async fn estimated_rows(&self, table: Table) -> Result<u64, TxnError> {
+        let (env, policy) = (self.engine().env(), RetryPolicy::default());
+        let found = retry(env, &policy, || async {
+            let mut txn = self.begin_to_read();
+            let found = txn.sample(table, AnalyzeOptions { sample_rows: ROWS_TO_COUNT }).await?;
+            txn.commit().await?;
+            Ok::<_, TxnError>(found.rows)
+        });
+        found.await.map_err(RetryError::into_inner)
     }
 
     /// What [`analyze`](Self::analyze) has found of a table last; `None` if it was not analyzed.

@@ -6,6 +6,7 @@ use selkie_txn::{IndexSchema, NewIndex, Txn};
 use sqlparser::ast::{self, AlterIndexOperation, ObjectName};
 
 use super::super::Ran;
+use super::super::build_index::NewIndexBuild;
 use super::super::run::Run;
 use super::lookup::{
     already_exists, bound, change_note, find, found, keys_of, last_part, schema_of,
@@ -56,7 +57,8 @@ pub(super) async fn create_index(
     let index = IndexSchema { name, ..index };
     if run.is_alone {
         let index = by_names(&table, &index);
-        return Ok(Ran::BuildIndex { table: Arc::new(table), index });
+        let (table, is_concurrent) = (Arc::new(table), create.concurrently);
+        return Ok(Ran::BuildIndex(NewIndexBuild { table, index, is_concurrent }));
     }
     // What is built while others change the table is not taken back by a rollback.
     let (schema, note) = schema_of(txn, &table).await?;

@@ -5,8 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use selkie::fabric::Env;
 use selkie_sql::{Session, SqlError, TransactionState};
 
+use super::busy::Busy;
 use super::output::{Shown, text_of};
 use super::view::{Cells, Column, Kind};
+use super::watch::Watch;
 use crate::support::signals::{Interrupt, Interrupted};
 use crate::wire::{Client, NotRun, Receiver, Report, Wish};
 
@@ -61,6 +63,7 @@ impl Backend {
         &mut self,
         text: &str,
         shown: &Arc<Shown>,
+        busy: &Arc<Busy>,
         interrupt: &Interrupt,
         looks: impl FnMut() -> bool,
     ) -> Result<Result<(), Report>, Interrupted> {
@@ -74,6 +77,7 @@ impl Backend {
                 Ok(ran.map(drop).map_err(Report::from))
             }
             Self::Server(client) => {
+                let _watch = Watch::begin(text, client, busy);
                 let ran = client.run(text, &**shown, &mut wishing(interrupt, looks));
                 of_server(ran, interrupt)
             }
@@ -102,7 +106,7 @@ impl Backend {
                 let kept = Kept::default();
                 let ran = client.run(sql, &kept, &mut wishing(interrupt, looks));
                 let ran = of_server(ran, interrupt)?;
-                Ok(ran.map(|()| kept.0.into_inner().unwrap_or_else(PoisonError::into_inner)))
+                Ok(ran.map(|()| kept.into_answer()))
             }
         }
     }
@@ -159,7 +163,13 @@ fn answer_of(session: &Session, mut outcomes: Vec<selkie_sql::Outcome>) -> Answe
 
 /// Keeps what the last statement gives.
 #[derive(Default)]
-struct Kept(Mutex<Answer>);
+pub(super) struct Kept(Mutex<Answer>);
+
+impl Kept {
+    pub(super) fn into_answer(self) -> Answer {
+        self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 impl Receiver for Kept {
     fn described(&self, columns: &[(String, u32)]) {

@@ -19,15 +19,24 @@ const MOST_CHARACTERS: usize = 60;
 pub(super) struct Busy {
     what: String,
     since: Instant,
-    /// Bytes that are to be read, if it is a file.
-    total: Option<u64>,
     state: Mutex<State>,
+}
+
+/// What is known of how far it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    /// Nothing.
+    Unknown,
+    /// Bytes that were read or written; and of how many, if it is a file that is read.
+    Bytes { done: u64, total: Option<u64> },
+    /// Rows of about so many.
+    Rows { done: u64, total: u64 },
 }
 
 struct State {
     notice: WaitNotice,
     bar: Option<ProgressBar>,
-    done: u64,
+    progress: Progress,
     /// Rows have come: nothing more is said.
     is_over: bool,
 }
@@ -36,8 +45,12 @@ impl Busy {
     /// With a statement, or what is copied out of so many bytes.
     pub(super) fn new(what: &str, total: Option<u64>) -> Self {
         let notice = WaitNotice::new(Duration::ZERO);
-        let state = Mutex::new(State { notice, bar: None, done: 0, is_over: false });
-        Self { what: shortened(what), since: Instant::now(), total, state }
+        let progress = match total {
+            Some(_) => Progress::Bytes { done: 0, total },
+            None => Progress::Unknown,
+        };
+        let state = Mutex::new(State { notice, bar: None, progress, is_over: false });
+        Self { what: shortened(what), since: Instant::now(), state }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -52,51 +65,61 @@ impl Busy {
             return;
         }
         if std::io::stderr().is_terminal() {
-            state.bar = Some(self.bar(state.done));
+            state.bar = Some(self.bar(state.progress));
         } else if let Some(passed) = state.notice.due(passed) {
-            tracing::info!(target: NOTICE, "{}", self.line(passed, state.done));
+            tracing::info!(target: NOTICE, "{}", self.line(passed, state.progress));
         }
     }
 
     /// What is said where there is no terminal.
-    fn line(&self, passed: Duration, done: u64) -> String {
-        let (what, passed) = (&self.what, passed.as_secs());
-        match self.total {
-            Some(total) => {
-                let (done, total) = (units::bytes(done), units::bytes(total));
-                format!("{what}: for {passed} s so far, {done} of {total}")
+    fn line(&self, passed: Duration, progress: Progress) -> String {
+        let begin = format!("{}: for {} s so far", self.what, passed.as_secs());
+        match progress {
+            Progress::Bytes { done, total: Some(total) } => {
+                format!("{begin}, {} of {}", units::bytes(done), units::bytes(total))
             }
-            None => format!(
-                "{what}: for {passed} s so far; a wait for what others have locked ends with their transactions, or by \
+            Progress::Bytes { done, total: None } => format!("{begin}, {}", units::bytes(done)),
+            Progress::Rows { done, total } => format!("{begin}, {done} of about {total} rows"),
+            Progress::Unknown => format!(
+                "{begin}; a wait for what others have locked ends with their transactions, or by \
                  lock_timeout"
             ),
         }
     }
 
-    fn bar(&self, done: u64) -> ProgressBar {
-        let bar = ProgressBar::with_draw_target(self.total, ProgressDrawTarget::stderr());
-        let template = match self.total {
-            Some(_) => "{msg} [{bar:40}] {percent:>3} % {bytes}/{total_bytes} {elapsed}",
-            None => "{spinner} {msg} ({elapsed})",
-        };
-        if let Ok(style) = ProgressStyle::with_template(template) {
-            bar.set_style(style);
-        }
+    fn bar(&self, progress: Progress) -> ProgressBar {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
         let bar = bar.with_message(self.what.clone()).with_elapsed(self.since.elapsed());
-        bar.set_position(done);
+        style(&bar, progress);
+        draw(&bar, progress);
         bar.enable_steady_tick(DRAWN_EVERY);
         bar
     }
 
-    /// So many more bytes were read.
+    /// So many more bytes were read or written.
     pub(super) fn advance(&self, bytes: usize) {
-        let mut state = self.state();
-        state.done += bytes as u64;
-        if let Some(bar) = &state.bar {
-            bar.set_position(state.done);
-        }
-        drop(state);
+        let (done, total) = match self.state().progress {
+            Progress::Bytes { done, total } => (done, total),
+            _ => (0, None),
+        };
+        self.note(Progress::Bytes { done: done + bytes as u64, total });
         self.look();
+    }
+
+    /// So many rows are done, of about so many.
+    pub(super) fn count_rows(&self, done: u64, total: u64) {
+        self.note(Progress::Rows { done, total: total.max(done) });
+    }
+
+    fn note(&self, progress: Progress) {
+        let mut state = self.state();
+        let before = std::mem::replace(&mut state.progress, progress);
+        if let Some(bar) = &state.bar {
+            if std::mem::discriminant(&before) != std::mem::discriminant(&progress) {
+                style(bar, progress);
+            }
+            draw(bar, progress);
+        }
     }
 
     /// What was said is gone, and nothing more is.
@@ -107,6 +130,36 @@ impl Busy {
             bar.finish_and_clear();
         }
     }
+}
+
+/// How a bar looks.
+fn style(bar: &ProgressBar, progress: Progress) {
+    let template = match progress {
+        Progress::Bytes { total: Some(_), .. } => {
+            "{msg} [{bar:40}] {percent:>3} % {bytes}/{total_bytes} {elapsed}"
+        }
+        Progress::Bytes { total: None, .. } => "{spinner} {msg} {bytes} ({elapsed})",
+        Progress::Rows { .. } => {
+            "{msg} [{bar:40}] {percent:>3} % {human_pos}/{human_len} rows {elapsed}"
+        }
+        Progress::Unknown => "{spinner} {msg} ({elapsed})",
+    };
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+}
+
+/// How far a bar is.
+fn draw(bar: &ProgressBar, progress: Progress) {
+    let (done, total) = match progress {
+        Progress::Unknown => return,
+        Progress::Bytes { done, total } => (done, total),
+        Progress::Rows { done, total } => (done, Some(total)),
+    };
+    if let Some(total) = total {
+        bar.set_length(total);
+    }
+    bar.set_position(done);
 }
 
 /// A statement in one short line.
@@ -131,8 +184,27 @@ mod tests {
 
     #[test]
     fn a_file_is_said_with_how_much_of_it_was_read() {
-        let said = Busy::new("\\copy t", Some(3 << 20)).line(Duration::from_secs(4), 1 << 20);
+        let busy = Busy::new("\\copy t", Some(3 << 20));
+        busy.advance(1 << 20);
+        let said = busy.line(Duration::from_secs(4), busy.state().progress);
         assert_eq!(said, "\\copy t: for 4 s so far, 1.0 MiB of 3.0 MiB");
+    }
+
+    #[test]
+    fn a_statement_is_said_with_how_many_rows_or_bytes_are_done() {
+        let busy = Busy::new("create index i on t (a)", None);
+        let said = || busy.line(Duration::from_secs(2), busy.state().progress);
+        assert!(said().contains("a wait for what others have locked"), "{}", said());
+        busy.count_rows(256, 1_000);
+        assert_eq!(said(), "create index i on t (a): for 2 s so far, 256 of about 1000 rows");
+        // The estimate was too low.
+        busy.count_rows(1_500, 1_000);
+        assert!(said().ends_with("1500 of about 1500 rows"), "{}", said());
+        let busy = Busy::new("\\copy t", None);
+        busy.advance(1 << 20);
+        busy.advance(1 << 20);
+        let said = busy.line(Duration::from_secs(2), busy.state().progress);
+        assert_eq!(said, "\\copy t: for 2 s so far, 2.0 MiB");
     }
 
     #[test]

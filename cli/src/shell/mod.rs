@@ -33,6 +33,7 @@ mod sink;
 mod statements;
 mod table;
 mod view;
+mod watch;
 mod words;
 
 pub(crate) use backend::Backend;

@@ -223,8 +223,12 @@ impl Shown {
     /// Writes data of COPY where it goes.
     fn write_copied(&self, data: &[u8]) -> SqlResult<()> {
         self.present().has_copied = true;
-        self.busy.clear();
         let sink = self.data.as_ref().unwrap_or(&self.sink);
+        match self.data {
+            // The terminal stays as it is.
+            Some(_) => self.busy.advance(data.len()),
+            None => self.busy.clear(),
+        }
         let written = match sink.bytes(data) {
             Ok(()) if sink.is_unread() => Err(std::io::ErrorKind::BrokenPipe.into()),
             written => written,
@@ -283,6 +287,10 @@ impl Client for Shown {
         let present = self.present();
         let has_read = self.source.as_ref().is_some_and(|source| source.has_read());
         has_read || present.has_copied || present.rows.as_ref().is_some_and(Rows::has_begun)
+    }
+
+    fn progress(&self, rows_done: u64, rows_total: u64) {
+        self.busy.count_rows(rows_done, rows_total);
     }
 
     fn notice(&self, notice: &Notice) {

@@ -265,7 +265,7 @@ impl Shell {
             busy.look();
             self.interrupt.is_stopped()
         };
-        let ran = locked(&self.backend).run(text, &shown, &self.interrupt, looks);
+        let ran = locked(&self.backend).run(text, &shown, busy, &self.interrupt, looks);
         let took = started.elapsed();
         busy.clear();
         shown.mention_notices();

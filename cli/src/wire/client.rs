@@ -29,6 +29,9 @@ const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a server is waited for that has been told good-bye.
 const END_TIMEOUT: Duration = Duration::from_millis(200);
 
+/// How long a server has to let in a session that nobody waits for.
+const BESIDE_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// A cell is text; `None` is NULL.
 pub(crate) type Row = Vec<Option<String>>;
 
@@ -118,6 +121,23 @@ impl Client {
         (self.process, self.secret, self.notices) = (process, secret, notices);
         self.state = TransactionState::Idle;
         Ok(())
+    }
+
+    /// Another session at the same server, for what is asked beside a statement that runs: what
+    /// connects to it, in any thread. It asks no user for anything.
+    pub(crate) fn beside(&self) -> impl FnOnce() -> Result<Self, WireError> + Send + use<> {
+        let address = Address {
+            hosts: vec![self.host.clone()],
+            connect_timeout: BESIDE_TIMEOUT,
+            ..self.address.clone()
+        };
+        let passwords = self.passwords.silent();
+        move || Self::connect(address, passwords, &mut || Wish::Wait)
+    }
+
+    /// The number of the session at its server, as `pg_stat_activity` has it.
+    pub(crate) fn process(&self) -> i32 {
+        self.process
     }
 
     pub(crate) fn is_connected(&self) -> bool {

@@ -21,6 +21,8 @@ const LONGEST_LINE: usize = 4_096;
 /// Where passwords come from.
 pub(crate) struct Passwords {
     file: Option<PathBuf>,
+    /// A user can be asked.
+    asks: bool,
     interrupt: Interrupt,
     /// What was typed before: a connection that is lost is made again without a question.
     typed: Option<Secret>,
@@ -32,7 +34,7 @@ impl Passwords {
         let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
         let file = set("PGPASSFILE").map(PathBuf::from);
         let file = file.or_else(|| Some(PathBuf::from(set("HOME")?).join(".pgpass")));
-        Self { file, interrupt: interrupt.clone(), typed: None }
+        Self { file, asks: true, interrupt: interrupt.clone(), typed: None }
     }
 
     /// The password for a server; `None` if there is none.
@@ -42,12 +44,22 @@ impl Passwords {
     pub(super) fn find(&mut self, address: &Address, host: &Host) -> io::Result<Option<Secret>> {
         let known = address.password.clone().or_else(|| self.typed.clone());
         let known = known.or_else(|| of_file(self.file.as_deref()?, address, host));
-        if known.is_some() {
+        if known.is_some() || !self.asks {
             return Ok(known);
         }
         let prompt = format!("Password for user {} at {host}: ", address.user);
         self.typed = typed(&prompt, &self.interrupt)?;
         Ok(self.typed.clone())
+    }
+
+    /// The same without a question.
+    pub(super) fn silent(&self) -> Self {
+        Self {
+            file: self.file.clone(),
+            asks: false,
+            interrupt: self.interrupt.clone(),
+            typed: self.typed.clone(),
+        }
     }
 
     /// That what was typed is wrong.

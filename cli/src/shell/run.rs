@@ -151,10 +151,13 @@ impl Shell {
         loop {
             while let Some(piece) = statements.next() {
                 match piece {
+                    Piece::Statement(_) if !self.is_ready(input)? => {
+                        self.failures += 1;
+                        statements.clear();
+                        continue;
+                    }
                     Piece::Statement(text) => {
-                        if self.is_ready(input)? {
-                            self.run(&text, input)?;
-                        }
+                        self.run(&text, input)?;
                     }
                     Piece::Command(text) => {
                         if self.command(&text, &mut statements, input)? == Flow::Quits {

@@ -60,13 +60,21 @@ pub(crate) enum WireError {
     Login(String),
     #[error("the password: {0}")]
     Terminal(io::Error),
-    #[error("the server closed the connection unexpectedly: {0}")]
+    #[error("the server closed the connection unexpectedly{}", why(.0))]
     Lost(#[source] io::Error),
     #[error("the server sent what is no message of PostgreSQL's protocol: {0}")]
     Garbled(String),
     /// Nobody waits any more.
     #[error("interrupted")]
     Left,
+}
+
+/// What is known of why a connection is lost: nothing, if it has ended.
+fn why(error: &io::Error) -> String {
+    match error.kind() {
+        ErrorKind::UnexpectedEof => String::new(),
+        _ => format!(": {error}"),
+    }
 }
 
 /// In the clear, or secured.

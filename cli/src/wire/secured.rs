@@ -12,8 +12,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{
-    ClientConfig, ClientConnection, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
-    StreamOwned, version,
+    CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, Error, RootCertStore,
+    SignatureScheme, StreamOwned, version,
 };
 
 use super::address::{Address, SslMode};
@@ -29,8 +29,8 @@ pub(crate) enum TlsError {
     NoRoot(&'static str),
     #[error("{0} is no name that a certificate can be for")]
     Name(String),
-    #[error("its certificate is not believed: {0}")]
-    Certificate(Error),
+    #[error("its certificate is not believed: {}", wrong_with(.0))]
+    Certificate(CertificateError),
     #[error(transparent)]
     Other(#[from] Error),
 }
@@ -80,9 +80,23 @@ pub(super) fn secured(
 pub(super) fn of_handshake(error: &io::Error) -> Option<TlsError> {
     let own = error.get_ref()?.downcast_ref::<Error>()?.clone();
     Some(match own {
-        Error::InvalidCertificate(_) => TlsError::Certificate(own),
+        Error::InvalidCertificate(why) => TlsError::Certificate(why),
         own => TlsError::Other(own),
     })
+}
+
+/// What is wrong with a certificate.
+fn wrong_with(error: &CertificateError) -> String {
+    match error {
+        CertificateError::UnknownIssuer => "no authority that is given has signed it".to_owned(),
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            "it is for another name".to_owned()
+        }
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            "it has expired".to_owned()
+        }
+        error => error.to_string(),
+    }
 }
 
 /// The certificates of a file.

@@ -202,7 +202,17 @@ fn a_user_proves_a_password_to_a_server_that_is_believed() {
         "does not offer channel binding",
     );
     let unknown = server(&format!("sslmode=verify-full{}", root(&other)));
-    fails(by(Some("open sesame"), &none, &unknown), "its certificate is not believed");
+    fails(
+        by(Some("open sesame"), &none, &unknown),
+        "its certificate is not believed: no authority that is given has signed it",
+    );
+    let options = other.options();
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let (_other, elsewhere) = roles::start(&pool.url, &options);
+    let named =
+        |mode: &str| format!("postgres://admin@{elsewhere}/selkie?sslmode={mode}{}", root(&other));
+    is_in(by(Some("open sesame"), &none, &named("verify-ca")));
+    fails(by(Some("open sesame"), &none, &named("verify-full")), "it is for another name");
     let missing = server("sslmode=verify-full&sslrootcert=/nowhere/ca.pem");
     fails(by(Some("open sesame"), &none, &missing), "/nowhere/ca.pem");
     // Asked for on the terminal, which shows nothing of it.

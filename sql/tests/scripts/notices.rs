@@ -269,7 +269,8 @@ fn how_far_an_index_is_is_told_and_shown_to_others() {
         let listener = Arc::new(Listener::default());
         let client: Arc<dyn Client> = Arc::clone(&listener) as _;
         let look = "select pid::text || ' ' || datname || ' ' || (relid = 't'::regclass)::text \
-                    || ' ' || command || ' ' || (tuples_done <= tuples_total)::text from pg_stat_progress_create_index";
+                    || ' ' || command || ' ' || (tuples_done <= tuples_total)::text \
+                    from pg_stat_progress_create_index";
         let mut seen = Vec::new();
         {
             let mut building =

@@ -40,7 +40,7 @@ const DEFAULTS: u32 = 2_048;
 const FOREIGN_KEYS: u32 = 3_072;
 
 /// The number of a table, whose number among all is this.
-pub(super) fn table(number: usize) -> u32 {
+pub(crate) fn table(number: usize) -> u32 {
     let number = u32::try_from(number).unwrap_or(0);
     FIRST.wrapping_add(number.wrapping_mul(BLOCK))
 }

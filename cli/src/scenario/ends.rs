@@ -185,7 +185,13 @@ impl Plan {
                 }
             },
             FaultAction::Cut => {
-                let (from, by) = (due.at, due.at + lease + margin);
+                let (from, alone) = (due.at, due.at + lease + margin);
+                // Still cut off it ends by itself. Healed before, it may wait for what TCP sends
+                // again, and for as long as the cut has lasted TCP need not try.
+                let by = match due.over < alone {
+                    true => alone.max(due.over + self.patience()),
+                    false => alone,
+                };
                 ExpectedEnd::Error(ExpectedError { cause: ErrorCause::Expelled, from, by })
             }
             _ => ExpectedEnd::Killed,

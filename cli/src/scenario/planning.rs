@@ -346,8 +346,10 @@ mod tests {
         let cut = plan(NETS, &[("20s", "cut", "late"), ("25s", "heal", "late")]).unwrap();
         assert_eq!(
             (cut.end_of(0, 0), cut.end_of(1, 0)),
-            (ExpectedEnd::Well, ExpectedEnd::Error(expelled(20, 27)))
+            (ExpectedEnd::Well, ExpectedEnd::Error(expelled(20, 31)))
         );
+        let long = plan(NETS, &[("20s", "cut", "late"), ("27s", "heal", "late")]).unwrap();
+        assert_eq!(long.end_of(1, 0), ExpectedEnd::Error(expelled(20, 27)));
 
         let memory = plan(SHM, &[("20s", "kill", "memory-2")]).unwrap();
         let failure = ExpectedError { cause: ErrorCause::Memory, ..expelled(20, 27) };

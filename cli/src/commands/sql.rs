@@ -17,8 +17,8 @@ use crate::support::stderr::complain;
 use crate::wire::{Address, AddressError, Client, Passwords, WireError, Wish};
 
 /// Runs SQL on the database of a pool, or at a server: statements of the command line, of files, or
-/// those that are typed, and commands that begin with a backslash, as those of psql (\? lists them).
-/// A pool that has no database gets one.
+/// those that are typed, and commands that begin with a backslash, as those of psql (\? lists
+/// them). A pool that has no database gets one.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// A server, which may be PostgreSQL's, instead of a pool: HOST[:PORT], or

@@ -17,9 +17,9 @@ impl Shell {
         }
     }
 
-    /// Whether the session is still there. For a user who types, another is begun if it is not; that
-    /// has nothing of the first, neither settings nor a transaction. A script ends: what follows was
-    /// meant for the first.
+    /// Whether the session is still there. For a user who types, another is begun if it is not;
+    /// that has nothing of the first, neither settings nor a transaction. A script ends: what
+    /// follows was meant for the first.
     ///
     /// # Errors
     /// That it is lost, to a script; the signal that asks the process to end.

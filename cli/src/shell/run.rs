@@ -12,7 +12,7 @@ use super::busy::Busy;
 use super::copy::CopySource;
 use super::editor::Editor;
 use super::error::{CommandError, ShellError, error_text};
-use super::history::HistoryChoice;
+use super::history::{HistoryChoice, is_secret};
 use super::input::{Input, Line, Prompt};
 use super::output::Shown;
 use super::sink::{Sink, mention};
@@ -233,7 +233,8 @@ impl Shell {
     ) -> Result<bool, ShellError> {
         text.clone_into(&mut self.last);
         let source = Arc::new(CopySource::lines(input));
-        let busy = Arc::new(Busy::new(text, None));
+        let told = if is_secret(text) { "a statement with a password" } else { text };
+        let busy = Arc::new(Busy::new(told, None));
         let shown = Shown::new(&self.fitted(view), &self.sink, &busy, Some(Arc::clone(&source)));
         let ran = self.execute(text, shown, &busy)?;
         let is_fine = ran.is_ok();
@@ -256,6 +257,7 @@ impl Shell {
     /// # Errors
     /// The signal that asks the process to end, or that nobody reads what is given; within it,
     /// those of a statement, and what was not written.
+    #[expect(clippy::result_large_err, reason = "one error a statement, which is shown then")]
     pub(super) fn execute(
         &self,
         text: &str,

@@ -45,7 +45,7 @@ pub(super) fn open(
     for host in &address.hosts {
         match open_at(address, host, passwords, look) {
             Ok(opened) => return Ok(opened),
-            Err(WireError::Left) => return Err(WireError::Left),
+            Err(error @ (WireError::Left | WireError::Terminal(_))) => return Err(error),
             Err(error) => failed.push(error),
         }
     }

@@ -72,11 +72,11 @@ pub(super) fn of_reference(
 ) -> Vec<Dependence> {
     let object = (PG_CONSTRAINT, constraint, 0);
     let column = |(table, columns): (u32, &[usize]), kind| {
-        let columns = columns.to_vec().into_iter();
-        columns.map(move |number| (object, (PG_CLASS, table, number), kind))
+        let row = |number: &usize| (object, (PG_CLASS, table, *number), kind);
+        columns.iter().map(row).collect::<Vec<_>>()
     };
     let index = index.map(|oid| (object, (PG_CLASS, oid, 0), NORMAL));
-    column(child, AUTO).chain(column(parent, NORMAL)).chain(index).collect()
+    column(child, AUTO).into_iter().chain(column(parent, NORMAL)).chain(index).collect()
 }
 
 fn of_table(table: &SystemTable, all: &mut Vec<Dependence>) {

@@ -29,10 +29,10 @@ pub(crate) fn print(value: i64, ty: SqlType, settings: &FormatSettings, out: &mu
     if let Some(name) = name {
         return out.push_str(&name);
     }
-    if ty.scalar == Scalar::Regtype {
-        if let Some(name) = u32::try_from(value).ok().and_then(known_name) {
-            return out.push_str(&name);
-        }
+    if ty.scalar == Scalar::Regtype
+        && let Some(name) = u32::try_from(value).ok().and_then(known_name)
+    {
+        return out.push_str(&name);
     }
     if value == 0 && matches!(ty.scalar, Scalar::Regoper | Scalar::Regoperator) {
         return out.push('0');

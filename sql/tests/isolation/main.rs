@@ -232,9 +232,9 @@ async fn permute(
     }
     let ran = run.steps(spec, permutation).await;
     // What still runs would hold locks of the tables that go.
-    for client in 0..run.clients.len() {
+    for (client, handle) in handles.iter().enumerate() {
         if run.clients[client].step.is_some() {
-            handles[client].cancel();
+            handle.cancel();
             let _ = run.last_answer(client).await;
         }
         let session = run.clients[client].slot.lock().unwrap().session.take();

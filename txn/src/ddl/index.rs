@@ -336,8 +336,8 @@ impl<'db> Txn<'db> {
         self.redefine(table, &before, &after).await
     }
 
-    /// Enters some rows of a table from a key on in an index that is not complete. Returns how many,
-    /// and the key to continue from, if there are more.
+    /// Enters some rows of a table from a key on in an index that is not complete. Returns how
+    /// many, and the key to continue from, if there are more.
     async fn enter_some(
         &mut self,
         table: Table,

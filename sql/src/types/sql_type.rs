@@ -83,7 +83,7 @@ pub struct SqlType {
     pub is_array: bool,
     /// PostgreSQL's modifier: for `varchar` and `char` the length plus 4, for `numeric` 4 plus
     /// 65536 times the precision plus the scale (of which 11 bits count, with a sign), for times
-    /// the digits of a second; -1 for none. Ours are [`VECTOR`] of an array, and the number of its
+    /// the digits of a second; -1 for none. Ours are `VECTOR` of an array, and the number of its
     /// fields' names of a row.
     pub modifier: i32,
 }

@@ -68,4 +68,4 @@ pub use notice::{Notice, NoticeLevel};
 pub use roles::{LogIn, ProvenRole, RoleLogIn, Verifier, have_password, log_in};
 pub use session::{CancelHandle, Clock, PlanCache, Prepared, Session, TransactionState};
 pub use session_list::SessionList;
-pub use types::{Array, Datum, Scalar, SqlType};
+pub use types::{Array, Datum, Field, Record, Scalar, SqlType};

@@ -5,7 +5,6 @@ use sqlparser::ast::{
     FunctionArguments,
 };
 
-use super::fields::with_json_rows;
 use super::stage::Stage;
 use super::{Binder, refuse};
 use crate::error::{SqlError, SqlResult, SqlState};
@@ -55,8 +54,9 @@ impl Binder<'_> {
         let clause = "an aggregate function's arguments";
         let mut inner = Stage { width, ..Stage::new(grouping.input, clause) };
         let ast::FunctionArgumentList { duplicate_treatment, args, clauses } = list;
-        let args = with_json_rows(name, args, inner.scope)?;
-        let (given, order) = self.aggregate_arguments(&args, clauses, &mut inner)?;
+        let (given, order) = self.aggregate_arguments(args, clauses, &mut inner)?;
+        let is_distinct = *duplicate_treatment == Some(DuplicateTreatment::Distinct);
+        let given = if is_distinct { given } else { self.as_documents(name, given)? };
         let filter = match filter {
             Some(filter) => {
                 let filter = self.expr(filter, &mut inner)?;
@@ -77,7 +77,6 @@ impl Binder<'_> {
         for (given, ty) in given.into_iter().zip(resolved.arguments.clone()) {
             arguments.push(self.coerce(given, ty, CastContext::Implicit)?);
         }
-        let is_distinct = *duplicate_treatment == Some(DuplicateTreatment::Distinct);
         let ty = resolved.returns;
         let call = AggregateCall { function: resolved, arguments, is_distinct, filter, order };
         let Some(grouping) = &mut stage.grouping else {

@@ -2,6 +2,7 @@
 
 use sqlparser::ast::{self, BinaryOperator, CastKind, Expr as Ast, UnaryOperator};
 
+use super::fields::row_of;
 use super::groups::grouped;
 use super::power::power_of_sign;
 use super::scope::Qualifier;
@@ -59,9 +60,8 @@ impl Binder<'_> {
             Ast::Subquery(query) => self.scalar_subquery(query, stage),
             Ast::Array(ast::Array { elem, named: _ }) => self.array(elem, stage),
             Ast::Tuple(parts) => {
-                let parts = parts.iter().map(|part| Ok(self.expr(part, stage)?.expr));
-                let row = Expr::Row(parts.collect::<SqlResult<_>>()?);
-                Ok(Typed::new(row, SqlType::new(Scalar::Record)))
+                let parts = parts.iter().map(|part| self.expr(part, stage));
+                Ok(row_of(parts.collect::<SqlResult<_>>()?))
             }
             Ast::Collate { expr, collation } => {
                 let name = name_parts(collation)?.pop().unwrap_or_default();
@@ -128,6 +128,7 @@ impl Binder<'_> {
             Err(error) => {
                 let ungrouped = ungrouped(table, name, stage);
                 if table.is_none()
+                    && error.state() == SqlState::UNDEFINED_COLUMN
                     && ungrouped.is_none()
                     && let Some(row) = self.whole_row(name, stage)?
                 {

@@ -170,6 +170,8 @@ pub(crate) struct Binder<'b> {
     watched: Option<usize>,
     /// Whether one of them was named.
     names_watched: bool,
+    /// Whether it names the row of a table as one value.
+    pub(crate) names_rows: bool,
     /// Whether values of sequences are taken that nobody has to be allowed.
     is_identity: bool,
     /// The sequence of the column whose default is bound, by its name in the catalogue.
@@ -213,6 +215,7 @@ impl<'b> Binder<'b> {
             acting: None,
             watched: None,
             names_watched: false,
+            names_rows: false,
             is_identity: false,
             own_sequence: None,
         }

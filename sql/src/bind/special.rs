@@ -8,7 +8,7 @@ use sqlparser::ast::{
 };
 
 use super::expr::{negate, operator_name};
-use super::fields::{row_of_json, with_json_rows};
+use super::fields::row_of;
 use super::names::function_name;
 use super::sequence::{sequence_function, without_regclass};
 use super::stage::{COMPARED, Stage, WINDOWS};
@@ -279,13 +279,7 @@ impl Binder<'_> {
                         format!("DISTINCT specified, but {name} is not an aggregate function");
                     return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
                 }
-                if let Some(table) = row_of_json(&name, args, stage.scope)
-                    && let Some(row) = self.row_as_json(&table, stage)?
-                {
-                    return Ok(row);
-                }
                 let args = without_regclass(&name, args);
-                let args = with_json_rows(&name, &args, stage.scope)?;
                 self.arguments(&args, stage)?
             }
         };
@@ -302,10 +296,7 @@ impl Binder<'_> {
     ) -> SqlResult<Typed> {
         match sequence_function(name) {
             Some(function) => self.sequence_call(function, name, given, stage),
-            None if name == "row" && is_plain => {
-                let row = given.into_iter().map(|own| own.expr).collect();
-                Ok(Typed::new(Expr::Row(row), SqlType::RECORD))
-            }
+            None if name == "row" && is_plain => Ok(row_of(given)),
             None => self.built_in(name, given).map_err(|error| match error.state() {
                 SqlState::UNDEFINED_FUNCTION if gives_rows(name) => {
                     if stage.clause == "SELECT" {

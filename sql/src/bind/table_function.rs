@@ -72,7 +72,8 @@ impl Binder<'_> {
                 exprs.push(Expr::Const(Datum::I64(1)));
             }
             rename(&mut columns, &alias_columns(alias.as_ref())?, &called)?;
-            let scope = scope_of(&called, &columns, outer)?;
+            let mut scope = scope_of(&called, &columns, outer)?;
+            stands_for_value(&mut scope);
             let input = Box::new(with_applies(Plan::One, stage.applies));
             return Ok(Part {
                 plan: Plan::Project { input, exprs: exprs.into() },
@@ -99,7 +100,8 @@ impl Binder<'_> {
             columns.push(OutputColumn::new(ORDINALITY, SqlType::INT8));
         }
         rename(&mut columns, &alias_columns(alias.as_ref())?, &called)?;
-        let scope = scope_of(&called, &columns, outer)?;
+        let mut scope = scope_of(&called, &columns, outer)?;
+        stands_for_value(&mut scope);
         let call = RowsCall { function: Arc::new(resolved), arguments, ordinality };
         let plan = call.behind(stage.applies, columns.len());
         Ok(Part { plan, scope, is_lateral })
@@ -119,6 +121,13 @@ impl Binder<'_> {
         }
         let value = self.built_in(function, given)?;
         self.settle_type(value)
+    }
+}
+
+/// Has the name of a function that gives one value stand for that, and not for a row of it.
+fn stands_for_value(scope: &mut Scope<'_>) {
+    if let [own] = &mut *scope.columns {
+        own.is_row = true;
     }
 }
 

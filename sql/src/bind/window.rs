@@ -96,6 +96,8 @@ impl Binder<'_> {
     ) -> SqlResult<(Option<crate::functions::ResolvedAggregate>, Vec<Expr>, SqlType)> {
         let types: Vec<SqlType> = given.iter().map(|own| own.ty).collect();
         if is_aggregate(name) {
+            let given = self.as_documents(name, given)?;
+            let types: Vec<SqlType> = given.iter().map(|own| own.ty).collect();
             let resolved = resolve_aggregate(name, &types)?
                 .ok_or_else(|| SqlError::internal(format!("{name} is no aggregate")))?;
             let mut arguments = Vec::new();

@@ -6,7 +6,7 @@ use super::row_key::is_same;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::functions::{CallContext, Resolved};
 use crate::plan::{Branch, Expr, Quantifier};
-use crate::types::{Array, Datum, SqlType, cast, order};
+use crate::types::{Array, Datum, Record, SqlType, cast, order};
 
 /// What expressions are evaluated in.
 pub(crate) struct EvalContext<'a> {
@@ -71,9 +71,10 @@ pub(crate) fn eval(expr: &Expr, row: &[Datum], context: &EvalContext<'_>) -> Sql
             let indexes = indexes.iter().map(|expr| eval(expr, row, context));
             element(&array, &indexes.collect::<SqlResult<Vec<_>>>()?)
         }
-        Expr::Row(fields) => {
-            let values = fields.iter().map(|expr| eval(expr, row, context));
-            Ok(Datum::Record(values.collect::<SqlResult<Vec<_>>>()?.into()))
+        Expr::Row { values, fields } => {
+            let values = values.iter().map(|expr| eval(expr, row, context));
+            let (values, fields) = (values.collect::<SqlResult<_>>()?, Arc::clone(fields));
+            Ok(Datum::Record(Arc::new(Record { values, fields })))
         }
     }
 }
@@ -162,7 +163,7 @@ fn junction(
 /// A row is NULL if all of its fields are, and is not NULL if none is: neither may hold.
 fn is_null(value: &Datum, negated: bool) -> bool {
     match value {
-        Datum::Record(fields) => fields.iter().all(|field| field.is_null() != negated),
+        Datum::Record(own) => own.values.iter().all(|field| field.is_null() != negated),
         value => value.is_null() != negated,
     }
 }

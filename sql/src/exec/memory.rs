@@ -71,7 +71,7 @@ fn datum_bytes(datum: &Datum) -> usize {
         Datum::Bytes(bytes) => bytes.len(),
         Datum::Numeric(Some(number)) => size_of_val(&**number) + 16,
         Datum::Array(array) => array.elements.iter().map(datum_bytes).sum(),
-        Datum::Record(fields) => fields.iter().map(datum_bytes).sum(),
+        Datum::Record(own) => own.values.iter().map(datum_bytes).sum(),
         _ => 0,
     };
     size_of::<Datum>() + apart

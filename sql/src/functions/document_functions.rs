@@ -5,9 +5,9 @@ use super::arguments::{argument, array, boolean, text};
 use super::documents::{contains_document, follow, look, member, of_text, print_json};
 use super::signature::{Body, Table, Types};
 use crate::error::{SqlError, SqlResult, SqlState};
+use crate::types::Datum;
 use crate::types::json::{self, Node, Value};
 use crate::types::text_format::to_string;
-use crate::types::{Datum, FormatSettings, SqlType};
 
 fn build_array(types: &Types, values: &[Datum], context: &CallContext<'_>) -> SqlResult<Datum> {
     let mut out = String::from("[");
@@ -45,23 +45,6 @@ fn to_json(types: &Types, values: &[Datum], context: &CallContext<'_>) -> SqlRes
     let mut out = String::new();
     print_json(argument(values, 0), types.argument(0), context.settings, &mut out);
     of_text(types, out)
-}
-
-/// A row as JSON, of fields with these names and types.
-pub(crate) fn row_to_json(
-    fields: &[(String, SqlType)],
-    values: &[Datum],
-    settings: &FormatSettings,
-) -> String {
-    let mut out = String::from("{");
-    for (at, ((name, ty), value)) in fields.iter().zip(values).enumerate() {
-        out.push_str(if at > 0 { "," } else { "" });
-        json::print_string(name, &mut out);
-        out.push(':');
-        print_json(value, *ty, settings, &mut out);
-    }
-    out.push('}');
-    out
 }
 
 /// A document with another value at the end of a path.

@@ -5,7 +5,7 @@ use super::arguments::{array, text, whole};
 use super::signature::{Body, Table, Types};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::types::json::{self, Node, Value};
-use crate::types::text_format::{natural_type, to_string};
+use crate::types::text_format::to_string;
 use crate::types::{Datum, FormatSettings, Scalar, SqlType};
 
 /// A node as `->>` gives it: a string without quotes, null as NULL.
@@ -31,12 +31,13 @@ pub(super) fn print_json(value: &Datum, ty: SqlType, settings: &FormatSettings, 
         Datum::Array(array) => {
             print_array(&array.dimensions, &mut array.elements.iter(), ty.element(), settings, out);
         }
-        Datum::Record(values) => {
+        Datum::Record(own) => {
             out.push('{');
-            for (at, value) in values.iter().enumerate() {
+            for (at, (value, ty)) in own.typed().enumerate() {
                 out.push_str(if at > 0 { "," } else { "" });
-                out.push_str(&format!("\"f{}\":", at + 1));
-                print_json(value, natural_type(value), settings, out);
+                json::print_string(own.fields.get(at).map_or("", |own| &own.name), out);
+                out.push(':');
+                print_json(value, ty, settings, out);
             }
             out.push('}');
         }

@@ -136,7 +136,7 @@ fn held_bytes(value: &Datum) -> usize {
         Datum::Text(text) | Datum::Json(text) => text.len(),
         Datum::Bytes(bytes) => bytes.len(),
         Datum::Array(array) => array.elements.len() * size_of::<Datum>(),
-        Datum::Record(values) => values.len() * size_of::<Datum>(),
+        Datum::Record(own) => own.values.len() * size_of::<Datum>(),
         Datum::Numeric(Some(value)) => 32 + usize::try_from(value.digits() / 2).unwrap_or(0),
         _ => 0,
     }

@@ -47,7 +47,6 @@ use std::sync::Arc;
 pub use aggregates::{Accumulator, ResolvedAggregate, resolve_aggregate};
 pub use catalogue::needs_names;
 pub(crate) use composites::{fields_of, row_type};
-pub(crate) use document_functions::row_to_json;
 pub(crate) use key_bounds::{like_end, like_parts_of_key, like_start, moment_bound};
 pub use listing::{FunctionEntry, FunctionKind, OperatorEntry, function_entries, operator_entries};
 pub use resolve::{resolve_function, resolve_operator};

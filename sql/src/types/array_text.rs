@@ -3,10 +3,10 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use super::datum::{Array, Datum};
+use super::datum::{Array, Datum, Record};
 use super::settings::FormatSettings;
 use super::sql_type::SqlType;
-use super::text_format::{from_text, natural_type, to_string};
+use super::text_format::{from_text, to_string};
 use crate::error::{SqlError, SqlResult, SqlState};
 
 /// Most dimensions of an array.
@@ -91,16 +91,16 @@ fn print_element(text: &str, out: &mut String) {
 }
 
 /// Prints a row: `(1,text,)`.
-pub(crate) fn print_record(values: &[Datum], settings: &FormatSettings, out: &mut String) {
+pub(crate) fn print_record(own: &Record, settings: &FormatSettings, out: &mut String) {
     out.push('(');
-    for (at, value) in values.iter().enumerate() {
+    for (at, (value, ty)) in own.typed().enumerate() {
         if at > 0 {
             out.push(',');
         }
         if value.is_null() {
             continue;
         }
-        let text = to_string(value, natural_type(value), settings);
+        let text = to_string(value, ty, settings);
         let is_special =
             |c: char| matches!(c, '(' | ')' | '"' | ',' | '\\') || c.is_ascii_whitespace();
         if !text.is_empty() && !text.contains(is_special) {

@@ -13,7 +13,6 @@ use super::datum::{Array, Datum};
 use super::json;
 use super::numeric;
 use super::sql_type::{Scalar, SqlType};
-use super::text_format::natural_type;
 use crate::error::{SqlError, SqlResult, SqlState};
 
 /// The sign of a negative `numeric`.
@@ -84,10 +83,9 @@ pub fn to_binary(value: &Datum, ty: SqlType, out: &mut Vec<u8>) -> SqlResult<()>
         }
         Datum::Uuid(value) => out.extend(value),
         Datum::Array(array) => array_to_binary(array, out)?,
-        Datum::Record(values) => {
-            out.extend(length(values.len())?.to_be_bytes());
-            for value in values.iter() {
-                let ty = natural_type(value);
+        Datum::Record(own) => {
+            out.extend(length(own.values.len())?.to_be_bytes());
+            for (value, ty) in own.typed() {
                 out.extend(ty.oid().to_be_bytes());
                 element_to_binary(value, ty, out)?;
             }

@@ -24,7 +24,7 @@ pub mod zone;
 mod zone_abbreviations;
 
 pub use cast::CastContext;
-pub use datum::{Array, Datum};
+pub use datum::{Array, Datum, Field, Record};
 pub use settings::{ByteaOutput, DateOrder, DateStyle, FormatSettings, IntervalStyle, ReadMoment};
 pub use sql_type::{Scalar, SqlType};
 pub use zone::TimeZone;

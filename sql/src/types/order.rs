@@ -32,7 +32,7 @@ pub fn compare(a: &Datum, b: &Datum) -> Ordering {
         (Datum::Interval(a), Datum::Interval(b)) => a.length_us().cmp(&b.length_us()),
         (Datum::Uuid(a), Datum::Uuid(b)) => a.cmp(b),
         (Datum::Array(a), Datum::Array(b)) => compare_arrays(a, b),
-        (Datum::Record(a), Datum::Record(b)) => compare_lists(a, b),
+        (Datum::Record(a), Datum::Record(b)) => compare_lists(&a.values, &b.values),
         (a, b) => match (whole(a), whole(b)) {
             (Some(a), Some(b)) => a.cmp(&b),
             _ => match (float(a), float(b)) {
@@ -126,7 +126,7 @@ pub fn hash(value: &Datum, hasher: &mut impl Hasher) {
         Datum::Interval(value) => value.length_us().hash(hasher),
         Datum::Uuid(value) => value.hash(hasher),
         Datum::Array(array) => array.elements.iter().for_each(|value| hash(value, hasher)),
-        Datum::Record(values) => values.iter().for_each(|value| hash(value, hasher)),
+        Datum::Record(own) => own.values.iter().for_each(|value| hash(value, hasher)),
     }
 }
 

@@ -34,7 +34,7 @@ fn python() -> Result<PathBuf, String> {
     if python.exists() {
         return Ok(python);
     }
-    // Whoever is the first to have it all puts it in its place.
+    // Tests that run at the same time may make it, too: the first one done puts it in its place.
     let new = place.with_extension(format!("new{}", std::process::id()));
     let ran = |program: &Path, arguments: &[&str]| {
         let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();

@@ -2,6 +2,7 @@
 //! clients of PostgreSQL take.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -62,6 +63,9 @@ impl fmt::Debug for Secret {
 pub(crate) struct Host {
     pub(super) name: String,
     pub(super) port: u16,
+    /// Where it was reached. Other connections to the same server go there: the name may by then
+    /// stand for another.
+    pub(super) at: Option<SocketAddr>,
 }
 
 impl fmt::Display for Host {
@@ -256,7 +260,7 @@ fn host(text: &str, port: u16) -> Result<Host, AddressError> {
     let name = if name.is_empty() { "localhost" } else { name };
     match name.contains(char::is_whitespace) {
         true => Err(AddressError::Form),
-        false => Ok(Host { name: name.to_owned(), port }),
+        false => Ok(Host { name: name.to_owned(), port, at: None }),
     }
 }
 

@@ -1,8 +1,8 @@
 //! The SQL shell as a client of a server.
 
 use std::fs::Permissions;
-use std::io::Write;
-use std::net::SocketAddr;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Output, Stdio};
@@ -278,6 +278,35 @@ fn who_types_at_a_server_cancels_completes_and_sees_transactions() {
     says(&mut shell, "select count(*) as one from warehouse;", " 1");
     shell.types("\\q\r");
     assert_eq!(shell.ends(), Some(1), "{}", shell.screen());
+}
+
+/// A server that lets one client in, and then says nothing more.
+fn silent() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut length = [0; 4];
+        stream.read_exact(&mut length).unwrap();
+        let mut begin = vec![0; usize::try_from(u32::from_be_bytes(length)).unwrap() - 4];
+        stream.read_exact(&mut begin).unwrap();
+        // The user is in, a key of the session, and ready.
+        stream
+            .write_all(b"R\0\0\0\x08\0\0\0\0K\0\0\0\x0c\0\0\0\x07\0\0\0\x09Z\0\0\0\x05I")
+            .unwrap();
+        while stream.read(&mut [0; 512]).is_ok_and(|count| count > 0) {}
+    });
+    addr
+}
+
+#[test]
+fn who_completes_at_a_server_that_is_silent_types_on() {
+    let mut shell = typed(&format!("postgres://me@{}/selkie?sslmode=disable", silent()));
+    // The second is not even asked for; the line is given up then.
+    shell.types("select * from \tt \t\u{15}\\echo goes on\r");
+    shell.shows("goes on\r\n");
+    shell.types("\\q\r");
+    assert_eq!(shell.ends(), Some(0), "{}", shell.screen());
 }
 
 #[test]

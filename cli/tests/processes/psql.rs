@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::harness::{Process, text};
+use crate::harness::{Process, output, text};
 
 /// A server, and the port that it listens at.
 pub(crate) fn start() -> (Process, String) {
@@ -15,12 +15,9 @@ pub(crate) fn start() -> (Process, String) {
 /// Runs a program against the server at a port; what it prints. It must end well.
 #[track_caller]
 pub(crate) fn runs(program: &str, port: &str, arguments: &[&str]) -> String {
-    let output = Command::new(program)
-        .args(["-h", "127.0.0.1", "-p", port, "-U", "me"])
-        .args(arguments)
-        .env("PGDATABASE", "selkie")
-        .output()
-        .unwrap_or_else(|error| panic!("{program}: {error}"));
+    let mut command = Command::new(program);
+    command.args(["-h", "127.0.0.1", "-p", port, "-U", "me"]).args(arguments);
+    let output = output(command.env("PGDATABASE", "selkie"));
     let (said, error) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success(), "{program} {arguments:?}: {said}{error}");
     assert!(!error.contains("ERROR"), "{program} {arguments:?}: {error}");

@@ -5,19 +5,12 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use crate::drivers::setup;
-use crate::harness::{Over, Pool, Process, run, selkie, succeeds, text};
+use crate::harness::{Over, Pool, Process, ends, given, output, run, selkie, succeeds, text};
 
 /// Runs a script by the standard input.
 #[track_caller]
 fn piped(arguments: &[&str], script: impl AsRef<[u8]>) -> Output {
-    let mut child = selkie(&[&["sql"], arguments].concat())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child.stdin.take().unwrap().write_all(script.as_ref()).unwrap();
-    child.wait_with_output().unwrap()
+    given(&mut selkie(&[&["sql"], arguments].concat()), script)
 }
 
 /// Runs a script that must succeed; what it prints.
@@ -190,7 +183,7 @@ fn rows_look_as_in_psql() {
             psql.args(["-c", sql]);
         }
         psql.args(["-c", "drop table t"]);
-        let expected = text(&psql.output().unwrap().stdout);
+        let expected = text(&output(&mut psql).stdout);
         let mut own = vec!["sql", "-c", &set];
         tables.iter().for_each(|sql| own.extend(["-c", sql]));
         let tags = |line: &&str| !line.starts_with("CREATE ") && !line.starts_with("INSERT ");
@@ -262,7 +255,8 @@ select length(a) as n from t;\r\nselect length('a\r\nb') as n \\g\r\n";
 fn output_that_is_not_written_is_a_failure() {
     for sql in ["select 1", "copy (select 1) to stdout (format binary)", "\\echo a"] {
         let full = std::fs::File::create("/dev/full").unwrap();
-        let output = selkie(&["sql", "-c", sql]).stdout(full).output().unwrap();
+        let mut command = selkie(&["sql", "-c", sql]);
+        let output = ends(command.stdout(full).stderr(Stdio::piped()).spawn().unwrap());
         assert_eq!(output.status.code(), Some(1), "{sql}");
         assert!(text(&output.stderr).contains("No space left"), "{sql}");
     }
@@ -354,7 +348,7 @@ fn a_statement_that_waits_for_a_row_says_so_in_a_pipe() {
     typed.write_all(b"commit;\n").unwrap();
     assert!(waits.ends_well().contains("UPDATE 1"));
     drop(typed);
-    assert!(holder.wait().unwrap().success());
+    assert!(ends(holder).status.success());
 }
 
 #[test]

@@ -5,11 +5,11 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Output, Stdio};
+use std::process::Output;
 
 use rustix::process::Signal;
 
-use crate::harness::{Pool, Setup, refused, run, selkie, succeeds, text};
+use crate::harness::{Pool, Setup, given, output, refused, run, selkie, succeeds, text};
 use crate::roles;
 use crate::server::start;
 use crate::terminal::OnTerminal;
@@ -17,14 +17,7 @@ use crate::terminal::OnTerminal;
 /// Runs the shell at a server with a script on the standard input.
 #[track_caller]
 fn piped(server: &str, arguments: &[&str], script: &str) -> Output {
-    let mut child = selkie(&[&["sql", server], arguments].concat())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
-    child.wait_with_output().unwrap()
+    given(&mut selkie(&[&["sql", server], arguments].concat()), script)
 }
 
 /// Runs a script that must succeed; what it prints.
@@ -157,7 +150,7 @@ fn by(password: Option<&str>, file: &Path, server: &str) -> Output {
     password.into_iter().for_each(|password| {
         command.env("PGPASSWORD", password);
     });
-    command.output().unwrap()
+    output(&mut command)
 }
 
 #[test]

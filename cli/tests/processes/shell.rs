@@ -6,6 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use crate::drivers::setup;
 use crate::harness::{Over, Pool, Process, ends, given, output, run, selkie, succeeds, text};
+use crate::items::{ITEM, TABLES};
 
 /// Runs a script by the standard input.
 #[track_caller]
@@ -26,13 +27,6 @@ fn written(place: &Path, name: &str, script: &str) -> String {
     std::fs::write(&file, script).unwrap();
     file.to_str().unwrap().to_owned()
 }
-
-const TABLES: &str = "create table shop (id int primary key, city text);
-    create table item (shop int references shop on delete cascade, number int default 7,
-      name text not null, price numeric(10,2) check (price > 0), primary key (shop, number),
-      unique (name));
-    create index item_price on item (price desc);
-    create view cheap as select shop, name from item where price < 1;";
 
 #[test]
 fn commands_are_run_wherever_statements_are() {
@@ -62,23 +56,8 @@ fn commands_are_run_wherever_statements_are() {
 fn a_table_is_described_as_by_psql() {
     let script = format!("{TABLES}\n\\d item\n\\d shop\n\\d item_price\n");
     let said = gives(&["--format", "table"], &script);
-    let expected = r#"                   Table "public.item"
- Column |     Type      | Collation | Nullable | Default 
---------+---------------+-----------+----------+---------
- shop   | integer       |           | not null | 
- number | integer       |           | not null | 7
- name   | text          |           | not null | 
- price  | numeric(10,2) |           |          | 
-Indexes:
-    "item_pkey" PRIMARY KEY, btree (shop, number)
-    "item_name_key" UNIQUE CONSTRAINT, btree (name)
-    "item_price" btree (price DESC)
-Check constraints:
-    "item_price_check" CHECK (price > 0::numeric)
-Foreign-key constraints:
-    "item_shop_fkey" FOREIGN KEY (shop) REFERENCES shop(id) ON DELETE CASCADE
-
-                Table "public.shop"
+    let expected = format!(
+        r#"{ITEM}                Table "public.shop"
  Column |  Type   | Collation | Nullable | Default 
 --------+---------+-----------+----------+---------
  id     | integer |           | not null | 
@@ -94,8 +73,9 @@ Referenced by:
  price  | numeric(10,2) | yes  | price
 btree, for table "public.item"
 
-"#;
-    assert!(said.ends_with(expected), "{said}");
+"#
+    );
+    assert!(said.ends_with(&expected), "{said}");
     let script = format!(
         "{TABLES} comment on table item is 'what is sold'; comment on column item.price is 'in EUR';
          \\d i*m\n\\d+ cheap\n"

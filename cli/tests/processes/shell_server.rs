@@ -10,6 +10,7 @@ use std::process::Output;
 use rustix::process::Signal;
 
 use crate::harness::{Pool, Setup, given, output, refused, run, selkie, succeeds, text};
+use crate::items::{ITEM, TABLES};
 use crate::roles;
 use crate::server::start;
 use crate::terminal::OnTerminal;
@@ -28,38 +29,16 @@ fn gives(server: &str, arguments: &[&str], script: &str) -> String {
     text(&output.stdout)
 }
 
-const TABLES: &str = "create table shop (id int primary key, city text);
-    create table item (shop int references shop on delete cascade, number int default 7,
-      name text not null, price numeric(10,2) check (price > 0), primary key (shop, number),
-      unique (name));
-    create index item_price on item (price desc);
-    insert into shop values (1, 'Oslo'), (2, null);
+const ROWS: &str = "insert into shop values (1, 'Oslo'), (2, null);
     insert into item values (1, 1, 'it''s', 0.5), (1, 2, 'two', 12.25);";
 
 #[test]
 fn a_server_is_asked_as_a_pool_is() {
     let (_server, addr) = start("embedded:");
     let server = &addr.to_string();
-    let tags = "CREATE TABLE\nCREATE TABLE\nCREATE INDEX\nINSERT 0 2\nINSERT 0 2\n";
-    assert_eq!(gives(server, &[], TABLES), tags);
-    let described = r#"                   Table "public.item"
- Column |     Type      | Collation | Nullable | Default 
---------+---------------+-----------+----------+---------
- shop   | integer       |           | not null | 
- number | integer       |           | not null | 7
- name   | text          |           | not null | 
- price  | numeric(10,2) |           |          | 
-Indexes:
-    "item_pkey" PRIMARY KEY, btree (shop, number)
-    "item_name_key" UNIQUE CONSTRAINT, btree (name)
-    "item_price" btree (price DESC)
-Check constraints:
-    "item_price_check" CHECK (price > 0::numeric)
-Foreign-key constraints:
-    "item_shop_fkey" FOREIGN KEY (shop) REFERENCES shop(id) ON DELETE CASCADE
-
-"#;
-    assert_eq!(gives(server, &[], "\\d item\n"), described);
+    let tags = "CREATE TABLE\nCREATE TABLE\nCREATE INDEX\nCREATE VIEW\nINSERT 0 2\nINSERT 0 2\n";
+    assert_eq!(gives(server, &[], &format!("{TABLES}{ROWS}")), tags);
+    assert_eq!(gives(server, &[], "\\d item\n"), ITEM);
     let list = gives(server, &["--format", "csv"], "\\dt\n");
     assert!(list.starts_with("Schema,Name,Type,Owner\npublic,item,table,"), "{list}");
     let query = "select id, city, id = 1 as first from shop order by id";

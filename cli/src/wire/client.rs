@@ -197,9 +197,9 @@ impl Client {
         ran
     }
 
-    /// Runs one statement that only reads, outside of a transaction. It can be left, and the session
-    /// goes on: what is still to come is read over before the next statement. Nothing is asked of a
-    /// server that has not answered the last such statement.
+    /// Runs one statement that only reads, outside of a transaction. It can be left, and the
+    /// session goes on: what is still to come is read over before the next statement. Nothing is
+    /// asked of a server that has not answered the last such statement.
     ///
     /// # Errors
     /// [`NotRun`].

@@ -159,6 +159,7 @@ fn a_user_proves_a_password_to_a_server_that_is_believed() {
     for more in [
         "sslmode=disable".to_owned(),
         "sslmode=prefer".to_owned(),
+        format!("sslmode=prefer{}", root(&own)),
         "sslmode=require&channel_binding=require".to_owned(),
         format!("sslmode=verify-ca{}", root(&own)),
         format!("sslmode=verify-full&channel_binding=require{}", root(&own)),
@@ -173,11 +174,14 @@ fn a_user_proves_a_password_to_a_server_that_is_believed() {
         by(Some("open sesame"), &none, &server("sslmode=disable&channel_binding=require")),
         "does not offer channel binding",
     );
-    let unknown = server(&format!("sslmode=verify-full{}", root(&other)));
-    fails(
-        by(Some("open sesame"), &none, &unknown),
-        "its certificate is not believed: no authority that is given has signed it",
-    );
+    // A file of authorities that is named is heeded whatever the mode.
+    for mode in ["prefer", "require", "verify-ca", "verify-full"] {
+        let unknown = server(&format!("sslmode={mode}{}", root(&other)));
+        fails(
+            by(Some("open sesame"), &none, &unknown),
+            "its certificate is not believed: no authority that is given has signed it",
+        );
+    }
     let options = other.options();
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let (_other, elsewhere) = roles::start(&pool.url, &options);

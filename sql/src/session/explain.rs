@@ -97,7 +97,6 @@ impl Run {
         let (plan, _) = measured(planned.plan.clone());
         let planned = Planned { plan, ..planned };
         let before = self.env.now();
-        let stats = self.database.engine().stats();
         let run = run.unwrap_or_else(|| self.clone());
         let run = match planned.uses_catalogue {
             true => match run.with_catalogue(txn, &planned.path).await? {
@@ -106,17 +105,20 @@ impl Run {
             },
             false => run,
         };
-        let counted = match run.measure(txn, &planned).await {
+        let (counted, did) = self.database.engine().account(run.measure(txn, &planned)).await;
+        let counted = match counted {
             Ok(counted) => counted,
             Err(error) => return Ok(Err(error)),
         };
         let took = self.env.now().saturating_sub(before);
         let mut text = lines(&planned.plan, &counted);
-        // Others of this node may have worked meanwhile.
-        let did = self.database.engine().stats() - stats;
         text.push(format!(
-            "Node meanwhile: {} cache hits, {} fetches, {} read ahead, {} invalidations",
-            did.hits, did.misses, did.prefetches, did.invalidations
+            "Pages: {} cache hits, {} fetched, {} rights to write, {} read ahead",
+            did.hits, did.misses, did.upgrades, did.prefetches
+        ));
+        text.push(format!(
+            "Network: {} round trips, {} invalidations",
+            did.round_trips, did.invalidations_sent
         ));
         text.push(format!("Execution Time: {:.3} ms", took.as_secs_f64() * 1e3));
         Ok(self.show(text).await)

@@ -229,7 +229,8 @@ pub(crate) fn scan_of(table: Arc<TableDef>, for_update: bool) -> Plan {
     let (index, prefix, low, high, descending) = (None, Vec::new(), None, None, false);
     let needed = vec![true; table.columns.len()];
     let access = Access::Range { index, prefix, low, high, descending };
-    Plan::Scan(Arc::new(Scan { table, access, filter: None, needed, for_update }))
+    let (filter, is_ordered, index_only) = (None, false, false);
+    Plan::Scan(Arc::new(Scan { table, access, filter, needed, for_update, is_ordered, index_only }))
 }
 
 fn output_of(column: &crate::catalogue::ColumnDef) -> OutputColumn {

@@ -1,15 +1,18 @@
 //! From plans to operators.
 
 use super::aggregate::Aggregate;
+use super::aggregate_ordered::OrderedAggregate;
 use super::append::Append;
 use super::apply::Apply;
 use super::basic::{Filter, FunctionRows, Limit, Project, Ready, Values};
 use super::context::BoxOperator;
 use super::copy_in::CopyIn;
+use super::count::CountRows;
 use super::insert::Insert;
 use super::join::Join;
 use super::lock::Lock;
 use super::measured::Measured;
+use super::merge_join::MergeJoin;
 use super::modify::Modify;
 use super::scan::Scan;
 use super::sequence::Sequence;
@@ -46,11 +49,18 @@ pub(crate) fn build(plan: &Plan) -> BoxOperator {
             Box::new(Project { input: build(input), exprs: exprs.clone() })
         }
         Plan::Join(join) => Box::new(Join::new(join)),
+        Plan::Merge(merge) => Box::new(MergeJoin::new(merge)),
         Plan::Apply { input, query, kind, is_correlated } => {
             Box::new(Apply::new(build(input), query, kind.clone(), *is_correlated))
         }
         Plan::Aggregate { input, keys, calls } => {
+            if let Some(count) = CountRows::of(input, keys, calls) {
+                return Box::new(count);
+            }
             Box::new(Aggregate::new(build(input), keys.clone(), calls.clone()))
+        }
+        Plan::Grouped { input, keys, calls } => {
+            Box::new(OrderedAggregate::new(build(input), keys.clone(), calls.clone()))
         }
         Plan::Window { input, calls } => Box::new(Window::new(build(input), calls.clone())),
         Plan::Sort { input, keys, first } => {

@@ -25,12 +25,14 @@
 //! | others | an operator each |
 
 mod aggregate;
+mod aggregate_ordered;
 mod append;
 mod apply;
 mod basic;
 mod build;
 mod context;
 mod copy_in;
+mod count;
 mod eval;
 mod insert;
 mod join;
@@ -40,6 +42,7 @@ mod key_value;
 mod lock;
 mod measured;
 mod memory;
+mod merge_join;
 mod modify;
 mod partitions;
 mod references;

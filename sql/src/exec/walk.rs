@@ -1,6 +1,6 @@
 //! What plans contain: which tables they read, and whether they depend on rows outside of them.
 
-use crate::plan::{ApplyKind, Expr, Plan, WindowCall};
+use crate::plan::{ApplyKind, Expr, Join, Plan, WindowCall};
 use selkie_txn::Table;
 
 /// Calls `visit` for the plans that a plan has as inputs. The second argument says whether the
@@ -24,6 +24,7 @@ fn inputs<'p>(plan: &'p Plan, visit: &mut dyn FnMut(&'p Plan, bool)) {
         | Plan::Filter { input, .. }
         | Plan::Project { input, .. }
         | Plan::Aggregate { input, .. }
+        | Plan::Grouped { input, .. }
         | Plan::Window { input, .. }
         | Plan::Sort { input, .. }
         | Plan::Limit { input, .. }
@@ -32,6 +33,10 @@ fn inputs<'p>(plan: &'p Plan, visit: &mut dyn FnMut(&'p Plan, bool)) {
         Plan::Join(join) => {
             visit(&join.left, false);
             visit(&join.right, join.is_lateral);
+        }
+        Plan::Merge(merge) => {
+            visit(&merge.join.left, false);
+            visit(&merge.join.right, false);
         }
         Plan::Apply { input, query, .. } => {
             visit(input, false);
@@ -67,16 +72,11 @@ fn exprs<'p>(plan: &'p Plan, visit: &mut dyn FnMut(&'p Expr)) {
         Plan::Sequence(call) => call.arguments.iter().chain(&call.when).for_each(visit),
         Plan::Filter { condition, .. } => visit(condition),
         Plan::Project { exprs, .. } => exprs.iter().for_each(visit),
-        Plan::Join(join) => {
-            for (left, right) in &join.equal {
-                visit(left);
-                visit(right);
-            }
-            join.condition.iter().for_each(visit);
-        }
+        Plan::Join(join) => exprs_of_join(join, visit),
+        Plan::Merge(merge) => exprs_of_join(&merge.join, visit),
         Plan::Apply { kind: ApplyKind::Compare { comparison, .. }, .. } => visit(comparison),
         Plan::Apply { .. } => {}
-        Plan::Aggregate { keys, calls, .. } => {
+        Plan::Aggregate { keys, calls, .. } | Plan::Grouped { keys, calls, .. } => {
             keys.iter().for_each(&mut *visit);
             for call in calls {
                 call.arguments.iter().chain(&call.filter).for_each(&mut *visit);
@@ -106,6 +106,14 @@ fn exprs<'p>(plan: &'p Plan, visit: &mut dyn FnMut(&'p Expr)) {
             modify.returning.iter().flatten().for_each(visit);
         }
     }
+}
+
+fn exprs_of_join<'p>(join: &'p Join, visit: &mut dyn FnMut(&'p Expr)) {
+    for (left, right) in &join.equal {
+        visit(left);
+        visit(right);
+    }
+    join.condition.iter().for_each(visit);
 }
 
 /// Whether a plan reads a table.

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::expr_text::{Names, list, order, sign, text};
 use crate::plan::{
-    Access, ApplyKind, Comparison, Expr, Join, JoinKind, KeyItem, Modify, Plan, Scan, SetOperator,
+    Access, ApplyKind, Comparison, Expr, Join, JoinKind, KeyBound, KeyItem, Modify, Plan, Scan,
+    SetOperator,
 };
 
 /// What a node did.
@@ -113,7 +114,8 @@ fn shown<'p>(plan: &'p Plan, outer: &[Vec<String>]) -> Shown<'p> {
         }
         Plan::Project { input, .. } => over("Result", vec![], vec![input]),
         Plan::Measured { input, .. } => return shown(input, outer),
-        Plan::Join(join) => of_join(join, outer),
+        Plan::Join(join) => of_join(join, false, outer),
+        Plan::Merge(merge) => of_join(&merge.join, true, outer),
         Plan::Apply { input, query, kind, .. } => {
             over(name_of_apply(kind), vec![], vec![input, query])
         }
@@ -123,6 +125,10 @@ fn shown<'p>(plan: &'p Plan, outer: &[Vec<String>]) -> Shown<'p> {
         Plan::Aggregate { input, keys, .. } => {
             let key = ("Group Key", list(keys, Names { own: &own(input), outer }));
             over("HashAggregate", vec![key], vec![input])
+        }
+        Plan::Grouped { input, keys, .. } => {
+            let key = ("Group Key", list(keys, Names { own: &own(input), outer }));
+            over("GroupAggregate", vec![key], vec![input])
         }
         Plan::Window { input, .. } => over("WindowAgg", vec![], vec![input]),
         Plan::Sort { input, keys, first } => {
@@ -134,7 +140,11 @@ fn shown<'p>(plan: &'p Plan, outer: &[Vec<String>]) -> Shown<'p> {
             )
         }
         Plan::Limit { input, .. } => over("Limit", vec![], vec![input]),
-        Plan::Distinct { input, .. } => over("Unique", vec![], vec![input]),
+        Plan::Distinct { input, is_sorted: true, .. } => over("Unique", vec![], vec![input]),
+        Plan::Distinct { input, keys, is_sorted: false } => {
+            let key = ("Group Key", list(keys, Names { own: &own(input), outer }));
+            over("HashAggregate", vec![key], vec![input])
+        }
         Plan::Set { operator, all, left, right } => {
             over(name_of_set(*operator, *all), vec![], vec![left, right])
         }
@@ -192,6 +202,7 @@ fn of_scan<'p>(scan: &Scan, outer: &[Vec<String>]) -> Shown<'p> {
         format!("({name} {} {})", sign(comparison), text(value, Names { own: &[], outer }))
     };
     let mut conditions = Vec::new();
+    let only = if scan.index_only { " Only" } else { "" };
     let title = match &scan.access {
         Access::Range { index, prefix, low, high, descending } => {
             let key = key(*index);
@@ -203,7 +214,9 @@ fn of_scan<'p>(scan: &Scan, outer: &[Vec<String>]) -> Shown<'p> {
                     (low, Comparison::Greater, Comparison::GreaterEqual),
                     (high, Comparison::Less, Comparison::LessEqual),
                 ] {
-                    if let Some(bound) = bound {
+                    if bound.as_ref().is_some_and(KeyBound::is_not_null) {
+                        conditions.push(format!("({name} IS NOT NULL)"));
+                    } else if let Some(bound) = bound {
                         let comparison = if bound.inclusive { closed } else { open };
                         conditions.push(compared(name, comparison, &bound.value));
                     }
@@ -212,7 +225,11 @@ fn of_scan<'p>(scan: &Scan, outer: &[Vec<String>]) -> Shown<'p> {
             let backward = if *descending { " Backward" } else { "" };
             match (index, conditions.is_empty()) {
                 (None, true) if !descending => format!("Seq Scan on {}", table.name),
-                _ => format!("Index Scan{backward} using {} on {}", key_name(*index), table.name),
+                _ => format!(
+                    "Index{only} Scan{backward} using {} on {}",
+                    key_name(*index),
+                    table.name
+                ),
             }
         }
         Access::Each { index, prefix, values, suffix } => {
@@ -225,7 +242,7 @@ fn of_scan<'p>(scan: &Scan, outer: &[Vec<String>]) -> Shown<'p> {
             for (name, value) in key.iter().skip(prefix.len() + 1).zip(suffix) {
                 conditions.push(compared(name, Comparison::Equal, value));
             }
-            format!("Index Scan using {} on {}", key_name(*index), table.name)
+            format!("Index{only} Scan using {} on {}", key_name(*index), table.name)
         }
     };
     let mut details = Vec::new();
@@ -261,6 +278,7 @@ fn one_of(name: &str, values: &[KeyItem], names: Names<'_>) -> String {
 
 fn of_join<'p>(
     join: &'p Join,
+    is_merge: bool,
     outer: &[Vec<String>],
 ) -> (String, Vec<(&'static str, String)>, Vec<&'p Plan>) {
     let (left, right) = (names(&join.left, outer), names(&join.right, outer));
@@ -282,8 +300,18 @@ fn of_join<'p>(
             format!("({} = {})", text(a, left), text(b, right))
         };
         let pairs: Vec<_> = join.equal.iter().map(pair).collect();
-        details.push(("Hash Cond", pairs.join(" AND ")));
-        format!("Hash{kind} Join")
+        let all =
+            if pairs.len() > 1 { format!("({})", pairs.join(" AND ")) } else { pairs.join("") };
+        match is_merge {
+            true => {
+                details.push(("Merge Cond", all));
+                format!("Merge{kind} Join")
+            }
+            false => {
+                details.push(("Hash Cond", pairs.join(" AND ")));
+                format!("Hash{kind} Join")
+            }
+        }
     };
     if let Some(condition) = &join.condition {
         let all: Vec<_> = left.into_iter().chain(right).collect();
@@ -316,20 +344,14 @@ fn names(plan: &Plan, outer: &[Vec<String>]) -> Vec<String> {
             let inner = names(input, outer);
             exprs.iter().map(|expr| text(expr, Names { own: &inner, outer })).collect()
         }
-        Plan::Join(join) => {
-            let mut all = names(&join.left, outer);
-            if !matches!(join.kind, JoinKind::Semi | JoinKind::Anti) {
-                all.resize(join.left_width, String::new());
-                all.extend(names(&join.right, outer));
-            }
-            all
-        }
+        Plan::Join(join) => names_of_join(join, outer),
+        Plan::Merge(merge) => names_of_join(&merge.join, outer),
         Plan::Apply { input, .. } => {
             let mut all = names(input, outer);
             all.push("(SubPlan)".to_owned());
             all
         }
-        Plan::Aggregate { input, keys, calls } => {
+        Plan::Aggregate { input, keys, calls } | Plan::Grouped { input, keys, calls } => {
             let inner = names(input, outer);
             let keys = keys.iter().map(|key| text(key, Names { own: &inner, outer }));
             let calls = calls.iter().map(|call| {
@@ -348,4 +370,13 @@ fn names(plan: &Plan, outer: &[Vec<String>]) -> Vec<String> {
         }
         plan => (1..=plan.width()).map(|at| format!("column {at}")).collect(),
     }
+}
+
+fn names_of_join(join: &Join, outer: &[Vec<String>]) -> Vec<String> {
+    let mut all = names(&join.left, outer);
+    if !matches!(join.kind, JoinKind::Semi | JoinKind::Anti) {
+        all.resize(join.left_width, String::new());
+        all.extend(names(&join.right, outer));
+    }
+    all
 }

@@ -48,6 +48,7 @@ fn depth(plan: &Plan, shared: &mut HashMap<usize, usize>) -> usize {
         Plan::Filter { input, .. }
         | Plan::Project { input, .. }
         | Plan::Aggregate { input, .. }
+        | Plan::Grouped { input, .. }
         | Plan::Window { input, .. }
         | Plan::Sort { input, .. }
         | Plan::Limit { input, .. }
@@ -55,6 +56,7 @@ fn depth(plan: &Plan, shared: &mut HashMap<usize, usize>) -> usize {
         | Plan::Measured { input, .. } => depth(input, shared),
         Plan::Lock(lock) => depth(&lock.input, shared),
         Plan::Join(join) => depth(&join.left, shared).max(depth(&join.right, shared)),
+        Plan::Merge(merge) => depth(&merge.join.left, shared).max(depth(&merge.join.right, shared)),
         Plan::Apply { input, query, .. } => depth(input, shared).max(depth(query, shared)),
         Plan::Set { left, right, .. } => depth(left, shared).max(depth(right, shared)),
         Plan::Insert(insert) => depth(&insert.source, shared),

@@ -5,21 +5,27 @@
 //! a list of values; what each node gives is said at its variant.
 
 mod access;
+mod arrange;
 mod conditions;
+mod cover;
 mod depth;
 mod expr;
+mod first_value;
 mod key_conditions;
+mod merge;
 mod needed;
 mod node;
 mod optimize;
 mod order;
+mod physical;
+mod scan_order;
 mod semi_join;
 
 pub(crate) use depth::check_depth;
 pub(crate) use expr::{Branch, Comparison, Expr, Quantifier, Typed};
 pub(crate) use node::{
     Access, AggregateCall, ApplyKind, Assignments, ConflictAction, Frame, FrameBound, FrameOffset,
-    FrameUnits, Insert, Join, JoinKind, KeyBound, KeyItem, LockRows, Locking, Modify, Plan, Scan,
-    SequenceCall, SequenceFunction, SetOperator, SortKey, WindowCall,
+    FrameUnits, Insert, Join, JoinKind, KeyBound, KeyItem, LockRows, Locking, Merge, MergeKey,
+    Modify, Plan, Scan, SequenceCall, SequenceFunction, SetOperator, SortKey, WindowCall,
 };
 pub(crate) use optimize::optimize;

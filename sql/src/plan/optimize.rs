@@ -10,14 +10,21 @@ use super::key_conditions::key_type;
 use super::needed::need_all;
 use super::node::{Join, JoinKind, Plan, Scan};
 use super::order::gives_order;
+use super::physical::settle;
 use super::semi_join::semi_join;
 use crate::types::Datum;
 
 /// The plan with its conditions where they cost least.
 pub(crate) fn optimize(plan: Plan) -> Plan {
     let mut plan = push(plan, Vec::new());
-    need_all(&mut plan);
+    finish(&mut plan);
     plan
+}
+
+/// What comes when conditions are where they belong.
+fn finish(plan: &mut Plan) {
+    need_all(plan);
+    settle(plan);
 }
 
 #[expect(clippy::boxed_local, reason = "what is given back is boxed as well")]
@@ -93,7 +100,9 @@ fn push(plan: Plan, mut conditions: Vec<Expr>) -> Plan {
 fn below(plan: Plan) -> Plan {
     match plan {
         Plan::Shared { number, plan } => {
-            Plan::Shared { number, plan: Arc::new(push((*plan).clone(), Vec::new())) }
+            let mut own = push((*plan).clone(), Vec::new());
+            finish(&mut own);
+            Plan::Shared { number, plan: Arc::new(own) }
         }
         Plan::Recursive { number, first, next, all } => {
             Plan::Recursive { number, first: boxed(first), next: boxed(next), all }
@@ -298,16 +307,25 @@ impl Plan {
             | Self::Distinct { input, .. } => input.width(),
             Self::Lock(lock) => lock.input.width(),
             Self::Project { exprs, .. } => exprs.len(),
-            Self::Join(join) => match join.kind {
-                JoinKind::Semi | JoinKind::Anti => join.left_width,
-                _ => join.left_width + join.right_width,
-            },
+            Self::Join(join) => join.width(),
+            Self::Merge(merge) => merge.join.width(),
             Self::Apply { input, .. } => input.width() + 1,
-            Self::Aggregate { keys, calls, .. } => keys.len() + calls.len(),
+            Self::Aggregate { keys, calls, .. } | Self::Grouped { keys, calls, .. } => {
+                keys.len() + calls.len()
+            }
             Self::Window { input, calls } => input.width() + calls.len(),
             Self::Set { left, .. } => left.width(),
             Self::Insert(insert) => insert.returning.as_ref().map_or(0, Vec::len),
             Self::Modify(modify) => modify.returning.as_ref().map_or(0, Vec::len),
+        }
+    }
+}
+
+impl Join {
+    fn width(&self) -> usize {
+        match self.kind {
+            JoinKind::Semi | JoinKind::Anti => self.left_width,
+            _ => self.left_width + self.right_width,
         }
     }
 }

@@ -273,6 +273,8 @@ fn scan(table: &Arc<TableDef>, access: Access) -> Plan {
         filter: None,
         needed: vec![true; table.columns.len()],
         for_update: false,
+        is_ordered: false,
+        index_only: false,
     }))
 }
 

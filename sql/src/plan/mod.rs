@@ -1,8 +1,9 @@
 //! Plans: what is to be done for a statement, with all names and types resolved.
 //!
 //! The binder makes a tree of [`Plan`]s out of a statement, [`crate::plan`]'s optimizer puts
-//! conditions where they cost least and chooses keys, and the executor runs the outcome. A row is
-//! a list of values; what each node gives is said at its variant.
+//! conditions where they cost least and chooses keys, then says what is merged, grouped as it comes
+//! or read from indexes alone, and the executor runs the outcome. A row is a list of values; what
+//! each node gives is said at its variant.
 
 mod access;
 mod arrange;

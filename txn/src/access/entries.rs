@@ -3,9 +3,9 @@
 //! The key of an entry tells the columns of the index, and with it, or behind it, stands the
 //! primary key. A reader that needs no other columns need not look at the row: the tree of an index
 //! has its entries in leaves that are latched, versioned, recorded and validated as those of a
-//! table are, so an entry is visible exactly where its row is. What is recorded as read is the range
-//! of the index. It changes with each row that comes, goes, or gets another key, and not with other
-//! columns of rows, which were not read.
+//! table are, so an entry is visible exactly where its row is. What is recorded as read is the
+//! range of the index. It changes with each row that comes, goes, or gets another key, and not with
+//! other columns of rows, which were not read.
 //!
 //! Some types have keys that tell less than the value ([`ColumnType::has_exact_keys`]): columns of
 //! these are not told.

@@ -163,6 +163,7 @@ scripts![
     windows,
     with,
     explain,
+    planner,
     keys,
     evaluated_once,
     alter,

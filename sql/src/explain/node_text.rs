@@ -105,7 +105,7 @@ fn shown<'p>(plan: &'p Plan, outer: &[Vec<String>]) -> Shown<'p> {
             return leaf(format!("Function Scan on {name}"));
         }
         Plan::Working { number, .. } => return leaf(format!("WorkTable Scan on {number}")),
-        Plan::Shared { number, plan } => (format!("CTE Scan on {number}"), vec![], vec![&**plan]),
+        Plan::Shared { number, plan, .. } => (format!("CTE Scan on {number}"), vec![], vec![&**plan]),
         Plan::Recursive { first, next, .. } => over("Recursive Union", vec![], vec![first, next]),
         Plan::Filter { input, condition } => {
             let filter = ("Filter", text(condition, Names { own: &own(input), outer }));

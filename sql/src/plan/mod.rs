@@ -8,18 +8,20 @@ mod access;
 mod conditions;
 mod depth;
 mod expr;
+mod inline;
 mod key_conditions;
 mod needed;
 mod node;
 mod optimize;
 mod order;
 mod semi_join;
+pub(crate) mod walk;
 
 pub(crate) use depth::check_depth;
 pub(crate) use expr::{Branch, Comparison, Expr, Quantifier, Typed};
 pub(crate) use node::{
     Access, AggregateCall, ApplyKind, Assignments, ConflictAction, Frame, FrameBound, FrameOffset,
-    FrameUnits, Insert, Join, JoinKind, KeyBound, KeyItem, LockRows, Locking, Modify, Plan, Scan,
-    SequenceCall, SequenceFunction, SetOperator, SortKey, WindowCall,
+    FrameUnits, Insert, Join, JoinKind, KeyBound, KeyItem, LockRows, Locking, Modify, Plan, Reuse,
+    Scan, SequenceCall, SequenceFunction, SetOperator, SortKey, WindowCall,
 };
 pub(crate) use optimize::optimize;

@@ -94,7 +94,6 @@ fn need(plan: &mut Plan, asked: Columns) {
             need_all(first);
             need_all(next);
         }
-        Plan::Shared { plan, .. } => need_all(Arc::make_mut(plan)),
         Plan::Lock(lock) => need_all(&mut lock.input),
         Plan::Insert(insert) => need_all(&mut insert.source),
         Plan::Modify(modify) => need_all(&mut modify.source),
@@ -104,7 +103,9 @@ fn need(plan: &mut Plan, asked: Columns) {
         | Plan::CopyIn { .. }
         | Plan::Rows { .. }
         | Plan::Working { .. }
-        | Plan::Sequence(_) => {}
+        | Plan::Sequence(_)
+        // It was told when it was made.
+        | Plan::Shared { .. } => {}
     }
 }
 

@@ -7,8 +7,10 @@
 mod access;
 mod conditions;
 mod depth;
+mod estimate;
 mod expr;
 mod inline;
+mod join_order;
 mod key_conditions;
 mod needed;
 mod node;
@@ -18,10 +20,11 @@ mod semi_join;
 pub(crate) mod walk;
 
 pub(crate) use depth::check_depth;
+pub(crate) use estimate::Statistics;
 pub(crate) use expr::{Branch, Comparison, Expr, Quantifier, Typed};
 pub(crate) use node::{
     Access, AggregateCall, ApplyKind, Assignments, ConflictAction, Frame, FrameBound, FrameOffset,
     FrameUnits, Insert, Join, JoinKind, KeyBound, KeyItem, LockRows, Locking, Modify, Plan, Reuse,
     Scan, SequenceCall, SequenceFunction, SetOperator, SortKey, WindowCall,
 };
-pub(crate) use optimize::optimize;
+pub(crate) use optimize::{optimize, optimize_by};

@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use super::access::{choose_access, is_key_expr};
 use super::conditions::{all_of, conjuncts, equal_sides, shifted};
+use super::estimate::Statistics;
 use super::expr::{Comparison, Expr};
 use super::inline::inline;
+use super::join_order::{Ordered, is_by_key, is_free, ordered};
 use super::key_conditions::key_type;
 use super::needed::need_all;
 use super::node::{Join, JoinKind, Plan, Scan, SetOperator};
@@ -15,19 +17,28 @@ use super::order::gives_order;
 use super::semi_join::semi_join;
 use crate::types::{Datum, SqlType};
 
-/// The plan with its conditions where they cost least.
-pub(crate) fn optimize(mut plan: Plan) -> Plan {
+/// The plan with its conditions where they cost least, of whose tables nothing is known.
+pub(crate) fn optimize(plan: Plan) -> Plan {
+    optimize_by(plan, &Statistics::default())
+}
+
+/// The plan with its conditions where they cost least, and its joins in the order that does.
+pub(crate) fn optimize_by(mut plan: Plan, statistics: &Statistics) -> Plan {
     inline(&mut plan);
-    let mut plan = push(plan, Vec::new(), &mut Known::new());
+    let mut plan = push(plan, Vec::new(), &mut Known { queries: HashMap::new(), statistics });
     need_all(&mut plan);
     plan
 }
 
-/// The common table expressions that stay, by their numbers, as they are for all their readers.
-type Known = HashMap<usize, Arc<Plan>>;
+/// What is known while a plan is optimized.
+struct Known<'s> {
+    /// The common table expressions that stay, by their numbers, as they are for all their readers.
+    queries: HashMap<usize, Arc<Plan>>,
+    statistics: &'s Statistics,
+}
 
 #[expect(clippy::boxed_local, reason = "what is given back is boxed as well")]
-fn boxed(plan: Box<Plan>, known: &mut Known) -> Box<Plan> {
+fn boxed(plan: Box<Plan>, known: &mut Known<'_>) -> Box<Plan> {
     Box::new(push(*plan, Vec::new(), known))
 }
 
@@ -44,7 +55,7 @@ fn filtered(plan: Plan, conditions: Vec<Expr>) -> Plan {
 
 /// The plan, optimized, with only the rows for which these hold.
 #[recursive::recursive]
-fn push(plan: Plan, mut conditions: Vec<Expr>, known: &mut Known) -> Plan {
+fn push(plan: Plan, mut conditions: Vec<Expr>, known: &mut Known<'_>) -> Plan {
     if conditions.iter().any(is_never_true) {
         return Plan::Nothing { width: plan.width() };
     }
@@ -87,7 +98,7 @@ fn push(plan: Plan, mut conditions: Vec<Expr>, known: &mut Known) -> Plan {
 }
 
 /// As [`push`], for plans that look at several rows at a time.
-fn push_into_groups(plan: Plan, conditions: Vec<Expr>, known: &mut Known) -> Plan {
+fn push_into_groups(plan: Plan, conditions: Vec<Expr>, known: &mut Known<'_>) -> Plan {
     match plan {
         Plan::Aggregate { input, keys, calls } => {
             let (below, above) = settled(conditions);
@@ -176,15 +187,15 @@ fn passed_on(conditions: Vec<Expr>, exprs: &[Expr]) -> (Vec<Expr>, Vec<Expr>) {
 }
 
 /// The plan with its inputs optimized.
-fn below(plan: Plan, known: &mut Known) -> Plan {
+fn below(plan: Plan, known: &mut Known<'_>) -> Plan {
     match plan {
         Plan::Shared { number, plan, reuse } => {
-            let found = known.get(&number).cloned();
+            let found = known.queries.get(&number).cloned();
             let plan = found.unwrap_or_else(|| {
                 let mut own = push(Arc::unwrap_or_clone(plan), Vec::new(), known);
                 need_all(&mut own);
                 let own = Arc::new(own);
-                known.insert(number, Arc::clone(&own));
+                known.queries.insert(number, Arc::clone(&own));
                 own
             });
             Plan::Shared { number, plan, reuse }
@@ -248,7 +259,37 @@ fn both(limit: Expr, offset: Expr) -> Option<Expr> {
     Some(Expr::Call { function: Box::new(plus), arguments, comparison: None })
 }
 
-fn push_join(mut join: Join, conditions: Vec<Expr>, known: &mut Known) -> Plan {
+/// A join with only the rows for which these hold, in the order that is best for it and those that
+/// stand directly in it.
+fn push_join(join: Join, conditions: Vec<Expr>, known: &mut Known<'_>) -> Plan {
+    let Some(found) = ordered(&join, &conditions, known.statistics) else {
+        return place_join(join, conditions, false, known);
+    };
+    let Ordered { join, conditions, columns } = found;
+    let input = place_join(join, conditions, true, known);
+    match columns {
+        None => input,
+        Some(exprs) => Plan::Project { input: Box::new(input), exprs: exprs.into() },
+    }
+}
+
+/// An input of a join, which may be another that was put in order with it.
+#[recursive::recursive]
+fn push_input(plan: Plan, conditions: Vec<Expr>, is_ordered: bool, known: &mut Known<'_>) -> Plan {
+    match plan {
+        Plan::Join(join) if is_ordered && is_free(&join) => {
+            place_join(*join, conditions, true, known)
+        }
+        plan => push(plan, conditions, known),
+    }
+}
+
+fn place_join(
+    mut join: Join,
+    conditions: Vec<Expr>,
+    is_ordered: bool,
+    known: &mut Known<'_>,
+) -> Plan {
     let (left_width, is_inner) = (join.left_width, join.kind == JoinKind::Inner);
     let is_left = |own: &Expr| own.columns().iter().all(|column| *column < left_width);
     let is_right = |own: &Expr| own.columns().iter().all(|column| *column >= left_width);
@@ -287,10 +328,10 @@ fn push_join(mut join: Join, conditions: Vec<Expr>, known: &mut Known) -> Plan {
         to_right.iter_mut().for_each(outward);
     }
     let right = whole_scan(&join.right, &to_right);
-    join.left = push(join.left, to_left, known);
-    join.right = push(join.right, to_right, known);
+    join.left = push_input(join.left, to_left, is_ordered, known);
+    join.right = push_input(join.right, to_right, is_ordered, known);
     if let Some((scan, conditions)) = right {
-        by_key(&mut join, scan, conditions);
+        by_key(&mut join, scan, conditions, known.statistics);
     }
     filtered(Plan::Join(Box::new(join)), above)
 }
@@ -321,10 +362,13 @@ fn whole_scan(plan: &Plan, conditions: &[Expr]) -> Option<(Scan, Vec<Expr>)> {
 
 /// Reads the right side, which is `scan` with these conditions, by the key that rows of the left
 /// give, where the left has few rows.
-fn by_key(join: &mut Join, mut scan: Scan, mut conditions: Vec<Expr>) {
+fn by_key(join: &mut Join, mut scan: Scan, mut conditions: Vec<Expr>, statistics: &Statistics) {
     let is_kind =
         matches!(join.kind, JoinKind::Inner | JoinKind::Left | JoinKind::Semi | JoinKind::Anti);
-    if !is_kind || join.is_lateral || join.equal.is_empty() || !has_few_rows(&join.left) {
+    if !is_kind || join.is_lateral || join.equal.is_empty() {
+        return;
+    }
+    if !is_by_key(&join.left, &scan, statistics).unwrap_or_else(|| has_few_rows(&join.left)) {
         return;
     }
     if let Some(filter) = scan.filter.take() {

@@ -12,6 +12,8 @@ mod keys_of_types;
 mod notices;
 #[path = "scripts/origins.rs"]
 mod origins_of_columns;
+#[path = "scripts/plans.rs"]
+mod plans;
 mod references;
 #[path = "scripts/schemas.rs"]
 mod schemas_of_sessions;
@@ -166,6 +168,7 @@ scripts![
     index_only,
     merge_join,
     streaming,
+    planner,
     keys,
     evaluated_once,
     alter,

@@ -34,7 +34,7 @@ pub(crate) fn build(plan: &Plan) -> BoxOperator {
         Plan::Rows { function, arguments, ordinality } => {
             Box::new(FunctionRows::new(function.clone(), arguments.clone(), *ordinality))
         }
-        Plan::Shared { number, plan } => Box::new(Shared::new(*number, plan.clone())),
+        Plan::Shared { number, plan, .. } => Box::new(Shared::new(*number, plan.clone())),
         Plan::Working { number, width: _ } => Box::new(Working::new(*number)),
         Plan::Recursive { number, first, next, all } => {
             Box::new(Recursive::new(*number, first, next, *all))

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::expr_text::{Names, list, order, sign, text};
 use crate::plan::{
     Access, ApplyKind, Comparison, Expr, Join, JoinKind, KeyBound, KeyItem, Modify, Plan, Scan,
-    SetOperator,
+    SetOperator, Statistics,
 };
 
 /// What a node did.
@@ -18,10 +18,18 @@ pub(crate) struct Counted {
     pub(crate) took: Duration,
 }
 
-/// The plan as lines, with what its nodes did if they were measured.
-pub(crate) fn lines(plan: &Plan, counted: &[Counted]) -> Vec<String> {
+/// What is known of the nodes of a plan.
+#[derive(Clone, Copy)]
+struct Known<'k> {
+    counted: &'k [Counted],
+    statistics: &'k Statistics,
+}
+
+/// The plan as lines, with the rows that its nodes are supposed to give where that is known, and
+/// what they did if they were measured.
+pub(crate) fn lines(plan: &Plan, counted: &[Counted], statistics: &Statistics) -> Vec<String> {
     let mut lines = Vec::new();
-    node(plan, counted, 0, &mut Vec::new(), &mut lines);
+    node(plan, Known { counted, statistics }, 0, &mut Vec::new(), &mut lines);
     lines
 }
 
@@ -37,24 +45,24 @@ struct Shown<'p> {
 #[recursive::recursive]
 fn node(
     plan: &Plan,
-    counted: &[Counted],
+    known: Known<'_>,
     depth: usize,
     outer: &mut Vec<Vec<String>>,
     lines: &mut Vec<String>,
 ) {
     let (plan, counted_here) = match plan {
-        Plan::Measured { number, input } => (&**input, counted.get(*number)),
+        Plan::Measured { number, input } => (&**input, known.counted.get(*number)),
         plan => (plan, None),
     };
     // It does no more than to choose columns.
     if let Plan::Project { input, .. } = plan {
-        return node(input, counted, depth, outer, lines);
+        return node(input, known, depth, outer, lines);
     }
     // A change locks its rows; that is no step of its own.
     if let Plan::Lock(lock) = plan
         && lock.is_for_change
     {
-        return node(&lock.input, counted, depth, outer, lines);
+        return node(&lock.input, known, depth, outer, lines);
     }
     let Shown { title, details, inputs, is_lateral } = shown(plan, outer);
     let (indent, arrow) = match depth {
@@ -69,7 +77,11 @@ fn node(
             format!("  (actual time={ms:.3} ms, rows={rows}, loops={loops})")
         }
     };
-    lines.push(format!("{indent}{arrow}{title}{did}"));
+    let estimated = match known.statistics.rows(plan) {
+        Some(rows) if !known.statistics.is_empty() => format!("  (rows={:.0})", rows.max(1.0)),
+        _ => String::new(),
+    };
+    lines.push(format!("{indent}{arrow}{title}{estimated}{did}"));
     let inner = " ".repeat(depth * 6 + 2);
     lines.extend(details.iter().map(|(name, value)| format!("{inner}{name}: {value}")));
     for (at, input) in inputs.iter().enumerate() {
@@ -77,7 +89,7 @@ fn node(
         if sees_first && let Some(first) = inputs.first() {
             outer.push(names(first, outer));
         }
-        node(input, counted, depth + 1, outer, lines);
+        node(input, known, depth + 1, outer, lines);
         if sees_first {
             outer.pop();
         }
@@ -106,7 +118,9 @@ fn shown<'p>(plan: &'p Plan, outer: &[Vec<String>]) -> Shown<'p> {
             return leaf(format!("Function Scan on {name}"));
         }
         Plan::Working { number, .. } => return leaf(format!("WorkTable Scan on {number}")),
-        Plan::Shared { number, plan } => (format!("CTE Scan on {number}"), vec![], vec![&**plan]),
+        Plan::Shared { number, plan, .. } => {
+            (format!("CTE Scan on {number}"), vec![], vec![&**plan])
+        }
         Plan::Recursive { first, next, .. } => over("Recursive Union", vec![], vec![first, next]),
         Plan::Filter { input, condition } => {
             let filter = ("Filter", text(condition, Names { own: &own(input), outer }));

@@ -68,7 +68,7 @@ fn depth(plan: &Plan, shared: &mut HashMap<usize, usize>) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::SetOperator;
+    use crate::plan::{Reuse, SetOperator};
 
     #[test]
     fn plans_are_as_deep_as_the_deepest_of_their_parts() {
@@ -84,7 +84,10 @@ mod tests {
     fn what_is_shared_is_looked_at_once() {
         let twice = |plan: Plan, number: usize| {
             let plan = Arc::new(plan);
-            let shared = || Box::new(Plan::Shared { number, plan: Arc::clone(&plan) });
+            let shared = || {
+                let (plan, reuse) = (Arc::clone(&plan), Reuse::IfShared);
+                Box::new(Plan::Shared { number, plan, reuse })
+            };
             let (left, right) = (shared(), shared());
             Plan::Set { operator: SetOperator::Union, all: true, left, right }
         };

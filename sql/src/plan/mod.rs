@@ -10,8 +10,11 @@ mod arrange;
 mod conditions;
 mod cover;
 mod depth;
+mod estimate;
 mod expr;
 mod first_value;
+mod inline;
+mod join_order;
 mod key_conditions;
 mod merge;
 mod needed;
@@ -21,12 +24,14 @@ mod order;
 mod physical;
 mod scan_order;
 mod semi_join;
+pub(crate) mod walk;
 
 pub(crate) use depth::check_depth;
+pub(crate) use estimate::Statistics;
 pub(crate) use expr::{Branch, Comparison, Expr, Quantifier, Typed};
 pub(crate) use node::{
     Access, AggregateCall, ApplyKind, Assignments, ConflictAction, Frame, FrameBound, FrameOffset,
     FrameUnits, Insert, Join, JoinKind, KeyBound, KeyItem, LockRows, Locking, Merge, MergeKey,
-    Modify, Plan, Scan, SequenceCall, SequenceFunction, SetOperator, SortKey, WindowCall,
+    Modify, Plan, Reuse, Scan, SequenceCall, SequenceFunction, SetOperator, SortKey, WindowCall,
 };
-pub(crate) use optimize::optimize;
+pub(crate) use optimize::{optimize, optimize_by};

@@ -27,7 +27,7 @@ pub(crate) enum Plan {
     /// `ordinality` a column more, which counts from 1.
     Rows { function: Arc<ResolvedRows>, arguments: Vec<Expr>, ordinality: bool },
     /// Gives the rows of a common table expression, which is run once.
-    Shared { number: usize, plan: Arc<Plan> },
+    Shared { number: usize, plan: Arc<Plan>, reuse: Reuse },
     /// The rows that a recursive part of a common table expression gave in the round before.
     Working { number: usize, width: usize },
     /// Gives the rows of `first`, then those of `next` as long as it gives any, each time with the
@@ -72,6 +72,17 @@ pub(crate) enum Plan {
     Modify(Box<Modify>),
     /// Gives one row: a value of a sequence.
     Sequence(Box<SequenceCall>),
+}
+
+/// Whether the rows of a common table expression are kept for all that read it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reuse {
+    /// MATERIALIZED.
+    Always,
+    /// If several read it.
+    IfShared,
+    /// NOT MATERIALIZED.
+    Never,
 }
 
 /// A call of a function of sequences.

@@ -7,18 +7,21 @@ use sqlparser::ast::{self, AnalyzeFormatKind, Statement, UtilityOption};
 
 use super::Ran;
 use super::parsed::{Planned, Verb};
-use super::planning::plan_anew;
+use super::planning::{plan_anew, statistics_of};
 use super::run::Run;
 use super::transaction::check_writes;
 use crate::bind::{OutputColumn, fold, refuse};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::explain::{lines, measured};
+use crate::plan::Statistics;
 use crate::types::{Datum, SqlType};
 
 /// What is to be explained, and whether it is run.
 pub(super) struct Explain<'s> {
     statement: &'s Statement,
     analyze: bool,
+    /// Whether it is shown how many rows each node is supposed to give.
+    costs: bool,
 }
 
 /// The columns of what EXPLAIN gives.
@@ -48,7 +51,7 @@ pub(super) fn explained(statement: &Statement) -> SqlResult<Option<Explain<'_>>>
         matches!(format, ast::AnalyzeFormat::TEXT)
     };
     refuse(!format.as_ref().is_none_or(is_text), "a format of EXPLAIN other than TEXT")?;
-    let mut analyze = *analyze;
+    let (mut analyze, mut costs) = (*analyze, true);
     for option in options.iter().flatten() {
         let UtilityOption { name, arg } = option;
         let value = arg.as_ref().map(ToString::to_string).map(|arg| arg.to_lowercase());
@@ -56,15 +59,16 @@ pub(super) fn explained(statement: &Statement) -> SqlResult<Option<Explain<'_>>>
         match &*fold(name) {
             "analyze" => analyze = is_on,
             "format" => refuse(value.as_deref() != Some("text"), "a format other than TEXT")?,
-            // Costs are not estimated; what the others would add or leave out is always there.
-            "verbose" | "costs" | "settings" | "buffers" | "timing" | "summary" | "wal" => {}
+            "costs" => costs = is_on,
+            // What the others would add or leave out is always there.
+            "verbose" | "settings" | "buffers" | "timing" | "summary" | "wal" => {}
             other => {
                 let message = format!("unrecognized EXPLAIN option \"{other}\"");
                 return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
             }
         }
     }
-    Ok(Some(Explain { statement, analyze }))
+    Ok(Some(Explain { statement, analyze, costs }))
 }
 
 impl Run {
@@ -74,7 +78,7 @@ impl Run {
         txn: &mut Txn<'_>,
         explain: &Explain<'_>,
     ) -> Result<SqlResult<Ran>, TxnError> {
-        let Explain { statement, analyze } = explain;
+        let Explain { statement, analyze, costs } = explain;
         let sql = &self.work.parsed.sql;
         let source = self.path_source();
         let planned = match plan_anew(txn, statement, sql, &self.work.types, &source, None).await? {
@@ -85,8 +89,13 @@ impl Run {
             Ok(run) => run,
             Err(error) => return Ok(Err(error)),
         };
+        let statistics = if *costs {
+            statistics_of(&self.database, &planned.tables).await?
+        } else {
+            Statistics::default()
+        };
         if !analyze {
-            return Ok(self.show(lines(&planned.plan, &[])).await);
+            return Ok(self.show(lines(&planned.plan, &[], &statistics)).await);
         }
         if let Err(error) = check_writes(self.modes, statement, &planned.verb) {
             return Ok(Err(error));
@@ -111,7 +120,7 @@ impl Run {
             Err(error) => return Ok(Err(error)),
         };
         let took = self.env.now().saturating_sub(before);
-        let mut text = lines(&planned.plan, &counted);
+        let mut text = lines(&planned.plan, &counted, &statistics);
         text.push(format!(
             "Pages: {} cache hits, {} fetched, {} rights to write, {} read ahead",
             did.hits, did.misses, did.upgrades, did.prefetches

@@ -10,6 +10,8 @@ mod deep_statements;
 mod keys_of_types;
 #[path = "scripts/notices.rs"]
 mod notices;
+#[path = "scripts/orders.rs"]
+mod orders_of_keys;
 #[path = "scripts/origins.rs"]
 mod origins_of_columns;
 #[path = "scripts/plans.rs"]

@@ -18,6 +18,7 @@ mod groups;
 mod insert;
 mod join;
 mod modify;
+mod named_arguments;
 mod names;
 mod new_type;
 mod open_type;

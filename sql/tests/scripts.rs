@@ -197,6 +197,7 @@ scripts![
     json,
     arrays,
     regex,
+    conflict,
     nulls,
     waits,
     schemas,

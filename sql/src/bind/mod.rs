@@ -25,6 +25,7 @@ mod open_type;
 mod power;
 mod query;
 mod references;
+mod returning;
 mod row_functions;
 mod row_query;
 mod scope;

@@ -69,7 +69,13 @@ fn group_key<'a>(ast: &'a Ast, items: &'a [Item], scope: &Scope<'_>) -> SqlResul
             if scope.columns.iter().any(|column| column.is_plain && column.name == name) {
                 return Ok(ast);
             }
-            Ok(items.iter().find(|item| item.name == name).map_or(ast, |item| &item.expr))
+            let mut named = items.iter().filter(|item| item.name == name);
+            let Some(first) = named.next() else { return Ok(ast) };
+            if named.any(|other| !are_same(&first.expr, &other.expr, scope)) {
+                let message = format!("GROUP BY \"{name}\" is ambiguous");
+                return Err(SqlError::new(SqlState::AMBIGUOUS_COLUMN, message));
+            }
+            Ok(&first.expr)
         }
         _ => Ok(ast),
     }

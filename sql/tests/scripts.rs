@@ -156,6 +156,7 @@ scripts![
     aggregates,
     aggregates_ordered,
     groups,
+    grouping_sets,
     subqueries,
     changes,
     changes_rows,

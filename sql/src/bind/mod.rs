@@ -14,6 +14,7 @@ mod definition;
 mod expr;
 mod fields;
 mod from;
+mod grouping_sets;
 mod groups;
 mod insert;
 mod join;

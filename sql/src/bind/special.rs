@@ -252,6 +252,9 @@ impl Binder<'_> {
         if let Some(over) = &function.over {
             return self.window(&name, function, over, stage);
         }
+        if name == "grouping" {
+            return self.grouping_call(function, stage);
+        }
         if let Some(call) = self.aggregate(&name, function, stage)? {
             return Ok(call);
         }

@@ -253,6 +253,9 @@ pub(super) fn alias_columns(alias: Option<&TableAlias>) -> SqlResult<Vec<String>
         return Ok(Vec::new());
     };
     refuse(at.is_some(), "AT of an alias")?;
-    refuse(columns.iter().any(|own| own.data_type.is_some()), "types of columns of an alias")?;
+    if columns.iter().any(|own| own.data_type.is_some()) {
+        let message = "a column definition list is only allowed for functions returning \"record\"";
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+    }
     Ok(columns.iter().map(|own| fold(&own.name)).collect())
 }

@@ -87,6 +87,15 @@ impl Operator for FunctionRows {
     ) -> BoxFuture<'a, SqlResult<Option<Vec<Row>>>> {
         Box::pin(async move {
             context.breathe(BATCH_ROWS).await;
+            if let (None, Some(pause)) = (&self.rows, self.function.pause) {
+                let values = context.eval_all(&self.arguments, &[])?;
+                if !values.iter().any(Datum::is_null) {
+                    let Some(env) = context.env else {
+                        return Err(SqlError::internal("a statement that waits has no clock"));
+                    };
+                    env.sleep(pause(&values, &context.call)?).await;
+                }
+            }
             self.batch(context)
         })
     }

@@ -407,12 +407,13 @@ pub(crate) struct Locking {
 #[derive(Clone, Debug)]
 pub(crate) struct Insert {
     pub(crate) table: Arc<TableDef>,
-    /// Gives a value for each column of the table.
+    /// Gives a value for each column of the table, then what subqueries of ON CONFLICT and RETURNING
+    /// give.
     pub(crate) source: Plan,
     /// CHECK constraints, over the new row, with their names.
     pub(crate) checks: Vec<(String, Expr)>,
     pub(crate) on_conflict: Option<ConflictAction>,
-    /// Over the new row.
+    /// Over the new row with what the source gave behind it.
     pub(crate) returning: Option<Vec<Expr>>,
 }
 

@@ -103,6 +103,7 @@ async fn run_with(
         txn,
         call,
         parameters,
+        env: None,
         client: None,
         is_alone: false,
         read_only: false,

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::access::{choose_access, is_key_expr};
-use super::conditions::{all_of, conjuncts, equal_sides, shifted};
+use super::conditions::{all_of, conjuncts, equal_sides, only_compares, shifted};
 use super::estimate::Statistics;
 use super::expr::{Comparison, Expr};
 use super::inline::inline;
@@ -142,11 +142,16 @@ fn push_into_groups(plan: Plan, conditions: Vec<Expr>, known: &mut Known<'_>) ->
             filtered(sorted, above)
         }
         Plan::Set { operator, all, left, right } => {
-            let (below, above) = settled(conditions);
+            let (mut below, mut above) = settled(conditions);
             let to_right = match operator {
                 SetOperator::Union | SetOperator::Intersect => below.clone(),
-                // What is taken away without need does no harm.
-                SetOperator::Except => Vec::new(),
+                // What is taken away without need does no harm; but what is taken away may be what
+                // a condition fails for, and must not be asked.
+                SetOperator::Except => {
+                    let (safe, others) = below.into_iter().partition(only_compares);
+                    (below, above) = (safe, joined([others, above]));
+                    Vec::new()
+                }
             };
             let left = Box::new(push(*left, below, known));
             let right = Box::new(push(*right, to_right, known));
@@ -298,8 +303,13 @@ fn place_join(
     known: &mut Known<'_>,
 ) -> Plan {
     let (left_width, is_inner) = (join.left_width, join.kind == JoinKind::Inner);
-    let is_left = |own: &Expr| own.columns().iter().all(|column| *column < left_width);
-    let is_right = |own: &Expr| own.columns().iter().all(|column| *column >= left_width);
+    // What may be different each time is asked of each pair, unless it is about one side.
+    let is_of_pair = |own: &Expr| own.columns().is_empty() && own.is_volatile();
+    let is_of = |own: &Expr, is_in: &dyn Fn(usize) -> bool| {
+        own.columns().into_iter().all(is_in) && !is_of_pair(own)
+    };
+    let is_left = |own: &Expr| is_of(own, &|column| column < left_width);
+    let is_right = |own: &Expr| is_of(own, &|column| column >= left_width);
     let mut own = Vec::new();
     if let Some(condition) = join.condition.take() {
         conjuncts(condition, &mut own);

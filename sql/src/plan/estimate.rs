@@ -34,8 +34,11 @@ const DISTINCT: f64 = 200.0;
 pub(crate) struct Statistics(HashMap<Table, TableStatistics>);
 
 impl Statistics {
+    /// Adds what is known of a table. That it was empty tells nothing: it is to be filled.
     pub(crate) fn add(&mut self, table: Table, found: TableStatistics) {
-        self.0.insert(table, found);
+        if found.rows > 0 {
+            self.0.insert(table, found);
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {

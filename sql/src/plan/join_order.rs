@@ -43,7 +43,13 @@ pub(super) fn is_free(join: &Join) -> bool {
 /// Whether it is better to find rows of a table by a key for each row of the left than to read all;
 /// `None` if nothing is known of them.
 pub(super) fn is_by_key(left: &Plan, scan: &Scan, statistics: &Statistics) -> Option<bool> {
-    Some(statistics.rows(left)? * ROWS_FOR_A_KEY <= statistics.rows_of_table(scan)?)
+    Some(is_worth_keys(statistics.rows(left)?, statistics.rows_of_table(scan)?))
+}
+
+/// Whether it is better to find so many rows by their keys than to read so many. Of one row it
+/// always is: the table may have grown since it was analyzed.
+fn is_worth_keys(found: f64, all: f64) -> bool {
+    found <= 1.0 || found * ROWS_FOR_A_KEY <= all
 }
 
 /// A join and those in it in order, for rows for which these hold.
@@ -317,7 +323,7 @@ impl<'p> Order<'p> {
             });
             equal_sides(&own, width).is_some_and(|(side, _)| is_key(&side))
         };
-        rows * ROWS_FOR_A_KEY <= all && links.into_iter().any(|link| by_key(link.condition))
+        is_worth_keys(rows, all) && links.into_iter().any(|link| by_key(link.condition))
     }
 }
 

@@ -6,10 +6,10 @@
 
 use std::sync::Arc;
 
-use selkie_txn::{ColumnType, KeyOrder};
+use selkie_txn::ColumnType;
 
 use super::node::{Access, Scan};
-use super::scan_order::prefix_by;
+use super::scan_order::{all_columns, prefix_by};
 use crate::catalogue::TableDef;
 use crate::types::stored::column_type;
 
@@ -52,13 +52,14 @@ pub(super) fn cover(scan: &mut Arc<Scan>) {
 /// The access by another index than its own, if that finds the same rows, in the same order if that
 /// is counted on.
 fn by_index(scan: &Scan, own: usize, other: usize) -> Option<Access> {
-    let ((columns, orders), (others, other_orders)) =
-        (scan.table.key(Some(own))?, scan.table.key(Some(other))?);
-    let order_of = |orders: &[KeyOrder], at| orders.get(at).copied().unwrap_or_default();
-    let has_order = |at| order_of(orders, at) == order_of(other_orders, at);
-    let is_longer = || others.starts_with(columns) && (0..columns.len()).all(has_order);
-    if scan.is_ordered && !is_longer() {
-        return None;
+    let ((columns, _), (others, _)) = (scan.table.key(Some(own))?, scan.table.key(Some(other))?);
+    if scan.is_ordered && own != other {
+        // Rows whose columns of the index are the same come by what stands behind these.
+        let (of_own, of_other) =
+            (all_columns(&scan.table, Some(own))?, all_columns(&scan.table, Some(other))?);
+        if !of_other.0.starts_with(&of_own.0) || !of_other.1.starts_with(&of_own.1) {
+            return None;
+        }
     }
     let mut access = scan.access.clone();
     match &mut access {

@@ -51,6 +51,9 @@ pub(super) fn arrange_scan(scan: &mut Arc<Scan>, wanted: &Wanted) -> Option<Vec<
     let others = others.filter(|index| {
         !scan.is_ordered && index != own && (leads_to_few || is_covered(scan, *index))
     });
+    // Those that tell all themselves are best.
+    let mut others: Vec<Option<usize>> = others.collect();
+    others.sort_by_key(|index| !is_covered(scan, *index));
     let found = std::iter::once(*own).chain(others).find_map(|index| {
         let prefix = prefix_by(&scan.table, (*own, prefix), index, is_bounded)?;
         let key = KeyRead {
@@ -89,6 +92,22 @@ pub(super) fn prefix_by(
     Some(values.into_iter().map(|(_, value)| value.clone()).collect())
 }
 
+/// The columns of a key, and of an index behind them those of the primary key: that ends the entries
+/// whose other columns are the same.
+pub(super) fn all_columns(
+    table: &TableDef,
+    index: Option<usize>,
+) -> Option<(Vec<usize>, Vec<KeyOrder>)> {
+    let (columns, orders) = table.key(index)?;
+    let (primary, primary_orders) = table.key(None)?;
+    let order_of = |orders: &[KeyOrder], at| orders.get(at).copied().unwrap_or_default();
+    let own = columns.iter().enumerate().map(|(at, column)| (*column, order_of(orders, at)));
+    let behind = primary.iter().enumerate();
+    let behind = behind.map(|(at, column)| (*column, order_of(primary_orders, at)));
+    let behind = behind.filter(|(column, _)| !columns.contains(column));
+    Some(own.chain(behind).unzip())
+}
+
 /// A read of a key.
 struct KeyRead<'t> {
     table: &'t TableDef,
@@ -110,7 +129,7 @@ struct Found {
 impl KeyRead<'_> {
     /// How it is to be read to give what is wanted; `None` if it does not.
     fn gives(&self, wanted: &Wanted) -> Option<Found> {
-        let (columns, orders) = self.columns()?;
+        let (columns, orders) = all_columns(self.table, self.index)?;
         let is_nullable =
             |column: usize| self.table.columns.get(column).is_none_or(|own| own.nullable);
         let order_of = |at: usize| orders.get(at).copied().unwrap_or_default();
@@ -161,19 +180,6 @@ impl KeyRead<'_> {
             next += 1;
         }
         Some(Found { descending, together })
-    }
-
-    /// The columns of the key, and of an index behind them those of the primary key: that ends the
-    /// entries whose other columns are the same.
-    fn columns(&self) -> Option<(Vec<usize>, Vec<KeyOrder>)> {
-        let (columns, orders) = self.table.key(self.index)?;
-        let (primary, primary_orders) = self.table.key(None)?;
-        let order_of = |orders: &[KeyOrder], at| orders.get(at).copied().unwrap_or_default();
-        let own = columns.iter().enumerate().map(|(at, column)| (*column, order_of(orders, at)));
-        let behind = primary.iter().enumerate();
-        let behind = behind.map(|(at, column)| (*column, order_of(primary_orders, at)));
-        let behind = behind.filter(|(column, _)| !columns.contains(column));
-        Some(own.chain(behind).unzip())
     }
 
     /// Whether the first columns of the key tell any two rows apart.

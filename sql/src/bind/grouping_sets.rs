@@ -16,7 +16,7 @@ use super::stage::Stage;
 use super::{Binder, fold, refuse};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::functions::{Resolved, Volatility};
-use crate::plan::{AggregateCall, Expr, Plan, SetOperator, Typed};
+use crate::plan::{AggregateCall, Expr, Plan, Reuse, SetOperator, Typed, is_fixed};
 use crate::types::{Datum, SqlType};
 
 /// Most lists of keys: each reads the input.
@@ -203,6 +203,17 @@ fn key_of(arg: &Ast, stage: &Stage<'_>) -> Option<usize> {
             _ => None,
         },
     }
+}
+
+/// The input of all lists, which is run once if its rows may be others the next time, or if that
+/// has an effect. `shared` is the number of the next plan that several read.
+pub(super) fn input_of_sets(input: Plan, shared: &mut usize) -> Plan {
+    if is_fixed(&input) {
+        return input;
+    }
+    let number = *shared;
+    *shared += 1;
+    Plan::Shared { number, plan: Arc::new(input), reuse: Reuse::Always }
 }
 
 /// The plan that groups an input by each of the lists of keys.

@@ -7,7 +7,7 @@ use sqlparser::ast::{
 };
 
 use super::aggregate::has_aggregate;
-use super::grouping_sets::{lists_of, plan_of_sets};
+use super::grouping_sets::{input_of_sets, lists_of, plan_of_sets};
 use super::groups::{NamedColumns, add_dependent, are_same, grouped_scope};
 use super::open_type::is_open;
 use super::query::{LockableTable, Tail, limited, sort_key};
@@ -185,7 +185,7 @@ impl Binder<'_> {
             let is_strict = scope.tables.len() > 1 || has_subquery;
             output.locks = Some((locks, passed, is_strict));
         }
-        plan = placed(plan, having, stage);
+        plan = placed(plan, having, stage, &mut self.shared);
         Ok(finished(plan, output, tail))
     }
 
@@ -321,14 +321,14 @@ fn column_at(expr: &Expr) -> Option<usize> {
 }
 
 /// The plan with the groups, subqueries, condition of groups and windows of a clause.
-fn placed(mut plan: Plan, having: Option<Expr>, mut stage: Stage<'_>) -> Plan {
+fn placed(mut plan: Plan, having: Option<Expr>, mut stage: Stage<'_>, shared: &mut usize) -> Plan {
     let (width, applied) = stage.settled();
     settle_compared(&mut stage.applies, width);
     if let Some(Grouping { keys, sets, calls, applies, .. }) = stage.grouping {
         plan = with_applies(plan, applies);
         let calls: Vec<_> = calls.into_iter().map(|(_, call, _)| call).collect();
         plan = match sets {
-            Some(sets) => plan_of_sets(plan, keys, &sets, &calls),
+            Some(sets) => plan_of_sets(input_of_sets(plan, shared), keys, &sets, &calls),
             None => {
                 let keys = keys.into_iter().map(|own| own.key.expr).collect();
                 Plan::Aggregate { input: Box::new(plan), keys, calls }

@@ -131,7 +131,7 @@ impl Inlining {
 
 /// Whether a plan has no effect, and the same rows each time that it is run.
 #[recursive::recursive]
-fn is_fixed(plan: &Plan) -> bool {
+pub(crate) fn is_fixed(plan: &Plan) -> bool {
     let mut fixed = match plan {
         Plan::Sequence(_)
         | Plan::CopyIn { .. }
@@ -141,6 +141,7 @@ fn is_fixed(plan: &Plan) -> bool {
         Plan::Apply { kind: ApplyKind::Compare { comparison, .. }, .. } => {
             !comparison.is_volatile()
         }
+        Plan::Rows { function, .. } => function.pause.is_none(),
         // What others keep is the same for all.
         Plan::Shared { .. } => return true,
         _ => true,

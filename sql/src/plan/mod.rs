@@ -29,6 +29,7 @@ pub(crate) mod walk;
 pub(crate) use depth::check_depth;
 pub(crate) use estimate::Statistics;
 pub(crate) use expr::{Branch, Comparison, Expr, Quantifier, Typed};
+pub(crate) use inline::is_fixed;
 pub(crate) use node::{
     Access, AggregateCall, ApplyKind, Assignments, ConflictAction, Frame, FrameBound, FrameOffset,
     FrameUnits, Insert, Join, JoinKind, KeyBound, KeyItem, LockRows, Locking, Merge, MergeKey,

@@ -170,7 +170,8 @@ impl MergeJoin {
             return Ok(());
         }
         let is_one_enough = self.needs_one_partner() && self.condition.is_none();
-        let (has_partner, used) = (vec![false], MemoryUse::default());
+        let (has_partner, mut used) = (vec![false], MemoryUse::default());
+        used.add(row_bytes(&row) + 1, context.limits)?;
         let mut group = Group { key, rows: vec![row], has_partner, used, next_single: None };
         loop {
             let Some((key, row)) = self.right.next(&self.order, context).await? else {
@@ -247,7 +248,11 @@ impl MergeJoin {
             self.end_group();
             return Ok(true);
         }
+        if self.is_right_done {
+            return Ok(false);
+        }
         let Some((_, row)) = self.right.next(&self.order, context).await? else {
+            self.is_right_done = true;
             return Ok(false);
         };
         context.breathe(1).await;

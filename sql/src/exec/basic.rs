@@ -243,6 +243,37 @@ pub(crate) fn count_of(
     u64::try_from(count).map(Some).map_err(negative)
 }
 
+/// Rows one at a time.
+pub(crate) struct OneByOne {
+    input: BoxOperator,
+    batch: std::vec::IntoIter<Row>,
+}
+
+impl OneByOne {
+    pub(crate) fn new(input: BoxOperator) -> Self {
+        Self { input, batch: Vec::new().into_iter() }
+    }
+}
+
+impl Operator for OneByOne {
+    fn next<'a>(
+        &'a mut self,
+        context: &'a mut ExecContext<'_, '_>,
+    ) -> BoxFuture<'a, SqlResult<Option<Vec<Row>>>> {
+        Box::pin(async move {
+            loop {
+                if let Some(row) = self.batch.next() {
+                    return Ok(Some(vec![row]));
+                }
+                match self.input.next(context).await? {
+                    Some(batch) => self.batch = batch.into_iter(),
+                    None => return Ok(None),
+                }
+            }
+        })
+    }
+}
+
 /// Rows that are there already.
 pub(crate) struct Ready {
     rows: Vec<Row>,

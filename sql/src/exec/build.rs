@@ -4,7 +4,7 @@ use super::aggregate::Aggregate;
 use super::aggregate_ordered::OrderedAggregate;
 use super::append::Append;
 use super::apply::Apply;
-use super::basic::{Filter, FunctionRows, Limit, Project, Ready, Values};
+use super::basic::{Filter, FunctionRows, Limit, OneByOne, Project, Ready, Values};
 use super::context::BoxOperator;
 use super::copy_in::CopyIn;
 use super::count::CountRows;
@@ -51,7 +51,10 @@ pub(crate) fn build(plan: &Plan) -> BoxOperator {
         Plan::Join(join) => Box::new(Join::new(join)),
         Plan::Merge(merge) => Box::new(MergeJoin::new(merge)),
         Plan::Apply { input, query, kind, is_correlated } => {
-            Box::new(Apply::new(build(input), query, kind.clone(), *is_correlated))
+            // What one call of a row does to a sequence is seen by the next call of the same row.
+            let is_by_row = calls_of_sequences(plan) > 1;
+            let input = if is_by_row { by_row(input) } else { build(input) };
+            Box::new(Apply::new(input, query, kind.clone(), *is_correlated))
         }
         Plan::Aggregate { input, keys, calls } => {
             if let Some(count) = CountRows::of(input, keys, calls) {
@@ -82,5 +85,34 @@ pub(crate) fn build(plan: &Plan) -> BoxOperator {
         Plan::Insert(insert) => Box::new(Insert::new(insert)),
         Plan::Modify(modify) => Box::new(Modify::new(modify)),
         Plan::Sequence(call) => Box::new(Sequence::new(call)),
+    }
+}
+
+/// How many functions of sequences are called for each row of what a plan extends.
+#[recursive::recursive]
+fn calls_of_sequences(plan: &Plan) -> usize {
+    match plan {
+        Plan::Apply { input, query, .. } => {
+            usize::from(matches!(**query, Plan::Sequence(_))) + calls_of_sequences(input)
+        }
+        Plan::Measured { input, .. } | Plan::Project { input, .. } => calls_of_sequences(input),
+        _ => 0,
+    }
+}
+
+/// As [`build`], with what a plan extends coming row by row.
+#[recursive::recursive]
+fn by_row(plan: &Plan) -> BoxOperator {
+    match plan {
+        Plan::Apply { input, query, kind, is_correlated } => {
+            Box::new(Apply::new(by_row(input), query, kind.clone(), *is_correlated))
+        }
+        Plan::Project { input, exprs } => {
+            Box::new(Project { input: by_row(input), exprs: exprs.clone() })
+        }
+        Plan::Measured { number, input } => {
+            Box::new(Measured { number: *number, input: by_row(input), has_begun: false })
+        }
+        plan => Box::new(OneByOne::new(build(plan))),
     }
 }

@@ -15,6 +15,23 @@ use crate::types::SqlType;
 use crate::types::cast::CastContext;
 
 impl Binder<'_> {
+    /// Adds what WITHIN GROUP orders by to the arguments and the order of a call.
+    fn within_group(
+        &mut self,
+        key: &ast::OrderByExpr,
+        (given, order): (&mut Vec<Typed>, &mut Vec<SortKey>),
+        stage: &mut Stage<'_>,
+    ) -> SqlResult<()> {
+        // What is in the parentheses is the same for all rows.
+        let is_same = given.iter().all(|own| own.expr.columns().is_empty());
+        refuse(!is_same, "columns as direct arguments of an ordered-set aggregate")?;
+        let value = self.expr(&key.expr, stage)?;
+        let value = self.settle_type(value)?;
+        order.push(super::query::sort_key(value.expr.clone(), key)?);
+        given.push(value);
+        Ok(())
+    }
+
     /// A call of an aggregate: a column behind the keys of the groups. `None` if there is no
     /// aggregate of that name.
     pub(super) fn aggregate(
@@ -58,13 +75,7 @@ impl Binder<'_> {
         let args = with_json_rows(name, args, inner.scope)?;
         let (mut given, mut order) = self.aggregate_arguments(&args, clauses, &mut inner)?;
         if let [key] = within_group.as_slice() {
-            // What is in the parentheses is the same for all rows.
-            let is_same = given.iter().all(|own| own.expr.columns().is_empty());
-            refuse(!is_same, "columns as direct arguments of an ordered-set aggregate")?;
-            let value = self.expr(&key.expr, &mut inner)?;
-            let value = self.settle_type(value)?;
-            order.push(super::query::sort_key(value.expr.clone(), key)?);
-            given.push(value);
+            self.within_group(key, (&mut given, &mut order), &mut inner)?;
         }
         let filter = match filter {
             Some(filter) => {

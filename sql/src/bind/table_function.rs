@@ -90,10 +90,7 @@ impl Binder<'_> {
         for (given, ty) in given.into_iter().zip(resolved.arguments.clone()) {
             let argument = self.coerce(given, ty, CastContext::Implicit)?;
             arguments.push(match of_document {
-                Some(own) if own.has_row_of_null() => {
-                    let none = Expr::Const(Datum::Json("{}".into()));
-                    Expr::Coalesce(vec![argument, none])
-                }
+                Some(own) if own.has_row_of_null() => or_empty_object(argument),
                 _ if is_unnest => or_empty(argument, ty),
                 _ => argument,
             });
@@ -165,6 +162,11 @@ fn defined_columns(
         defined.push((name, ty.unwrap_or(SqlType::TEXT)));
     }
     Ok(defined)
+}
+
+/// A document, or an object without members instead of NULL.
+fn or_empty_object(document: Expr) -> Expr {
+    Expr::Coalesce(vec![document, Expr::Const(Datum::Json("{}".into()))])
 }
 
 /// The name of the column of numbers.

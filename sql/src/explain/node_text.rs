@@ -102,6 +102,8 @@ fn shown<'p>(plan: &'p Plan, outer: &[Vec<String>]) -> Shown<'p> {
         Shown { title, details, inputs, is_lateral }
     };
     let own = |input: &Plan| names(input, outer);
+    let group_key =
+        |keys: &[Expr], input: &Plan| ("Group Key", list(keys, Names { own: &own(input), outer }));
     let is_lateral = match plan {
         Plan::Join(join) => join.is_lateral,
         plan => matches!(plan, Plan::Apply { .. }),
@@ -136,29 +138,20 @@ fn shown<'p>(plan: &'p Plan, outer: &[Vec<String>]) -> Shown<'p> {
         Plan::Aggregate { input, keys, .. } if keys.is_empty() => {
             over("Aggregate", vec![], vec![input])
         }
-        Plan::Aggregate { input, keys, .. } => {
-            let key = ("Group Key", list(keys, Names { own: &own(input), outer }));
-            over("HashAggregate", vec![key], vec![input])
+        Plan::Aggregate { input, keys, .. } | Plan::Distinct { input, keys, is_sorted: false } => {
+            over("HashAggregate", vec![group_key(keys, input)], vec![input])
         }
         Plan::Grouped { input, keys, .. } => {
-            let key = ("Group Key", list(keys, Names { own: &own(input), outer }));
-            over("GroupAggregate", vec![key], vec![input])
+            over("GroupAggregate", vec![group_key(keys, input)], vec![input])
         }
         Plan::Window { input, .. } => over("WindowAgg", vec![], vec![input]),
         Plan::Sort { input, keys, first } => {
             let title = if first.is_some() { "Top-N Sort" } else { "Sort" };
-            over(
-                title,
-                vec![("Sort Key", order(keys, Names { own: &own(input), outer }))],
-                vec![input],
-            )
+            let key = ("Sort Key", order(keys, Names { own: &own(input), outer }));
+            over(title, vec![key], vec![input])
         }
         Plan::Limit { input, .. } => over("Limit", vec![], vec![input]),
         Plan::Distinct { input, is_sorted: true, .. } => over("Unique", vec![], vec![input]),
-        Plan::Distinct { input, keys, is_sorted: false } => {
-            let key = ("Group Key", list(keys, Names { own: &own(input), outer }));
-            over("HashAggregate", vec![key], vec![input])
-        }
         Plan::Set { operator, all, left, right } => {
             over(name_of_set(*operator, *all), vec![], vec![left, right])
         }

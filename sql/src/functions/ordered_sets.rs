@@ -60,7 +60,7 @@ impl Accumulator for Percentile {
 }
 
 impl Percentile {
-    fn new(types: &Types, is_continuous: bool) -> Box<dyn Accumulator> {
+    fn begin(types: &Types, is_continuous: bool) -> Box<dyn Accumulator> {
         let (fraction, values, held) = (Datum::Null, Vec::new(), 0);
         Box::new(Self { is_continuous, ty: types.argument(1), fraction, values, held })
     }
@@ -153,13 +153,13 @@ pub(super) fn register(table: &mut Table<NewAccumulator>) {
         "lax float8[] float8 -> float8[]",
         "lax float8[] interval -> interval[]",
     ] {
-        table.add_body("percentile_cont", signature, |types| Percentile::new(types, true));
+        table.add_body("percentile_cont", signature, |types| Percentile::begin(types, true));
     }
     table.add_body("percentile_disc", "lax float8 anyelement -> anyelement", |types| {
-        Percentile::new(types, false)
+        Percentile::begin(types, false)
     });
     table.add_body("percentile_disc", "lax float8[] anyelement -> anyarray", |types| {
-        Percentile::new(types, false)
+        Percentile::begin(types, false)
     });
     table.add_body("mode", "lax anyelement -> anyelement", |_| {
         let (best, last) = (Datum::Null, Datum::Null);

@@ -168,8 +168,7 @@ fn settled(conditions: Vec<Expr>) -> (Vec<Expr>, Vec<Expr>) {
 
 /// The settled conditions that read such columns only, and the others.
 fn of_columns(conditions: Vec<Expr>, is_of: impl Fn(usize) -> bool) -> (Vec<Expr>, Vec<Expr>) {
-    let is_below =
-        |own: &Expr| !own.is_volatile() && own.columns().into_iter().all(|column| is_of(column));
+    let is_below = |own: &Expr| !own.is_volatile() && own.columns().into_iter().all(&is_of);
     conditions.into_iter().partition(is_below)
 }
 

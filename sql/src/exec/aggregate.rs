@@ -7,7 +7,7 @@
 use selkie_fabric::BoxFuture;
 
 use super::context::{BATCH_ROWS, BoxOperator, ExecContext, Operator, Row};
-use super::memory::{MemoryUse, row_bytes};
+use super::memory::{MemoryLimits, MemoryUse, row_bytes};
 use super::partitions::{Partition, Partitions, can_divide};
 use super::row_key::{KeyMap, KeySet, RowKey, compare_keys, key_of, sort_values};
 use super::sort::KeyedRow;
@@ -20,7 +20,7 @@ use crate::types::Datum;
 const ENTRY_BYTES: usize = 32;
 
 /// What one call has gathered for one group.
-struct CallState {
+pub(super) struct CallState {
     accumulator: Box<dyn Accumulator>,
     /// Arguments that have been added, if none is to count twice.
     seen: Option<KeySet>,
@@ -38,7 +38,7 @@ impl CallState {
     }
 
     /// Adds the arguments of a row.
-    fn add(
+    pub(super) fn add(
         &mut self,
         call: &AggregateCall,
         row: &[Datum],
@@ -70,13 +70,27 @@ impl CallState {
         Ok(())
     }
 
-    fn finish(&mut self, call: &AggregateCall) -> SqlResult<Datum> {
+    pub(super) fn finish(&mut self, call: &AggregateCall) -> SqlResult<Datum> {
         self.waiting.sort_by(|left, right| compare_keys(&left.keys, &right.keys, &call.order));
         for waiting in self.waiting.drain(..) {
             self.accumulator.add(&waiting.row)?;
         }
         self.accumulator.finish()
     }
+}
+
+/// What the calls begin with for a group of this key.
+pub(super) fn begin_calls(
+    calls: &[AggregateCall],
+    key: &[Datum],
+    used: &mut MemoryUse,
+    limits: MemoryLimits,
+) -> SqlResult<Vec<CallState>> {
+    let states: Vec<CallState> = calls.iter().map(CallState::new).collect();
+    let bytes = states.iter().map(|state| state.accumulator.bytes()).sum::<usize>();
+    let of_states = states.len() * size_of::<CallState>();
+    used.add(2 * row_bytes(key) + ENTRY_BYTES + bytes + of_states, limits)?;
+    Ok(states)
 }
 
 /// Aggregates of groups.
@@ -113,10 +127,7 @@ impl Aggregate {
         used: &mut MemoryUse,
         context: &ExecContext<'_, '_>,
     ) -> SqlResult<usize> {
-        let states: Vec<CallState> = self.calls.iter().map(CallState::new).collect();
-        let bytes = states.iter().map(|state| state.accumulator.bytes()).sum::<usize>();
-        let of_states = states.len() * size_of::<CallState>();
-        used.add(2 * row_bytes(&key) + ENTRY_BYTES + bytes + of_states, context.limits)?;
+        let states = begin_calls(&self.calls, &key, used, context.limits)?;
         self.groups.push((key, states));
         Ok(self.groups.len() - 1)
     }

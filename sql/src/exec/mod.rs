@@ -17,7 +17,7 @@
 //! | `row_queue.rs`, `partitions.rs` | rows beyond what memory takes |
 //! | `spill.rs`, `spill_value.rs` | their files |
 //! | `eval.rs` | values of expressions |
-//! | `build.rs`, `walk.rs` | from plans to operators; what plans contain |
+//! | `build.rs` | from plans to operators |
 //! | `scan.rs`, `scan_target.rs`, `key_value.rs`, `stored_row.rs` | reads of tables |
 //! | `insert.rs`, `modify.rs`, `row_write.rs`, `lock.rs` | changes and locks |
 //! | `references/` | FOREIGN KEY constraints |
@@ -25,12 +25,14 @@
 //! | others | an operator each |
 
 mod aggregate;
+mod aggregate_ordered;
 mod append;
 mod apply;
 mod basic;
 mod build;
 mod context;
 mod copy_in;
+mod count;
 mod eval;
 mod insert;
 mod join;
@@ -40,6 +42,7 @@ mod key_value;
 mod lock;
 mod measured;
 mod memory;
+mod merge_join;
 mod modify;
 mod partitions;
 mod references;
@@ -58,10 +61,11 @@ mod stored_row;
 #[cfg(test)]
 mod tests;
 mod txn_error;
-mod walk;
 mod window;
 mod window_call;
 mod window_frame;
+
+use crate::plan::walk;
 
 pub(crate) use build::build;
 pub(crate) use context::{CopiedRows, Counts, ExecContext, Operator, Row, SharedRows};

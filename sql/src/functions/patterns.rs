@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use regex::{Regex, RegexBuilder};
 
 use super::CallContext;
-use super::arguments::{argument, text, whole};
+use super::arguments::text;
 use super::arrays::text_array;
 use super::signature::{Body, Table};
 use crate::error::{SqlError, SqlResult, SqlState};
@@ -26,7 +26,7 @@ thread_local! {
 }
 
 /// The expression, compiled. `flags` are PostgreSQL's: `g` is not looked at.
-fn compile(pattern: &str, flags: &str) -> SqlResult<Regex> {
+pub(super) fn compile(pattern: &str, flags: &str) -> SqlResult<Regex> {
     let key = (pattern.to_owned(), flags.to_owned());
     if let Some(found) = CACHE.with_borrow(|cache| cache.get(&key).cloned()) {
         return Ok(found);
@@ -326,21 +326,27 @@ pub(super) fn register_functions(table: &mut Table<Body>) {
     for signature in ["text text -> text[]", "text text text -> text[]"] {
         table.add("regexp_match", signature, first_match);
         table.add("regexp_split_to_array", signature, |v, _| {
-            let flags = if v.len() > 2 { text(v, 2)? } else { "" };
+            let flags = flags_of_all(v, "regexp_split_to_array()")?;
             let parts = split(text(v, 0)?, text(v, 1)?, flags)?;
             Ok(text_array(parts.into_iter().map(Datum::text).collect()))
         });
     }
-    for signature in ["text text -> int4", "text text int4 -> int4", "text text int4 text -> int4"]
-    {
-        table.add("regexp_count", signature, count);
-    }
     for signature in ["text text -> bool", "text text text -> bool"] {
         table.add("regexp_like", signature, |v, _| {
-            matches(v, if v.len() > 2 { text(v, 2)? } else { "" }).map(Datum::Bool)
+            matches(v, flags_of_all(v, "regexp_like()")?).map(Datum::Bool)
         });
     }
     table.add("substring", "text text -> text", |v, _| substring(text(v, 0)?, text(v, 1)?));
+}
+
+/// The options of a call, the third argument, of a function that finds all matches anyway.
+pub(super) fn flags_of_all<'a>(values: &'a [Datum], function: &str) -> SqlResult<&'a str> {
+    let flags = if values.len() > 2 { text(values, 2)? } else { "" };
+    if flags.contains('g') {
+        let message = format!("{function} does not support the \"global\" option");
+        return Err(SqlError::new(SqlState::INVALID_PARAMETER, message));
+    }
+    Ok(flags)
 }
 
 /// The part of a text that matches: the first group if there is one.
@@ -379,21 +385,8 @@ pub(super) fn all_matches(value: &str, pattern: &str, flags: &str) -> SqlResult<
     Ok(regex.captures_iter(value).take(most).map(|found| groups(&found)).collect())
 }
 
-fn count(values: &[Datum], _: &CallContext<'_>) -> SqlResult<Datum> {
-    let flags = if values.len() > 3 { text(values, 3)? } else { "" };
-    let regex = compile(text(values, 1)?, flags)?;
-    let value = text(values, 0)?;
-    let start = match argument(values, 2) {
-        Datum::Null => 0,
-        _ => usize::try_from(whole(values, 2)? - 1).unwrap_or(0),
-    };
-    let from = value.char_indices().nth(start).map_or(value.len(), |(at, _)| at);
-    let found = regex.find_iter(value.get(from..).unwrap_or_default()).count();
-    Ok(Datum::I32(i32::try_from(found).unwrap_or(i32::MAX)))
-}
-
 /// A replacement with `\1` to `\9`, `\&` and `\\`.
-fn expand(replacement: &str, found: &regex::Captures<'_>, out: &mut String) {
+pub(super) fn expand(replacement: &str, found: &regex::Captures<'_>, out: &mut String) {
     let group = |at: usize| found.get(at).map_or("", |group| group.as_str());
     let mut chars = replacement.chars();
     while let Some(c) = chars.next() {

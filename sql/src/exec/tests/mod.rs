@@ -103,6 +103,7 @@ async fn run_with(
         txn,
         call,
         parameters,
+        env: None,
         client: None,
         is_alone: false,
         read_only: false,
@@ -273,6 +274,8 @@ fn scan(table: &Arc<TableDef>, access: Access) -> Plan {
         filter: None,
         needed: vec![true; table.columns.len()],
         for_update: false,
+        is_ordered: false,
+        index_only: false,
     }))
 }
 

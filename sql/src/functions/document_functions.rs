@@ -7,7 +7,6 @@ use super::signature::{Body, Table, Types};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::types::Datum;
 use crate::types::json::{self, Node, Value};
-use crate::types::text_format::to_string;
 
 fn build_array(types: &Types, values: &[Datum], context: &CallContext<'_>) -> SqlResult<Datum> {
     let mut out = String::from("[");

@@ -65,7 +65,7 @@ pub(crate) enum WireError {
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Each(Vec<WireError>),
     #[error("{host}: {error}")]
-    Tls { host: Host, error: TlsError },
+    Tls { host: Host, error: Box<TlsError> },
     #[error("{0} does not do TLS: sslmode=disable does without, for all on the way to read")]
     NoTls(Host),
     /// The server lets nobody in.

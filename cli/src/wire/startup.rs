@@ -130,7 +130,7 @@ pub(super) fn linked(address: &Address, host: &Host, look: Look<'_>) -> Result<L
     // No byte behind the answer is read, so that nothing in the clear is taken for secured.
     match byte(&mut stream, look)? {
         b'S' => {
-            let failed = |error| WireError::Tls { host: host.clone(), error };
+            let failed = |error| WireError::Tls { host: host.clone(), error: Box::new(error) };
             let mut stream = secured(address, &host.name, stream).map_err(failed)?;
             shake_hands(&mut stream, look).map_err(|error| match error {
                 WireError::Lost(error) => match of_handshake(&error) {

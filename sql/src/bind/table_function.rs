@@ -77,9 +77,7 @@ impl Binder<'_> {
                 columns.push(OutputColumn::new(ORDINALITY, SqlType::INT8));
                 exprs.push(Expr::Const(Datum::I64(1)));
             }
-            rename(&mut columns, &alias_columns(alias.as_ref())?, &called)?;
-            let mut scope = scope_of(&called, &columns, outer)?;
-            stands_for_value(&mut scope);
+            let scope = scope_of_rows(&mut columns, alias.as_ref(), &called, outer)?;
             let input = Box::new(with_applies(Plan::One, stage.applies));
             return Ok(Part {
                 plan: Plan::Project { input, exprs: exprs.into() },
@@ -109,13 +107,10 @@ impl Binder<'_> {
         if ordinality {
             columns.push(OutputColumn::new(ORDINALITY, SqlType::INT8));
         }
-        if of_document.is_none() {
-            rename(&mut columns, &alias_columns(alias.as_ref())?, &called)?;
-        }
-        let mut scope = scope_of(&called, &columns, outer)?;
-        if of_document.is_none() {
-            stands_for_value(&mut scope);
-        }
+        let scope = match of_document {
+            None => scope_of_rows(&mut columns, alias.as_ref(), &called, outer)?,
+            Some(_) => scope_of(&called, &columns, outer)?,
+        };
         let call = RowsCall { function: Arc::new(resolved), arguments, ordinality };
         let plan = call.behind(stage.applies, columns.len());
         Ok(Part { plan, scope, is_lateral })
@@ -142,11 +137,20 @@ impl Binder<'_> {
     }
 }
 
-/// Has the name of a function that gives one value stand for that, and not for a row of it.
-fn stands_for_value(scope: &mut Scope<'_>) {
+/// The columns of a function, as its alias names them. If it gives one value, the name of the
+/// function stands for that, and not for a row of it.
+fn scope_of_rows<'s>(
+    columns: &mut [OutputColumn],
+    alias: Option<&TableAlias>,
+    called: &str,
+    outer: Option<&'s Scope<'s>>,
+) -> SqlResult<Scope<'s>> {
+    rename(columns, &alias_columns(alias)?, called)?;
+    let mut scope = scope_of(called, columns, outer)?;
     if let [own] = &mut *scope.columns {
         own.is_row = true;
     }
+    Ok(scope)
 }
 
 /// The columns that the alias of a function defines, which gives rows of any columns.

@@ -196,7 +196,8 @@ impl<'db> Txn<'db> {
                     self.compare(at).await?;
                     self.yield_now_and_then().await;
                 } else {
-                    unchanged[oldest.next().unwrap_or_default()] = leaf;
+                    let place = oldest.next().and_then(|oldest| unchanged.get_mut(oldest));
+                    place.into_iter().for_each(|oldest| *oldest = leaf);
                 }
             }
             at += 1;

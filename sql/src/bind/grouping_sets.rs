@@ -1,8 +1,8 @@
 //! GROUPING SETS, ROLLUP and CUBE: groups by several lists of keys.
 //!
 //! Each list has a plan of its own that groups the same input, and gives NULL for the keys that it
-//! has not. The rows of all come one behind the other. The last key says which keys are missing: what
-//! GROUPING tells is computed of it.
+//! has not. The rows of all come one behind the other. The last key says which keys are missing:
+//! what GROUPING tells is computed of it.
 
 use std::sync::Arc;
 
@@ -107,8 +107,8 @@ fn joined<'a>(parts: impl Iterator<Item = &'a Vec<Ast>>) -> Vec<&'a Ast> {
 }
 
 impl Binder<'_> {
-    /// The keys of all lists, with one behind them that says which are missing; and which of them each
-    /// list has.
+    /// The keys of all lists, with one behind them that says which are missing; and which of them
+    /// each list has.
     pub(super) fn keys_of_lists(
         &mut self,
         lists: &Lists<'_>,

@@ -52,8 +52,8 @@ impl Binder<'_> {
         Ok(Returning { exprs: Some(exprs), columns, applies: stage.applies })
     }
 
-    /// What RETURNING gives of the rows that an UPDATE or DELETE changes. Its subqueries become part
-    /// of their source.
+    /// What RETURNING gives of the rows that an UPDATE or DELETE changes. Its subqueries become
+    /// part of their source.
     pub(super) fn returning_changed(
         &mut self,
         items: Option<&[SelectItem]>,

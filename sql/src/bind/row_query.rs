@@ -111,8 +111,8 @@ impl Binder<'_> {
     }
 }
 
-/// The patterns behind LIKE that are all to be alike, or any: the parser takes ALL and SOME for names
-/// of functions there.
+/// The patterns behind LIKE that are all to be alike, or any: the parser takes ALL and SOME for
+/// names of functions there.
 pub(super) fn quantified_patterns(pattern: &Ast) -> Option<(Quantifier, &Ast)> {
     let Ast::Function(function) = pattern else { return None };
     let [ObjectNamePart::Identifier(name)] = &*function.name.0 else { return None };

@@ -1,5 +1,5 @@
-//! Functions of exact numbers: common divisors and multiples, scales, and the place of a value among
-//! thresholds.
+//! Functions of exact numbers: common divisors and multiples, scales, and the place of a value
+//! among thresholds.
 
 use bigdecimal::num_bigint::BigInt;
 use bigdecimal::{BigDecimal, Signed, Zero};

@@ -1,5 +1,5 @@
-//! `pg_sleep` and its kin: they wait, which expressions cannot, so they are called as functions that
-//! give a row.
+//! `pg_sleep` and its kin: they wait, which expressions cannot, so they are called as functions
+//! that give a row.
 
 use std::sync::Arc;
 use std::time::Duration;

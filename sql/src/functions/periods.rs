@@ -11,7 +11,8 @@ use crate::error::{SqlError, SqlResult, SqlState};
 use crate::types::calendar::{self, DAY_US};
 use crate::types::{Datum, Scalar, SqlType};
 
-/// The beginning of the period in which a moment is, of those of one length that begin at an origin.
+/// The beginning of the period in which a moment is, of those of one length that begin at an
+/// origin.
 fn bin(values: &[Datum], _: &CallContext<'_>) -> SqlResult<Datum> {
     let (stride, at, origin) = (interval(values, 0)?, moment(values, 1)?, moment(values, 2)?);
     if !calendar::is_finite(at) {

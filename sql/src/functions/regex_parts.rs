@@ -44,8 +44,8 @@ fn byte_of(value: &str, character: usize) -> usize {
     value.char_indices().nth(character.saturating_sub(1)).map_or(value.len(), |(at, _)| at)
 }
 
-/// The matches from the character with a number on. Behind a match of nothing the next is looked for
-/// a character later, and behind others where they end.
+/// The matches from the character with a number on. Behind a match of nothing the next is looked
+/// for a character later, and behind others where they end.
 fn matches_from<'t>(
     regex: &Regex,
     value: &'t str,

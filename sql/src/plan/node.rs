@@ -407,8 +407,8 @@ pub(crate) struct Locking {
 #[derive(Clone, Debug)]
 pub(crate) struct Insert {
     pub(crate) table: Arc<TableDef>,
-    /// Gives a value for each column of the table, then what subqueries of ON CONFLICT and RETURNING
-    /// give.
+    /// Gives a value for each column of the table, then what subqueries of ON CONFLICT and
+    /// RETURNING give.
     pub(crate) source: Plan,
     /// CHECK constraints, over the new row, with their names.
     pub(crate) checks: Vec<(String, Expr)>,

@@ -92,8 +92,8 @@ pub(super) fn prefix_by(
     Some(values.into_iter().map(|(_, value)| value.clone()).collect())
 }
 
-/// The columns of a key, and of an index behind them those of the primary key: that ends the entries
-/// whose other columns are the same.
+/// The columns of a key, and of an index behind them those of the primary key: that ends the
+/// entries whose other columns are the same.
 pub(super) fn all_columns(
     table: &TableDef,
     index: Option<usize>,

@@ -340,8 +340,8 @@ impl Cursor {
         Ok(Rows { table: &self.way.table, rows: &self.rows, columns: self.way.columns() })
     }
 
-    /// Goes on over so many rows, or fewer if there are no more, as [`fetch`](Self::fetch) does, and
-    /// copies none. Returns how many.
+    /// Goes on over so many rows, or fewer if there are no more, as [`fetch`](Self::fetch) does,
+    /// and copies none. Returns how many.
     ///
     /// # Errors
     /// As [`fetch`](Self::fetch).

@@ -140,9 +140,9 @@ impl<'db> Txn<'db> {
         self.is_current(known).then(|| self.use_table(known, position))
     }
 
-    /// As [`is_in_force`](Self::is_in_force), of the current state, or of a snapshot: a leaf whose stamp
-    /// is up to that is as it was there. A leaf that was found as it was
-    /// is not looked at again for other tables: what is read of them counts as of that time.
+    /// As [`is_in_force`](Self::is_in_force), of the current state, or of a snapshot: a leaf whose
+    /// stamp is up to that is as it was there. A leaf that was found as it was is not looked at
+    /// again for other tables: what is read of them counts as of that time.
     fn is_current(&mut self, known: &KnownTable) -> bool {
         let seen = *known.seen.lock();
         if seen.leaf.psn.is_none() {

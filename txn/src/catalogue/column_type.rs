@@ -93,9 +93,9 @@ impl ColumnType {
         value + nullable as usize
     }
 
-    /// Whether a key tells the values of such a column as they are, and not only what they are equal
-    /// to: of floats it does not tell -0 from 0, of decimals 1.0 from 1.00, of intervals a month
-    /// from 30 days.
+    /// Whether a key tells the values of such a column as they are, and not only what they are
+    /// equal to: of floats it does not tell -0 from 0, of decimals 1.0 from 1.00, of intervals a
+    /// month from 30 days.
     #[must_use]
     pub const fn has_exact_keys(self) -> bool {
         match self {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use selkie_sql::{Clock, PlanCache, SqlError, SqlState, have_password};
 use selkie_txn::Database;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::runtime::Runtime;
+use tokio::runtime::{Handle, Runtime, RuntimeFlavor};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
@@ -35,6 +35,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// The stack of a thread. Statements may be nested deeply, and not all that walks them goes on
 /// another stack where one gets full. The system gives memory as a stack is used.
 const STACK_BYTES: usize = 8 << 20;
+
+/// How long a thread waits for another that goes on with its tasks.
+const HAND_OVER: Duration = Duration::from_micros(50);
 
 /// Most clients at a time that are waited for after they were turned away, and for how long.
 const REFUSALS: usize = 64;
@@ -367,7 +370,7 @@ impl Shared {
         let session = let_in(&self.database, self.clock, &newcomer, &mut frames, output);
         let session = self.in_time(deadline, session).await?;
         drop(place);
-        let session = session.with_plans(&self.plans);
+        let session = session.with_plans(&self.plans).with_hand_over(hand_over);
         let begun = startup.begin(session, from, &self.registry, output);
         let (session, place) = begun.map_err(FrameError::Broken)?;
         self.stats.client();
@@ -377,6 +380,16 @@ impl Shared {
         let served = connection.serve().await;
         drop(place);
         Ok(served?)
+    }
+}
+
+/// Lets another thread serve the clients that wait for this one. It is taken to have begun when
+/// this thread has slept for a moment; else it goes on itself, and is asked again later.
+fn hand_over() {
+    let is_worker = Handle::try_current()
+        .is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread);
+    if is_worker {
+        tokio::task::block_in_place(|| std::thread::sleep(HAND_OVER));
     }
 }
 

@@ -120,7 +120,7 @@ impl<'x> ExecContext<'x, '_> {
     /// Lets others run, if so many rows more make it time for that.
     pub(crate) async fn breathe(&mut self, rows: usize) {
         self.unbroken = self.unbroken.saturating_add(rows);
-        if self.unbroken >= UNBROKEN_ROWS {
+        if self.call.interrupts.take_turn() || self.unbroken >= UNBROKEN_ROWS {
             self.unbroken = 0;
             yield_now().await;
         }

@@ -19,7 +19,9 @@ mod document_functions;
 mod documents;
 mod encodings;
 mod gather;
+mod interrupts;
 mod key_bounds;
+mod like;
 mod listing;
 mod math;
 mod moments;
@@ -45,14 +47,17 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use aggregates::{Accumulator, ResolvedAggregate, resolve_aggregate};
+pub(crate) use arrays::check_count;
 pub use catalogue::needs_names;
 pub(crate) use composites::{fields_of, row_type};
+pub use interrupts::Interrupts;
 pub(crate) use key_bounds::{like_end, like_parts_of_key, like_start, moment_bound};
 pub use listing::{FunctionEntry, FunctionKind, OperatorEntry, function_entries, operator_entries};
 pub use resolve::{resolve_function, resolve_operator};
 pub use rows::{ResolvedRows, RowIterator, RowsOf, gives_rows, resolve_rows, resolve_unnest};
 pub(crate) use rows::{columns_of_rows, is_by_array};
 pub(crate) use slices::slice;
+pub(crate) use strings::{MAX_BYTES, too_long};
 
 use crate::error::SqlResult;
 use crate::session_list::SessionList;
@@ -87,6 +92,8 @@ pub struct CallContext<'a> {
     pub to_set: &'a ToSet,
     /// A random number from 0 to below 1.
     pub random: &'a (dyn Fn() -> f64 + Sync),
+    /// Ends what takes long.
+    pub interrupts: &'a Interrupts,
 }
 
 /// Parameters that a statement sets by calls: their names, their values, and whether they are local

@@ -128,6 +128,8 @@ pub struct Session {
     /// What a statement that runs has set by calls.
     to_set: Arc<ToSet>,
     cancel: CancelHandle,
+    /// Gives what waits for the thread to another.
+    hand_over: Option<fn()>,
     listed: Listed,
 }
 
@@ -168,6 +170,7 @@ impl Session {
             path: Arc::default(),
             to_set: Arc::default(),
             cancel,
+            hand_over: None,
         })
     }
 

@@ -22,7 +22,7 @@ use crate::exec::{
     RelationCache, Row, SequenceMemory, SharedRows, build, check_rows, from_txn, settle_deferred,
 };
 use crate::explain::Counted;
-use crate::functions::{CallContext, ToSet};
+use crate::functions::{CallContext, Interrupts, ToSet};
 use crate::plan::Plan;
 use crate::roles::{Authority, Needed, Standing};
 use crate::schemas::SearchPath;
@@ -55,6 +55,7 @@ pub(super) struct Run {
     relations: Arc<RelationCache>,
     pub(super) deferred: Arc<Mutex<DeferredReferences>>,
     cancel: CancelHandle,
+    interrupts: Arc<Interrupts>,
     sessions: Arc<SessionList>,
     session_number: i32,
     pub(super) is_alone: bool,
@@ -156,6 +157,7 @@ impl Session {
             relations: Arc::clone(self.plans.relations()),
             deferred: Arc::clone(&self.deferred),
             cancel: self.cancel.clone(),
+            interrupts: Arc::new(self.interrupts()),
             sessions: Arc::clone(self.listed.list()),
             session_number: self.listed.number(),
             is_alone,
@@ -373,6 +375,7 @@ impl Run {
             search_path: path.names(),
             to_set: &self.to_set,
             random,
+            interrupts: &self.interrupts,
         };
         ExecContext {
             txn,

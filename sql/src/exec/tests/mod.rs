@@ -91,6 +91,7 @@ async fn run_with(
         search_path: &[],
         to_set: &crate::functions::ToSet::default(),
         random: &|| 0.5,
+        interrupts: &crate::functions::Interrupts::default(),
     };
     let sequences = SequenceMemory::default();
     let mut context = ExecContext {

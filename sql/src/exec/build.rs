@@ -13,7 +13,8 @@ use super::measured::Measured;
 use super::modify::Modify;
 use super::scan::Scan;
 use super::sequence::Sequence;
-use super::set::{Distinct, SetOperation};
+use super::set::{Distinct, Union};
+use super::set_counted::CountedSet;
 use super::shared::{Recursive, Shared, Working};
 use super::sort::Sort;
 use super::window::Window;
@@ -42,9 +43,7 @@ pub(crate) fn build(plan: &Plan) -> BoxOperator {
         Plan::Filter { input, condition } => {
             Box::new(Filter { input: build(input), condition: condition.clone() })
         }
-        Plan::Project { input, exprs } => {
-            Box::new(Project { input: build(input), exprs: exprs.clone() })
-        }
+        Plan::Project { input, exprs } => Box::new(Project::new(build(input), exprs)),
         Plan::Join(join) => Box::new(Join::new(join)),
         Plan::Apply { input, query, kind, is_correlated } => {
             Box::new(Apply::new(build(input), query, kind.clone(), *is_correlated))
@@ -65,8 +64,12 @@ pub(crate) fn build(plan: &Plan) -> BoxOperator {
         Plan::Set { operator: SetOperator::Union, all: true, left, right } => {
             Box::new(Append::new(left, right))
         }
+        Plan::Set { operator: SetOperator::Union, all: false, left, right } => {
+            Box::new(Union::new(build(left), build(right)))
+        }
         Plan::Set { operator, all, left, right } => {
-            Box::new(SetOperation::new(*operator, *all, build(left), build(right)))
+            let is_intersect = *operator == SetOperator::Intersect;
+            Box::new(CountedSet::new(is_intersect, *all, build(left), build(right)))
         }
         Plan::Lock(lock) => Box::new(Lock::new(lock)),
         Plan::Insert(insert) => Box::new(Insert::new(insert)),

@@ -10,6 +10,7 @@ use selkie_fabric::env::{Env, yield_now};
 use selkie_txn::Txn;
 
 use super::eval::{EvalContext, eval};
+use super::kept_rows::KeptRows;
 use super::memory::MemoryLimits;
 use super::references::{DeferredReferences, PendingReferences, RelationCache};
 use super::sequence::SequenceMemory;
@@ -48,7 +49,7 @@ pub(crate) struct ExecContext<'x, 'db> {
     pub(crate) deferred: &'x Mutex<DeferredReferences>,
     /// The role that the statement runs as; `None` if it may do everything.
     pub(crate) authority: Option<&'x Authority>,
-    pub(crate) limits: MemoryLimits,
+    pub(crate) limits: &'x MemoryLimits,
     /// Whether the statement is alone in its transaction.
     pub(crate) is_alone: bool,
     /// Whether the transaction only reads.
@@ -101,9 +102,9 @@ const UNBROKEN_ROWS: usize = 16_384;
 #[derive(Debug, Default)]
 pub(crate) struct SharedRows {
     /// Of those that have run.
-    pub(crate) complete: HashMap<usize, Arc<Vec<Row>>, RandomState>,
+    pub(crate) complete: HashMap<usize, Arc<KeptRows>, RandomState>,
     /// Of the round before, of those that are recursive and run.
-    pub(crate) working: HashMap<usize, Arc<Vec<Row>>, RandomState>,
+    pub(crate) working: HashMap<usize, Arc<KeptRows>, RandomState>,
 }
 
 impl<'x> ExecContext<'x, '_> {
@@ -157,9 +158,3 @@ pub(crate) trait Operator: Send {
 
 /// An operator that runs a plan.
 pub(crate) type BoxOperator = Box<dyn Operator>;
-
-/// Takes the first rows of what an operator has gathered.
-pub(crate) fn take_batch(rows: &mut std::vec::IntoIter<Row>) -> Option<Vec<Row>> {
-    let batch: Vec<Row> = rows.take(BATCH_ROWS).collect();
-    (!batch.is_empty()).then_some(batch)
-}

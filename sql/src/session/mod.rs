@@ -10,6 +10,7 @@ mod control;
 mod copy_out;
 mod define;
 mod explain;
+mod memory;
 mod parameters;
 mod parsed;
 mod path;
@@ -35,8 +36,9 @@ use self::settings::Settings;
 use self::transaction::Modes;
 use crate::client::{Client, Collected, Outcome};
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::exec::{DeferredMark, DeferredReferences, SequenceMemory, from_txn};
+use crate::exec::{DeferredMark, DeferredReferences, SequenceMemory, TempFiles, from_txn};
 use crate::functions::ToSet;
+use crate::memory_budget::MemoryBudget;
 use crate::roles::{ProvenRole, Standing};
 use crate::session_list::{Listed, SessionList};
 use crate::types::{Datum, FormatSettings, SqlType};
@@ -130,6 +132,10 @@ pub struct Session {
     cancel: CancelHandle,
     /// Gives what waits for the thread to another.
     hand_over: Option<fn()>,
+    /// What statements draw their memory from.
+    memory: Arc<MemoryBudget>,
+    /// Their temporary files.
+    files: Arc<TempFiles>,
     listed: Listed,
 }
 
@@ -171,6 +177,8 @@ impl Session {
             to_set: Arc::default(),
             cancel,
             hand_over: None,
+            memory: Arc::default(),
+            files: Arc::default(),
         })
     }
 

@@ -107,7 +107,7 @@ async fn run_with(
         client: None,
         is_alone: false,
         read_only: false,
-        limits,
+        limits: &limits,
         outer: Vec::new(),
         shared: SharedRows::default(),
         affected: 0,

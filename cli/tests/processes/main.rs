@@ -35,6 +35,7 @@ mod scenarios;
 mod server;
 mod server_computing;
 mod server_limits;
+mod server_memory;
 mod server_zones;
 mod shared_pool;
 mod shell;

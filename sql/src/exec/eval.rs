@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use super::row_key::is_same;
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::functions::{CallContext, MAX_BYTES, Resolved, check_count, too_long};
+use crate::functions::{CallContext, MAX_BYTES, Resolved, too_long};
 use crate::plan::{Branch, Expr, Quantifier};
+use crate::types::limits::check_count;
 use crate::types::{Array, Datum, Record, SqlType, cast, order};
 
 /// What expressions are evaluated in.

@@ -159,7 +159,11 @@ impl Sorter {
             self.runs.add(self.rows.drain(..).map(Ok))?;
             self.used = MemoryUse::default();
         }
-        self.used.add(bytes, &self.runs.limits)?;
+        match can_spill && self.rows.is_empty() {
+            // One row may be larger than what an operator keeps.
+            true => self.used.add_unbounded(bytes, &self.runs.limits)?,
+            false => self.used.add(bytes, &self.runs.limits)?,
+        }
         self.rows.push(keyed);
         Ok(())
     }

@@ -7,21 +7,10 @@ use super::arguments::{argument, array, text, whole};
 use super::signature::{Body, Table, Types};
 use super::strings::check_length;
 use crate::error::{SqlError, SqlResult, SqlState};
+use crate::types::limits::check_count;
 use crate::types::order::compare;
 use crate::types::text_format::to_string;
 use crate::types::{Array, Datum, Scalar};
-
-/// Most elements of an array.
-const MAX_ELEMENTS: usize = 16 << 20;
-
-/// Refuses an element more than an array of so many may have.
-pub(crate) fn check_count(elements: usize) -> SqlResult<()> {
-    if elements < MAX_ELEMENTS {
-        return Ok(());
-    }
-    let message = format!("array size exceeds the maximum allowed ({MAX_ELEMENTS})");
-    Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message))
-}
 
 /// An array of one dimension.
 pub(super) fn of_elements(element: Scalar, elements: Vec<Datum>) -> Datum {

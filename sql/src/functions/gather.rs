@@ -2,11 +2,12 @@
 
 use super::aggregates::{Accumulator, NewAccumulator};
 use super::arguments::{argument, bytes, text};
-use super::arrays::{check_count, of_elements};
+use super::arrays::of_elements;
 use super::documents::print_json;
 use super::signature::{Table, Types};
 use super::strings::check_length;
 use crate::error::{SqlError, SqlResult, SqlState};
+use crate::types::limits::check_count;
 use crate::types::text_format::to_string;
 use crate::types::{Array, Datum, FormatSettings, SqlType, json};
 

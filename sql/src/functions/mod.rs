@@ -47,7 +47,6 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use aggregates::{Accumulator, ResolvedAggregate, resolve_aggregate};
-pub(crate) use arrays::check_count;
 pub use catalogue::needs_names;
 pub(crate) use composites::{fields_of, row_type};
 pub use interrupts::Interrupts;

@@ -10,12 +10,13 @@ use regex::{Regex, RegexBuilder};
 
 use super::CallContext;
 use super::arguments::{argument, text, whole};
-use super::arrays::{check_count, text_array};
+use super::arrays::text_array;
 use super::like::like;
 use super::signature::{Body, Table};
 use super::strings::{MAX_BYTES, too_long};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::types::Datum;
+use crate::types::limits::check_count;
 
 /// Most compiled expressions that a thread keeps.
 const MAX_CACHED: usize = 32;

@@ -17,10 +17,13 @@ fn clients_share_the_memory_of_a_server() {
         // And what does not ends, and no other with it.
         let window = "select max(s) from (select sum(n) over () s \
                       from generate_series(1, 100000) n) w";
-        let error = one.simple_query(window).await.unwrap_err();
-        assert_eq!(state(&error), "53200");
-        let detail = error.as_db_error().unwrap().detail().unwrap();
-        assert_eq!(detail, "A client may keep 4194304 bytes.");
+        for sql in [window, "select length(repeat('x', 5000000))"] {
+            let error = one.simple_query(sql).await.unwrap_err();
+            assert_eq!(state(&error), "53200", "{sql}");
+            let detail = error.as_db_error().unwrap().detail().unwrap();
+            assert_eq!(detail, "A client may keep 4194304 bytes.");
+        }
+        assert_eq!(rows(&one, "select length(repeat('x', 2000000))").await.len(), 1);
         for client in [&one, &other] {
             assert_eq!(rows(client, "select sum(n) from generate_series(1, 9) n").await.len(), 1);
         }

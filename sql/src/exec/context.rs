@@ -129,11 +129,13 @@ impl<'x> ExecContext<'x, '_> {
 
     /// The value of an expression over a row.
     pub(crate) fn eval(&self, expr: &Expr, row: &[Datum]) -> SqlResult<Datum> {
+        self.call.large_values.forget();
         eval(expr, row, &self.expressions())
     }
 
     /// The values of expressions over a row.
     pub(crate) fn eval_all(&self, exprs: &[Expr], row: &[Datum]) -> SqlResult<Row> {
+        self.call.large_values.forget();
         let context = self.expressions();
         exprs.iter().map(|expr| eval(expr, row, &context)).collect()
     }

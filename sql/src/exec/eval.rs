@@ -35,7 +35,7 @@ pub(crate) fn eval(expr: &Expr, row: &[Datum], context: &EvalContext<'_>) -> Sql
             }
             context.call.interrupts.after(text_bytes(&value))?;
             let value = cast::cast(value, *from, *to, *kind, context.call.settings)?;
-            check_size(&value)?;
+            check_size(&value, context)?;
             Ok(value)
         }
         Expr::And(all) => junction(all, false, row, context),
@@ -147,7 +147,7 @@ fn call(function: &Resolved, values: &[Datum], context: &EvalContext<'_>) -> Sql
     let steps = values.iter().fold(1_usize, |sum, value| sum.saturating_add(text_bytes(value)));
     context.call.interrupts.after(steps)?;
     let value = (function.eval)(values, context.call)?;
-    check_size(&value)?;
+    check_size(&value, context)?;
     Ok(value)
 }
 
@@ -160,8 +160,11 @@ fn text_bytes(value: &Datum) -> usize {
 }
 
 /// What functions make longer by some times at most, they do not look at themselves.
-fn check_size(value: &Datum) -> SqlResult<()> {
-    if text_bytes(value) > MAX_BYTES { Err(too_long()) } else { Ok(()) }
+fn check_size(value: &Datum, context: &EvalContext<'_>) -> SqlResult<()> {
+    match text_bytes(value) {
+        0..=MAX_BYTES => context.call.large_values.made(text_bytes(value)),
+        _ => Err(too_long()),
+    }
 }
 
 /// AND and OR: the first operand of value `decisive` decides; NULL if none does and one is NULL.

@@ -21,11 +21,18 @@ enum Piece<'p> {
     Literal(Cow<'p, str>),
 }
 
+/// Most pieces of a pattern, each of which takes many times the memory of its text.
+const MAX_PIECES: usize = 1 << 20;
+
 fn pieces(pattern: &str, escape: Option<char>) -> SqlResult<Vec<Piece<'_>>> {
     let mut pieces = Vec::new();
     let mut rest = pattern;
     let is_special = |c: char| c == '%' || c == '_' || Some(c) == escape;
     while let Some(first) = rest.chars().next() {
+        if pieces.len() >= MAX_PIECES {
+            let message = "LIKE pattern is too complex";
+            return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message));
+        }
         let behind = rest.get(first.len_utf8()..).unwrap_or_default();
         // A character that is the escape is nothing else.
         if Some(first) == escape {
@@ -228,6 +235,8 @@ mod tests {
         }
         let error = like("ab", "a\\", Some('\\'), &interrupts).unwrap_err();
         assert_eq!(error.state().code(), "22025");
+        let many = "a_".repeat(MAX_PIECES);
+        assert_eq!(like("a", &many, None, &interrupts).unwrap_err().state().code(), "54000");
     }
 
     /// A search that goes back would take hours.

@@ -21,6 +21,7 @@ mod encodings;
 mod gather;
 mod interrupts;
 mod key_bounds;
+mod large_values;
 mod like;
 mod listing;
 mod math;
@@ -51,6 +52,7 @@ pub use catalogue::needs_names;
 pub(crate) use composites::{fields_of, row_type};
 pub use interrupts::Interrupts;
 pub(crate) use key_bounds::{like_end, like_parts_of_key, like_start, moment_bound};
+pub use large_values::LargeValues;
 pub use listing::{FunctionEntry, FunctionKind, OperatorEntry, function_entries, operator_entries};
 pub use resolve::{resolve_function, resolve_operator};
 pub use rows::{ResolvedRows, RowIterator, RowsOf, gives_rows, resolve_rows, resolve_unnest};
@@ -93,6 +95,8 @@ pub struct CallContext<'a> {
     pub random: &'a (dyn Fn() -> f64 + Sync),
     /// Ends what takes long.
     pub interrupts: &'a Interrupts,
+    /// Counts what takes much memory.
+    pub large_values: &'a LargeValues,
 }
 
 /// Parameters that a statement sets by calls: their names, their values, and whether they are local

@@ -22,6 +22,8 @@ use crate::types::limits::check_count;
 const MAX_CACHED: usize = 32;
 /// Most bytes that a compiled expression may take.
 const MAX_REGEX_BYTES: usize = 1 << 20;
+/// Most bytes of an expression. What reads it takes hundreds of times as many.
+const MAX_PATTERN_BYTES: usize = 128 << 10;
 /// Bytes of a text from which a search in it may take long.
 const LONG_BYTES: usize = 64 << 10;
 /// Most bytes of a text times those of the compiled expression: the time of a search is at worst
@@ -35,6 +37,10 @@ thread_local! {
 
 /// The expression, compiled. `flags` are PostgreSQL's: `g` is not looked at.
 pub(super) fn compile(pattern: &str, flags: &str) -> SqlResult<Regex> {
+    if pattern.len() > MAX_PATTERN_BYTES {
+        let message = "invalid regular expression: regular expression is too complex";
+        return Err(SqlError::new(SqlState::INVALID_REGEX, message));
+    }
     let key = (pattern.to_owned(), flags.to_owned());
     if let Some(found) = CACHE.with_borrow(|cache| cache.get(&key).cloned()) {
         return Ok(found);
@@ -57,7 +63,7 @@ pub(super) fn compile_for(
     value: &str,
     context: &CallContext<'_>,
 ) -> SqlResult<Regex> {
-    if value.len() < LONG_BYTES {
+    if value.len() < LONG_BYTES || pattern.len() > MAX_PATTERN_BYTES {
         return compile(pattern, flags);
     }
     context.interrupts.before_long()?;

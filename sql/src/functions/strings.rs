@@ -28,12 +28,14 @@ pub(super) fn check_length(left: usize, right: usize) -> SqlResult<()> {
 }
 
 /// Parts one after the other, with a text between them.
-fn joined(parts: Vec<String>, between: &str) -> SqlResult<Datum> {
-    let bytes = parts.iter().map(|part| part.len().saturating_add(between.len()));
-    if bytes.fold(0, usize::saturating_add) > MAX_BYTES {
-        return Err(too_long());
+fn joined(parts: impl IntoIterator<Item = String>, between: &str) -> SqlResult<Datum> {
+    let mut parts = parts.into_iter();
+    let mut out = parts.next().unwrap_or_default();
+    for part in parts {
+        check_length(out.len().saturating_add(between.len()), part.len())?;
+        out.extend([between, &part]);
     }
-    Ok(Datum::text(parts.join(between)))
+    Ok(Datum::text(out))
 }
 
 fn count(count: usize) -> Datum {
@@ -214,18 +216,16 @@ fn shown(types: &Types, values: &[Datum], at: usize, context: &CallContext<'_>) 
 }
 
 fn concat(types: &Types, values: &[Datum], context: &CallContext<'_>) -> SqlResult<Datum> {
-    let parts = (0..values.len()).map(|at| shown(types, values, at, context));
-    joined(parts.collect(), "")
+    joined((0..values.len()).map(|at| shown(types, values, at, context)), "")
 }
 
 fn concat_ws(types: &Types, values: &[Datum], context: &CallContext<'_>) -> SqlResult<Datum> {
     if argument(values, 0).is_null() {
         return Ok(Datum::Null);
     }
-    let parts: Vec<String> = (1..values.len())
+    let parts = (1..values.len())
         .filter(|at| !argument(values, *at).is_null())
-        .map(|at| shown(types, values, at, context))
-        .collect();
+        .map(|at| shown(types, values, at, context));
     joined(parts, text(values, 0)?)
 }
 
@@ -342,7 +342,7 @@ pub(super) fn register_operators(table: &mut Table<Body>) {
                 Datum::Bool(value) => value.to_string(),
                 _ => shown(types, v, at, context),
             };
-            joined(vec![part(0), part(1)], "")
+            joined([part(0), part(1)], "")
         });
     }
     table.add("||", "bytea bytea -> bytea", |v, _| {

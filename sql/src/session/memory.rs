@@ -7,7 +7,14 @@ use super::parameters::{Unit, number, shown_number};
 use super::settings::Settings;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::MemoryLimits;
+use crate::functions::{Interrupts, LargeValues};
 use crate::memory_budget::MemoryBudget;
+
+/// What bounds the expressions of a statement.
+pub(super) struct Bounds {
+    pub(super) interrupts: Interrupts,
+    pub(super) large_values: LargeValues,
+}
 
 impl Session {
     /// The session, whose statements take no more memory for rows together with those of all others
@@ -15,6 +22,11 @@ impl Session {
     #[must_use]
     pub fn with_memory(self, budget: &Arc<MemoryBudget>) -> Self {
         Self { memory: Arc::clone(budget), ..self }
+    }
+
+    /// What bounds the expressions of a statement that begins now.
+    pub(super) fn bounds(&self) -> Bounds {
+        Bounds { interrupts: self.interrupts(), large_values: LargeValues::new(&self.memory) }
     }
 
     /// What a statement that begins now may take.

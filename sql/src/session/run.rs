@@ -9,6 +9,7 @@ use selkie_fabric::env::Env;
 use selkie_txn::{Database, LOCK_TIMEOUT, Txn, TxnError};
 
 use super::cancel::CancelHandle;
+use super::memory::Bounds;
 use super::parsed::{PlanCache, Planned, Verb};
 use super::path::PathMemory;
 use super::planning::plan_of;
@@ -22,7 +23,7 @@ use crate::exec::{
     RelationCache, Row, SequenceMemory, SharedRows, build, check_rows, from_txn, settle_deferred,
 };
 use crate::explain::Counted;
-use crate::functions::{CallContext, Interrupts, ToSet};
+use crate::functions::{CallContext, ToSet};
 use crate::plan::Plan;
 use crate::roles::{Authority, Needed, Standing};
 use crate::schemas::SearchPath;
@@ -55,7 +56,7 @@ pub(super) struct Run {
     relations: Arc<RelationCache>,
     pub(super) deferred: Arc<Mutex<DeferredReferences>>,
     cancel: CancelHandle,
-    interrupts: Arc<Interrupts>,
+    bounds: Arc<Bounds>,
     limits: MemoryLimits,
     sessions: Arc<SessionList>,
     session_number: i32,
@@ -158,7 +159,7 @@ impl Session {
             relations: Arc::clone(self.plans.relations()),
             deferred: Arc::clone(&self.deferred),
             cancel: self.cancel.clone(),
-            interrupts: Arc::new(self.interrupts()),
+            bounds: Arc::new(self.bounds()),
             limits: self.memory_limits(),
             sessions: Arc::clone(self.listed.list()),
             session_number: self.listed.number(),
@@ -377,7 +378,8 @@ impl Run {
             search_path: path.names(),
             to_set: &self.to_set,
             random,
-            interrupts: &self.interrupts,
+            interrupts: &self.bounds.interrupts,
+            large_values: &self.bounds.large_values,
         };
         ExecContext {
             txn,

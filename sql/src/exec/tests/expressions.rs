@@ -35,6 +35,7 @@ fn value(expr: &Expr) -> SqlResult<Datum> {
         to_set: &crate::functions::ToSet::default(),
         random: &|| 0.5,
         interrupts: &crate::functions::Interrupts::default(),
+        large_values: &crate::functions::LargeValues::default(),
     };
     let context = EvalContext {
         call: &call,

@@ -92,6 +92,7 @@ async fn run_with(
         to_set: &crate::functions::ToSet::default(),
         random: &|| 0.5,
         interrupts: &crate::functions::Interrupts::default(),
+        large_values: &crate::functions::LargeValues::default(),
     };
     let sequences = SequenceMemory::default();
     let mut context = ExecContext {

@@ -144,7 +144,10 @@ impl RestOfCall {
 
     fn next(&mut self, number: i64) -> SqlResult<Option<KeyedRow>> {
         loop {
-            let is_own = |own: &KeyedRow| matches!(own.keys.first(), Some(Datum::I64(group)) if *group == number);
+            let is_own = |own: &KeyedRow| match own.keys.first() {
+                Some(Datum::I64(group)) => *group == number,
+                _ => false,
+            };
             let Some(own) = self.next.take_if(|own| is_own(own)) else { return Ok(None) };
             self.next = match &mut self.sorted {
                 Some(sorted) => sorted.next()?,

@@ -13,7 +13,8 @@
 //! |---|---|
 //! | `context.rs`, `memory.rs`, `row_key.rs` | what operators share |
 //! | `sort.rs` | ORDER BY |
-//! | `row_queue.rs`, `kept_rows.rs`, `partitions.rs`, `aggregate_rest.rs` | rows beyond what memory takes |
+//! | `row_queue.rs`, `kept_rows.rs`, `partitions.rs` | rows beyond what memory takes |
+//! | `aggregate_rest.rs` | groups beyond it |
 //! | `spill.rs`, `spill_value.rs` | their files |
 //! | `eval.rs` | values of expressions |
 //! | `build.rs`, `walk.rs` | from plans to operators; what plans contain |

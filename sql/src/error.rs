@@ -112,6 +112,7 @@ states! {
     TOO_MANY_COLUMNS = "54011", "There are more columns than a table can have.";
     TOO_MANY_CONNECTIONS = "53300", "There are as many clients as are allowed.";
     TRANSACTION_RESOLUTION_UNKNOWN = "08007", "It is not known whether a commit will last.";
+    UNTRANSLATABLE = "22P05", "A character is none of the encoding of texts.";
     UNDEFINED_COLUMN = "42703", "There is no such column.";
     UNDEFINED_FUNCTION = "42883", "There is no such function or operator.";
     UNDEFINED_OBJECT = "42704", "There is no such object.";

@@ -21,6 +21,7 @@ mod embedding;
 mod errors;
 mod guide;
 mod harness;
+mod items;
 mod lifecycle;
 mod logs;
 mod memory_nodes;

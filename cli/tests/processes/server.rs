@@ -94,6 +94,8 @@ fn clients_prepare_bind_and_read_in_binary() {
         let duplicate = client.execute(&insert, &[&5_i32, &"again"]).await.unwrap_err();
         assert_eq!(duplicate.code(), Some(&SqlState::UNIQUE_VIOLATION));
         assert_eq!(rows(&client, "select count(*) from t").await, [[Some("1000".to_owned())]]);
+        let bare = rows(&client, "select from (values (1), (2)) x").await;
+        assert_eq!(bare, [Vec::<Option<String>>::new(), Vec::new()]);
     });
 }
 
@@ -164,14 +166,17 @@ fn a_statement_is_cancelled_and_the_session_goes_on() {
     block_on(async {
         let client = connect(addr).await;
         let token = client.cancel_token();
-        let endless =
-            "select count(*) from generate_series(1, 100000000) a, generate_series(1, 1000) b";
-        let cancel = async {
-            tokio::time::sleep(Duration::from_millis(300)).await;
-            token.cancel_query(NoTls).await.unwrap();
-        };
-        let (ended, ()) = tokio::join!(client.simple_query(endless), cancel);
-        assert_eq!(ended.unwrap_err().code(), Some(&SqlState::QUERY_CANCELED));
+        for endless in [
+            "select count(*) from generate_series(1, 100000000) a, generate_series(1, 1000) b",
+            "select pg_sleep(600)",
+        ] {
+            let cancel = async {
+                tokio::time::sleep(Duration::from_millis(300)).await;
+                token.cancel_query(NoTls).await.unwrap();
+            };
+            let (ended, ()) = tokio::join!(client.simple_query(endless), cancel);
+            assert_eq!(ended.unwrap_err().code(), Some(&SqlState::QUERY_CANCELED), "{endless}");
+        }
         // One that comes too late has no effect.
         token.cancel_query(NoTls).await.unwrap();
         assert_eq!(rows(&client, "select 1").await, [[Some("1".to_owned())]]);

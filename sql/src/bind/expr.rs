@@ -48,7 +48,14 @@ impl Binder<'_> {
                 refuse(format.is_some(), "CAST with FORMAT")?;
                 let is_plain = matches!(kind, CastKind::Cast | CastKind::DoubleColon);
                 refuse(!is_plain, "a cast that gives NULL on an error")?;
-                let (to, operand) = (SqlType::parse(data_type)?, self.expr(expr, stage)?);
+                let to = SqlType::parse(data_type)?;
+                if let (Ast::Array(array), true) = (&**expr, to.is_array)
+                    && array.elem.is_empty()
+                {
+                    let (elements, element) = (Vec::new(), SqlType::new(to.scalar));
+                    return Ok(Typed::new(Expr::Array { elements, element }, to));
+                }
+                let operand = self.expr(expr, stage)?;
                 Ok(Typed::new(self.coerce(operand, to, CastContext::Explicit)?, to))
             }
             Ast::BinaryOp { left, op, right } => self.binary(left, op, right, stage),
@@ -220,6 +227,9 @@ impl Binder<'_> {
         right: &[Ast],
         stage: &mut Stage<'_>,
     ) -> SqlResult<Typed> {
+        if *op == BinaryOperator::Overlaps {
+            return self.overlaps(left, right, stage);
+        }
         if left.len() != right.len() {
             let message = "unequal number of entries in row expressions";
             return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
@@ -267,6 +277,20 @@ impl Binder<'_> {
             }
             _ => Err(SqlError::unsupported("this operator between rows")),
         }
+    }
+
+    /// Whether two periods have a moment in common.
+    fn overlaps(&mut self, left: &[Ast], right: &[Ast], stage: &mut Stage<'_>) -> SqlResult<Typed> {
+        for (side, parts) in [("left", left), ("right", right)] {
+            if parts.len() != 2 {
+                let message =
+                    format!("wrong number of parameters on {side} side of OVERLAPS expression");
+                return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+            }
+        }
+        let parts = left.iter().chain(right).map(|part| self.expr(part, stage));
+        let parts = parts.collect::<SqlResult<Vec<_>>>()?;
+        self.named_call("overlaps", parts)
     }
 
     /// What an order of rows says of their first parts. A key can be bounded by it where one of
@@ -401,12 +425,12 @@ impl Binder<'_> {
     fn array(&mut self, elements: &[Ast], stage: &mut Stage<'_>) -> SqlResult<Typed> {
         let elements = elements.iter().map(|own| self.expr(own, stage));
         let elements = elements.collect::<SqlResult<Vec<_>>>()?;
-        let (elements, element) = self.unify(elements)?;
-        if element.scalar == Scalar::Unknown && elements.is_empty() {
+        if elements.is_empty() {
             let message = "cannot determine type of empty array";
             return Err(SqlError::new(SqlState::INDETERMINATE_TYPE, message)
                 .hint("Explicitly cast to the desired type, for example ARRAY[]::integer[]."));
         }
+        let (elements, element) = self.unify(elements)?;
         let element = if element.scalar == Scalar::Unknown { SqlType::TEXT } else { element };
         refuse(element.is_array, "an array of arrays")?;
         Ok(Typed::new(Expr::Array { elements, element }, SqlType::array(element.scalar)))

@@ -26,7 +26,7 @@ const ENTRY_BYTES: usize = 32;
 const GROUP_BYTES: usize = 1 << 10;
 
 /// What one call has gathered for one group.
-struct CallState {
+pub(super) struct CallState {
     accumulator: Box<dyn Accumulator>,
     /// Arguments that have been added, if none is to count twice.
     seen: Option<KeySet>,
@@ -45,7 +45,7 @@ impl CallState {
 
     /// Adds the arguments of a row. Once the call is full, they are given back if they would take
     /// memory.
-    fn add(
+    pub(super) fn add(
         &mut self,
         call: &AggregateCall,
         row: &[Datum],
@@ -109,7 +109,7 @@ impl CallState {
     }
 
     /// The value of the call numbered `at` for the group of a number, with what is left for that.
-    async fn finish(
+    pub(super) async fn finish(
         &mut self,
         (at, call): (usize, &AggregateCall),
         number: usize,
@@ -137,6 +137,20 @@ impl CallState {
         }
         self.accumulator.finish()
     }
+}
+
+/// What the calls begin with for a group of this key.
+pub(super) fn begin_calls(
+    calls: &[AggregateCall],
+    key: &[Datum],
+    used: &mut MemoryUse,
+    limits: &MemoryLimits,
+) -> SqlResult<Vec<CallState>> {
+    let states: Vec<CallState> = calls.iter().map(CallState::new).collect();
+    let bytes = states.iter().map(|state| state.accumulator.bytes()).sum::<usize>();
+    let of_states = states.len() * size_of::<CallState>();
+    used.add(2 * row_bytes(key) + ENTRY_BYTES + bytes + of_states, limits)?;
+    Ok(states)
 }
 
 /// Aggregates of groups.
@@ -178,10 +192,7 @@ impl Aggregate {
         used: &mut MemoryUse,
         context: &ExecContext<'_, '_>,
     ) -> SqlResult<usize> {
-        let states: Vec<CallState> = self.calls.iter().map(CallState::new).collect();
-        let bytes = states.iter().map(|state| state.accumulator.bytes()).sum::<usize>();
-        let of_states = states.len() * size_of::<CallState>();
-        used.add(2 * row_bytes(&key) + ENTRY_BYTES + bytes + of_states, context.limits)?;
+        let states = begin_calls(&self.calls, &key, used, context.limits)?;
         self.groups.push((key, states));
         Ok(self.groups.len() - 1)
     }

@@ -94,6 +94,15 @@ impl Operator for FunctionRows {
     ) -> BoxFuture<'a, SqlResult<Option<Vec<Row>>>> {
         Box::pin(async move {
             context.breathe(BATCH_ROWS).await;
+            if let (None, Some(pause)) = (&self.rows, self.function.pause) {
+                let values = context.eval_all(&self.arguments, &[])?;
+                if !values.iter().any(Datum::is_null) {
+                    let Some(env) = context.env else {
+                        return Err(SqlError::internal("a statement that waits has no clock"));
+                    };
+                    env.sleep(pause(&values, &context.call)?).await;
+                }
+            }
             self.batch(context)
         })
     }
@@ -262,6 +271,37 @@ pub(crate) fn count_of(
     };
     let negative = |_| SqlError::new(state, format!("{name} must not be negative"));
     u64::try_from(count).map(Some).map_err(negative)
+}
+
+/// Rows one at a time.
+pub(crate) struct OneByOne {
+    input: BoxOperator,
+    batch: std::vec::IntoIter<Row>,
+}
+
+impl OneByOne {
+    pub(crate) fn new(input: BoxOperator) -> Self {
+        Self { input, batch: Vec::new().into_iter() }
+    }
+}
+
+impl Operator for OneByOne {
+    fn next<'a>(
+        &'a mut self,
+        context: &'a mut ExecContext<'_, '_>,
+    ) -> BoxFuture<'a, SqlResult<Option<Vec<Row>>>> {
+        Box::pin(async move {
+            loop {
+                if let Some(row) = self.batch.next() {
+                    return Ok(Some(vec![row]));
+                }
+                match self.input.next(context).await? {
+                    Some(batch) => self.batch = batch.into_iter(),
+                    None => return Ok(None),
+                }
+            }
+        })
+    }
 }
 
 /// Rows that are there already.

@@ -35,6 +35,8 @@ pub(crate) struct ExecContext<'x, 'db> {
     pub(crate) txn: &'x mut Txn<'db>,
     pub(crate) call: CallContext<'x>,
     pub(crate) parameters: &'x [Datum],
+    /// By which it waits; `None` in tests of plans that do not.
+    pub(crate) env: Option<&'x Env>,
     /// Who sends the data of COPY.
     pub(crate) client: Option<&'x dyn Client>,
     /// Values of sequences that the session has had.

@@ -17,7 +17,7 @@
 //! | `aggregate_rest.rs` | groups beyond it |
 //! | `spill.rs`, `spill_value.rs` | their files |
 //! | `eval.rs` | values of expressions |
-//! | `build.rs`, `walk.rs` | from plans to operators; what plans contain |
+//! | `build.rs` | from plans to operators |
 //! | `scan.rs`, `scan_target.rs`, `key_value.rs`, `stored_row.rs` | reads of tables |
 //! | `insert.rs`, `modify.rs`, `row_write.rs`, `lock.rs` | changes and locks |
 //! | `references/` | FOREIGN KEY constraints |
@@ -25,6 +25,7 @@
 //! | others | an operator each |
 
 mod aggregate;
+mod aggregate_ordered;
 mod aggregate_rest;
 mod append;
 mod apply;
@@ -32,6 +33,7 @@ mod basic;
 mod build;
 mod context;
 mod copy_in;
+mod count;
 mod eval;
 mod insert;
 mod join;
@@ -42,6 +44,7 @@ mod key_value;
 mod lock;
 mod measured;
 mod memory;
+mod merge_join;
 mod modify;
 mod partitions;
 mod references;
@@ -61,10 +64,11 @@ mod stored_row;
 #[cfg(test)]
 mod tests;
 mod txn_error;
-mod walk;
 mod window;
 mod window_call;
 mod window_frame;
+
+use crate::plan::walk;
 
 pub(crate) use build::build;
 pub(crate) use context::{CopiedRows, Counts, ExecContext, Operator, Row, SharedRows};

@@ -20,6 +20,14 @@ pub(super) fn node_text(document: &str, node: &Node) -> Datum {
     }
 }
 
+/// A value as a key of an object.
+pub(super) fn key_text(value: &Datum, ty: SqlType, settings: &FormatSettings) -> String {
+    match value {
+        Datum::Bool(value) => value.to_string(),
+        value => to_string(value, ty, settings),
+    }
+}
+
 /// Appends a value as JSON.
 pub(super) fn print_json(value: &Datum, ty: SqlType, settings: &FormatSettings, out: &mut String) {
     match value {
@@ -102,6 +110,15 @@ pub(super) fn follow<'a>(node: &'a Node, path: &[Datum]) -> Option<&'a Node> {
         };
     }
     Some(node)
+}
+
+/// The element of a document at a position. A `jsonb` that is a scalar is its own only element.
+fn element<'a>(types: &Types, node: &'a Node, at: i64) -> Option<&'a Node> {
+    match &node.value {
+        Value::Array(_) => node.element(at),
+        Value::Object(_) => None,
+        _ => (types.argument(0) == SqlType::JSONB && matches!(at, 0 | -1)).then_some(node),
+    }
 }
 
 /// Looks into the document of a call.
@@ -218,9 +235,9 @@ pub(super) fn register_operators(table: &mut Table<Body>) {
             let key = text(v, 1)?;
             look(v, |node| Ok(node.member(key)), false)
         });
-        table.add(name, as_index, |v, _| {
+        table.add_typed(name, as_index, |types, v, _| {
             let at = whole(v, 1)?;
-            look(v, |node| Ok(node.element(at)), false)
+            look(v, |node| Ok(element(types, node, at)), false)
         });
     }
     for (as_key, as_index) in
@@ -230,9 +247,9 @@ pub(super) fn register_operators(table: &mut Table<Body>) {
             let key = text(v, 1)?;
             look(v, |node| Ok(node.member(key)), true)
         });
-        table.add("->>", as_index, |v, _| {
+        table.add_typed("->>", as_index, |types, v, _| {
             let at = whole(v, 1)?;
-            look(v, |node| Ok(node.element(at)), true)
+            look(v, |node| Ok(element(types, node, at)), true)
         });
     }
     for signature in ["json text[] -> json", "jsonb text[] -> jsonb"] {

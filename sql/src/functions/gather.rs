@@ -3,12 +3,11 @@
 use super::aggregates::{Accumulator, NewAccumulator};
 use super::arguments::{argument, bytes, text};
 use super::arrays::of_elements;
-use super::documents::print_json;
+use super::documents::{key_text, print_json};
 use super::signature::{Table, Types};
 use super::strings::check_length;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::types::limits::check_count;
-use crate::types::text_format::to_string;
 use crate::types::{Array, Datum, FormatSettings, SqlType, json};
 
 /// `string_agg` of texts: each delimiter goes before its value, but that of the first.
@@ -98,7 +97,7 @@ impl Accumulator for Elements {
         let Datum::Array(array) = value else {
             if self.ty.is_array {
                 return Err(SqlError::new(
-                    SqlState::INVALID_PARAMETER,
+                    SqlState::NULL_VALUE_NOT_ALLOWED,
                     "cannot accumulate null arrays",
                 ));
             }
@@ -111,7 +110,7 @@ impl Accumulator for Elements {
                 true => "cannot accumulate empty arrays",
                 false => "cannot accumulate arrays of different dimensionality",
             };
-            return Err(SqlError::new(SqlState::INVALID_PARAMETER, what));
+            return Err(SqlError::new(SqlState::ARRAY_SUBSCRIPT, what));
         }
         self.values.extend(array.elements.iter().cloned());
         Ok(())
@@ -136,7 +135,7 @@ impl Accumulator for Elements {
 }
 
 /// Bytes that a value has elsewhere, about.
-fn held_bytes(value: &Datum) -> usize {
+pub(super) fn held_bytes(value: &Datum) -> usize {
     match value {
         Datum::Text(text) | Datum::Json(text) => text.len(),
         Datum::Bytes(bytes) => bytes.len(),
@@ -163,7 +162,13 @@ impl Accumulator for Document {
         let open = if self.is_object { "{ " } else { "[" };
         let out = self.text.get_or_insert_with(|| open.to_owned());
         check_length(out.len(), 0)?;
-        out.push_str(if is_first { "" } else { ", " });
+        let is_deep = matches!(arguments.last(), Some(Datum::Array(_) | Datum::Record(_)));
+        out.push_str(match is_first {
+            true => "",
+            // Rows and arrays are on lines of their own.
+            false if is_deep && !self.is_object => ", \n ",
+            false => ", ",
+        });
         let at = if self.is_object {
             let key = argument(arguments, 0);
             if key.is_null() {
@@ -172,7 +177,7 @@ impl Accumulator for Document {
                     "field name must not be null",
                 ));
             }
-            json::print_string(&to_string(key, self.types.argument(0), &settings), out);
+            json::print_string(&key_text(key, self.types.argument(0), &settings), out);
             out.push_str(" : ");
             1
         } else {

@@ -301,7 +301,7 @@ fn ceiling(value: &BigDecimal) -> SqlResult<BigDecimal> {
 type OfFloat = (&'static str, fn(f64) -> f64);
 
 /// Functions of one float that are defined everywhere, or give NaN where they are not.
-const FLOATS: [OfFloat; 23] = [
+const FLOATS: [OfFloat; 8] = [
     ("ceil", f64::ceil),
     ("ceiling", f64::ceil),
     ("floor", f64::floor),
@@ -309,21 +309,6 @@ const FLOATS: [OfFloat; 23] = [
     ("trunc", f64::trunc),
     ("cbrt", f64::cbrt),
     ("exp", f64::exp),
-    ("degrees", f64::to_degrees),
-    ("radians", f64::to_radians),
-    ("sin", f64::sin),
-    ("cos", f64::cos),
-    ("tan", f64::tan),
-    ("asin", f64::asin),
-    ("acos", f64::acos),
-    ("atan", f64::atan),
-    ("sinh", f64::sinh),
-    ("cosh", f64::cosh),
-    ("tanh", f64::tanh),
-    ("asinh", f64::asinh),
-    ("acosh", f64::acosh),
-    ("atanh", f64::atanh),
-    ("cot", |value| 1.0 / value.tan()),
     ("sign", |value| if value == 0.0 || value.is_nan() { value } else { value.signum() }),
 ];
 
@@ -355,10 +340,6 @@ pub(super) fn register_functions(table: &mut Table<Body>) {
         table.add(name, "float8 float8 -> float8", |v, _| power(float(v, 0)?, float(v, 1)?));
         table.add(name, "numeric numeric -> numeric", power_pair);
     }
-    table.add("atan2", "float8 float8 -> float8", |v, _| {
-        Ok(Datum::F64(float(v, 0)?.atan2(float(v, 1)?)))
-    });
-    table.add("pi", "-> float8", |_, _| Ok(Datum::F64(std::f64::consts::PI)));
     table.add("random", "volatile -> float8", |_, context| Ok(Datum::F64((context.random)())));
     let signature = "numeric -> numeric";
     table.add("ceil", signature, |v, _| of_number(v, ceiling));

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use regex::{Regex, RegexBuilder};
 
 use super::CallContext;
-use super::arguments::{argument, text, whole};
+use super::arguments::text;
 use super::arrays::text_array;
 use super::like::like;
 use super::signature::{Body, Table};
@@ -321,23 +321,28 @@ pub(super) fn register_functions(table: &mut Table<Body>) {
     for signature in ["text text -> text[]", "text text text -> text[]"] {
         table.add("regexp_match", signature, first_match);
         table.add("regexp_split_to_array", signature, |v, context| {
-            let flags = if v.len() > 2 { text(v, 2)? } else { "" };
+            let flags = flags_of_all(v, "regexp_split_to_array()")?;
             Ok(text_array(split(text(v, 0)?, text(v, 1)?, flags, context)?))
         });
     }
-    for signature in ["text text -> int4", "text text int4 -> int4", "text text int4 text -> int4"]
-    {
-        table.add("regexp_count", signature, count);
-    }
     for signature in ["text text -> bool", "text text text -> bool"] {
         table.add("regexp_like", signature, |v, context| {
-            let flags = if v.len() > 2 { text(v, 2)? } else { "" };
-            matches(v, flags, context).map(Datum::Bool)
+            matches(v, flags_of_all(v, "regexp_like()")?, context).map(Datum::Bool)
         });
     }
     table.add("substring", "text text -> text", |v, context| {
         substring(text(v, 0)?, text(v, 1)?, context)
     });
+}
+
+/// The options of a call, the third argument, of a function that finds all matches anyway.
+pub(super) fn flags_of_all<'a>(values: &'a [Datum], function: &str) -> SqlResult<&'a str> {
+    let flags = if values.len() > 2 { text(values, 2)? } else { "" };
+    if flags.contains('g') {
+        let message = format!("{function} does not support the \"global\" option");
+        return Err(SqlError::new(SqlState::INVALID_PARAMETER, message));
+    }
+    Ok(flags)
 }
 
 /// The part of a text that matches: the first group if there is one.
@@ -393,7 +398,7 @@ pub(super) fn all_matches(
 const BYTES_OF_STEP: usize = 8;
 
 /// Counts the steps of a search that has found something: it may have looked at all of the rest.
-fn after_match(
+pub(super) fn after_match(
     value: &str,
     found: Option<regex::Match<'_>>,
     context: &CallContext<'_>,
@@ -402,26 +407,19 @@ fn after_match(
     context.interrupts.after(rest / BYTES_OF_STEP)
 }
 
-fn count(values: &[Datum], context: &CallContext<'_>) -> SqlResult<Datum> {
-    let flags = if values.len() > 3 { text(values, 3)? } else { "" };
-    let value = text(values, 0)?;
-    let regex = compile_for(text(values, 1)?, flags, value, context)?;
-    let start = match argument(values, 2) {
-        Datum::Null => 0,
-        _ => usize::try_from(whole(values, 2)? - 1).unwrap_or(0),
-    };
-    let from = value.char_indices().nth(start).map_or(value.len(), |(at, _)| at);
-    let (rest, mut found) = (value.get(from..).unwrap_or_default(), 0);
-    for own in regex.find_iter(rest) {
-        after_match(rest, Some(own), context)?;
-        found += 1;
-    }
-    Ok(Datum::I32(found))
-}
-
 /// A replacement with `\1` to `\9`, `\&` and `\\`.
-fn expand(replacement: &str, found: &regex::Captures<'_>, out: &mut String) {
+pub(super) fn expand(
+    replacement: &str,
+    found: &regex::Captures<'_>,
+    out: &mut String,
+) -> SqlResult<()> {
     let group = |at: usize| found.get(at).map_or("", |group| group.as_str());
+    // Each of its parts may be the whole match, so it may get long by itself.
+    let groups = replacement.matches('\\').count().saturating_mul(group(0).len());
+    let length = replacement.len().saturating_add(groups).saturating_add(out.len());
+    if length > MAX_BYTES {
+        return Err(too_long());
+    }
     let mut chars = replacement.chars();
     while let Some(c) = chars.next() {
         if c != '\\' {
@@ -438,6 +436,7 @@ fn expand(replacement: &str, found: &regex::Captures<'_>, out: &mut String) {
             None => out.push('\\'),
         }
     }
+    Ok(())
 }
 
 fn replace(values: &[Datum], context: &CallContext<'_>) -> SqlResult<Datum> {
@@ -450,13 +449,7 @@ fn replace(values: &[Datum], context: &CallContext<'_>) -> SqlResult<Datum> {
         let Some(found) = captures.get(0) else { continue };
         after_match(value, Some(found), context)?;
         out.push_str(value.get(from..found.start()).unwrap_or_default());
-        // Each of its parts may be the whole match, so it may get long by itself.
-        let groups = replacement.matches('\\').count().saturating_mul(found.len());
-        let length = replacement.len().saturating_add(groups).saturating_add(out.len());
-        if length > MAX_BYTES {
-            return Err(too_long());
-        }
-        expand(replacement, &captures, &mut out);
+        expand(replacement, &captures, &mut out)?;
         from = found.end();
     }
     out.push_str(value.get(from..).unwrap_or_default());

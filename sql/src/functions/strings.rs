@@ -14,7 +14,7 @@ use crate::types::text_format::to_string;
 /// Longest text that a function makes, in bytes.
 pub(crate) const MAX_BYTES: usize = 256 << 20;
 
-fn invalid(message: impl Into<String>) -> SqlError {
+pub(super) fn invalid(message: impl Into<String>) -> SqlError {
     SqlError::new(SqlState::INVALID_PARAMETER, message)
 }
 
@@ -211,7 +211,12 @@ fn chr(values: &[Datum], _: &CallContext<'_>) -> SqlResult<Datum> {
 }
 
 /// A value as functions of several arguments print it: `bool` as `t` and `f`.
-fn shown(types: &Types, values: &[Datum], at: usize, context: &CallContext<'_>) -> String {
+pub(super) fn shown(
+    types: &Types,
+    values: &[Datum],
+    at: usize,
+    context: &CallContext<'_>,
+) -> String {
     to_string(argument(values, at), types.argument(at), context.settings)
 }
 
@@ -243,91 +248,6 @@ pub(super) fn quote_ident(name: &str) -> String {
 pub(super) fn quote_literal(value: &str) -> String {
     let prefix = if value.contains('\\') { "E" } else { "" };
     format!("{prefix}'{}'", value.replace('\\', "\\\\").replace('\'', "''"))
-}
-
-/// One `%` of a format string.
-struct Directive {
-    position: Option<usize>,
-    is_left: bool,
-    width: Option<i64>,
-    kind: char,
-}
-
-fn directive(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) -> SqlResult<Directive> {
-    let unterminated =
-        || invalid("unterminated format() type specifier").hint("For a single \"%\" use \"%%\".");
-    let number = |chars: &mut std::iter::Peekable<std::str::Chars<'_>>| {
-        let mut digits = String::new();
-        while let Some(digit) = chars.next_if(char::is_ascii_digit) {
-            digits.push(digit);
-        }
-        digits.parse::<i64>().ok()
-    };
-    let mut found = Directive { position: None, is_left: false, width: None, kind: 's' };
-    let first = number(chars);
-    if first.is_some() && chars.next_if_eq(&'$').is_some() {
-        found.position = first.and_then(|at| usize::try_from(at).ok());
-        if found.position == Some(0) {
-            return Err(invalid("format specifies argument 0, but arguments are numbered from 1"));
-        }
-    } else {
-        found.width = first;
-    }
-    if found.width.is_none() {
-        found.is_left = chars.next_if_eq(&'-').is_some();
-        found.width = number(chars);
-    }
-    found.kind = chars.next().ok_or_else(unterminated)?;
-    Ok(found)
-}
-
-fn format(types: &Types, values: &[Datum], context: &CallContext<'_>) -> SqlResult<Datum> {
-    if argument(values, 0).is_null() {
-        return Ok(Datum::Null);
-    }
-    let mut out = String::new();
-    let mut next = 1;
-    let mut chars = text(values, 0)?.chars().peekable();
-    while let Some(c) = chars.next() {
-        if c != '%' {
-            out.push(c);
-            continue;
-        }
-        if chars.next_if_eq(&'%').is_some() {
-            out.push('%');
-            continue;
-        }
-        let Directive { position, is_left, width, kind } = directive(&mut chars)?;
-        if !matches!(kind, 's' | 'I' | 'L') {
-            return Err(invalid(format!("unrecognized format() type specifier \"{kind}\""))
-                .hint("For a single \"%\" use \"%%\"."));
-        }
-        let at = position.unwrap_or(next);
-        next = at + 1;
-        if at >= values.len() {
-            return Err(invalid("too few arguments for format()"));
-        }
-        let is_null = argument(values, at).is_null();
-        let value = shown(types, values, at, context);
-        let value = match kind {
-            'I' if is_null => {
-                return Err(invalid("null values cannot be formatted as an SQL identifier"));
-            }
-            'I' => quote_ident(&value),
-            'L' if is_null => "NULL".to_owned(),
-            'L' => quote_literal(&value),
-            _ => value,
-        };
-        let width = usize::try_from(width.unwrap_or(0)).unwrap_or(0);
-        if width > MAX_BYTES {
-            return Err(too_long());
-        }
-        let filling = " ".repeat(width.saturating_sub(value.chars().count()));
-        let (before, after) = if is_left { ("", filling.as_str()) } else { (filling.as_str(), "") };
-        check_length(out.len(), value.len().saturating_add(filling.len()))?;
-        out.extend([before, &value, after]);
-    }
-    Ok(Datum::text(out))
 }
 
 pub(super) fn register_operators(table: &mut Table<Body>) {
@@ -416,14 +336,7 @@ pub(super) fn register_functions(table: &mut Table<Body>) {
 fn register_several(table: &mut Table<Body>) {
     table.add_typed("concat", "lax stable variadic any -> text", concat);
     table.add_typed("concat_ws", "lax stable text variadic any -> text", concat_ws);
-    table.add_typed("format", "lax stable text -> text", format);
-    table.add_typed("format", "lax stable text variadic any -> text", format);
     table.add("quote_ident", "text -> text", |v, _| Ok(Datum::text(quote_ident(text(v, 0)?))));
-    table.add("quote_literal", "text -> text", |v, _| Ok(Datum::text(quote_literal(text(v, 0)?))));
-    table.add("quote_nullable", "lax text -> text", |v, _| match argument(v, 0) {
-        Datum::Null => Ok(Datum::text("NULL")),
-        _ => Ok(Datum::text(quote_literal(text(v, 0)?))),
-    });
     for signature in ["text text int4 -> text", "text text int4 int4 -> text"] {
         table.add("overlay", signature, overlay);
     }
@@ -466,16 +379,6 @@ fn register_encodings(table: &mut Table<Body>) {
     });
     table.add("convert_from", "bytea text -> text", |v, _| {
         encodings::check_utf8(text(v, 1)?)?;
-        let decoded = std::str::from_utf8(bytes(v, 0)?).map_err(|_| {
-            SqlError::new(SqlState::INVALID_TEXT, "invalid byte sequence for encoding \"UTF8\"")
-        })?;
-        Ok(Datum::text(decoded))
-    });
-    table.add("get_byte", "bytea int4 -> int4", |v, _| {
-        let (value, at) = (bytes(v, 0)?, whole(v, 1)?);
-        let byte = usize::try_from(at).ok().and_then(|at| value.get(at));
-        byte.map(|byte| Datum::I32(i32::from(*byte))).ok_or_else(|| {
-            invalid(format!("index {at} out of valid range, 0..{}", value.len() as i64 - 1))
-        })
+        super::byte_strings::decoded(bytes(v, 0)?).map(Datum::text)
     });
 }

@@ -104,7 +104,7 @@ pub(super) fn aggregate(name: &str, ty: &str, rows: &[&str], more: &[&str]) -> S
 
 /// The rows that a function gives, values between commas, rows between spaces.
 pub(super) fn rows(name: &str, arguments: &[&str]) -> SqlResult<String> {
-    let ResolvedRows { arguments: types, columns, rows } =
+    let ResolvedRows { arguments: types, columns, rows, pause: _ } =
         resolve_rows(name, &types_of(arguments))?.unwrap();
     let values = values(arguments, &types)?;
     let mut out = Vec::new();

@@ -18,6 +18,7 @@ mod planning;
 mod prepared;
 mod role;
 mod run;
+mod savepoint;
 mod settings;
 mod show;
 mod tables;
@@ -27,16 +28,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use selkie_txn::{Database, Isolation, Savepoint, SessionLimits, TxnError};
+use selkie_txn::{Database, Isolation, SessionLimits, TxnError};
 use sqlparser::ast::Statement;
 
 use self::parsed::{ParsedStatement, Planned};
 use self::path::PathMemory;
+use self::savepoint::SetSavepoint;
 use self::settings::Settings;
 use self::transaction::Modes;
 use crate::client::{Client, Collected, Outcome};
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::exec::{DeferredMark, DeferredReferences, SequenceMemory, TempFiles, from_txn};
+use crate::exec::{DeferredReferences, SequenceMemory, TempFiles, from_txn};
 use crate::functions::ToSet;
 use crate::memory_budget::MemoryBudget;
 use crate::roles::{ProvenRole, Standing};
@@ -111,8 +113,8 @@ pub struct Session {
     is_implicit: bool,
     /// Whether a statement has run in the transaction: it keeps its isolation then.
     has_run: bool,
-    /// Names of savepoints, the innermost last, with their numbers.
-    savepoints: Vec<(String, Savepoint, DeferredMark, u64)>,
+    /// The innermost last.
+    savepoints: Vec<SetSavepoint>,
     /// How many savepoints were ever set.
     savepoints_set: u64,
     /// The least number of those that were returned to, until it is asked for.

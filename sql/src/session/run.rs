@@ -385,6 +385,7 @@ impl Run {
             txn,
             call,
             parameters: &self.work.parameters,
+            env: Some(&self.env),
             client: Some(&*self.client),
             is_alone: self.is_alone,
             read_only: self.modes.read_only,

@@ -158,14 +158,21 @@ impl Session {
     pub(super) fn end_settings(&mut self, has_failed: bool) {
         let before = self.before.take().filter(|_| has_failed);
         let after = self.lasting.take();
-        if let Some(settings) = before.or(after)
-            && !Arc::ptr_eq(&settings, &self.settings)
-        {
-            let mut settings = Settings::clone(&settings);
-            settings.keep_names(&self.settings);
-            self.settings = Arc::new(settings);
-            self.changes += 1;
+        if let Some(settings) = before.or(after) {
+            self.set_back(&settings, None);
         }
+    }
+
+    /// Sets parameters to what they were, and to what they are to be behind the transaction.
+    pub(super) fn set_back(&mut self, before: &Arc<Settings>, lasting: Option<Arc<Settings>>) {
+        self.lasting = lasting;
+        if Arc::ptr_eq(before, &self.settings) {
+            return;
+        }
+        let mut settings = Settings::clone(before);
+        settings.keep_names(&self.settings);
+        self.settings = Arc::new(settings);
+        self.changes += 1;
     }
 
     /// How often parameters of the session were set.

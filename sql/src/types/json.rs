@@ -360,7 +360,7 @@ pub fn print_canonical(text: &str, node: &Node, out: &mut String) -> SqlResult<(
 
 fn print_text(text: &str, out: &mut String) -> SqlResult<()> {
     if text.contains('\0') {
-        let error = SqlError::new(SqlState::INVALID_TEXT, "unsupported Unicode escape sequence");
+        let error = SqlError::new(SqlState::UNTRANSLATABLE, "unsupported Unicode escape sequence");
         return Err(error.detail("\\u0000 cannot be converted to text."));
     }
     print_string(text, out);
@@ -389,8 +389,8 @@ const fn rank(value: &Value) -> u8 {
     }
 }
 
-/// The order of `jsonb`: Object > Array > Boolean > Number > String > Null; more members are
-/// greater. An empty array is below all else at the top.
+/// The order of parts of `jsonb`: Object > Array > Boolean > Number > String > Null; more members
+/// are greater.
 #[must_use]
 pub fn compare(a_text: &str, a: &Node, b_text: &str, b: &Node) -> Ordering {
     match (&a.value, &b.value) {

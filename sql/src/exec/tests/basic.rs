@@ -1,7 +1,7 @@
 //! Values, filters, limits, orders, sets and recursions.
 
 use super::*;
-use crate::plan::{SetOperator, SortKey};
+use crate::plan::{Reuse, SetOperator, SortKey};
 
 fn limited(limit: Option<Datum>, offset: Option<Datum>) -> Plan {
     let input = column(&(0..600).map(Some).collect::<Vec<_>>());
@@ -213,7 +213,8 @@ fn shared_rows_are_made_once() {
             exprs: vec![col(0)].into(),
         });
         // Both readers see the rows of the first run.
-        let shared = |number| Plan::Shared { number, plan: Arc::clone(&plan) };
+        let shared =
+            |number| Plan::Shared { number, plan: Arc::clone(&plan), reuse: Reuse::IfShared };
         let both = Plan::Set {
             operator: SetOperator::Union,
             all: true,

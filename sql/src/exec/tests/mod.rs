@@ -105,6 +105,7 @@ async fn run_with(
         txn,
         call,
         parameters,
+        env: None,
         client: None,
         is_alone: false,
         read_only: false,
@@ -275,6 +276,8 @@ fn scan(table: &Arc<TableDef>, access: Access) -> Plan {
         filter: None,
         needed: vec![true; table.columns.len()],
         for_update: false,
+        is_ordered: false,
+        index_only: false,
     }))
 }
 

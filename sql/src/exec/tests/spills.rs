@@ -4,7 +4,9 @@ use selkie_txn::TableSchema;
 
 use super::*;
 use crate::functions::resolve_aggregate;
-use crate::plan::{AggregateCall, Frame, Join, JoinKind, Modify, SetOperator, SortKey, WindowCall};
+use crate::plan::{
+    AggregateCall, Frame, Join, JoinKind, Modify, Reuse, SetOperator, SortKey, WindowCall,
+};
 
 /// Room for some hundred rows.
 fn little() -> MemoryLimits {
@@ -118,7 +120,9 @@ fn both_sides_of_intersect_and_except_are_put_aside() {
 fn rows_of_common_table_expressions_are_put_aside() {
     let shared = |plan: Plan| {
         let plan = Arc::new(plan);
-        let one = || Box::new(Plan::Shared { number: 1, plan: Arc::clone(&plan) });
+        let one = || {
+            Box::new(Plan::Shared { number: 1, plan: Arc::clone(&plan), reuse: Reuse::IfShared })
+        };
         // Two that read it, one behind the other.
         let (operator, all) = (SetOperator::Union, true);
         Plan::Set { operator, all, left: one(), right: one() }

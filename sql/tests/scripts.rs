@@ -155,6 +155,7 @@ macro_rules! scripts {
 
 scripts![
     select,
+    long_texts,
     from,
     joins,
     aggregates,

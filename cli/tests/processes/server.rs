@@ -18,7 +18,7 @@ pub(crate) fn start(pool: &str) -> (Process, SocketAddr) {
     start_with(pool, &[])
 }
 
-fn start_with(pool: &str, options: &[&str]) -> (Process, SocketAddr) {
+pub(crate) fn start_with(pool: &str, options: &[&str]) -> (Process, SocketAddr) {
     let arguments = ["server", "--pool", pool, "--listen", "127.0.0.1:0", "--max-connections", "8"];
     let server = Process::start(&[&arguments[..], options].concat());
     let line = server.finds("serving ");
@@ -471,6 +471,7 @@ fn what_a_client_may_not_ask_for_is_refused_with_its_name() {
         (&["--tls-key", "a"], "goes with --tls-cert"),
         (&["--require-tls"], "goes with --tls-cert and --tls-key"),
         (&["--insecure"], "goes with --metrics only"),
+        (&["--client-memory", "1M"], "is 16M at least"),
     ] {
         let output = run(&[&["server"], options].concat());
         assert_eq!(output.status.code(), Some(2));

@@ -4,8 +4,10 @@
 use selkie_fabric::BoxFuture;
 
 use super::aggregate::{CallState, begin_calls};
+use super::aggregate_rest::Rest;
+use super::basic::BATCH_BYTES;
 use super::context::{BATCH_ROWS, BoxOperator, ExecContext, Operator, Row};
-use super::memory::MemoryUse;
+use super::memory::{MemoryUse, row_bytes};
 use super::row_key::{RowKey, key_of};
 use crate::error::SqlResult;
 use crate::plan::{AggregateCall, Expr};
@@ -16,6 +18,8 @@ struct Group {
     key: RowKey,
     calls: Vec<CallState>,
     used: MemoryUse,
+    /// What memory has no room for.
+    rest: Rest,
 }
 
 /// Aggregates of groups, in the order in which they come.
@@ -33,44 +37,52 @@ impl OrderedAggregate {
     }
 
     /// Adds a row to its group. The group before, if that is complete.
-    fn add(&mut self, row: &[Datum], context: &ExecContext<'_, '_>) -> SqlResult<Option<Row>> {
+    fn add(&mut self, row: &[Datum], context: &ExecContext<'_, '_>) -> SqlResult<Option<Group>> {
         let key = key_of(&self.keys, row, context)?;
-        let complete = match self.group.take_if(|group| group.key != key) {
-            Some(group) => Some(self.finish(group)?),
-            None => None,
-        };
+        let complete = self.group.take_if(|group| group.key != key);
         let group = match &mut self.group {
             Some(group) => group,
             none => {
                 let mut used = MemoryUse::default();
                 let calls = begin_calls(&self.calls, &key.0, &mut used, context.limits)?;
-                none.insert(Group { key, calls, used })
+                none.insert(Group { key, calls, used, rest: Rest::new(self.calls.len()) })
             }
         };
-        for (state, call) in group.calls.iter_mut().zip(&self.calls) {
-            state.add(call, row, &mut group.used, context)?;
+        for (call, state) in self.calls.iter().enumerate().zip(&mut group.calls) {
+            let is_full = group.rest.is_full(call.0);
+            let added = state.add(call.1, row, is_full, &mut group.used, context)?;
+            group.rest.note(call, 0, added, context.limits)?;
         }
         Ok(complete)
     }
 
-    fn finish(&self, group: Group) -> SqlResult<Row> {
+    async fn finish(
+        calls: &[AggregateCall],
+        mut group: Group,
+        context: &mut ExecContext<'_, '_>,
+    ) -> SqlResult<Row> {
         let mut row = group.key.0;
-        for (mut state, call) in group.calls.into_iter().zip(&self.calls) {
-            row.push(state.finish(call)?);
+        group.rest.sort()?;
+        for (call, mut state) in calls.iter().enumerate().zip(group.calls) {
+            row.push(state.finish(call, 0, &mut group.rest, context).await?);
         }
         Ok(row)
     }
 
     async fn some(&mut self, context: &mut ExecContext<'_, '_>) -> SqlResult<Option<Vec<Row>>> {
-        let mut groups = Vec::new();
-        while groups.len() < BATCH_ROWS {
+        let (mut groups, mut bytes) = (Vec::new(), 0);
+        while groups.len() < BATCH_ROWS && bytes <= BATCH_BYTES {
             if let Some(row) = self.batch.next() {
-                groups.extend(self.add(&row, context)?);
+                if let Some(group) = self.add(&row, context)? {
+                    let row = Self::finish(&self.calls, group, context).await?;
+                    bytes += row_bytes(&row);
+                    groups.push(row);
+                }
             } else if let Some(batch) = self.input.next(context).await? {
                 self.batch = batch.into_iter();
             } else {
                 if let Some(last) = self.group.take() {
-                    groups.push(self.finish(last)?);
+                    groups.push(Self::finish(&self.calls, last, context).await?);
                 }
                 break;
             }

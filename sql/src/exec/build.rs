@@ -16,7 +16,8 @@ use super::merge_join::MergeJoin;
 use super::modify::Modify;
 use super::scan::Scan;
 use super::sequence::Sequence;
-use super::set::{Distinct, SetOperation};
+use super::set::{Distinct, Union};
+use super::set_counted::CountedSet;
 use super::shared::{Recursive, Shared, Working};
 use super::sort::Sort;
 use super::window::Window;
@@ -45,9 +46,7 @@ pub(crate) fn build(plan: &Plan) -> BoxOperator {
         Plan::Filter { input, condition } => {
             Box::new(Filter { input: build(input), condition: condition.clone() })
         }
-        Plan::Project { input, exprs } => {
-            Box::new(Project { input: build(input), exprs: exprs.clone() })
-        }
+        Plan::Project { input, exprs } => Box::new(Project::new(build(input), exprs)),
         Plan::Join(join) => Box::new(Join::new(join)),
         Plan::Merge(merge) => Box::new(MergeJoin::new(merge)),
         Plan::Apply { input, query, kind, is_correlated } => {
@@ -78,8 +77,12 @@ pub(crate) fn build(plan: &Plan) -> BoxOperator {
         Plan::Set { operator: SetOperator::Union, all: true, left, right } => {
             Box::new(Append::new(left, right))
         }
+        Plan::Set { operator: SetOperator::Union, all: false, left, right } => {
+            Box::new(Union::new(build(left), build(right)))
+        }
         Plan::Set { operator, all, left, right } => {
-            Box::new(SetOperation::new(*operator, *all, build(left), build(right)))
+            let is_intersect = *operator == SetOperator::Intersect;
+            Box::new(CountedSet::new(is_intersect, *all, build(left), build(right)))
         }
         Plan::Lock(lock) => Box::new(Lock::new(lock)),
         Plan::Insert(insert) => Box::new(Insert::new(insert)),
@@ -107,9 +110,7 @@ fn by_row(plan: &Plan) -> BoxOperator {
         Plan::Apply { input, query, kind, is_correlated } => {
             Box::new(Apply::new(by_row(input), query, kind.clone(), *is_correlated))
         }
-        Plan::Project { input, exprs } => {
-            Box::new(Project { input: by_row(input), exprs: exprs.clone() })
-        }
+        Plan::Project { input, exprs } => Box::new(Project::new(by_row(input), exprs)),
         Plan::Measured { number, input } => {
             Box::new(Measured { number: *number, input: by_row(input), has_begun: false })
         }

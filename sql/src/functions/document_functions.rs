@@ -4,6 +4,7 @@ use super::CallContext;
 use super::arguments::{argument, text};
 use super::documents::{contains_document, follow, key_text, look, of_text, print_json};
 use super::signature::{Body, Table, Types};
+use super::strings::check_length;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::types::Datum;
 use crate::types::json::{self, Node, Value};
@@ -110,11 +111,11 @@ fn register_paths(table: &mut Table<Body>) {
     table.add("jsonb_pretty", "jsonb -> text", |v, _| {
         let document = text(v, 0)?;
         let mut out = String::new();
-        pretty(document, &json::parse(document)?, 0, &mut out);
+        pretty(document, &json::parse(document)?, 0, &mut out)?;
         Ok(Datum::text(out))
     });
-    table.add("jsonb_contains", "jsonb jsonb -> bool", |v, _| {
-        contains_document(text(v, 0)?, text(v, 1)?).map(Datum::Bool)
+    table.add("jsonb_contains", "jsonb jsonb -> bool", |v, context| {
+        contains_document(text(v, 0)?, text(v, 1)?, context).map(Datum::Bool)
     });
 }
 
@@ -147,34 +148,37 @@ fn strip(document: &str, node: &Node) -> String {
     }
 }
 
-fn pretty(document: &str, node: &Node, depth: usize, out: &mut String) {
+fn pretty(document: &str, node: &Node, depth: usize, out: &mut String) -> SqlResult<()> {
     let indent = |depth: usize, out: &mut String| {
+        check_length(out.len(), 4 * depth)?;
         out.push('\n');
         out.push_str(&"    ".repeat(depth));
+        SqlResult::Ok(())
     };
     match &node.value {
         Value::Object(members) => {
             out.push('{');
             for (at, (key, node)) in members.iter().enumerate() {
                 out.push_str(if at > 0 { "," } else { "" });
-                indent(depth + 1, out);
+                indent(depth + 1, out)?;
                 json::print_string(key, out);
                 out.push_str(": ");
-                pretty(document, node, depth + 1, out);
+                pretty(document, node, depth + 1, out)?;
             }
-            indent(depth, out);
+            indent(depth, out)?;
             out.push('}');
         }
         Value::Array(nodes) => {
             out.push('[');
             for (at, node) in nodes.iter().enumerate() {
                 out.push_str(if at > 0 { "," } else { "" });
-                indent(depth + 1, out);
-                pretty(document, node, depth + 1, out);
+                indent(depth + 1, out)?;
+                pretty(document, node, depth + 1, out)?;
             }
-            indent(depth, out);
+            indent(depth, out)?;
             out.push(']');
         }
         _ => out.push_str(node.text(document)),
     }
+    Ok(())
 }

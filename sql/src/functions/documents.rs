@@ -1,7 +1,10 @@
 //! Operators of `json` and `jsonb`, and values as JSON.
 
+use std::collections::BTreeSet;
+
 use super::CallContext;
 use super::arguments::{array, text, whole};
+use super::interrupts::Interrupts;
 use super::signature::{Body, Table, Types};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::types::json::{self, Node, Value};
@@ -133,20 +136,58 @@ pub(super) fn look(
     })
 }
 
-fn contains(a_text: &str, a: &Node, b_text: &str, b: &Node) -> bool {
-    match (&a.value, &b.value) {
-        (Value::Object(_), Value::Object(members)) => members.iter().all(|(key, wanted)| {
-            a.member(key).is_some_and(|found| contains(a_text, found, b_text, wanted))
-        }),
-        (Value::Array(all), Value::Array(wanted)) => wanted
-            .iter()
-            .all(|wanted| all.iter().any(|found| contains(a_text, found, b_text, wanted))),
-        (Value::Object(_) | Value::Array(_), _) | (_, Value::Object(_) | Value::Array(_)) => false,
-        _ => json::compare(a_text, a, b_text, b).is_eq(),
+/// Two documents of which one may contain the other.
+struct Containment<'a> {
+    a_text: &'a str,
+    b_text: &'a str,
+    interrupts: &'a Interrupts,
+}
+
+impl Containment<'_> {
+    fn holds(&self, a: &Node, b: &Node) -> SqlResult<bool> {
+        match (&a.value, &b.value) {
+            (Value::Object(all), Value::Object(members)) => {
+                for (key, wanted) in members {
+                    self.interrupts.after(all.len())?;
+                    let Some(found) = a.member(key) else { return Ok(false) };
+                    if !self.holds(found, wanted)? {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
+            (Value::Array(all), Value::Array(wanted)) => {
+                for wanted in wanted {
+                    if !self.is_in(all, wanted)? {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
+            (Value::Object(_) | Value::Array(_), _) | (_, Value::Object(_) | Value::Array(_)) => {
+                Ok(false)
+            }
+            _ => Ok(json::compare(self.a_text, a, self.b_text, b).is_eq()),
+        }
+    }
+
+    /// Whether one of some elements contains a value.
+    fn is_in(&self, all: &[Node], wanted: &Node) -> SqlResult<bool> {
+        for found in all {
+            self.interrupts.after(1)?;
+            if self.holds(found, wanted)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }
 
-pub(super) fn contains_document(a_text: &str, b_text: &str) -> SqlResult<bool> {
+pub(super) fn contains_document(
+    a_text: &str,
+    b_text: &str,
+    context: &CallContext<'_>,
+) -> SqlResult<bool> {
     let (a, b) = (json::parse(a_text)?, json::parse(b_text)?);
     // At the top alone, an array contains a scalar that is one of its elements.
     if let (Value::Array(all), Value::Null | Value::Bool(_) | Value::Number | Value::String(_)) =
@@ -154,7 +195,7 @@ pub(super) fn contains_document(a_text: &str, b_text: &str) -> SqlResult<bool> {
     {
         return Ok(all.iter().any(|found| json::compare(a_text, found, b_text, &b).is_eq()));
     }
-    Ok(contains(a_text, &a, b_text, &b))
+    Containment { a_text, b_text, interrupts: context.interrupts }.holds(&a, &b)
 }
 
 /// Whether a text is a key of an object or a string of an array.
@@ -166,6 +207,23 @@ fn has_key(node: &Node, key: &str) -> bool {
         Value::String(value) => value == key,
         _ => false,
     }
+}
+
+/// Whether a decisive one of some texts is a key: any that is, or any that is not.
+fn has_keys(values: &[Datum], any: bool, context: &CallContext<'_>) -> SqlResult<Datum> {
+    let node = json::parse(text(values, 0)?)?;
+    let count = match &node.value {
+        Value::Object(members) => members.len(),
+        Value::Array(nodes) => nodes.len(),
+        _ => 1,
+    };
+    for key in &array(values, 1)?.elements {
+        context.interrupts.after(count)?;
+        if matches!(key, Datum::Text(key) if has_key(&node, key)) == any {
+            return Ok(Datum::Bool(any));
+        }
+    }
+    Ok(Datum::Bool(!any))
 }
 
 pub(super) fn register_operators(table: &mut Table<Body>) {
@@ -204,11 +262,11 @@ pub(super) fn register_operators(table: &mut Table<Body>) {
             look(v, |node| Ok(follow(node, &array(v, 1)?.elements)), true)
         });
     }
-    table.add("@>", "jsonb jsonb -> bool", |v, _| {
-        contains_document(text(v, 0)?, text(v, 1)?).map(Datum::Bool)
+    table.add("@>", "jsonb jsonb -> bool", |v, context| {
+        contains_document(text(v, 0)?, text(v, 1)?, context).map(Datum::Bool)
     });
-    table.add("<@", "jsonb jsonb -> bool", |v, _| {
-        contains_document(text(v, 1)?, text(v, 0)?).map(Datum::Bool)
+    table.add("<@", "jsonb jsonb -> bool", |v, context| {
+        contains_document(text(v, 1)?, text(v, 0)?, context).map(Datum::Bool)
     });
     register_keys(table);
 }
@@ -217,27 +275,21 @@ fn register_keys(table: &mut Table<Body>) {
     table.add("?", "jsonb text -> bool", |v, _| {
         Ok(Datum::Bool(has_key(&json::parse(text(v, 0)?)?, text(v, 1)?)))
     });
-    table.add("?|", "jsonb text[] -> bool", |v, _| {
-        let node = json::parse(text(v, 0)?)?;
-        let is_key = |key: &Datum| matches!(key, Datum::Text(key) if has_key(&node, key));
-        Ok(Datum::Bool(array(v, 1)?.elements.iter().any(is_key)))
-    });
-    table.add("?&", "jsonb text[] -> bool", |v, _| {
-        let node = json::parse(text(v, 0)?)?;
-        let is_key = |key: &Datum| matches!(key, Datum::Text(key) if has_key(&node, key));
-        Ok(Datum::Bool(array(v, 1)?.elements.iter().all(is_key)))
-    });
+    table.add("?|", "jsonb text[] -> bool", |v, context| has_keys(v, true, context));
+    table.add("?&", "jsonb text[] -> bool", |v, context| has_keys(v, false, context));
     table.add("||", "jsonb jsonb -> jsonb", concatenate);
     table.add("-", "jsonb text -> jsonb", |v, _| {
         let key = text(v, 1)?;
         remove(text(v, 0)?, |name, _| name == Some(key))
     });
     table.add("-", "jsonb text[] -> jsonb", |v, _| {
-        let keys = &array(v, 1)?.elements;
-        let is_key = |name: Option<&str>| {
-            keys.iter().any(|key| matches!(key, Datum::Text(key) if Some(&**key) == name))
-        };
-        remove(text(v, 0)?, |name, _| is_key(name))
+        let mut keys = BTreeSet::new();
+        for key in &array(v, 1)?.elements {
+            if let Datum::Text(key) = key {
+                keys.insert(&**key);
+            }
+        }
+        remove(text(v, 0)?, |name, _| name.is_some_and(|name| keys.contains(name)))
     });
     table.add("-", "jsonb int4 -> jsonb", |v, _| {
         let (document, at) = (text(v, 0)?, whole(v, 1)?);

@@ -5,7 +5,9 @@ use super::arguments::{argument, bytes, text};
 use super::arrays::of_elements;
 use super::documents::{key_text, print_json};
 use super::signature::{Table, Types};
+use super::strings::check_length;
 use crate::error::{SqlError, SqlResult, SqlState};
+use crate::types::limits::check_count;
 use crate::types::{Array, Datum, FormatSettings, SqlType, json};
 
 /// `string_agg` of texts: each delimiter goes before its value, but that of the first.
@@ -23,6 +25,7 @@ impl Accumulator for Joined {
         match &mut self.text {
             None => self.text = Some(value.to_owned()),
             Some(all) => {
+                check_length(all.len(), value.len())?;
                 if !argument(arguments, 1).is_null() {
                     all.push_str(text(arguments, 1)?);
                 }
@@ -56,6 +59,7 @@ impl Accumulator for JoinedBytes {
         match &mut self.all {
             None => self.all = Some(value.to_vec()),
             Some(all) => {
+                check_length(all.len(), value.len())?;
                 if !argument(arguments, 1).is_null() {
                     all.extend(bytes(arguments, 1)?);
                 }
@@ -87,6 +91,7 @@ struct Elements {
 impl Accumulator for Elements {
     fn add(&mut self, arguments: &[Datum]) -> SqlResult<()> {
         let value = argument(arguments, 0);
+        check_count(self.values.len())?;
         self.rows += 1;
         self.value_bytes += held_bytes(value);
         let Datum::Array(array) = value else {
@@ -156,6 +161,7 @@ impl Accumulator for Document {
         let is_first = self.text.is_none();
         let open = if self.is_object { "{ " } else { "[" };
         let out = self.text.get_or_insert_with(|| open.to_owned());
+        check_length(out.len(), 0)?;
         let is_deep = matches!(arguments.last(), Some(Datum::Array(_) | Datum::Record(_)));
         out.push_str(match is_first {
             true => "",

@@ -26,7 +26,10 @@ mod documents;
 mod encodings;
 mod from_char;
 mod gather;
+mod interrupts;
 mod key_bounds;
+mod large_values;
+mod like;
 mod listing;
 mod math;
 mod moments;
@@ -64,7 +67,9 @@ pub use aggregates::{Accumulator, ResolvedAggregate, is_aggregate, resolve_aggre
 pub use catalogue::needs_names;
 pub(crate) use composites::{fields_of, row_type};
 pub(crate) use document_rows::rows_of_document;
+pub use interrupts::Interrupts;
 pub(crate) use key_bounds::{like_end, like_parts_of_key, like_start, moment_bound};
+pub use large_values::LargeValues;
 pub use listing::{FunctionEntry, FunctionKind, OperatorEntry, function_entries, operator_entries};
 pub(crate) use ordered_sets::is_ordered_set;
 pub use pauses::PauseOf;
@@ -75,6 +80,7 @@ pub use rows::{
 };
 pub(crate) use rows::{columns_of_rows, is_by_array};
 pub(crate) use slices::slice;
+pub(crate) use strings::{MAX_BYTES, too_long};
 
 use crate::error::SqlResult;
 use crate::session_list::SessionList;
@@ -109,6 +115,10 @@ pub struct CallContext<'a> {
     pub to_set: &'a ToSet,
     /// A random number from 0 to below 1.
     pub random: &'a (dyn Fn() -> f64 + Sync),
+    /// Ends what takes long.
+    pub interrupts: &'a Interrupts,
+    /// Counts what takes much memory.
+    pub large_values: &'a LargeValues,
 }
 
 /// Parameters that a statement sets by calls: their names, their values, and whether they are local

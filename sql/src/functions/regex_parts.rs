@@ -5,7 +5,7 @@ use regex::{Captures, Regex};
 
 use super::CallContext;
 use super::arguments::{text, whole};
-use super::patterns::{compile, expand};
+use super::patterns::{after_match, compile_for, expand};
 use super::signature::{Body, Table};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::types::Datum;
@@ -66,11 +66,22 @@ fn matches_from<'t>(
 }
 
 /// The match with a number, from 1.
-fn nth<'t>(regex: &Regex, value: &'t str, from: usize, number: usize) -> Option<Captures<'t>> {
-    matches_from(regex, value, from).nth(number.saturating_sub(1))
+fn nth<'t>(
+    regex: &Regex,
+    value: &'t str,
+    (from, number): (usize, usize),
+    context: &CallContext<'_>,
+) -> SqlResult<Option<Captures<'t>>> {
+    for (found, at) in matches_from(regex, value, from).zip(1..) {
+        if at >= number {
+            return Ok(Some(found));
+        }
+        after_match(value, found.get(0), context)?;
+    }
+    Ok(None)
 }
 
-fn instr(values: &[Datum], _: &CallContext<'_>) -> SqlResult<Datum> {
+fn instr(values: &[Datum], context: &CallContext<'_>) -> SqlResult<Datum> {
     let start = parameter(values, 2, "start", (1, 1))?;
     let number = parameter(values, 3, "n", (1, 1))?;
     let end = parameter(values, 4, "endoption", (0, 0))?;
@@ -79,8 +90,9 @@ fn instr(values: &[Datum], _: &CallContext<'_>) -> SqlResult<Datum> {
     }
     let flags = options(values, 5, "regexp_instr()")?;
     let group = parameter(values, 6, "subexpr", (0, 0))?;
-    let (value, regex) = (text(values, 0)?, compile(text(values, 1)?, flags)?);
-    let found = nth(&regex, value, start, number);
+    let value = text(values, 0)?;
+    let regex = compile_for(text(values, 1)?, flags, value, context)?;
+    let found = nth(&regex, value, (start, number), context)?;
     let Some(part) = found.as_ref().and_then(|found| found.get(group)) else {
         return Ok(Datum::I32(0));
     };
@@ -89,41 +101,48 @@ fn instr(values: &[Datum], _: &CallContext<'_>) -> SqlResult<Datum> {
     Ok(Datum::I32(i32::try_from(before + 1).unwrap_or(i32::MAX)))
 }
 
-fn substr(values: &[Datum], _: &CallContext<'_>) -> SqlResult<Datum> {
+fn substr(values: &[Datum], context: &CallContext<'_>) -> SqlResult<Datum> {
     let start = parameter(values, 2, "start", (1, 1))?;
     let number = parameter(values, 3, "n", (1, 1))?;
     let flags = options(values, 4, "regexp_substr()")?;
     let group = parameter(values, 5, "subexpr", (0, 0))?;
-    let (value, regex) = (text(values, 0)?, compile(text(values, 1)?, flags)?);
-    let found = nth(&regex, value, start, number);
+    let value = text(values, 0)?;
+    let regex = compile_for(text(values, 1)?, flags, value, context)?;
+    let found = nth(&regex, value, (start, number), context)?;
     let part = found.as_ref().and_then(|found| found.get(group));
     Ok(part.map_or(Datum::Null, |part| Datum::text(part.as_str())))
 }
 
-fn count(values: &[Datum], _: &CallContext<'_>) -> SqlResult<Datum> {
+fn count(values: &[Datum], context: &CallContext<'_>) -> SqlResult<Datum> {
     let start = parameter(values, 2, "start", (1, 1))?;
     let flags = options(values, 3, "regexp_count()")?;
-    let (value, regex) = (text(values, 0)?, compile(text(values, 1)?, flags)?);
-    let found = matches_from(&regex, value, start).count();
-    Ok(Datum::I32(i32::try_from(found).unwrap_or(i32::MAX)))
+    let value = text(values, 0)?;
+    let regex = compile_for(text(values, 1)?, flags, value, context)?;
+    let mut count = 0;
+    for found in matches_from(&regex, value, start) {
+        after_match(value, found.get(0), context)?;
+        count += 1;
+    }
+    Ok(Datum::I32(count))
 }
 
 /// A text with the match of a number replaced, or all of them where that is 0.
-fn replace(values: &[Datum], _: &CallContext<'_>) -> SqlResult<Datum> {
+fn replace(values: &[Datum], context: &CallContext<'_>) -> SqlResult<Datum> {
     let start = parameter(values, 3, "start", (1, 1))?;
     let number = parameter(values, 4, "n", (0, 1))?;
     let flags = if values.len() > 5 { text(values, 5)? } else { "" };
     // Without a number the options say whether all are meant.
     let is_all = if values.len() > 4 { number == 0 } else { flags.contains('g') };
     let (value, replacement) = (text(values, 0)?, text(values, 2)?);
-    let regex = compile(text(values, 1)?, flags)?;
+    let regex = compile_for(text(values, 1)?, flags, value, context)?;
     let (mut out, mut copied, mut seen) = (String::new(), 0, 0);
     for captures in matches_from(&regex, value, start) {
         let Some(found) = captures.get(0) else { continue };
+        after_match(value, Some(found), context)?;
         seen += 1;
         if is_all || seen == number {
             out.push_str(value.get(copied..found.start()).unwrap_or_default());
-            expand(replacement, &captures, &mut out);
+            expand(replacement, &captures, &mut out)?;
             copied = found.end();
         }
         if !is_all && seen >= number {

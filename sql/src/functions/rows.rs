@@ -322,20 +322,19 @@ fn subscripts(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowIterator> {
     })
 }
 
-fn split_pattern(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowIterator> {
+fn split_pattern(values: &[Datum], context: &CallContext<'_>) -> SqlResult<RowIterator> {
     let flags = super::patterns::flags_of_all(values, "regexp_split_to_table()")?;
-    let parts = super::patterns::split(text(values, 0)?, text(values, 1)?, flags)?;
-    Ok(of_values(parts.into_iter().map(Datum::text)))
+    super::patterns::split(text(values, 0)?, text(values, 1)?, flags, context).map(of_values)
 }
 
-fn matches(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowIterator> {
+fn matches(values: &[Datum], context: &CallContext<'_>) -> SqlResult<RowIterator> {
     let flags = if values.len() > 2 { text(values, 2)? } else { "" };
-    super::patterns::all_matches(text(values, 0)?, text(values, 1)?, flags).map(of_values)
+    super::patterns::all_matches(text(values, 0)?, text(values, 1)?, flags, context).map(of_values)
 }
 
 fn split_text(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowIterator> {
     let null = if values.len() > 2 { Some(text(values, 2)?) } else { None };
-    Ok(of_values(super::arrays::split(text(values, 0)?, Some(text(values, 1)?), null)))
+    super::arrays::split(text(values, 0)?, Some(text(values, 1)?), null).map(of_values)
 }
 
 /// The members of a document that is an object.

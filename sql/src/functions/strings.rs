@@ -1,5 +1,7 @@
 //! Functions of texts. Positions and lengths are counted in characters.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::CallContext;
 use super::arguments::{argument, bytes, text, whole};
 use super::encodings;
@@ -10,13 +12,13 @@ use crate::types::Datum;
 use crate::types::text_format::to_string;
 
 /// Longest text that a function makes, in bytes.
-pub(super) const MAX_BYTES: usize = 256 << 20;
+pub(crate) const MAX_BYTES: usize = 256 << 20;
 
 pub(super) fn invalid(message: impl Into<String>) -> SqlError {
     SqlError::new(SqlState::INVALID_PARAMETER, message)
 }
 
-pub(super) fn too_long() -> SqlError {
+pub(crate) fn too_long() -> SqlError {
     SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "requested length too large")
 }
 
@@ -26,12 +28,14 @@ pub(super) fn check_length(left: usize, right: usize) -> SqlResult<()> {
 }
 
 /// Parts one after the other, with a text between them.
-fn joined(parts: Vec<String>, between: &str) -> SqlResult<Datum> {
-    let bytes = parts.iter().map(|part| part.len().saturating_add(between.len()));
-    if bytes.fold(0, usize::saturating_add) > MAX_BYTES {
-        return Err(too_long());
+fn joined(parts: impl IntoIterator<Item = String>, between: &str) -> SqlResult<Datum> {
+    let mut parts = parts.into_iter();
+    let mut out = parts.next().unwrap_or_default();
+    for part in parts {
+        check_length(out.len().saturating_add(between.len()), part.len())?;
+        out.extend([between, &part]);
     }
-    Ok(Datum::text(parts.join(between)))
+    Ok(Datum::text(out))
 }
 
 fn count(count: usize) -> Datum {
@@ -108,6 +112,9 @@ fn pad(values: &[Datum], is_left: bool) -> SqlResult<Datum> {
     Ok(Datum::text(if is_left { format!("{filling}{value}") } else { format!("{value}{filling}") }))
 }
 
+/// So many characters are looked through one after the other.
+const FEW_CHARS: usize = 16;
+
 /// Which ends are trimmed.
 #[derive(Clone, Copy)]
 enum Ends {
@@ -120,11 +127,13 @@ fn trim(values: &[Datum], ends: Ends) -> SqlResult<Datum> {
     let value = text(values, 0)?;
     let set: Vec<char> =
         if values.len() > 1 { text(values, 1)?.chars().collect() } else { vec![' '] };
-    let set = set.as_slice();
+    // Of many characters a tree: each of the text's own is looked up.
+    let many: BTreeSet<char> = set.iter().copied().filter(|_| set.len() > FEW_CHARS).collect();
+    let is_in = |c: char| if many.is_empty() { set.contains(&c) } else { many.contains(&c) };
     Ok(Datum::text(match ends {
-        Ends::Left => value.trim_start_matches(set),
-        Ends::Right => value.trim_end_matches(set),
-        Ends::Both => value.trim_matches(set),
+        Ends::Left => value.trim_start_matches(is_in),
+        Ends::Right => value.trim_end_matches(is_in),
+        Ends::Both => value.trim_matches(is_in),
     }))
 }
 
@@ -152,22 +161,32 @@ fn split_part(values: &[Datum], _: &CallContext<'_>) -> SqlResult<Datum> {
     if wanted == 0 {
         return Err(invalid("field position must not be zero"));
     }
-    let parts: Vec<&str> = match delimiter {
-        "" => vec![value],
-        _ => value.split(delimiter).collect(),
+    let at = usize::try_from(wanted.unsigned_abs()).unwrap_or(usize::MAX) - 1;
+    let part = match (delimiter, wanted > 0) {
+        ("", _) => Some(value).filter(|_| at == 0),
+        (_, true) => value.split(delimiter).nth(at),
+        (_, false) => {
+            // From the left, too: where delimiters overlap, those found from the right are others.
+            let count = value.split(delimiter).count();
+            count.checked_sub(at + 1).and_then(|at| value.split(delimiter).nth(at))
+        }
     };
-    let at = if wanted > 0 { wanted - 1 } else { parts.len() as i64 + wanted };
-    let part = usize::try_from(at).ok().and_then(|at| parts.get(at));
-    Ok(Datum::text(part.copied().unwrap_or_default()))
+    Ok(Datum::text(part.unwrap_or_default()))
 }
 
 fn translate(value: &str, from: &str, to: &str) -> String {
     let (from, to): (Vec<char>, Vec<char>) = (from.chars().collect(), to.chars().collect());
-    let changed = |c: char| match from.iter().position(|known| *known == c) {
-        Some(at) => to.get(at).copied(),
-        None => Some(c),
+    // Of a character that is there twice the first counts.
+    let of = |at: usize| to.get(at).copied();
+    let many: BTreeMap<char, Option<char>> = match from.len() {
+        0..=FEW_CHARS => BTreeMap::new(),
+        _ => from.iter().enumerate().rev().map(|(at, c)| (*c, of(at))).collect(),
     };
-    value.chars().filter_map(changed).collect()
+    let known = |c: char| match many.is_empty() {
+        true => from.iter().position(|known| *known == c).map(of),
+        false => many.get(&c).copied(),
+    };
+    value.chars().filter_map(|c| known(c).unwrap_or(Some(c))).collect()
 }
 
 fn repeat(values: &[Datum], _: &CallContext<'_>) -> SqlResult<Datum> {
@@ -202,18 +221,16 @@ pub(super) fn shown(
 }
 
 fn concat(types: &Types, values: &[Datum], context: &CallContext<'_>) -> SqlResult<Datum> {
-    let parts = (0..values.len()).map(|at| shown(types, values, at, context));
-    joined(parts.collect(), "")
+    joined((0..values.len()).map(|at| shown(types, values, at, context)), "")
 }
 
 fn concat_ws(types: &Types, values: &[Datum], context: &CallContext<'_>) -> SqlResult<Datum> {
     if argument(values, 0).is_null() {
         return Ok(Datum::Null);
     }
-    let parts: Vec<String> = (1..values.len())
+    let parts = (1..values.len())
         .filter(|at| !argument(values, *at).is_null())
-        .map(|at| shown(types, values, at, context))
-        .collect();
+        .map(|at| shown(types, values, at, context));
     joined(parts, text(values, 0)?)
 }
 
@@ -245,7 +262,7 @@ pub(super) fn register_operators(table: &mut Table<Body>) {
                 Datum::Bool(value) => value.to_string(),
                 _ => shown(types, v, at, context),
             };
-            joined(vec![part(0), part(1)], "")
+            joined([part(0), part(1)], "")
         });
     }
     table.add("||", "bytea bytea -> bytea", |v, _| {
@@ -290,9 +307,7 @@ pub(super) fn register_functions(table: &mut Table<Body>) {
     table.add("replace", "text text text -> text", |v, _| {
         let (value, from, to) = (text(v, 0)?, text(v, 1)?, text(v, 2)?);
         let times = if from.is_empty() { 0 } else { value.matches(from).count() };
-        if times.saturating_mul(to.len()) > MAX_BYTES {
-            return Err(too_long());
-        }
+        check_length(times.saturating_mul(to.len()), value.len() - times * from.len())?;
         Ok(Datum::text(if times == 0 { value.to_owned() } else { value.replace(from, to) }))
     });
     table.add("translate", "text text text -> text", |v, _| {
@@ -336,8 +351,10 @@ fn overlay(values: &[Datum], _: &CallContext<'_>) -> SqlResult<Datum> {
     if from <= 0 {
         return Err(negative_length());
     }
-    let rest = slice(value, from.saturating_add(length), i64::MAX);
-    Ok(Datum::text([slice(value, 1, from), new, rest].concat()))
+    let (start, rest) =
+        (slice(value, 1, from), slice(value, from.saturating_add(length), i64::MAX));
+    check_length(start.len().saturating_add(new.len()), rest.len())?;
+    Ok(Datum::text([start, new, rest].concat()))
 }
 
 fn register_encodings(table: &mut Table<Body>) {

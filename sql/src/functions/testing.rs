@@ -39,6 +39,8 @@ fn with_context<R>(f: impl FnOnce(&CallContext<'_>) -> R) -> R {
         search_path: &["public".to_owned()],
         to_set: &crate::functions::ToSet::default(),
         random: &|| 0.5,
+        interrupts: &crate::functions::Interrupts::default(),
+        large_values: &crate::functions::LargeValues::default(),
     })
 }
 

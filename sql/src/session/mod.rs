@@ -10,6 +10,7 @@ mod control;
 mod copy_out;
 mod define;
 mod explain;
+mod memory;
 mod parameters;
 mod parsed;
 mod path;
@@ -37,8 +38,9 @@ use self::settings::Settings;
 use self::transaction::Modes;
 use crate::client::{Client, Collected, Outcome};
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::exec::{DeferredReferences, SequenceMemory, from_txn};
+use crate::exec::{DeferredReferences, SequenceMemory, TempFiles, from_txn};
 use crate::functions::ToSet;
+use crate::memory_budget::MemoryBudget;
 use crate::roles::{ProvenRole, Standing};
 use crate::session_list::{Listed, SessionList};
 use crate::types::{Datum, FormatSettings, SqlType};
@@ -130,6 +132,12 @@ pub struct Session {
     /// What a statement that runs has set by calls.
     to_set: Arc<ToSet>,
     cancel: CancelHandle,
+    /// Gives what waits for the thread to another.
+    hand_over: Option<fn()>,
+    /// What statements draw their memory from.
+    memory: Arc<MemoryBudget>,
+    /// Their temporary files.
+    files: Arc<TempFiles>,
     listed: Listed,
 }
 
@@ -170,6 +178,9 @@ impl Session {
             path: Arc::default(),
             to_set: Arc::default(),
             cancel,
+            hand_over: None,
+            memory: Arc::default(),
+            files: Arc::default(),
         })
     }
 

@@ -9,6 +9,7 @@ use selkie_fabric::env::Env;
 use selkie_txn::{Database, LOCK_TIMEOUT, Txn, TxnError};
 
 use super::cancel::CancelHandle;
+use super::memory::Bounds;
 use super::parsed::{PlanCache, Planned, Verb};
 use super::path::PathMemory;
 use super::planning::plan_of;
@@ -55,6 +56,8 @@ pub(super) struct Run {
     relations: Arc<RelationCache>,
     pub(super) deferred: Arc<Mutex<DeferredReferences>>,
     cancel: CancelHandle,
+    bounds: Arc<Bounds>,
+    limits: MemoryLimits,
     sessions: Arc<SessionList>,
     session_number: i32,
     pub(super) is_alone: bool,
@@ -156,6 +159,8 @@ impl Session {
             relations: Arc::clone(self.plans.relations()),
             deferred: Arc::clone(&self.deferred),
             cancel: self.cancel.clone(),
+            bounds: Arc::new(self.bounds()),
+            limits: self.memory_limits(),
             sessions: Arc::clone(self.listed.list()),
             session_number: self.listed.number(),
             is_alone,
@@ -373,6 +378,8 @@ impl Run {
             search_path: path.names(),
             to_set: &self.to_set,
             random,
+            interrupts: &self.bounds.interrupts,
+            large_values: &self.bounds.large_values,
         };
         ExecContext {
             txn,
@@ -388,7 +395,7 @@ impl Run {
             references: PendingReferences::default(),
             deferred: &self.deferred,
             authority: self.authority.as_deref(),
-            limits: MemoryLimits::default(),
+            limits: &self.limits,
             outer: Vec::new(),
             shared: SharedRows::default(),
             affected: 0,

@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use super::datum::{Array, Datum, Record};
+use super::limits::check_count;
 use super::settings::FormatSettings;
 use super::sql_type::SqlType;
 use super::text_format::{from_text, to_string};
@@ -254,6 +255,7 @@ impl Reader<'_> {
         if *self.element_depth.get_or_insert(depth) != depth || self.lengths.len() > depth + 1 {
             return Err(self.malformed(detail));
         }
+        check_count(self.elements.len())?;
         let (text, is_quoted) = self.element_text()?;
         let value = if !is_quoted && text.eq_ignore_ascii_case("null") {
             Datum::Null

@@ -11,6 +11,7 @@ use super::array_text::MAX_DIMENSIONS;
 use super::calendar::{self, DATE_INFINITY, DATE_MINUS_INFINITY};
 use super::datum::{Array, Datum};
 use super::json;
+use super::limits::check_count;
 use super::numeric;
 use super::sql_type::{Scalar, SqlType};
 use crate::error::{SqlError, SqlResult, SqlState};
@@ -338,6 +339,7 @@ fn array(reader: &mut Reader<'_>, ty: SqlType) -> SqlResult<Datum> {
     if count > reader.0.len() / 4 {
         return Err(invalid("insufficient data left in message"));
     }
+    check_count(count.saturating_sub(1))?;
     let mut elements = Vec::with_capacity(count);
     for _ in 0..count {
         let bytes = reader.i32()?;

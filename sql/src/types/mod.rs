@@ -8,6 +8,7 @@ pub(crate) mod conversions;
 mod datum;
 pub(crate) mod interval_text;
 pub mod json;
+pub(crate) mod limits;
 mod name_text;
 pub mod numeric;
 pub mod object_names;

@@ -34,6 +34,8 @@ fn value(expr: &Expr) -> SqlResult<Datum> {
         search_path: &[],
         to_set: &crate::functions::ToSet::default(),
         random: &|| 0.5,
+        interrupts: &crate::functions::Interrupts::default(),
+        large_values: &crate::functions::LargeValues::default(),
     };
     let context = EvalContext {
         call: &call,

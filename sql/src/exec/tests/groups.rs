@@ -71,14 +71,14 @@ fn groups_are_given_as_they_end() {
         AggregateCall { is_distinct: true, ..call("sum", &[INT], vec![col(1)]) },
         AggregateCall { order: vec![ascending(1)], ..call("array_agg", &[INT], vec![col(1)]) },
     ];
-    let little = MemoryLimits { operator_bytes: 60_000, spill_bytes: 0 };
+    let little = MemoryLimits { operator_bytes: 60_000, spill_bytes: 0, ..MemoryLimits::default() };
     with_transaction(async |txn| {
         let input = || Box::new(values(rows.clone(), 2));
         let (keys, calls) = (vec![col(0)], calls);
         let hashed = Plan::Aggregate { input: input(), keys: keys.clone(), calls: calls.clone() };
         let wanted = run(&hashed, txn).await.unwrap();
         assert_eq!(wanted.len(), 901);
-        assert_error(run_with(&hashed, txn, &[], little).await, "53200", "out of memory");
+        assert_error(run_with(&hashed, txn, &[], little.clone()).await, "53200", "out of memory");
         let plan = Plan::Grouped { input: input(), keys: keys.clone(), calls: calls.clone() };
         let found = run_with(&plan, txn, &[], little).await.unwrap().0;
         assert_rows(&found, &wanted);

@@ -91,6 +91,8 @@ async fn run_with(
         search_path: &[],
         to_set: &crate::functions::ToSet::default(),
         random: &|| 0.5,
+        interrupts: &crate::functions::Interrupts::default(),
+        large_values: &crate::functions::LargeValues::default(),
     };
     let sequences = SequenceMemory::default();
     let mut context = ExecContext {
@@ -107,7 +109,7 @@ async fn run_with(
         client: None,
         is_alone: false,
         read_only: false,
-        limits,
+        limits: &limits,
         outer: Vec::new(),
         shared: SharedRows::default(),
         affected: 0,

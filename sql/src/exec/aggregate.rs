@@ -8,8 +8,8 @@
 use selkie_fabric::BoxFuture;
 
 use super::aggregate_rest::{Added, Rest};
-use super::basic::BATCH_BYTES;
-use super::context::{BATCH_ROWS, BoxOperator, ExecContext, Operator, Row};
+use super::batch::Batch;
+use super::context::{BoxOperator, ExecContext, Operator, Row};
 use super::memory::{MemoryLimits, MemoryUse, row_bytes};
 use super::partitions::{Partition, Partitions, can_divide};
 use super::row_key::{KeyMap, KeySet, RowKey, compare_keys, key_of, sort_values};
@@ -289,20 +289,18 @@ impl Aggregate {
     }
 
     async fn batch(&mut self, context: &mut ExecContext<'_, '_>) -> SqlResult<Option<Vec<Row>>> {
-        let (mut batch, mut bytes) = (Vec::new(), 0);
-        while batch.len() < BATCH_ROWS
-            && bytes <= BATCH_BYTES
+        let mut batch = Batch::default();
+        while batch.has_room()
             && let Some((key, states)) = self.groups.get_mut(self.next)
         {
             let (mut row, states) = (std::mem::take(key), std::mem::take(states));
             for (call, mut state) in self.calls.iter().enumerate().zip(states) {
                 row.push(state.finish(call, self.next, &mut self.rest, context).await?);
             }
-            bytes += row_bytes(&row);
             batch.push(row);
             self.next += 1;
         }
-        Ok((!batch.is_empty()).then_some(batch))
+        Ok(batch.finish())
     }
 }
 

@@ -11,7 +11,8 @@ use std::sync::Arc;
 use selkie_fabric::BoxFuture;
 
 use super::basic::{Bound, count_of};
-use super::context::{BATCH_ROWS, BoxOperator, ExecContext, Operator, Row};
+use super::batch::Batch;
+use super::context::{BoxOperator, ExecContext, Operator, Row};
 use super::memory::{MemoryLimits, MemoryUse, row_bytes};
 use super::row_key::{compare_keys, sort_values};
 use super::spill::{RunReader, RunWriter};
@@ -65,15 +66,15 @@ impl Sorted {
 
     /// The same, of the first `left` rows that are left.
     fn first(&mut self, left: &mut u64) -> SqlResult<Option<Vec<Row>>> {
-        let mut batch = Vec::new();
-        while batch.len() < BATCH_ROWS
+        let mut batch = Batch::default();
+        while batch.has_room()
             && *left > 0
             && let Some(next) = self.next()?
         {
             batch.push(next.row);
             *left -= 1;
         }
-        Ok((!batch.is_empty()).then_some(batch))
+        Ok(batch.finish())
     }
 }
 

@@ -19,7 +19,8 @@ use super::spill::{RunReader, RunWriter};
 use crate::error::SqlResult;
 use crate::plan::{Expr, SortKey};
 
-/// Most rows that are kept as the first ones; for more, all are sorted.
+/// Most rows that are kept as the first ones; for more, or where memory does not take them, all are
+/// sorted.
 const MAX_HEAP_ROWS: u64 = 16 << 10;
 
 /// Most runs that are merged at a time: each is an open file.
@@ -79,7 +80,7 @@ impl Sorted {
 }
 
 /// The rows of the input in order; rows that the order does not tell apart as they came. Where only
-/// the first rows are needed, it keeps no more than those.
+/// the first rows are needed, it keeps no more than those, as long as memory takes them.
 pub(crate) struct Sort {
     /// Until it has been read.
     input: Option<BoxOperator>,
@@ -280,27 +281,78 @@ async fn first_rows(
     first: u64,
     context: &mut ExecContext<'_, '_>,
 ) -> SqlResult<Sorted> {
-    let (mut heap, mut used, mut number) = (BinaryHeap::new(), MemoryUse::default(), 0);
     if first == 0 {
         return Ok(Sorted::none());
     }
+    let (mut kept, mut sorter) = (FirstRows::new(keys, first), None);
     while let Some(batch) = input.next(context).await? {
         for row in batch {
             let keyed = KeyedRow { keys: sort_values(keys, &row, context)?, row };
-            if heap.len() as u64 >= first {
-                let is_beyond = heap.peek().is_some_and(|last: &HeapRow| {
-                    compare_keys(&keyed.keys, &last.keyed.keys, keys).is_ge()
-                });
-                if is_beyond {
-                    continue;
-                }
-                used.subtract(heap.pop().map_or(0, |last| last.keyed.bytes()));
-            }
-            used.add(keyed.bytes(), context.limits)?;
-            heap.push(HeapRow { keyed, number, order: Arc::clone(keys) });
-            number += 1;
+            let left = match sorter {
+                Some(_) => Some(keyed),
+                None => kept.push(keyed, context.limits)?,
+            };
+            let Some(keyed) = left else { continue };
+            let all = match &mut sorter {
+                Some(all) => all,
+                none => none.insert(kept.take_sorter(context.limits)?),
+            };
+            all.push(keyed)?;
         }
     }
-    let rows: Vec<KeyedRow> = heap.into_sorted_vec().into_iter().map(|row| row.keyed).collect();
-    Ok(Sorted::Rows { rows: rows.into_iter(), _used: used })
+    sorter.map_or_else(|| Ok(kept.finish()), Sorter::finish)
+}
+
+/// The first rows of those that have come.
+struct FirstRows {
+    heap: BinaryHeap<HeapRow>,
+    first: u64,
+    used: MemoryUse,
+    next_number: usize,
+    keys: Arc<[SortKey]>,
+}
+
+impl FirstRows {
+    fn new(keys: &Arc<[SortKey]>, first: u64) -> Self {
+        let (heap, used) = (BinaryHeap::new(), MemoryUse::default());
+        Self { heap, first, used, next_number: 0, keys: Arc::clone(keys) }
+    }
+
+    /// Keeps a row if it is one of the first. It is given back if memory has no room for it, and
+    /// temporary files may have.
+    fn push(&mut self, keyed: KeyedRow, limits: &MemoryLimits) -> SqlResult<Option<KeyedRow>> {
+        if self.heap.len() as u64 >= self.first {
+            let is_beyond = self.heap.peek().is_some_and(|last| {
+                compare_keys(&keyed.keys, &last.keyed.keys, &self.keys).is_ge()
+            });
+            if is_beyond {
+                return Ok(None);
+            }
+            self.used.subtract(self.heap.pop().map_or(0, |last| last.keyed.bytes()));
+        }
+        let bytes = keyed.bytes();
+        if limits.spill_bytes > 0 && !self.used.has_room(bytes, limits) {
+            return Ok(Some(keyed));
+        }
+        self.used.add(bytes, limits)?;
+        let (number, order) = (self.next_number, Arc::clone(&self.keys));
+        self.heap.push(HeapRow { keyed, number, order });
+        self.next_number += 1;
+        Ok(None)
+    }
+
+    /// Takes the rows, for what sorts them with all that are still to come.
+    fn take_sorter(&mut self, limits: &MemoryLimits) -> SqlResult<Sorter> {
+        // What they take is counted by who has them now.
+        self.used = MemoryUse::default();
+        let mut sorter = Sorter::new(&self.keys, limits);
+        let rows = std::mem::take(&mut self.heap).into_sorted_vec();
+        rows.into_iter().try_for_each(|row| sorter.push(row.keyed))?;
+        Ok(sorter)
+    }
+
+    fn finish(self) -> Sorted {
+        let rows = self.heap.into_sorted_vec().into_iter().map(|row| row.keyed);
+        Sorted::Rows { rows: rows.collect::<Vec<_>>().into_iter(), _used: self.used }
+    }
 }

@@ -164,6 +164,18 @@ fn operators_go_on_without_a_budget() {
     assert_eq!(budget.used(), 1 << 20);
 }
 
+/// The first rows alone, of keys that repeat: those that came first of them.
+#[test]
+fn first_rows_are_put_aside() {
+    let digit = SortKey { expr: op("%", col(1), lit(10)), descending: true, nulls_first: false };
+    with_transaction(async |txn| {
+        for (keys, first) in [(vec![digit], 1000), (vec![ascending(0)], 2900)] {
+            let (input, first) = (Box::new(values(many(), 2)), Some(Expr::Const(big(first))));
+            agrees(&Plan::Sort { input, keys, first }, true, txn).await;
+        }
+    });
+}
+
 #[test]
 fn distinct_rows_are_put_aside() {
     let distinct =

@@ -26,6 +26,10 @@ const MAX_HEAP_ROWS: u64 = 16 << 10;
 /// Most runs that are merged at a time: each is an open file.
 const MAX_RUNS: usize = 64;
 
+/// Bytes of the next row of a run that are not counted, as those of its buffer are not: so a merge
+/// of rows of a common size goes on when the budget is used up.
+const HEAD_BYTES: usize = 32 << 10;
+
 /// A row with the values of its sort keys.
 pub(crate) struct KeyedRow {
     pub(crate) keys: Row,
@@ -176,7 +180,8 @@ impl Sorter {
             return Ok(Sorted::Rows { rows: self.rows.into_iter(), _used: self.used });
         }
         self.runs.add(self.rows.drain(..).map(Ok))?;
-        Ok(Sorted::Runs(Merge::new(self.runs.runs, &self.runs.keys)?))
+        self.used = MemoryUse::default();
+        Ok(Sorted::Runs(Merge::new(self.runs.runs, &self.runs.keys, &self.runs.limits)?))
     }
 }
 
@@ -195,7 +200,8 @@ impl Runs {
     /// Writes a run. When there are too many, they become one before.
     fn add(&mut self, rows: impl Iterator<Item = SqlResult<KeyedRow>>) -> SqlResult<()> {
         if self.runs.len() >= MAX_RUNS {
-            let mut merge = Merge::new(std::mem::take(&mut self.runs), &self.keys)?;
+            let runs = std::mem::take(&mut self.runs);
+            let mut merge = Merge::new(runs, &self.keys, &self.limits)?;
             self.write(std::iter::from_fn(|| merge.next().transpose()))?;
         }
         self.write(rows)
@@ -219,11 +225,15 @@ pub(crate) struct Merge {
     /// The next row of each run that has one, the first of them on top.
     heads: BinaryHeap<Reverse<HeapRow>>,
     keys: Arc<[SortKey]>,
+    /// What the heads take beyond [`HEAD_BYTES`] each.
+    used: MemoryUse,
+    limits: MemoryLimits,
 }
 
 impl Merge {
-    fn new(runs: Vec<RunReader>, keys: &Arc<[SortKey]>) -> SqlResult<Self> {
-        let mut merge = Self { runs, heads: BinaryHeap::new(), keys: Arc::clone(keys) };
+    fn new(runs: Vec<RunReader>, keys: &Arc<[SortKey]>, limits: &MemoryLimits) -> SqlResult<Self> {
+        let (heads, used) = (BinaryHeap::new(), MemoryUse::default());
+        let mut merge = Self { runs, heads, keys: Arc::clone(keys), used, limits: limits.clone() };
         for run in 0..merge.runs.len() {
             merge.refill(run)?;
         }
@@ -233,6 +243,8 @@ impl Merge {
     fn refill(&mut self, run: usize) -> SqlResult<()> {
         let Some(reader) = self.runs.get_mut(run) else { return Ok(()) };
         if let Some(keyed) = reader.next()? {
+            // One value may be larger than what an operator keeps.
+            self.used.add_unbounded(bytes_of_head(&keyed), &self.limits)?;
             let order = Arc::clone(&self.keys);
             self.heads.push(Reverse(HeapRow { keyed, number: run, order }));
         }
@@ -241,9 +253,15 @@ impl Merge {
 
     fn next(&mut self) -> SqlResult<Option<KeyedRow>> {
         let Some(Reverse(head)) = self.heads.pop() else { return Ok(None) };
+        self.used.subtract(bytes_of_head(&head.keyed));
         self.refill(head.number)?;
         Ok(Some(head.keyed))
     }
+}
+
+/// What a row of a merge counts for.
+fn bytes_of_head(keyed: &KeyedRow) -> usize {
+    keyed.bytes().saturating_sub(HEAD_BYTES)
 }
 
 /// A row in a heap, whose greatest is the last in the order.
@@ -354,5 +372,49 @@ impl FirstRows {
     fn finish(self) -> Sorted {
         let rows = self.heap.into_sorted_vec().into_iter().map(|row| row.keyed);
         Sorted::Rows { rows: rows.collect::<Vec<_>>().into_iter(), _used: self.used }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "test code")]
+mod tests {
+    use super::*;
+    use crate::memory_budget::MemoryBudget;
+    use crate::types::Datum;
+
+    /// So many rows of a size, each of which is a run.
+    fn merged(rows: i32, text_bytes: usize, budget: &Arc<MemoryBudget>) -> SqlResult<Vec<i32>> {
+        let limits = MemoryLimits {
+            operator_bytes: text_bytes,
+            budget: Arc::clone(budget),
+            ..MemoryLimits::default()
+        };
+        let key = SortKey { expr: Expr::Column(0), descending: false, nulls_first: false };
+        let mut sorter = Sorter::new(&Arc::from([key]), &limits);
+        for number in (0..rows).rev() {
+            let row = vec![Datum::text("x".repeat(text_bytes))];
+            sorter.push(KeyedRow { keys: vec![Datum::I32(number)], row })?;
+        }
+        let (mut sorted, mut numbers) = (sorter.finish()?, Vec::new());
+        while let Some(keyed) = sorted.next()? {
+            if let Some(Datum::I32(number)) = keyed.keys.first() {
+                numbers.push(*number);
+            }
+        }
+        Ok(numbers)
+    }
+
+    /// A merge has a row of each run.
+    #[test]
+    fn rows_that_are_merged_are_counted() {
+        let budget = Arc::new(MemoryBudget::new(8 << 20));
+        let numbers = |count: i32| (0..count).collect::<Vec<_>>();
+        assert_eq!(merged(4, 1 << 20, &budget).unwrap(), numbers(4));
+        let error = merged(16, 1 << 20, &budget).unwrap_err();
+        assert_eq!(error.state().code(), "53200");
+        assert_eq!(budget.used(), 0);
+        // What is small goes on without a budget.
+        let none = Arc::new(MemoryBudget::new(0));
+        assert_eq!(merged(100, 16 << 10, &none).unwrap(), numbers(100));
     }
 }

@@ -22,8 +22,9 @@ use crate::types::Datum;
 /// Bytes of an entry of a hash table beside its key.
 const ENTRY_BYTES: usize = 32;
 
-/// About what a group takes beside its key.
+/// About what a group takes beside its key, and for each of its calls.
 const GROUP_BYTES: usize = 1 << 10;
+const CALL_BYTES: usize = 256;
 
 /// What one call has gathered for one group.
 pub(super) struct CallState {
@@ -256,8 +257,10 @@ impl Aggregate {
             Some(number) => *number,
             None => {
                 let limits = context.limits;
+                let group_bytes =
+                    2 * row_bytes(&key.0) + GROUP_BYTES + self.calls.len() * CALL_BYTES;
                 let is_much = grouping.used.bytes() > limits.operator_bytes / 2
-                    || !grouping.used.has_room(2 * row_bytes(&key.0) + GROUP_BYTES, limits);
+                    || !grouping.used.has_room(group_bytes, limits);
                 if is_much && grouping.aside.is_none() && can_divide(grouping.division, limits) {
                     grouping.aside = Some(Partitions::new(grouping.division));
                 }

@@ -148,7 +148,20 @@ fn operators_go_on_without_a_budget() {
         };
         let (keys, is_sorted) = (vec![col(2)], false);
         let distinct = Plan::Distinct { input: Box::new(rows()), keys, is_sorted };
-        for plan in [sort, distinct] {
+        // A group of many calls takes much at once.
+        let sum = || AggregateCall {
+            function: resolve_aggregate("sum", &[INT]).unwrap().unwrap(),
+            arguments: vec![col(0)],
+            is_distinct: false,
+            filter: None,
+            order: Vec::new(),
+        };
+        let sums = [20, 40, 60].map(|count| Plan::Aggregate {
+            input: Box::new(rows()),
+            keys: vec![col(2)],
+            calls: (0..count).map(|_| sum()).collect(),
+        });
+        for plan in [sort, distinct].into_iter().chain(sums) {
             let mut wanted = shown(&run(&plan, txn).await.unwrap());
             let mut found = shown(&run_with(&plan, txn, &[], none.clone()).await.unwrap().0);
             wanted.sort();

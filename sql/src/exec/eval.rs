@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::memory::datum_bytes;
 use super::row_key::is_same;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::functions::{CallContext, MAX_BYTES, Resolved, too_long};
@@ -161,10 +162,15 @@ fn text_bytes(value: &Datum) -> usize {
 
 /// What functions make longer by some times at most, they do not look at themselves.
 fn check_size(value: &Datum, context: &EvalContext<'_>) -> SqlResult<()> {
-    match text_bytes(value) {
-        0..=MAX_BYTES => context.call.large_values.made(text_bytes(value)),
-        _ => Err(too_long()),
-    }
+    let bytes = match value {
+        // Its elements are bounded by their number.
+        Datum::Array(_) => datum_bytes(value),
+        other => match text_bytes(other) {
+            bytes @ 0..=MAX_BYTES => bytes,
+            _ => return Err(too_long()),
+        },
+    };
+    context.call.large_values.made(bytes)
 }
 
 /// AND and OR: the first operand of value `decisive` decides; NULL if none does and one is NULL.

@@ -34,7 +34,7 @@ pub(crate) fn eval(expr: &Expr, row: &[Datum], context: &EvalContext<'_>) -> Sql
             if value.is_null() {
                 return Ok(value);
             }
-            context.call.interrupts.after(text_bytes(&value))?;
+            context.call.interrupts.after(steps_of(&value))?;
             let value = cast::cast(value, *from, *to, *kind, context.call.settings)?;
             check_size(&value, context)?;
             Ok(value)
@@ -143,13 +143,24 @@ fn coalesce(all: &[Expr], row: &[Datum], context: &EvalContext<'_>) -> SqlResult
     Ok(Datum::Null)
 }
 
+/// Steps that a look at an element of an array takes, about.
+const ELEMENT_STEPS: usize = 8;
+
 /// Functions count steps that are more than a pass over their arguments.
 fn call(function: &Resolved, values: &[Datum], context: &EvalContext<'_>) -> SqlResult<Datum> {
-    let steps = values.iter().fold(1_usize, |sum, value| sum.saturating_add(text_bytes(value)));
+    let steps = values.iter().fold(1_usize, |sum, value| sum.saturating_add(steps_of(value)));
     context.call.interrupts.after(steps)?;
     let value = (function.eval)(values, context.call)?;
     check_size(&value, context)?;
     Ok(value)
+}
+
+/// Steps that a pass over a value takes.
+fn steps_of(value: &Datum) -> usize {
+    match value {
+        Datum::Array(array) => array.elements.len().saturating_mul(ELEMENT_STEPS),
+        other => text_bytes(other),
+    }
 }
 
 fn text_bytes(value: &Datum) -> usize {

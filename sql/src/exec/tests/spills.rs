@@ -100,6 +100,24 @@ fn what_groups_gather_is_put_aside() {
     });
 }
 
+/// Few groups, each with a value that is long.
+#[test]
+fn long_values_of_groups_are_put_aside() {
+    let row = |n: i32| vec![int(n % 20), text(&format!("{}{}", n * 7 % 60, "x".repeat(1000)))];
+    let call = |name: &str| AggregateCall {
+        function: resolve_aggregate(name, &[SqlType::TEXT]).unwrap().unwrap(),
+        arguments: vec![col(1)],
+        is_distinct: false,
+        filter: None,
+        order: Vec::new(),
+    };
+    with_transaction(async |txn| {
+        let (input, keys) = (Box::new(values((0..60).map(row).collect(), 2)), vec![col(0)]);
+        let calls = vec![call("min"), call("max")];
+        agrees(&Plan::Aggregate { input, keys, calls }, false, txn).await;
+    });
+}
+
 #[test]
 fn both_sides_of_intersect_and_except_are_put_aside() {
     let side = |from: i32, to: i32| {

@@ -311,6 +311,30 @@ fn rows_of_windows_are_put_aside() {
     with_transaction(async |txn| agrees(&plan, true, txn).await);
 }
 
+/// Few rows of a partition may have values that are long: each one longer than that before.
+#[test]
+fn values_of_windows_are_counted() {
+    let array_agg = |order| WindowCall {
+        aggregate: Some(resolve_aggregate("array_agg", &[INT]).unwrap().unwrap()),
+        name: "array_agg".to_owned(),
+        arguments: vec![col(1)],
+        filter: None,
+        partition: Vec::new(),
+        order,
+        frame: Frame::default(),
+    };
+    let plan = |order| {
+        let rows = (0..80).map(|n| ints(&[Some(1), Some(n)])).collect();
+        Plan::Window { input: Box::new(values(rows, 2)), calls: vec![array_agg(order)] }
+    };
+    with_transaction(async |txn| {
+        let shared = run_with(&plan(Vec::new()), txn, &[], little()).await.unwrap().0;
+        assert_eq!(shared.len(), 80);
+        let outcome = run_with(&plan(vec![ascending(1)]), txn, &[], little()).await;
+        assert_error(outcome, "53200", "out of memory");
+    });
+}
+
 /// UPDATE and DELETE of a whole table with RETURNING, also of the primary key.
 #[test]
 fn changes_of_many_rows_are_put_aside() {

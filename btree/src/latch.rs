@@ -105,7 +105,12 @@ pub(crate) async fn try_exclusive(
     engine: &Engine,
     addr: GAddr,
 ) -> Result<Option<ExclusiveGuard<'_>>, TreeError> {
-    match engine.try_exclusive(addr).await {
+    if_free(engine.try_exclusive(addr).await)
+}
+
+/// What an attempt to latch a page gave, if nothing was in its way.
+pub(crate) fn if_free<G>(latched: Result<G, EngineError>) -> Result<Option<G>, TreeError> {
+    match latched {
         Ok(guard) => Ok(Some(guard)),
         Err(error) if error.is_retryable() => Ok(None),
         Err(error) => Err(error.into()),

@@ -3,10 +3,11 @@
 
 use std::mem;
 
+use selkie_engine::log::LogReservation;
 use selkie_engine::{Engine, ExclusiveGuard, GAddr};
 
 use crate::error::TreeError;
-use crate::latch::{ExclusiveLatch, latch, try_exclusive};
+use crate::latch::{ExclusiveLatch, if_free, latch};
 use crate::leaf::{LeafView, leaf_stamp};
 use crate::page::{PageView, Stamps};
 use crate::tree::Tree;
@@ -81,15 +82,16 @@ impl BuiltTree {
         self.rows
     }
 
-    /// Latches the root, if it is not latched now.
+    /// Latches the root, if it is not latched now, to change it with room in the log.
     ///
     /// # Errors
     /// [`TreeError::Engine`].
     pub async fn try_root<'e>(
         &self,
         engine: &'e Engine,
+        room: &LogReservation,
     ) -> Result<Option<ExclusiveGuard<'e>>, TreeError> {
-        try_exclusive(engine, self.tree.root()).await
+        if_free(engine.try_exclusive_with_room(self.tree.root(), room).await)
     }
 
     /// Fails unless leaf and root, latched, are those of an empty tree.

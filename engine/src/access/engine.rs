@@ -387,7 +387,7 @@ impl Engine {
         })
     }
 
-    fn exclusive_slow(
+    pub(crate) fn exclusive_slow(
         &self,
         addr: GAddr,
         policy: WaitPolicy,

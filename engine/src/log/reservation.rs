@@ -16,10 +16,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use selkie_fabric::BoxFuture;
 use selkie_fabric::env::Env;
 
 use super::state::Log;
+use crate::GAddr;
+use crate::access::acquire::Access;
 use crate::access::engine::Engine;
+use crate::access::guard::ExclusiveGuard;
+use crate::access::waiters::WaitPolicy;
 use crate::core::Core;
 use crate::error::EngineError;
 use crate::lifecycle::Lifecycle;
@@ -122,6 +127,53 @@ impl Engine {
     #[must_use]
     pub fn largest_change(&self) -> u64 {
         self.core().log.as_ref().map_or(u64::MAX, |log| log.largest_change())
+    }
+
+    /// As [`Engine::exclusive_in_order`], for a change that has room in the log: it is not refused
+    /// where that fills up.
+    ///
+    /// # Errors
+    /// As [`Engine::shared_in_order`].
+    pub fn exclusive_with_room<'e>(
+        &'e self,
+        addr: GAddr,
+        room: &LogReservation,
+    ) -> BoxFuture<'e, Result<ExclusiveGuard<'e>, EngineError>> {
+        self.latch_with_room(addr, room, WaitPolicy::LivingHolders)
+    }
+
+    /// As [`Engine::exclusive_with_room`], without waiting for latches.
+    ///
+    /// # Errors
+    /// `Busy` if the page is latched, here or elsewhere; else as [`Engine::shared`].
+    pub fn try_exclusive_with_room<'e>(
+        &'e self,
+        addr: GAddr,
+        room: &LogReservation,
+    ) -> BoxFuture<'e, Result<ExclusiveGuard<'e>, EngineError>> {
+        self.latch_with_room(addr, room, WaitPolicy::NoWait)
+    }
+
+    fn latch_with_room(
+        &self,
+        addr: GAddr,
+        room: &LogReservation,
+        policy: WaitPolicy,
+    ) -> BoxFuture<'_, Result<ExclusiveGuard<'_>, EngineError>> {
+        let has_room = room.bytes() > 0;
+        Box::pin(async move {
+            if let Some(guard) = self.exclusive_hit(addr) {
+                return Ok(guard);
+            }
+            if !has_room {
+                return self.exclusive_slow(addr, policy).await;
+            }
+            let core = self.core();
+            core.lifecycle.check_alive()?;
+            core.config.check_writes()?;
+            let frame = core.latch(addr, Access::Exclusive, policy).await?;
+            Ok(ExclusiveGuard::new(core, frame))
+        })
     }
 }
 

@@ -73,7 +73,7 @@ pub(super) async fn attach(
     let mut locked_since = None;
     let (room, mut leaves) = loop {
         let room = room_for(db, &built, has_stamps).await?;
-        if let Some(leaves) = latch_leaves(db, &built).await? {
+        if let Some(leaves) = latch_leaves(db, &built, &room).await? {
             break (room, leaves);
         }
         // The log has that room for others meanwhile.
@@ -87,10 +87,10 @@ pub(super) async fn attach(
     if has_stamps && !leaves.is_empty() {
         draw_stamps(db, reads, &leaves, &mut stamps).await?;
         for (tree, stamps) in built.iter().zip(&stamps) {
-            stamp_leaves(db, tree.leaves(), *stamps).await?;
+            stamp_leaves(db, tree.leaves(), *stamps, &room).await?;
         }
     }
-    let mut roots = latch_roots(db, &built).await?;
+    let mut roots = latch_roots(db, &built, &room).await?;
     let definition = match known {
         Some(known) => Some(hold_definition(db, known).await?),
         None => None,
@@ -220,14 +220,15 @@ async fn wait_for_locked(db: &DatabaseState, since: &mut Option<Duration>) -> Re
 async fn latch_leaves<'db>(
     db: &'db DatabaseState,
     built: &[BuiltTree],
+    room: &LogReservation,
 ) -> Result<Option<Vec<ExclusiveGuard<'db>>>, TxnError> {
     let mut conflict = GAddr::NULL;
     for attempt in 0..ATTEMPTS {
         let mut leaves = Vec::with_capacity(built.len());
         for tree in built {
-            match db.engine.exclusive_in_order(tree.leaf()).await {
+            match db.engine.exclusive_with_room(tree.leaf(), room).await {
                 Ok(leaf) => leaves.push(leaf),
-                Err(EngineError::Busy { .. } | EngineError::LogFull) => {
+                Err(EngineError::Busy { .. }) => {
                     conflict = tree.leaf();
                     break;
                 }
@@ -248,11 +249,12 @@ async fn latch_leaves<'db>(
 async fn latch_roots<'db>(
     db: &'db DatabaseState,
     built: &[BuiltTree],
+    room: &LogReservation,
 ) -> Result<Vec<ExclusiveGuard<'db>>, TxnError> {
     for attempt in 0..ATTEMPTS {
         let mut roots = Vec::with_capacity(built.len());
         for tree in built {
-            let Some(root) = tree.try_root(&db.engine).await? else { break };
+            let Some(root) = tree.try_root(&db.engine, room).await? else { break };
             roots.push(root);
         }
         if roots.len() == built.len() {
@@ -314,9 +316,10 @@ async fn stamp_leaves(
     db: &DatabaseState,
     leaves: &[GAddr],
     stamps: Stamps,
+    room: &LogReservation,
 ) -> Result<(), TxnError> {
     for (at, addr) in leaves.iter().enumerate() {
-        let mut leaf = db.engine.exclusive_in_order(*addr).await?;
+        let mut leaf = db.engine.exclusive_with_room(*addr, room).await?;
         view(&leaf)?;
         leaf_stamp(&mut leaf, stamps);
         drop(leaf);

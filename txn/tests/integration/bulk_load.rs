@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use selkie_engine::log::LogTo;
+use selkie_engine::log::{LogReservation, LogTo};
 use selkie_txn::{
     AbortCause, BulkLoad, BulkLoadError, BulkLoadOptions, Database, DatabaseSchema, Direction,
     KeyRange, Protocol, RowRef, Table, Txn, TxnError, key,
@@ -343,6 +343,43 @@ fn a_load_beyond_the_log_is_refused_where_it_goes_beyond() {
         assert!(need > limit && limit == db.engine().largest_change(), "{need} {limit}");
         drop(load);
         assert_eq!(load_all(db, table).await.unwrap(), ROWS as u64);
+        check(db).await;
+    });
+    cluster.close();
+}
+
+/// What is recorded while the leaves of the table are latched has its room by then: that the log
+/// is more than half full is no reason to refuse it.
+#[test]
+fn a_load_that_has_room_in_the_log_is_attached_though_that_fills_up() {
+    let options = ClusterOptions {
+        logs: vec![Some(LogTo::Memory)],
+        log_bytes: 1 << 20,
+        ..ClusterOptions::new(512)
+    };
+    let cluster = Cluster::start_as(options);
+    let schema = DatabaseSchema::from(vec![accounts()]).protocol(Protocol::Snapshot);
+    let db = &cluster.create(schema)[0];
+    let (table, engine) = (db.table("account").unwrap(), db.engine());
+    cluster.runtime.block_on(async {
+        let mut load = db.bulk_load(table, BulkLoadOptions::default()).await.unwrap();
+        // Its stamps take most of what changes that are made together may.
+        let rows = 9_000;
+        for id in 0..rows {
+            let account = Account { note: Some("n".repeat(40)), ..account(id) };
+            push(db, &mut load, table, id, &account).await.unwrap();
+        }
+        // A page that is latched keeps what is recorded from here on in the log.
+        let mut page = engine.allocate().await.unwrap();
+        page.bytes_mut(0..256).fill(1);
+        let held = page.addr();
+        drop(page);
+        let page = engine.exclusive(held).await.unwrap();
+        while engine.reserve_log(&mut LogReservation::default(), engine.largest_change()).is_ok() {
+            engine.allocate().await.unwrap().bytes_mut(0..256).fill(2);
+        }
+        assert_eq!(load.finish().await.unwrap(), u64::from(rows.unsigned_abs()));
+        drop(page);
         check(db).await;
     });
     cluster.close();

@@ -15,6 +15,7 @@
 //! | `context.rs`, `memory.rs`, `row_key.rs` | what operators share |
 //! | `sort.rs` | ORDER BY |
 //! | `row_queue.rs`, `partitions.rs` | rows beyond what memory takes |
+//! | `row_store.rs` | rows of cursors |
 //! | `spill.rs`, `spill_value.rs` | their files |
 //! | `eval.rs` | values of expressions |
 //! | `build.rs`, `walk.rs` | from plans to operators; what plans contain |
@@ -45,6 +46,7 @@ mod partitions;
 mod references;
 mod row_key;
 mod row_queue;
+mod row_store;
 mod row_write;
 mod scan;
 mod scan_target;
@@ -64,10 +66,11 @@ mod window_call;
 mod window_frame;
 
 pub(crate) use build::build;
-pub(crate) use context::{CopiedRows, Counts, ExecContext, Operator, Row, SharedRows};
+pub(crate) use context::{BATCH_ROWS, CopiedRows, Counts, ExecContext, Operator, Row, SharedRows};
 pub(crate) use memory::{MemoryLimits, row_bytes};
 pub(crate) use references::{
     DeferredMark, DeferredReferences, PendingReferences, RelationCache, check_rows, settle_deferred,
 };
+pub(crate) use row_store::{RowStore, StoreBudget};
 pub(crate) use sequence::SequenceMemory;
 pub(crate) use txn_error::{from_txn, read_only_error};

@@ -37,11 +37,13 @@ pub(crate) struct RunReader {
     row: Vec<u8>,
 }
 
-fn failed(error: &io::Error) -> SqlError {
+/// That a file cannot be used.
+pub(super) fn failed(error: &io::Error) -> SqlError {
     SqlError::new(SqlState::IO_ERROR, format!("a temporary file cannot be used: {error}"))
 }
 
-fn open() -> io::Result<File> {
+/// A file without a name.
+pub(super) fn open() -> io::Result<File> {
     let number = NEXT_FILE.fetch_add(1, Ordering::Relaxed);
     let name = format!("selkie-sort-{}-{number}", std::process::id());
     let path = std::env::temp_dir().join(name);

@@ -66,6 +66,7 @@ states! {
     INVALID_BINARY = "22P03", "Bytes are no value of their type.";
     INVALID_CATALOG_NAME = "3D000", "There is no such database.";
     INVALID_COLUMN_REFERENCE = "42P10", "A column is named that is not among those meant.";
+    INVALID_CURSOR_DEFINITION = "42P11", "A cursor cannot be as it is declared.";
     INVALID_CURSOR = "34000", "There is no such cursor or portal.";
     INVALID_DATETIME = "22007", "A text is no date or time.";
     INVALID_DISPLACEMENT = "22009", "A distance to UTC is out of range.";

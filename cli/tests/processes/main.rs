@@ -33,6 +33,7 @@ mod reports;
 mod roles;
 mod scenarios;
 mod server;
+mod server_cursors;
 mod server_limits;
 mod server_zones;
 mod shared_pool;

@@ -17,6 +17,7 @@ impl Session {
             self.txn.abandon();
             self.over();
             self.end_settings(true);
+            self.kept.end_transaction(true);
         } else {
             self.state = TransactionState::Failed;
         }

@@ -8,8 +8,12 @@ mod cancel;
 mod constraints;
 mod control;
 mod copy_out;
+mod cursor;
 mod define;
+mod execute;
 mod explain;
+mod kept;
+mod motion;
 mod parameters;
 mod parsed;
 mod path;
@@ -29,6 +33,7 @@ use parking_lot::Mutex;
 use selkie_txn::{Database, Isolation, Savepoint, SessionLimits, TxnError};
 use sqlparser::ast::Statement;
 
+use self::kept::Kept;
 use self::parsed::{ParsedStatement, Planned};
 use self::path::PathMemory;
 use self::settings::Settings;
@@ -127,6 +132,8 @@ pub struct Session {
     path: Arc<PathMemory>,
     /// What a statement that runs has set by calls.
     to_set: Arc<ToSet>,
+    /// Prepared statements and cursors.
+    kept: Arc<Kept>,
     cancel: CancelHandle,
     listed: Listed,
 }
@@ -167,6 +174,7 @@ impl Session {
             sequences: Arc::default(),
             path: Arc::default(),
             to_set: Arc::default(),
+            kept: Arc::default(),
             cancel,
         })
     }
@@ -346,7 +354,9 @@ impl Session {
         self.check_not_failed(statement)?;
         let begun = self.note_statement(&work.parsed.sql);
         let ran = match self.state {
-            _ if !control::has_tables(statement) => Box::pin(self.control(statement, client)).await,
+            _ if !control::has_tables(statement) => {
+                Box::pin(self.control(&work.parsed, client)).await
+            }
             TransactionState::Idle => self.alone(work, client).await,
             _ => {
                 self.has_run = true;
@@ -443,6 +453,7 @@ impl Session {
         let (ended, mut why) = (self.ended_at(end), None);
         let committed = self.txn.commit_until(async { why = Some(ended.await) }).await;
         self.end_settings(committed.is_err());
+        self.kept.end_transaction(committed.is_err());
         committed.map_err(|error| match (error, why) {
             (TxnError::CommitStopped, Some(why)) => why,
             (error, _) => from_txn(error, None),
@@ -461,6 +472,7 @@ impl Session {
     async fn end_failed(&mut self) -> SqlResult<()> {
         self.over();
         self.end_settings(true);
+        self.kept.end_transaction(true);
         match self.txn.rollback().await {
             Ok(()) | Err(TxnError::NoTransaction) => Ok(()),
             Err(error) => Err(from_txn(error, None)),

@@ -7,8 +7,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use selkie_fabric::env::Env;
 use selkie_txn::{Database, LOCK_TIMEOUT, Txn, TxnError};
+use sqlparser::ast::Statement;
 
 use super::cancel::CancelHandle;
+use super::kept::Kept;
 use super::parsed::{PlanCache, Planned, Verb};
 use super::path::PathMemory;
 use super::planning::plan_of;
@@ -49,6 +51,7 @@ pub(super) struct Run {
     pub(super) plans: Arc<PlanCache>,
     pub(super) known_path: Arc<PathMemory>,
     to_set: Arc<ToSet>,
+    pub(super) kept: Arc<Kept>,
     /// Where a statement that changes tables looks for names.
     pub(super) path: Arc<SearchPath>,
     sequences: Arc<SequenceMemory>,
@@ -151,6 +154,7 @@ impl Session {
             plans: Arc::clone(&self.plans),
             known_path: Arc::clone(&self.path),
             to_set: Arc::clone(&self.to_set),
+            kept: Arc::clone(&self.kept),
             path: self.path.plain(),
             sequences: Arc::clone(&self.sequences),
             relations: Arc::clone(self.plans.relations()),
@@ -191,7 +195,7 @@ impl Run {
         ran.unwrap_or_else(|cancelled| Ok(Err(cancelled)))
     }
 
-    async fn in_statement(&self, txn: &mut Txn<'_>) -> Result<SqlResult<Ran>, TxnError> {
+    pub(super) async fn in_statement(&self, txn: &mut Txn<'_>) -> Result<SqlResult<Ran>, TxnError> {
         let Work { parsed, parameters, types, told } = &self.work;
         if super::define::is_definition(&parsed.statement) {
             let may_rename = super::define::changes_names(&parsed.statement);
@@ -211,6 +215,9 @@ impl Run {
                 Ok(run) => Box::pin(super::define::define(&run, txn)).await,
                 Err(error) => Err(error),
             });
+        }
+        if let Statement::Execute { .. } = &parsed.statement {
+            return Box::pin(self.execute_named(txn)).await;
         }
         match super::explain::explained(&parsed.statement) {
             Ok(None) => {}
@@ -298,6 +305,8 @@ impl Run {
             statements: Arc::clone(&self.plans.list),
             path: Arc::clone(path),
             settings: self.settings.all(self.modes),
+            prepared: self.kept.shown_statements(),
+            cursors: self.kept.shown_cursors(),
             transaction_start: self.transaction_start,
         };
         let loaded = SystemSnapshot::load(txn, session, authority).await?;
@@ -320,6 +329,10 @@ impl Run {
                 client.begin(&Arc::default(), &self.settings.format);
                 let copied = self.copy_out(&mut *operator, &mut context, planned, format);
                 given = Box::pin(copied).await?;
+            }
+            Verb::Declare(new) => {
+                client.begin(&Arc::default(), &self.settings.format);
+                Box::pin(self.declare(&mut *operator, &mut context, planned, new)).await?;
             }
             // Its rows have no columns.
             Verb::Insert | Verb::Update | Verb::Delete if planned.columns.is_empty() => {
@@ -346,6 +359,7 @@ impl Run {
             Verb::Delete => format!("DELETE {affected}"),
             Verb::CopyIn => format!("COPY {affected}"),
             Verb::CopyOut(_) => format!("COPY {given}"),
+            Verb::Declare(_) => "DECLARE CURSOR".to_owned(),
         })
     }
 

@@ -96,7 +96,7 @@ pub(super) fn check_writes(modes: Modes, statement: &Statement, verb: &Verb) -> 
         Verb::Update => "UPDATE".to_owned(),
         Verb::Delete => "DELETE".to_owned(),
         Verb::CopyIn => "COPY FROM".to_owned(),
-        Verb::Select | Verb::CopyOut(_) => return Ok(()),
+        Verb::Select | Verb::CopyOut(_) | Verb::Declare(_) => return Ok(()),
     };
     Err(read_only_error(&command))
 }
@@ -356,6 +356,7 @@ impl Session {
         let made = made.map_err(|error| from_txn(error, None))?;
         let mark = self.deferred.lock().mark();
         self.savepoints_set += 1;
+        self.kept.note_savepoint(self.savepoints_set);
         self.savepoints.push((name, made, mark, self.savepoints_set));
         Ok("SAVEPOINT")
     }
@@ -378,6 +379,7 @@ impl Session {
         gone.map_err(|error| from_txn(error, None))?;
         self.deferred.lock().return_to(&mark);
         self.savepoints.truncate(at + 1);
+        self.kept.return_to(number);
         self.returned_to = Some(self.returned_to.map_or(number, |own| own.min(number)));
         self.state = TransactionState::InTransaction;
         Ok("ROLLBACK")

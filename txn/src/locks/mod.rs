@@ -10,6 +10,7 @@
 //! | [`entry`] | names of locks, queues and waits, as bytes |
 //! | [`queue`] | what becomes of a queue: who enters, who leaves, who holds the lock |
 //! | [`lock_table`] | the lock tree: to enter a queue, look at it, leave it |
+//! | [`advisory`] | locks of numbers, which may be shared, of owners that are no transactions |
 //! | [`row_locks`] | what one transaction holds; waiting; release, whatever becomes of it |
 //! | [`deadlock`] | who waits for whom, and who gives up |
 //! | [`lock_bell`] | wakes the waiters of this node |
@@ -50,9 +51,10 @@
 //!
 //! # What is not done
 //!
-//! Locks are exclusive. They stay to the end of the transaction, also if it goes back to a
+//! Locks of rows are exclusive. They stay to the end of the transaction, also if it goes back to a
 //! savepoint. A transaction that finds a queue full looks until there is room.
 
+pub(crate) mod advisory;
 pub(crate) mod deadlock;
 pub(crate) mod entry;
 pub(crate) mod held_turns;

@@ -94,6 +94,8 @@ states! {
     NO_ACTIVE_TRANSACTION = "25P01", "No transaction is in progress.";
     NUMERIC_OUT_OF_RANGE = "22003", "A number is out of range.";
     OBJECT_IN_USE = "55006", "An object is in use, and cannot be changed.";
+    PRIVILEGE_NOT_GRANTED = "01007", "Some privileges were not granted.";
+    PRIVILEGE_NOT_REVOKED = "01006", "Some privileges were not revoked.";
     OBJECT_NOT_READY = "55000", "An object is not in a state in which this can be done.";
     OUT_OF_MEMORY = "53200", "A statement needs more memory than it may have.";
     PROGRAM_LIMIT_EXCEEDED = "54000", "A statement is larger than this engine takes.";
@@ -119,6 +121,7 @@ states! {
     UNDEFINED_TABLE = "42P01", "There is no such table.";
     UNIQUE_VIOLATION = "23505", "Another row has the same key.";
     WINDOWING_ERROR = "42P20", "A window function stands where it may not.";
+    WARNING = "01000", "Something is probably not as it was meant.";
     WRONG_OBJECT_TYPE = "42809", "An object is not of the kind that is needed.";
 }
 

@@ -35,6 +35,7 @@ mod scenarios;
 mod server;
 mod server_cursors;
 mod server_limits;
+mod server_locks;
 mod server_zones;
 mod shared_pool;
 mod shell;

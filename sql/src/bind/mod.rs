@@ -2,6 +2,7 @@
 //! refused with SQLSTATE 0A000. Nothing of a statement is left out silently: syntax trees are taken
 //! apart field by field.
 
+mod advisory;
 mod aggregate;
 mod alter;
 mod altered_sequence;

@@ -17,7 +17,7 @@ use crate::error::{SqlError, SqlResult, SqlState};
 use crate::functions::{
     CallContext, Resolved, gives_rows, needs_names, resolve_function, resolve_operator,
 };
-use crate::plan::{ApplyKind, Expr, Quantifier, Typed};
+use crate::plan::{AdvisoryFunction, ApplyKind, Expr, Quantifier, Typed};
 use crate::types::cast::CastContext;
 use crate::types::{Datum, Scalar, SqlType};
 
@@ -306,17 +306,23 @@ impl Binder<'_> {
                 let row = given.into_iter().map(|own| own.expr).collect();
                 Ok(Typed::new(Expr::Row(row), SqlType::RECORD))
             }
-            None => self.built_in(name, given).map_err(|error| match error.state() {
-                SqlState::UNDEFINED_FUNCTION if gives_rows(name) => {
-                    if stage.clause == "SELECT" {
-                        return SqlError::unsupported("this use of a set-returning function");
+            None => {
+                let bound = self.built_in(name, given).map_err(|error| match error.state() {
+                    SqlState::UNDEFINED_FUNCTION if gives_rows(name) => {
+                        if stage.clause == "SELECT" {
+                            return SqlError::unsupported("this use of a set-returning function");
+                        }
+                        let message =
+                            format!("set-returning functions are not allowed in {}", stage.clause);
+                        SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
                     }
-                    let message =
-                        format!("set-returning functions are not allowed in {}", stage.clause);
-                    SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
+                    _ => error,
+                })?;
+                match AdvisoryFunction::named(name) {
+                    Some(function) => self.advisory_call(function, bound, stage),
+                    None => Ok(bound),
                 }
-                _ => error,
-            }),
+            }
         }
     }
 

@@ -25,6 +25,7 @@
 //! | `txn_error.rs` | errors of transactions as errors of SQL |
 //! | others | an operator each |
 
+mod advisory;
 mod aggregate;
 mod append;
 mod apply;
@@ -65,6 +66,7 @@ mod window;
 mod window_call;
 mod window_frame;
 
+pub(crate) use advisory::{AdvisoryContext, SessionLocks};
 pub(crate) use build::build;
 pub(crate) use context::{BATCH_ROWS, CopiedRows, Counts, ExecContext, Operator, Row, SharedRows};
 pub(crate) use memory::{MemoryLimits, row_bytes};

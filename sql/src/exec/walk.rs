@@ -14,6 +14,7 @@ fn inputs<'p>(plan: &'p Plan, visit: &mut dyn FnMut(&'p Plan, bool)) {
         | Plan::Scan(_)
         | Plan::Rows { .. }
         | Plan::Sequence(_)
+        | Plan::Advisory(_)
         | Plan::Working { .. } => {}
         Plan::Shared { plan, .. } => visit(plan, false),
         Plan::Recursive { first, next, .. } => {
@@ -64,6 +65,7 @@ fn exprs<'p>(plan: &'p Plan, visit: &mut dyn FnMut(&'p Expr)) {
             scan.filter.iter().for_each(visit);
         }
         Plan::Rows { arguments, .. } => arguments.iter().for_each(visit),
+        Plan::Advisory(call) => call.arguments.iter().for_each(visit),
         Plan::Sequence(call) => call.arguments.iter().chain(&call.when).for_each(visit),
         Plan::Filter { condition, .. } => visit(condition),
         Plan::Project { exprs, .. } => exprs.iter().for_each(visit),

@@ -23,6 +23,7 @@ fn measure(plan: &mut Plan, count: &mut usize) {
         | Plan::Values { .. }
         | Plan::CopyIn { .. }
         | Plan::Sequence(_)
+        | Plan::Advisory(_)
         | Plan::Scan(_)
         | Plan::Rows { .. }
         | Plan::Working { .. }

@@ -21,6 +21,7 @@ mod encodings;
 mod gather;
 mod key_bounds;
 mod listing;
+mod locks;
 mod math;
 mod moments;
 mod number_text;

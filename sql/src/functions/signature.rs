@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use super::aggregates::{self, NewAccumulator};
 use super::{
     CallContext, Volatility, arithmetic, arrays, catalogue, catalogue_objects, comparison, dates,
-    document_functions, documents, math, moments, number_text, parts, patterns, privileges,
+    document_functions, documents, locks, math, moments, number_text, parts, patterns, privileges,
     strings, system, to_char,
 };
 use crate::error::SqlResult;
@@ -168,6 +168,7 @@ pub(super) static FUNCTIONS: LazyLock<Table<Body>> = LazyLock::new(|| {
     patterns::register_functions(&mut table);
     strings::register_functions(&mut table);
     system::register_functions(&mut table);
+    locks::register_functions(&mut table);
     table
 });
 

@@ -30,6 +30,7 @@ fn depth(plan: &Plan, shared: &mut HashMap<usize, usize>) -> usize {
         | Plan::Values { .. }
         | Plan::CopyIn { .. }
         | Plan::Sequence(_)
+        | Plan::Advisory(_)
         | Plan::Scan(_)
         | Plan::Rows { .. }
         | Plan::Working { .. } => 0,

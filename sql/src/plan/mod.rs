@@ -5,6 +5,7 @@
 //! a list of values; what each node gives is said at its variant.
 
 mod access;
+mod advisory;
 mod conditions;
 mod depth;
 mod expr;
@@ -15,6 +16,7 @@ mod optimize;
 mod order;
 mod semi_join;
 
+pub(crate) use advisory::{AdvisoryCall, AdvisoryFunction};
 pub(crate) use depth::check_depth;
 pub(crate) use expr::{Branch, Comparison, Expr, Quantifier, Typed};
 pub(crate) use node::{

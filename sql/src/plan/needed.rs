@@ -104,7 +104,8 @@ fn need(plan: &mut Plan, asked: Columns) {
         | Plan::CopyIn { .. }
         | Plan::Rows { .. }
         | Plan::Working { .. }
-        | Plan::Sequence(_) => {}
+        | Plan::Sequence(_)
+        | Plan::Advisory(_) => {}
     }
 }
 

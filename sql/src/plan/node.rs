@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use selkie_txn::LockWait;
 
+use super::advisory::AdvisoryCall;
 use super::expr::Expr;
 use crate::catalogue::TableDef;
 use crate::copy::CopyFormat;
@@ -67,6 +68,8 @@ pub(crate) enum Plan {
     Modify(Box<Modify>),
     /// Gives one row: a value of a sequence.
     Sequence(Box<SequenceCall>),
+    /// Gives one row: what a function of advisory locks gives.
+    Advisory(Box<AdvisoryCall>),
 }
 
 /// A call of a function of sequences.

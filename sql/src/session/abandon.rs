@@ -18,6 +18,7 @@ impl Session {
             self.over();
             self.end_settings(true);
             self.kept.end_transaction(true);
+            self.locks.end_transaction_later();
         } else {
             self.state = TransactionState::Failed;
         }

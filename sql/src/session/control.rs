@@ -166,6 +166,7 @@ impl Session {
                 self.not_in_transaction("DISCARD ALL")?;
                 self.kept.close(None)?;
                 self.kept.forget_statement(None)?;
+                self.locks.unlock_all().await;
                 self.set_role(None, false).await?;
                 self.reset_all()?;
                 self.sequences = Arc::default();

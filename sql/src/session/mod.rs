@@ -40,7 +40,7 @@ use self::settings::Settings;
 use self::transaction::Modes;
 use crate::client::{Client, Collected, Outcome};
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::exec::{DeferredMark, DeferredReferences, SequenceMemory, from_txn};
+use crate::exec::{DeferredMark, DeferredReferences, SequenceMemory, SessionLocks, from_txn};
 use crate::functions::ToSet;
 use crate::roles::{ProvenRole, Standing};
 use crate::session_list::{Listed, SessionList};
@@ -134,6 +134,7 @@ pub struct Session {
     to_set: Arc<ToSet>,
     /// Prepared statements and cursors.
     kept: Arc<Kept>,
+    locks: Arc<SessionLocks>,
     cancel: CancelHandle,
     listed: Listed,
 }
@@ -175,6 +176,7 @@ impl Session {
             path: Arc::default(),
             to_set: Arc::default(),
             kept: Arc::default(),
+            locks: Arc::default(),
             cancel,
         })
     }
@@ -454,6 +456,7 @@ impl Session {
         let committed = self.txn.commit_until(async { why = Some(ended.await) }).await;
         self.end_settings(committed.is_err());
         self.kept.end_transaction(committed.is_err());
+        self.locks.end_transaction().await;
         committed.map_err(|error| match (error, why) {
             (TxnError::CommitStopped, Some(why)) => why,
             (error, _) => from_txn(error, None),
@@ -473,7 +476,9 @@ impl Session {
         self.over();
         self.end_settings(true);
         self.kept.end_transaction(true);
-        match self.txn.rollback().await {
+        let rolled_back = self.txn.rollback().await;
+        self.locks.end_transaction().await;
+        match rolled_back {
             Ok(()) | Err(TxnError::NoTransaction) => Ok(()),
             Err(error) => Err(from_txn(error, None)),
         }

@@ -122,7 +122,8 @@ impl Session {
             let columns = self.control_columns(&parsed.statement)?.into();
             return Ok(Prepared { columns, ..Prepared::of(Some(Work::of(parsed))) });
         }
-        if super::define::is_definition(&parsed.statement) {
+        let is_lock = matches!(parsed.statement, Statement::Lock(_));
+        if is_lock || super::define::is_definition(&parsed.statement) {
             return Ok(Prepared::of(Some(Work::of(parsed))));
         }
         if super::explain::explained(&parsed.statement)?.is_some() {

@@ -20,8 +20,9 @@ use crate::catalogue::TableDef;
 use crate::client::Client;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::{
-    CopiedRows, Counts, DeferredReferences, ExecContext, MemoryLimits, PendingReferences,
-    RelationCache, Row, SequenceMemory, SharedRows, build, check_rows, from_txn, settle_deferred,
+    AdvisoryContext, CopiedRows, Counts, DeferredReferences, ExecContext, MemoryLimits,
+    PendingReferences, RelationCache, Row, SequenceMemory, SessionLocks, SharedRows, build,
+    check_rows, from_txn, settle_deferred,
 };
 use crate::explain::Counted;
 use crate::functions::{CallContext, ToSet};
@@ -52,6 +53,7 @@ pub(super) struct Run {
     pub(super) known_path: Arc<PathMemory>,
     to_set: Arc<ToSet>,
     pub(super) kept: Arc<Kept>,
+    locks: Arc<SessionLocks>,
     /// Where a statement that changes tables looks for names.
     pub(super) path: Arc<SearchPath>,
     sequences: Arc<SequenceMemory>,
@@ -80,6 +82,7 @@ impl Session {
         let mut attempt = 0;
         loop {
             self.begin_until(end, self.settings.modes)?;
+            self.locks.begin_run();
             let ran = match self.run(work, client, true).await {
                 Ok(Ran::Done(tag)) => self.commit_until(end).await.map(|()| tag),
                 Ok(Ran::BuildIndex(build)) => {
@@ -92,7 +95,12 @@ impl Session {
                 }
             };
             match ran {
-                Err(error) if error.is_retryable() && attempt < ATTEMPTS && !client.is_final() => {
+                Err(error)
+                    if error.is_retryable()
+                        && attempt < ATTEMPTS
+                        && !client.is_final()
+                        && !self.locks.keeps_from_another_run() =>
+                {
                     let pause = Duration::from_micros(100 << attempt.min(8));
                     self.txn.database().engine().env().sleep(pause).await;
                     attempt += 1;
@@ -126,6 +134,7 @@ impl Session {
         let run = self.new_run(work, client, is_alone);
         let ran = self.txn.run(move |txn| Box::pin(async move { run.go(txn).await })).await;
         let to_set = self.to_set.take();
+        self.locks.take_warnings().iter().for_each(|warning| self.tell(client, warning));
         let ran = ran.map_err(|error| from_txn(error, None))??;
         for (name, value, is_local) in to_set {
             match value {
@@ -155,6 +164,7 @@ impl Session {
             known_path: Arc::clone(&self.path),
             to_set: Arc::clone(&self.to_set),
             kept: Arc::clone(&self.kept),
+            locks: Arc::clone(&self.locks),
             path: self.path.plain(),
             sequences: Arc::clone(&self.sequences),
             relations: Arc::clone(self.plans.relations()),
@@ -177,7 +187,10 @@ impl Run {
     }
 
     /// The same with the role that it runs as, in the state that the transaction sees.
-    async fn with_authority(&self, txn: &mut Txn<'_>) -> Result<SqlResult<Self>, TxnError> {
+    pub(super) async fn with_authority(
+        &self,
+        txn: &mut Txn<'_>,
+    ) -> Result<SqlResult<Self>, TxnError> {
         let loaded = crate::roles::load(txn, &self.plans.roles).await?;
         let set = self.settings.role.as_ref().map(|own| own.oid);
         let authority =
@@ -216,8 +229,10 @@ impl Run {
                 Err(error) => Err(error),
             });
         }
-        if let Statement::Execute { .. } = &parsed.statement {
-            return Box::pin(self.execute_named(txn)).await;
+        match &parsed.statement {
+            Statement::Execute { .. } => return Box::pin(self.execute_named(txn)).await,
+            Statement::Lock(lock) => return Box::pin(self.lock_tables(txn, lock)).await,
+            _ => {}
         }
         match super::explain::explained(&parsed.statement) {
             Ok(None) => {}
@@ -321,6 +336,7 @@ impl Run {
     async fn execute(&self, txn: &mut Txn<'_>, planned: &Planned) -> SqlResult<String> {
         let random = || random(self.clock);
         let mut context = self.context(txn, &random, &planned.path);
+        context.advisory.may_see_later = planned.tables.is_empty() && !planned.uses_catalogue;
         let mut operator = build(&planned.plan);
         let client = &*self.client;
         let mut given = 0;
@@ -400,6 +416,12 @@ impl Run {
             relations: &self.relations,
             references: PendingReferences::default(),
             deferred: &self.deferred,
+            advisory: AdvisoryContext {
+                locks: &self.locks,
+                database: Some(&self.database),
+                timeout: self.settings.lock_timeout,
+                may_see_later: false,
+            },
             authority: self.authority.as_deref(),
             limits: MemoryLimits::default(),
             outer: Vec::new(),

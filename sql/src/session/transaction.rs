@@ -357,6 +357,7 @@ impl Session {
         let mark = self.deferred.lock().mark();
         self.savepoints_set += 1;
         self.kept.note_savepoint(self.savepoints_set);
+        self.locks.note_savepoint(self.savepoints_set);
         self.savepoints.push((name, made, mark, self.savepoints_set));
         Ok("SAVEPOINT")
     }
@@ -380,6 +381,7 @@ impl Session {
         self.deferred.lock().return_to(&mark);
         self.savepoints.truncate(at + 1);
         self.kept.return_to(number);
+        self.locks.return_to(number).await;
         self.returned_to = Some(self.returned_to.map_or(number, |own| own.min(number)));
         self.state = TransactionState::InTransaction;
         Ok("ROLLBACK")

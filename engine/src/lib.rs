@@ -59,6 +59,7 @@ pub use error::EngineError;
 pub use selkie_pool::GAddr;
 pub use selkie_wal::PSN_BYTES;
 pub use snapshots::{ActiveSnapshots, ImageLink, Snapshot, Stamp};
+pub use telemetry::account::WorkDone;
 pub use telemetry::hottest::HotLine;
 pub use telemetry::roster::{Entered, EnteredUser, NodeCounters, Roster, UserCounters, UserCounts};
 pub use telemetry::stats::EngineStats;

@@ -10,6 +10,7 @@ use selkie_fabric::env::TaskHandle;
 
 use crate::EngineError;
 use crate::core::Core;
+use crate::telemetry::account::{self, OnAccount};
 
 /// How often a node that has ended tries to tell the pool.
 const TRY_AGAIN_AFTER: Duration = Duration::from_millis(10);
@@ -32,6 +33,19 @@ impl Core {
                 resume_unwind(panic);
             }
         })
+    }
+
+    /// As [`spawn`](Self::spawn), of what the future that is polled has begun: it goes on on its
+    /// account.
+    pub(crate) fn spawn_for_caller(
+        &self,
+        name: &'static str,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) -> TaskHandle {
+        match account::current() {
+            None => self.spawn(name, task),
+            Some(account) => self.spawn(name, OnAccount::new(account, task)),
+        }
     }
 
     /// Ends the node as a part of it has panicked. Does not wait, and takes no lock, so that it may

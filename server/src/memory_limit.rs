@@ -1,10 +1,11 @@
 //! What clients of a server keep in its memory together: rows of portals that were not read, and
-//! long messages of which a part has come. Each is bounded for itself, and all of them by this.
+//! long messages of which a part has come. Each is bounded for itself, and all of them by the
+//! budget of the server, which their statements draw from, too.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use selkie_sql::{SqlError, SqlResult, SqlState};
+use selkie_sql::{MemoryBudget, SqlError, SqlResult, SqlState};
 
 /// The part of the memory of the machine that the clients of a server may take, one in so many.
 const PART_OF_MEMORY: usize = 4;
@@ -17,6 +18,7 @@ pub(crate) struct MemoryLimit {
     most: usize,
     used: AtomicUsize,
     whole: Option<Arc<Self>>,
+    budget: Option<Arc<MemoryBudget>>,
 }
 
 /// Bytes that count as long as this is kept.
@@ -25,20 +27,25 @@ pub(crate) struct Counted {
     bytes: usize,
 }
 
+/// The memory that the clients of a server may take together, unless it is told: a part of that of
+/// the machine.
+pub(crate) fn memory_of_server() -> usize {
+    let system = rustix::system::sysinfo();
+    let memory = u64::from(system.mem_unit).saturating_mul(system.totalram);
+    match usize::try_from(memory) {
+        Ok(0) | Err(_) => UNKNOWN_MEMORY,
+        Ok(memory) => memory / PART_OF_MEMORY,
+    }
+}
+
 impl MemoryLimit {
-    /// That of a server.
-    pub(crate) fn of_server() -> Self {
-        let system = rustix::system::sysinfo();
-        let memory = u64::from(system.mem_unit).saturating_mul(system.totalram);
-        let most = match usize::try_from(memory) {
-            Ok(0) | Err(_) => UNKNOWN_MEMORY,
-            Ok(memory) => memory / PART_OF_MEMORY,
-        };
-        Self::new(most)
+    /// That of a server with a budget.
+    pub(crate) fn of_server(budget: &Arc<MemoryBudget>) -> Self {
+        Self { budget: Some(Arc::clone(budget)), ..Self::new(usize::MAX) }
     }
 
     pub(crate) fn new(most: usize) -> Self {
-        Self { most, used: AtomicUsize::new(0), whole: None }
+        Self { most, used: AtomicUsize::new(0), whole: None, budget: None }
     }
 
     /// One within another.
@@ -54,14 +61,17 @@ impl MemoryLimit {
             used.checked_add(bytes).filter(|used| *used <= self.most)
         });
         if taken.is_err() {
-            let whose = if self.whole.is_some() { "the client keeps" } else { "all clients keep" };
             let detail = format!(
-                "Rows of portals and messages that {whose} would need more than {} bytes.",
+                "Rows of portals and messages that the client keeps would need more than {} bytes.",
                 self.most
             );
             return Err(SqlError::new(SqlState::OUT_OF_MEMORY, "out of memory").detail(detail));
         }
-        let within = self.whole.as_ref().map_or(Ok(()), |whole| whole.take(bytes));
+        let within = match (&self.whole, &self.budget) {
+            (Some(whole), _) => whole.take(bytes),
+            (None, Some(budget)) => budget.take(bytes),
+            (None, None) => Ok(()),
+        };
         if within.is_err() {
             self.used.fetch_sub(bytes, Ordering::Relaxed);
         }
@@ -71,6 +81,7 @@ impl MemoryLimit {
     fn give_back(&self, bytes: usize) {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
         self.whole.iter().for_each(|whole| whole.give_back(bytes));
+        self.budget.iter().for_each(|budget| budget.give_back(bytes));
     }
 
     #[cfg(test)]
@@ -134,6 +145,17 @@ mod tests {
 
     #[test]
     fn a_server_may_take_some_memory() {
-        assert!(MemoryLimit::of_server().most > 64 << 20);
+        assert!(memory_of_server() > 64 << 20);
+        let budget = Arc::new(MemoryBudget::new(1_000));
+        let server = Arc::new(MemoryLimit::of_server(&budget));
+        let client = Arc::new(MemoryLimit::within(&server, 900));
+        let mut kept = Counted::new(&client);
+        // What statements have taken is not there for others.
+        budget.take(400).unwrap();
+        assert_eq!(kept.set(700).unwrap_err().state(), SqlState::OUT_OF_MEMORY);
+        kept.set(600).unwrap();
+        assert_eq!(budget.used(), 1_000);
+        drop(kept);
+        assert_eq!((budget.used(), client.used()), (400, 0));
     }
 }

@@ -44,6 +44,8 @@ struct Present {
     mark: Option<Mark>,
     /// It gives data of COPY.
     is_copy: bool,
+    /// The client was told of its columns.
+    is_described: bool,
     encoder: RowEncoder,
 }
 
@@ -113,6 +115,7 @@ impl Client for ResultRows {
         present.mark = Some(self.output.mark());
         present.encoder.columns = Arc::clone(columns);
         present.encoder.format = format.clone();
+        present.is_described = !columns.is_empty();
         if self.describes && !columns.is_empty() {
             self.output.send(&row_description(columns, &self.formats));
         }
@@ -120,6 +123,10 @@ impl Client for ResultRows {
 
     fn rows(&self, rows: Vec<Vec<Datum>>) -> BoxFuture<'_, SqlResult<()>> {
         let mut present = self.present.lock();
+        // Rows without columns are rows, too.
+        if self.describes && !std::mem::replace(&mut present.is_described, true) {
+            self.output.send(&row_description(&present.encoder.columns, &self.formats));
+        }
         let mut added = Ok(());
         self.output.add(|bytes| added = present.encoder.add_all(&rows, &self.formats, bytes));
         match added {

@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use selkie_sql::{Clock, PlanCache, SqlError, SqlState, have_password};
+use selkie_sql::{Clock, MemoryBudget, PlanCache, SqlError, SqlState, have_password};
 use selkie_txn::Database;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::runtime::Runtime;
+use tokio::runtime::{Handle, Runtime, RuntimeFlavor};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
@@ -17,7 +17,7 @@ use crate::connection::{Connection, ended, ending};
 use crate::error_response::{Severity, error_response};
 use crate::frames::{FrameError, Frames};
 use crate::login::{Newcomer, let_in};
-use crate::memory_limit::MemoryLimit;
+use crate::memory_limit::{MemoryLimit, memory_of_server};
 use crate::newcomers::{NewcomerPlace, Newcomers};
 use crate::output::Output;
 use crate::registry::Registry;
@@ -36,6 +36,12 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// another stack where one gets full. The system gives memory as a stack is used.
 const STACK_BYTES: usize = 8 << 20;
 
+/// The part of the memory of all clients that the statements of one may take, one in so many.
+const CLIENT_PART: usize = 4;
+
+/// How long a thread waits for another that goes on with its tasks.
+const HAND_OVER: Duration = Duration::from_micros(50);
+
 /// Most clients at a time that are waited for after they were turned away, and for how long.
 const REFUSALS: usize = 64;
 const REFUSAL: Duration = Duration::from_secs(1);
@@ -52,6 +58,10 @@ pub struct ServerConfig {
     pub clear: Clear,
     /// Most clients at a time.
     pub max_connections: usize,
+    /// Most bytes that all clients together keep in memory: rows that their statements sort, join
+    /// or group, rows of portals that were not read, and long messages. A fourth of it for one. By
+    /// default a fourth of the memory of the machine.
+    pub client_memory_bytes: Option<usize>,
     /// What tells the time.
     pub clock: Clock,
 }
@@ -121,7 +131,8 @@ struct Shared {
     tls: Option<Tls>,
     clear: Clear,
     stats: Arc<ServerStats>,
-    /// How much memory clients may take.
+    /// How much memory clients may take: their statements, and what is kept for them.
+    budget: Arc<MemoryBudget>,
     memory: Arc<MemoryLimit>,
     /// Places of clients that have not been let in.
     newcomers: Arc<Newcomers>,
@@ -168,6 +179,8 @@ impl Server {
             stats: Arc::default(),
             registry: Arc::new(Registry::new(config.max_connections)),
         };
+        let memory_bytes = config.client_memory_bytes.unwrap_or_else(memory_of_server);
+        let budget = Arc::new(MemoryBudget::new(memory_bytes));
         let shared = Shared {
             database: database.clone(),
             plans: Arc::default(),
@@ -176,7 +189,8 @@ impl Server {
             clock: config.clock,
             tls: config.tls.clone(),
             clear: config.clear,
-            memory: Arc::new(MemoryLimit::of_server()),
+            memory: Arc::new(MemoryLimit::of_server(&budget)),
+            budget,
             newcomers: Arc::new(Newcomers::new(config.max_connections)),
             refusals: Semaphore::new(REFUSALS),
             ends,
@@ -367,7 +381,9 @@ impl Shared {
         let session = let_in(&self.database, self.clock, &newcomer, &mut frames, output);
         let session = self.in_time(deadline, session).await?;
         drop(place);
-        let session = session.with_plans(&self.plans);
+        let share = Arc::new(MemoryBudget::share(&self.budget, CLIENT_PART));
+        let session = session.with_plans(&self.plans).with_memory(&share);
+        let session = session.with_hand_over(hand_over);
         let begun = startup.begin(session, from, &self.registry, output);
         let (session, place) = begun.map_err(FrameError::Broken)?;
         self.stats.client();
@@ -377,6 +393,16 @@ impl Shared {
         let served = connection.serve().await;
         drop(place);
         Ok(served?)
+    }
+}
+
+/// Lets another thread serve the clients that wait for this one. It is taken to have begun when
+/// this thread has slept for a moment; else it goes on itself, and is asked again later.
+fn hand_over() {
+    let is_worker = Handle::try_current()
+        .is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread);
+    if is_worker {
+        tokio::task::block_in_place(|| std::thread::sleep(HAND_OVER));
     }
 }
 

@@ -39,7 +39,7 @@ states! {
     DATETIME_OVERFLOW = "22008", "A date or time is out of range.";
     DEADLOCK_DETECTED = "40P01", "Transactions waited for each other in a circle.";
     DEPENDENT_OBJECTS = "2BP01", "Others depend on what is to be dropped.";
-    DISK_FULL = "53100", "The pool has no room.";
+    DISK_FULL = "53100", "The pool, or the disk of temporary files, has no room.";
     DIVISION_BY_ZERO = "22012", "Division by zero.";
     DUPLICATE_ALIAS = "42712", "A name of a table is used twice in FROM.";
     DUPLICATE_COLUMN = "42701", "A column is named twice.";
@@ -56,6 +56,7 @@ states! {
     IDLE_SESSION_TIMEOUT = "57P05", "A client did nothing for too long.";
     INDETERMINATE_TYPE = "42P18", "The type of a parameter cannot be told.";
     INSUFFICIENT_PRIVILEGE = "42501", "The role may not do that.";
+    INSUFFICIENT_RESOURCES = "53000", "The system gives no more files.";
     INTERNAL_ERROR = "XX000", "What should not happen.";
     INVALID_ARGUMENT_FOR_NTH_VALUE = "22016", "The row that nth_value is to take is not positive.";
     INVALID_ARGUMENT_FOR_NTILE = "22014", "The number of buckets of ntile is not positive.";
@@ -114,6 +115,7 @@ states! {
     TOO_MANY_COLUMNS = "54011", "There are more columns than a table can have.";
     TOO_MANY_CONNECTIONS = "53300", "There are as many clients as are allowed.";
     TRANSACTION_RESOLUTION_UNKNOWN = "08007", "It is not known whether a commit will last.";
+    UNTRANSLATABLE = "22P05", "A character is none of the encoding of texts.";
     UNDEFINED_COLUMN = "42703", "There is no such column.";
     UNDEFINED_FUNCTION = "42883", "There is no such function or operator.";
     UNDEFINED_OBJECT = "42704", "There is no such object.";

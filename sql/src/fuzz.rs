@@ -28,8 +28,18 @@ const STACK_BYTES: usize = 8 << 20;
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// What statements are made of. None ends a transaction.
-const WORDS: [&str; 96] = [
+const WORDS: [&str; 106] = [
     "select",
+    "row(i, x)",
+    "row",
+    ":",
+    "(t).*",
+    "(t).i",
+    "a[1:2]",
+    "unnest(a)",
+    "row_to_json(t)",
+    "generate_series(1, 2) g",
+    "array[t]",
     "from",
     "where",
     "group by",
@@ -163,7 +173,7 @@ fn worker() -> Worker {
             let schema = DatabaseSchema::from(Vec::new()).protocol(Protocol::Snapshot);
             let database = Database::create(&engine, schema).await.unwrap();
             let mut session = Session::new(&database, "tester", || 0).unwrap();
-            let tables = "create table t (i integer primary key, s text); \
+            let tables = "create table t (i integer primary key, s text, a integer[]); \
                           create table u (i integer, s text, d date); \
                           insert into t values (1, 'a'), (2, null); insert into u values (1, 'b')";
             session.execute(tables).await.unwrap();
@@ -220,9 +230,10 @@ fn any_words() {
 /// As deep as bytes allow: the parser's bound holds, or the stack grows.
 #[test]
 fn any_depth() {
-    let target = bolero::check!(name = "any_depth").with_iterations(40).with_type::<(u8, u16)>();
-    target.for_each(|(which, depth)| {
-        let depth = usize::from(*depth) % 20_000;
+    let target = bolero::check!(name = "any_depth").with_iterations(60);
+    target.with_type::<(u8, u16, bool)>().for_each(|(which, depth, is_near)| {
+        // Near the bound, where all else takes what the parser has let pass, and far beyond it.
+        let depth = usize::from(*depth) % if *is_near { 700 } else { 20_000 };
         let (open, inner, close) = LINKS[usize::from(*which) % LINKS.len()];
         run(&format!("select {}{inner}{}", open.repeat(depth), close.repeat(depth)));
     });

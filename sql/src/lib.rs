@@ -32,6 +32,7 @@ pub mod functions;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test code")]
 mod fuzz;
+mod memory_budget;
 mod notice;
 mod parse;
 mod parse_alter;
@@ -65,8 +66,9 @@ pub mod types;
 pub use bind::{ColumnOrigin, OutputColumn};
 pub use client::{Client, Outcome};
 pub use error::{ErrorSubject, SqlError, SqlResult, SqlState};
+pub use memory_budget::MemoryBudget;
 pub use notice::{Notice, NoticeLevel};
 pub use roles::{LogIn, ProvenRole, RoleLogIn, Verifier, have_password, log_in};
 pub use session::{CancelHandle, Clock, PlanCache, Prepared, Session, TransactionState};
 pub use session_list::SessionList;
-pub use types::{Array, Datum, Scalar, SqlType};
+pub use types::{Array, Datum, Field, Record, Scalar, SqlType};

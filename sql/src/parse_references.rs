@@ -24,14 +24,21 @@ pub(crate) fn move_set_columns(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan>
         let is_references = keyword(&token.token) == Keyword::REFERENCES;
         let is_open = token.token == Token::LParen && sets_columns(&moved);
         if is_open && let Some((at, has_columns)) = place.take() {
-            let mut list = Vec::new();
+            let (mut list, mut is_closed) = (Vec::new(), false);
             for own in rest.by_ref() {
-                if own.token == Token::RParen {
+                is_closed = own.token == Token::RParen;
+                if is_closed {
                     break;
                 }
                 list.push(own);
             }
-            insert(&mut moved, at, has_columns, list, &token);
+            if is_closed {
+                insert(&mut moved, at, has_columns, list, &token);
+            } else {
+                // The parser finds that its end is missing.
+                moved.push(token);
+                moved.extend(list);
+            }
             continue;
         }
         moved.push(token);
@@ -143,6 +150,7 @@ mod tests {
                 "a int references p (x) on delete set null, check (a > (1))",
             ),
             ("references p on update set null (b)", "references p on update set null (b)"),
+            ("references p on delete set null (b", "references p on delete set null (b"),
             ("references", "references"),
             ("references p (", "references p ("),
             ("on delete set null (b)", "on delete set null (b)"),

@@ -10,8 +10,12 @@ mod deep_statements;
 mod keys_of_types;
 #[path = "scripts/notices.rs"]
 mod notices;
+#[path = "scripts/orders.rs"]
+mod orders_of_keys;
 #[path = "scripts/origins.rs"]
 mod origins_of_columns;
+#[path = "scripts/plans.rs"]
+mod plans;
 mod references;
 #[path = "scripts/schemas.rs"]
 mod schemas_of_sessions;
@@ -151,10 +155,13 @@ macro_rules! scripts {
 
 scripts![
     select,
+    long_texts,
     from,
     joins,
     aggregates,
+    aggregates_ordered,
     groups,
+    grouping_sets,
     subqueries,
     changes,
     changes_rows,
@@ -163,6 +170,10 @@ scripts![
     windows,
     with,
     explain,
+    index_only,
+    merge_join,
+    streaming,
+    planner,
     keys,
     evaluated_once,
     alter,
@@ -194,6 +205,16 @@ scripts![
     settings,
     states,
     zones,
+    casts,
+    numeric,
+    text,
+    dates,
+    json,
+    arrays,
+    regex,
+    conflict,
+    nulls,
+    waits,
     schemas,
     schemas_paths,
     schemas_public,

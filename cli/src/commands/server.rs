@@ -13,6 +13,7 @@ use selkie::sql::clock;
 use selkie_server::{Clear, Server, ServerConfig, ServerError, Tls, TlsError};
 
 use super::sql_database::{NotOpened, PoolArguments, or_destroyed};
+use crate::options::values;
 use crate::support::server_metrics::OfServer;
 use crate::support::signals::{Interrupt, Interrupted};
 use crate::support::stderr::complain;
@@ -36,6 +37,12 @@ pub(crate) struct Arguments {
         value_parser = clap::value_parser!(u16).range(1..=10_000)
     )]
     max_connections: u16,
+    /// Memory that all clients together may take, a fourth of it the statements of one: rows to be
+    /// sorted, joined or grouped, rows that are kept for clients, and long messages. What does not
+    /// fit goes to temporary files (TMPDIR), or fails with 53200. By default a fourth of the
+    /// machine's
+    #[arg(long, value_name = "SIZE", value_parser = values::size)]
+    client_memory: Option<u64>,
     /// Certificate that clients are shown, and those between it and its authority behind it, in PEM
     #[arg(long, value_name = "FILE")]
     tls_cert: Option<PathBuf>,
@@ -71,6 +78,9 @@ enum ServerCommandError {
 /// How often a signal is looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
+/// Least memory of all clients: with less, hardly a statement would go without temporary files.
+const LEAST_CLIENT_MEMORY: u64 = 16 << 20;
+
 /// Refuses options that do not go with each other.
 pub(crate) fn check(arguments: &Arguments) -> Result<(), exit::Refusal> {
     let Arguments { tls_cert, tls_key, require_tls, .. } = arguments;
@@ -82,6 +92,10 @@ pub(crate) fn check(arguments: &Arguments) -> Result<(), exit::Refusal> {
             return Err(goes_with("require-tls", "goes with --tls-cert and --tls-key"));
         }
         _ => {}
+    }
+    if let Some(bytes) = arguments.client_memory.filter(|bytes| *bytes < LEAST_CLIENT_MEMORY) {
+        let allowed = "is 16M at least";
+        return Err(exit::Refusal::new("client-memory", &bytes.to_string(), allowed));
     }
     metrics::check_insecure(&arguments.metrics, arguments.insecure)
 }
@@ -145,6 +159,8 @@ async fn serve(
         tls,
         clear,
         max_connections: usize::from(arguments.max_connections),
+        client_memory_bytes: (arguments.client_memory)
+            .map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX)),
         clock,
     };
     let server = Server::start(database, &config).await?;

@@ -213,8 +213,14 @@ impl OverWire {
         }
         let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let max_connections = usize::from(u16::MAX);
-        let config =
-            ServerConfig { listen, tls: None, clear: Clear::Local, max_connections, clock };
+        let config = ServerConfig {
+            listen,
+            tls: None,
+            clear: Clear::Local,
+            max_connections,
+            client_memory_bytes: None,
+            clock,
+        };
         let server = Server::start(database, &config).await.map_err(|error| no_client(&error))?;
         // Of several workers that have started one the first has been faster.
         Ok(self.servers.put(node, server))

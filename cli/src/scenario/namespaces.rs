@@ -152,13 +152,16 @@ fn named() -> Vec<String> {
     text.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
 }
 
-/// Removes what harnesses left that were killed.
+/// Removes what harnesses left that were killed, and what an earlier scenario of this one could not
+/// remove, as it had no memory: the names are to be used again.
 fn remove_orphans() {
     let namespace = process_namespace();
     for name in named() {
-        let maker = maker(&name, namespace);
-        let is_gone = |maker: u32| !std::path::Path::new("/proc").join(maker.to_string()).exists();
-        if maker.is_some_and(is_gone) {
+        let is_left = maker(&name, namespace).is_some_and(|maker| {
+            let process = std::path::Path::new("/proc").join(maker.to_string());
+            maker == std::process::id() || !process.exists()
+        });
+        if is_left {
             let _ = ip(&["netns", "delete", &name]);
         }
     }

@@ -1,6 +1,7 @@
 //! What runs the statements of the shell: a session of this process on a pool, or one at a server.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use selkie::fabric::Env;
 use selkie_sql::{Session, SqlError, TransactionState};
@@ -107,6 +108,22 @@ impl Backend {
                 let ran = client.run(sql, &kept, &mut wishing(interrupt, looks));
                 let ran = of_server(ran, interrupt)?;
                 Ok(ran.map(|()| kept.into_answer()))
+            }
+        }
+    }
+
+    /// Runs a statement that only reads, outside of a transaction, and gives what it gives; `None`
+    /// if it fails or is not done by then. A server that is silent is left then, with the session.
+    pub(super) fn glance(&mut self, sql: &str, until: Instant) -> Option<Answer> {
+        let is_late = || Instant::now() >= until;
+        match self {
+            // Signals are for the shell to see, which waits for what the user types.
+            Self::Pool { .. } => self.ask(sql, &Interrupt::default(), is_late).ok()?.ok(),
+            Self::Server(client) => {
+                let kept = Kept::default();
+                let mut look = || if is_late() { Wish::Leave } else { Wish::Wait };
+                client.glance(sql, &kept, &mut look).ok()?;
+                Some(kept.into_answer())
             }
         }
     }

@@ -11,9 +11,9 @@ use super::meta::{KNOWN, Typed, Verb};
 use super::statements::is_of_word;
 use super::view::Format;
 use super::words::identifier;
-use crate::support::signals::Interrupt;
 
-/// How long a user waits for names, who types meanwhile.
+/// How long a user waits for all names, who types meanwhile. A server that has not answered by then
+/// is asked to cancel, which has a bound of its own.
 const LONGEST_WAIT: Duration = Duration::from_secs(3);
 
 /// Names of the database.
@@ -44,18 +44,18 @@ impl Names {
         if backend.state() != TransactionState::Idle {
             return None;
         }
-        let mut names = Self::default();
-        for [schema, name, kind] in asked(backend, RELATIONS)? {
+        let (mut names, until) = (Self::default(), Instant::now() + LONGEST_WAIT);
+        for [schema, name, kind] in asked(backend, RELATIONS, until)? {
             match kind.as_str() {
                 "i" => names.indexes.push(name),
                 _ => names.relations.push((schema, name)),
             }
         }
-        let columns = asked(backend, COLUMNS)?;
+        let columns = asked(backend, COLUMNS, until)?;
         names.columns = columns.into_iter().map(|[table, name]| (table, name)).collect();
-        let functions = asked(backend, FUNCTIONS)?;
+        let functions = asked(backend, FUNCTIONS, until)?;
         names.functions = functions.into_iter().map(|[name]| name).collect();
-        names.roles = asked(backend, ROLES)?.into_iter().map(|[name]| name).collect();
+        names.roles = asked(backend, ROLES, until)?.into_iter().map(|[name]| name).collect();
         Some(names)
     }
 
@@ -78,11 +78,12 @@ impl Names {
 }
 
 /// The rows of a statement, each of so many texts.
-fn asked<const N: usize>(backend: &mut Backend, sql: &str) -> Option<Vec<[String; N]>> {
-    let began = Instant::now();
-    let is_late = || began.elapsed() > LONGEST_WAIT;
-    // Signals are for the shell to see, which waits for the line.
-    let asked = backend.ask(sql, &Interrupt::default(), is_late).ok()?.ok()?;
+fn asked<const N: usize>(
+    backend: &mut Backend,
+    sql: &str,
+    until: Instant,
+) -> Option<Vec<[String; N]>> {
+    let asked = backend.glance(sql, until)?;
     let row = |row: Vec<Option<String>>| {
         row.into_iter().map(Option::unwrap_or_default).collect::<Vec<_>>().try_into().ok()
     };

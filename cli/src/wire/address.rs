@@ -2,6 +2,7 @@
 //! clients of PostgreSQL take.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -21,11 +22,11 @@ pub(crate) enum SslMode {
     Disable,
     /// If the server can.
     Prefer,
-    /// By whomever, unless there is a certificate of an authority.
+    /// Always; any certificate is believed, unless that of an authority is there.
     Require,
-    /// By whom the authority has signed.
+    /// The server shows a certificate that the authority has signed.
     VerifyCa,
-    /// By whom it has signed for this name.
+    /// The server shows a certificate that the authority has signed for the server's name.
     VerifyFull,
 }
 
@@ -62,6 +63,9 @@ impl fmt::Debug for Secret {
 pub(crate) struct Host {
     pub(super) name: String,
     pub(super) port: u16,
+    /// Where it was reached. Other connections to the same server go there: the name may by then
+    /// stand for another.
+    pub(super) at: Option<SocketAddr>,
 }
 
 impl fmt::Display for Host {
@@ -89,23 +93,34 @@ pub(crate) struct Address {
     pub(super) options: Option<String>,
 }
 
-/// Why that is no address of a server. A password is in none of it.
+/// Why that is no address of a server.
+///
+/// Nothing of what was typed is in it: where that is wrong, any part of it may be the password.
+/// `postgres://u:pass/word@h` has `pass` where a port is looked for, and `word@h` as its database.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AddressError {
     #[error(
         "a pool is given by --pool; a server is HOST:PORT or postgres://USER@HOST:PORT/DATABASE"
     )]
     Pool,
-    #[error("{0} is no address of a server: it is HOST:PORT or postgres://USER@HOST:PORT/DATABASE")]
-    Form(String),
-    #[error("{0} is no port: 1 to 65535")]
-    Port(String),
-    #[error("servers are reached by TCP only, not by the socket {0}")]
-    Socket(String),
-    #[error("the parameter {0} of a server is not known; there are {PARAMETERS}")]
-    Unknown(String),
-    #[error("{name} = {value} of a server: {allowed}")]
-    Value { name: String, value: String, allowed: &'static str },
+    #[error(
+        "this is no address of a server: it is HOST:PORT or postgres://USER@HOST:PORT/DATABASE"
+    )]
+    Form,
+    #[error(
+        "this is no address of a server: an @ behind a / or ? is written %40, and a / or ? in a user or a password %2F or %3F"
+    )]
+    At,
+    #[error("this is no address of a server: a % in it is written %25")]
+    Percent,
+    #[error("the port of a server is a number from 1 to 65535")]
+    Port,
+    #[error("servers are reached by TCP only, not by a Unix socket")]
+    Socket,
+    #[error("a parameter of a server is not known; there are {PARAMETERS}")]
+    Unknown,
+    #[error("the parameter {name} of a server is {allowed}")]
+    Value { name: &'static str, allowed: &'static str },
 }
 
 /// What the variables of the environment say.
@@ -124,9 +139,9 @@ impl Address {
         let mut parts = Parts::default();
         match text.split_once("://") {
             Some(("postgres" | "postgresql", rest)) => parts.url(rest)?,
-            Some(_) => return Err(AddressError::Form(without_password(text))),
+            Some(_) => return Err(AddressError::Form),
             None if text.contains(['/', '=', '@', '?']) || text.is_empty() => {
-                return Err(AddressError::Form(without_password(text)));
+                return Err(AddressError::Form);
             }
             None => parts.hosts = text.to_owned(),
         }
@@ -149,6 +164,10 @@ impl Parts {
     fn url(&mut self, rest: &str) -> Result<(), AddressError> {
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
+        // Else a part of a password would be taken for a host, a database or a parameter.
+        if database.contains('@') || query.contains('@') {
+            return Err(AddressError::At);
+        }
         let (who, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
         let (user, password) = match who.split_once(':') {
             Some((user, password)) => (user, Some(password)),
@@ -202,7 +221,7 @@ impl Parts {
                 "connect_timeout" => own.connect_timeout = timeout(&value)?,
                 "application_name" => own.application = value,
                 "options" => own.options = Some(value),
-                _ => return Err(AddressError::Unknown(name)),
+                _ => return Err(AddressError::Unknown),
             }
         }
         let hosts = Some(given.hosts).filter(|hosts| !hosts.is_empty()).or_else(|| set("PGHOST"));
@@ -218,32 +237,16 @@ impl Parts {
     }
 }
 
-/// An address as errors may name it.
-fn without_password(text: &str) -> String {
-    let hidden = || {
-        let (head, behind) = text.rsplit_once('@')?;
-        let from = head.find("://").map_or(0, |at| at + 3);
-        let (user, _) = head.get(from..)?.split_once(':')?;
-        Some(format!("{}{user}:***@{behind}", head.get(..from)?))
-    };
-    let text = hidden().unwrap_or_else(|| text.to_owned());
-    match text.find("password=") {
-        Some(at) => format!("{}password=***", text.get(..at).unwrap_or_default()),
-        None => text,
-    }
-}
-
 fn host(text: &str, port: u16) -> Result<Host, AddressError> {
     if text.starts_with('/') {
-        return Err(AddressError::Socket(text.to_owned()));
+        return Err(AddressError::Socket);
     }
-    let wrong = || AddressError::Form(text.to_owned());
     let (name, own) = match text.strip_prefix('[') {
         Some(rest) => {
-            let (name, behind) = rest.split_once(']').ok_or_else(wrong)?;
+            let (name, behind) = rest.split_once(']').ok_or(AddressError::Form)?;
             match behind {
                 "" => (name, None),
-                _ => (name, Some(behind.strip_prefix(':').ok_or_else(wrong)?)),
+                _ => (name, Some(behind.strip_prefix(':').ok_or(AddressError::Form)?)),
             }
         }
         None => match text.split_once(':') {
@@ -256,18 +259,14 @@ fn host(text: &str, port: u16) -> Result<Host, AddressError> {
     let port = own.map_or(Ok(port), port_of)?;
     let name = if name.is_empty() { "localhost" } else { name };
     match name.contains(char::is_whitespace) {
-        true => Err(wrong()),
-        false => Ok(Host { name: name.to_owned(), port }),
+        true => Err(AddressError::Form),
+        false => Ok(Host { name: name.to_owned(), port, at: None }),
     }
 }
 
 fn port_of(text: &str) -> Result<u16, AddressError> {
     let port = text.parse().ok().filter(|port| *port > 0);
-    port.ok_or_else(|| AddressError::Port(text.to_owned()))
-}
-
-fn value(name: &str, value: &str, allowed: &'static str) -> AddressError {
-    AddressError::Value { name: name.to_owned(), value: value.to_owned(), allowed }
+    port.ok_or(AddressError::Port)
 }
 
 fn ssl_mode(text: &str) -> Result<SslMode, AddressError> {
@@ -280,7 +279,7 @@ fn ssl_mode(text: &str) -> Result<SslMode, AddressError> {
         "verify-full" => SslMode::VerifyFull,
         _ => {
             let allowed = "disable, allow, prefer, require, verify-ca or verify-full";
-            return Err(value("sslmode", text, allowed));
+            return Err(AddressError::Value { name: "sslmode", allowed });
         }
     })
 }
@@ -290,7 +289,10 @@ fn binding(text: &str) -> Result<ChannelBinding, AddressError> {
         "disable" => ChannelBinding::Disable,
         "prefer" => ChannelBinding::Prefer,
         "require" => ChannelBinding::Require,
-        _ => return Err(value("channel_binding", text, "disable, prefer or require")),
+        _ => {
+            let allowed = "disable, prefer or require";
+            return Err(AddressError::Value { name: "channel_binding", allowed });
+        }
     })
 }
 
@@ -300,14 +302,13 @@ fn timeout(text: &str) -> Result<Duration, AddressError> {
     match text.parse::<u64>() {
         Ok(0) => Ok(Duration::from_secs(DAY_S)),
         Ok(seconds) if seconds <= DAY_S => Ok(Duration::from_secs(seconds)),
-        _ => Err(value("connect_timeout", text, "0 to 86400 seconds")),
+        _ => Err(AddressError::Value { name: "connect_timeout", allowed: "0 to 86400 seconds" }),
     }
 }
 
 /// Text in which `%` stands before the digits of a byte.
 fn decoded(text: &str) -> Result<String, AddressError> {
-    // What is wrong may be in a password.
-    let wrong = || AddressError::Form("a text with % in it".to_owned());
+    let wrong = || AddressError::Percent;
     let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
     while let Some((first, behind)) = rest.split_first() {
         match (first, behind) {
@@ -407,16 +408,44 @@ mod tests {
     fn what_is_no_address_is_refused_without_its_password() {
         let said = |text: &str| Address::read(text, &none).unwrap_err().to_string();
         assert!(said("shm:demo").starts_with("a pool is given by --pool"));
-        assert!(said("h:0").starts_with("0 is no port"));
-        assert!(said("h:x").starts_with("x is no port"));
-        assert!(said("postgres://%2Ftmp/d").contains("the socket /tmp"));
-        assert!(said("postgres://h/d?sslmode=maybe").contains("sslmode = maybe"));
-        assert!(said("postgres://h/d?colour=red").starts_with("the parameter colour"));
-        assert!(said("host=a password=sesame").starts_with("host=a password=*** is no address"));
-        for wrong in ["mysql://u:sesame@h/d", "u:sesame@h", "postgres://u:sesame%@h", "", "a b"] {
-            let said = said(wrong);
-            assert!(said.contains("is no address") && !said.contains("sesame"), "{said}");
+        for text in ["h:0", "h:x", "h:70000", "postgres://h/d?port=x"] {
+            assert!(said(text).starts_with("the port of a server is"), "{text}");
         }
+        assert!(said("postgres://%2Ftmp/d").contains("not by a Unix socket"));
+        let allowed = "the parameter sslmode of a server is disable, allow, prefer, ";
+        assert!(said("postgres://h/d?sslmode=maybe").starts_with(allowed));
+        assert!(said("postgres://h/d?colour=red").starts_with("a parameter of a server is not"));
+        for wrong in ["mysql://u@h/d", "u@h", "postgres://u%@h", "", "a b", "[::1", "host=a"] {
+            assert!(said(wrong).starts_with("this is no address of a server: "), "{wrong}");
+        }
+        // A / or ? splits the password, and each part stands where another thing is looked for.
+        for wrong in [
+            "host=a password=sesame",
+            "host=a password = sesame",
+            "u:sesame@h",
+            "u:sesame/x",
+            "u:sesame",
+            "mysql://u:sesame/h",
+            "postgres://u:sesame",
+            "postgres://u:sesame%@h",
+            "postgres://u:sesame/x@h",
+            "postgres://u:5432/sesame@h",
+            "postgres://u:x/sesame@h/d",
+            "postgres://u:sesame?x@h/d",
+            "postgres://u:5432?sesame@h/d",
+            "postgres://u:5432?user=sesame@h/d",
+            "postgres://u:x@/sesame@h",
+            "postgres://h/d?password=a&sesame",
+            "postgres://h/d?sslmode=require;password=sesame",
+            "postgres://h/d?connect_timeout=1;sesame",
+        ] {
+            let error = Address::read(wrong, &none).unwrap_err();
+            let shown = format!("{error} {error:?}");
+            assert!(!shown.contains("sesame"), "{wrong}: {shown}");
+        }
+        let own = Address::read("postgres://u:x%2Fy%3Fz%40@h/a%40b", &none).unwrap();
+        assert_eq!((own.password, own.hosts.len()), (Some(Secret::new("x/y?z@")), 1));
+        assert_eq!(own.database, "a@b");
         let shown = format!("{:?}", Address::read("postgres://u:sesame@h", &none).unwrap());
         assert!(!shown.contains("sesame"), "{shown}");
     }

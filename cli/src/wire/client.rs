@@ -8,11 +8,9 @@
 
 #![expect(clippy::result_large_err, reason = "one error a statement, which is shown then")]
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use bytes::BufMut;
-use fallible_iterator::FallibleIterator;
-use postgres_protocol::message::backend::{DataRowBody, Message, RowDescriptionBody};
 use postgres_protocol::message::frontend;
 use selkie_sql::TransactionState;
 
@@ -21,12 +19,11 @@ use super::link::{Link, Look, WireError, Wish};
 use super::password::Passwords;
 use super::report::Report;
 use super::startup::{Opened, linked, open};
+use super::talk::{Talk, is_read_over, read_over};
 
-/// Rows that are given at a time.
-const ROWS_AT_A_TIME: usize = 512;
 /// A request to cancel is made again after so long: it may have come before its statement.
 const CANCEL_AGAIN: Duration = Duration::from_secs(1);
-/// How long a request to cancel may take.
+/// How long a request to cancel may take in all.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a server is waited for that has been told good-bye.
 const END_TIMEOUT: Duration = Duration::from_millis(200);
@@ -88,6 +85,8 @@ pub(crate) struct Client {
     passwords: Passwords,
     /// `None` when it is lost.
     link: Option<Link>,
+    /// An answer is still to come that nobody waits for: that of a statement that was left.
+    is_owed: bool,
     host: Host,
     process: i32,
     secret: i32,
@@ -108,8 +107,18 @@ impl Client {
     ) -> Result<Self, WireError> {
         let opened = open(&address, &mut passwords, look)?;
         let Opened { link, host, process, secret, version, notices } = opened;
-        let (link, state) = (Some(link), TransactionState::Idle);
-        Ok(Self { address, passwords, link, host, process, secret, version, notices, state })
+        Ok(Self {
+            address,
+            passwords,
+            link: Some(link),
+            is_owed: false,
+            host,
+            process,
+            secret,
+            version,
+            notices,
+            state: TransactionState::Idle,
+        })
     }
 
     /// Connects again: to the same server, or to the next of the address.
@@ -121,7 +130,7 @@ impl Client {
         let Opened { link, host, process, secret, version, notices } = opened;
         (self.link, self.host, self.version) = (Some(link), host, version);
         (self.process, self.secret, self.notices) = (process, secret, notices);
-        self.state = TransactionState::Idle;
+        (self.state, self.is_owed) = (TransactionState::Idle, false);
         Ok(())
     }
 
@@ -171,11 +180,43 @@ impl Client {
         std::mem::take(&mut self.notices)
     }
 
-    /// Runs statements.
+    /// Runs statements. Who leaves them leaves the connection.
     ///
     /// # Errors
     /// [`NotRun`].
     pub(crate) fn run(
+        &mut self,
+        sql: &str,
+        receiver: &dyn Receiver,
+        look: Look<'_>,
+    ) -> Result<(), NotRun> {
+        let ran = self.run_keeping(sql, receiver, look);
+        if matches!(ran, Err(NotRun::Left)) {
+            (self.link, self.state) = (None, TransactionState::Idle);
+        }
+        ran
+    }
+
+    /// Runs one statement that only reads, outside of a transaction. It can be left, and the
+    /// session goes on: what is still to come is read over before the next statement. Nothing is
+    /// asked of a server that has not answered the last such statement.
+    ///
+    /// # Errors
+    /// [`NotRun`].
+    pub(crate) fn glance(
+        &mut self,
+        sql: &str,
+        receiver: &dyn Receiver,
+        look: Look<'_>,
+    ) -> Result<(), NotRun> {
+        if self.is_owed {
+            self.is_owed = !self.link.as_mut().is_some_and(is_read_over);
+        }
+        if self.is_owed { Err(NotRun::Left) } else { self.run_keeping(sql, receiver, look) }
+    }
+
+    /// Runs statements. If they are left when all was sent the connection stays.
+    fn run_keeping(
         &mut self,
         sql: &str,
         receiver: &dyn Receiver,
@@ -196,25 +237,34 @@ impl Client {
         let mut looking = || {
             let wish = look();
             if wish != Wish::Wait && cancelled.is_none_or(|at| at.elapsed() >= CANCEL_AGAIN) {
-                cancel.send();
+                cancel.send(receiver);
                 cancelled = Some(Instant::now());
             }
             wish
         };
-        let mut talk = Talk { receiver, failed: None, own: None, is_void: false };
-        let ended = talk.run(&mut link, &cancel, &mut looking);
-        let lost = match ended {
+        let mut talk = Talk::new(receiver);
+        let settled = if self.is_owed { read_over(&mut link, &mut looking) } else { Ok(()) };
+        let ended = settled.and_then(|()| {
+            self.is_owed = false;
+            talk.run(&mut link, &cancel, &mut looking)
+        });
+        let error = match ended {
             Ok(state) => {
                 (self.state, self.link) = (state, Some(link));
                 // What has failed on this side is why it was cancelled.
                 let failed = talk.own.or(talk.failed);
                 return failed.map_or(Ok(()), |report| Err(NotRun::Failed(report)));
             }
-            Err(WireError::Left) => None,
-            Err(error) => Some(error),
+            Err(WireError::Left) => {
+                // A message of which a part was sent cannot be taken back.
+                if link.unsent.is_empty() {
+                    (self.link, self.is_owed) = (Some(link), true);
+                }
+                return Err(NotRun::Left);
+            }
+            Err(error) => error,
         };
         self.state = TransactionState::Idle;
-        let Some(error) = lost else { return Err(NotRun::Left) };
         // Why a server ends a connection it may have said before.
         while let Ok(Some(message)) = link.buffered() {
             talk.heard(&message);
@@ -234,6 +284,7 @@ impl Client {
             host: self.host.clone(),
             process: self.process,
             secret: self.secret,
+            has_failed: Cell::new(false),
         }
     }
 }
@@ -246,286 +297,59 @@ impl Drop for Client {
             let until = Instant::now() + END_TIMEOUT;
             let mut look = || if Instant::now() < until { Wish::Wait } else { Wish::Leave };
             if link.send(&mut look).is_ok() {
-                link.until_closed(END_TIMEOUT);
+                link.until_closed(Instant::now() + END_TIMEOUT);
             }
         }
     }
 }
 
 /// Asks a server to cancel what a session runs, by a connection of its own.
-struct CancelRequest {
+pub(super) struct CancelRequest {
     address: Address,
     host: Host,
     process: i32,
     secret: i32,
+    /// That was told.
+    has_failed: Cell<bool>,
 }
 
 impl CancelRequest {
-    /// Sends it. Nothing is answered: the statement that is cancelled says so, or goes on.
-    fn send(&self) {
+    /// Sends it. Nothing is answered: the statement that is cancelled says so, or goes on. If it
+    /// cannot be sent that is told, once.
+    pub(super) fn send(&self, receiver: &dyn Receiver) {
+        let Err(error) = self.sent() else { return };
+        if !self.has_failed.replace(true) {
+            let message = format!("the request to cancel the statement has failed: {error}");
+            let level = "WARNING".to_owned();
+            receiver.noticed(&Report { level, ..Report::error("08006", message) });
+        }
+    }
+
+    fn sent(&self) -> Result<(), WireError> {
         let until = Instant::now() + CANCEL_TIMEOUT;
         let mut look = || if Instant::now() < until { Wish::Wait } else { Wish::Leave };
-        if let Ok(mut link) = linked(&self.address, &self.host, &mut look) {
+        let sent = linked(&self.address, &self.host, &mut look).and_then(|mut link| {
             frontend::cancel_request(self.process, self.secret, &mut link.unsent);
-            if link.send(&mut look).is_ok() {
-                link.until_closed(CANCEL_TIMEOUT);
-            }
-        }
+            link.send(&mut look)?;
+            // The server closes the connection when it has done what it can.
+            if link.until_closed(until) { Ok(()) } else { Err(WireError::Left) }
+        });
+        let silent = || WireError::Silent { host: self.host.clone(), after: CANCEL_TIMEOUT };
+        sent.map_err(|error| if matches!(error, WireError::Left) { silent() } else { error })
     }
-}
-
-/// What comes of a text of statements.
-struct Talk<'r> {
-    receiver: &'r dyn Receiver,
-    /// The first error of the server.
-    failed: Option<Report>,
-    /// The first error of the receiver.
-    own: Option<Report>,
-    /// Nothing more is given to the receiver.
-    is_void: bool,
-}
-
-impl Talk<'_> {
-    /// Sends what is to be sent and takes what comes of it, until the server is ready for more.
-    fn run(
-        &mut self,
-        link: &mut Link,
-        cancel: &CancelRequest,
-        look: Look<'_>,
-    ) -> Result<TransactionState, WireError> {
-        link.send(look)?;
-        let mut rows = Vec::new();
-        loop {
-            let message = match link.buffered()? {
-                Some(message) => message,
-                None => {
-                    self.give(&mut rows, cancel);
-                    link.next(look)?
-                }
-            };
-            if let Message::DataRow(body) = message {
-                rows.push(row_of(&body)?);
-                if rows.len() >= ROWS_AT_A_TIME {
-                    self.give(&mut rows, cancel);
-                }
-                continue;
-            }
-            self.give(&mut rows, cancel);
-            match message {
-                Message::RowDescription(body) => self.receiver.described(&columns_of(&body)?),
-                Message::CommandComplete(body) if !self.is_void => {
-                    self.receiver.ended(body.tag().map_err(garbled)?);
-                }
-                Message::CopyInResponse(body) => {
-                    self.copy_in(link, body.format() != 0, look)?;
-                }
-                Message::CopyData(body) if !self.is_void => {
-                    let taken = self.receiver.copied(body.data().to_vec());
-                    self.settle(taken, cancel);
-                }
-                Message::ReadyForQuery(body) => {
-                    return match body.status() {
-                        b'I' => Ok(TransactionState::Idle),
-                        b'T' => Ok(TransactionState::InTransaction),
-                        b'E' => Ok(TransactionState::Failed),
-                        other => Err(WireError::Garbled(format!("a state {other}"))),
-                    };
-                }
-                other => self.heard(&other),
-            }
-        }
-    }
-
-    /// Takes a message that may come at any time.
-    fn heard(&mut self, message: &Message) {
-        match message {
-            Message::ErrorResponse(body) => {
-                if let Ok(report) = Report::read(body.fields()) {
-                    self.failed.get_or_insert(report);
-                }
-            }
-            Message::NoticeResponse(body) => {
-                if let Ok(notice) = Report::read(body.fields()) {
-                    self.receiver.noticed(&notice);
-                }
-            }
-            _ => {}
-        }
-    }
-
-    fn give(&mut self, rows: &mut Vec<Row>, cancel: &CancelRequest) {
-        let rows = std::mem::take(rows);
-        if !rows.is_empty() && !self.is_void {
-            let taken = self.receiver.given(rows);
-            self.settle(taken, cancel);
-        }
-    }
-
-    /// What the receiver does not take is not to be sent.
-    fn settle(&mut self, taken: Result<(), Report>, cancel: &CancelRequest) {
-        if let Err(report) = taken {
-            self.is_void = true;
-            self.own.get_or_insert(report);
-            cancel.send();
-        }
-    }
-
-    /// Sends the data of a COPY, until its end or until the server has refused it.
-    fn copy_in(
-        &mut self,
-        link: &mut Link,
-        is_binary: bool,
-        look: Look<'_>,
-    ) -> Result<(), WireError> {
-        let mut next = self.receiver.asked_for_data(is_binary).map(|()| Some(Vec::new()));
-        loop {
-            match next {
-                Ok(Some(ref data)) => {
-                    let length = i32::try_from(data.len() + 4);
-                    let length =
-                        length.map_err(|_| WireError::Garbled("too much data".to_owned()))?;
-                    if !data.is_empty() {
-                        link.unsent.put_u8(b'd');
-                        link.unsent.put_i32(length);
-                        link.unsent.put_slice(data);
-                    }
-                }
-                Ok(None) => frontend::copy_done(&mut link.unsent),
-                Err(report) => {
-                    let message = report.message.replace('\0', " ");
-                    frontend::copy_fail(&message, &mut link.unsent).map_err(garbled)?;
-                    self.own.get_or_insert(report);
-                    return link.send(look);
-                }
-            }
-            let is_last = matches!(next, Ok(None));
-            link.send(look)?;
-            if is_last {
-                return Ok(());
-            }
-            // Up to an error: what ends the statement comes right behind it, and is awaited later.
-            while self.failed.is_none()
-                && let Some(message) = link.arrived()?
-            {
-                self.heard(&message);
-            }
-            if self.failed.is_some() {
-                // It takes no more, but its end.
-                frontend::copy_done(&mut link.unsent);
-                return link.send(look);
-            }
-            next = self.receiver.next_data();
-        }
-    }
-}
-
-fn garbled(error: std::io::Error) -> WireError {
-    WireError::Garbled(error.to_string())
-}
-
-fn columns_of(body: &RowDescriptionBody) -> Result<Vec<(String, u32)>, WireError> {
-    let columns = body.fields().map(|own| Ok((own.name().to_owned(), own.type_oid())));
-    columns.collect().map_err(garbled)
-}
-
-fn row_of(body: &DataRowBody) -> Result<Row, WireError> {
-    let cell = |range: Option<std::ops::Range<usize>>| {
-        let bytes = range.map(|range| body.buffer().get(range).unwrap_or_default());
-        Ok(bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned()))
-    };
-    body.ranges().map(cell).collect().map_err(garbled)
 }
 
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
-    use std::net::{TcpListener, TcpStream};
-    use std::sync::Mutex;
-    use std::thread;
+    use std::sync::mpsc::channel;
 
+    use super::super::testing::{BOUND, Kept, frame, heard, server};
     use super::*;
-
-    /// Keeps what it is given, and gives data as long as it has some.
-    #[derive(Default)]
-    struct Kept(Mutex<Vec<String>>, Mutex<Vec<Vec<u8>>>);
-
-    impl Kept {
-        fn keep(&self, what: String) {
-            self.0.lock().unwrap().push(what);
-        }
-    }
-
-    impl Receiver for Kept {
-        fn described(&self, columns: &[(String, u32)]) {
-            self.keep(format!("{columns:?}"));
-        }
-        fn given(&self, rows: Vec<Row>) -> Result<(), Report> {
-            rows.iter().for_each(|row| self.keep(format!("{row:?}")));
-            Ok(())
-        }
-        fn asked_for_data(&self, _is_binary: bool) -> Result<(), Report> {
-            Ok(())
-        }
-        fn next_data(&self) -> Result<Option<Vec<u8>>, Report> {
-            Ok(self.1.lock().unwrap().pop())
-        }
-        fn copied(&self, data: Vec<u8>) -> Result<(), Report> {
-            self.keep(String::from_utf8(data).unwrap());
-            Ok(())
-        }
-        fn noticed(&self, notice: &Report) {
-            self.keep(format!("{}: {}", notice.level, notice.message));
-        }
-        fn ended(&self, tag: &str) {
-            self.keep(tag.to_owned());
-        }
-    }
-
-    fn frame(kind: u8, body: &[u8]) -> Vec<u8> {
-        let length = u32::try_from(body.len() + 4).unwrap();
-        [&[kind][..], &length.to_be_bytes(), body].concat()
-    }
-
-    fn heard(stream: &mut TcpStream) -> (u8, Vec<u8>) {
-        let mut head = [0; 5];
-        stream.read_exact(&mut head).unwrap();
-        let length = u32::from_be_bytes(head[1..].try_into().unwrap());
-        let mut body = vec![0; usize::try_from(length).unwrap() - 4];
-        stream.read_exact(&mut body).unwrap();
-        (head[0], body)
-    }
-
-    /// A server that lets one client in without a password, and then does this.
-    fn server(then: impl FnOnce(TcpStream) + Send + 'static) -> (Client, thread::JoinHandle<()>) {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let serve = move || {
-            let (mut stream, _) = listener.accept().unwrap();
-            let mut length = [0; 4];
-            stream.read_exact(&mut length).unwrap();
-            let mut packet = vec![0; usize::try_from(u32::from_be_bytes(length)).unwrap() - 4];
-            stream.read_exact(&mut packet).unwrap();
-            assert!(packet.windows(8).any(|own| own == b"user\0me\0"), "{packet:?}");
-            let begun = [
-                frame(b'R', &[0; 4]),
-                frame(b'S', b"server_version\x0015.0\0"),
-                frame(b'K', &[0, 0, 0, 7, 0, 0, 0, 9]),
-                frame(b'Z', b"I"),
-            ];
-            stream.write_all(&begun.concat()).unwrap();
-            then(stream);
-        };
-        let server = thread::spawn(serve);
-        let text = format!("postgres://me@127.0.0.1:{port}/selkie?sslmode=disable");
-        let address = Address::read(&text, &|_| None).unwrap();
-        let passwords = Passwords::new(&crate::support::signals::Interrupt::default());
-        let client = Client::connect(address, passwords, &mut || Wish::Wait).unwrap();
-        (client, server)
-    }
 
     #[test]
     fn what_statements_give_is_told_in_its_order() {
-        let (mut client, server) = server(|mut stream| {
+        let (mut client, server) = server(|mut stream, _| {
             assert_eq!(heard(&mut stream), (b'Q', b"select\0".to_vec()));
             let columns = b"\0\x01a\0\0\0\0\0\0\0\0\0\0\x17\0\x04\xff\xff\xff\xff\0\0";
             let answer = [
@@ -546,50 +370,25 @@ mod tests {
             assert_eq!(heard(&mut stream).0, b'X');
         });
         assert!(client.place().ends_with("as me (PostgreSQL 15.0)"), "{}", client.place());
+        // Requests to cancel go to where it is, whatever its name stands for by then.
+        let at = client.link.as_ref().and_then(Link::peer);
+        assert_eq!(at.map(|at| at.port()), Some(client.host.port));
+        let request = client.cancel_request(client.link.as_ref().unwrap());
+        assert_eq!((client.host.at, request.host.at), (at, at));
         let kept = Kept::default();
         let ran = client.run("select", &kept, &mut || Wish::Wait);
         let Err(NotRun::Failed(report)) = ran else { panic!("{ran:?}") };
         assert_eq!((report.state.as_str(), report.position), ("22012", Some(8)));
         assert_eq!(client.state(), TransactionState::Failed);
         let expected = ["[(\"a\", 23)]", "[Some(\"42\")]", "NOTICE: so", "[None]", "SELECT 2"];
-        assert_eq!(*kept.0.lock().unwrap(), expected);
-        drop(client);
-        server.join().unwrap();
-    }
-
-    #[test]
-    fn data_is_sent_until_the_server_wants_no_more() {
-        let (mut client, server) = server(|mut stream| {
-            heard(&mut stream);
-            stream.write_all(&frame(b'G', b"\0\0\0")).unwrap();
-            assert_eq!(heard(&mut stream), (b'd', b"second".to_vec()));
-            assert_eq!(heard(&mut stream), (b'd', b"first".to_vec()));
-            assert_eq!(heard(&mut stream).0, b'c');
-            stream.write_all(&[frame(b'C', b"COPY 2\0"), frame(b'Z', b"I")].concat()).unwrap();
-            heard(&mut stream);
-            stream.write_all(&frame(b'G', b"\0\0\0")).unwrap();
-            heard(&mut stream);
-            let failed = frame(b'E', b"SERROR\0C22P04\0Mno\0\0");
-            // A server waits for no end of the data that it has refused.
-            stream.write_all(&[failed, frame(b'Z', b"I")].concat()).unwrap();
-            while heard(&mut stream).0 != b'c' {}
-            assert_eq!(heard(&mut stream).0, b'X');
-        });
-        let kept = Kept(Mutex::default(), Mutex::new(vec![b"first".to_vec(), b"second".to_vec()]));
-        client.run("copy", &kept, &mut || Wish::Wait).unwrap();
-        assert_eq!(*kept.0.lock().unwrap(), ["COPY 2"]);
-        let endless = Kept(Mutex::default(), Mutex::new(vec![b"line\n".to_vec(); 1_000_000]));
-        let ran = client.run("copy", &endless, &mut || Wish::Wait);
-        let Err(NotRun::Failed(report)) = ran else { panic!("{ran:?}") };
-        assert_eq!(report.state, "22P04");
-        assert!(!endless.1.lock().unwrap().is_empty());
+        assert_eq!(kept.told(), expected);
         drop(client);
         server.join().unwrap();
     }
 
     #[test]
     fn a_connection_that_is_lost_tells_why() {
-        let (mut client, server) = server(|mut stream| {
+        let (mut client, server) = server(|mut stream, _| {
             heard(&mut stream);
             let last = frame(b'E', b"SFATAL\0C57P01\0Mterminating connection\0\0");
             stream.write_all(&last).unwrap();
@@ -609,7 +408,7 @@ mod tests {
 
     #[test]
     fn a_message_without_end_is_no_message() {
-        let (mut client, server) = server(|mut stream| {
+        let (mut client, server) = server(|mut stream, _| {
             heard(&mut stream);
             stream.write_all(b"D\x7f\xff\xff\xff\0\x01").unwrap();
         });
@@ -621,7 +420,7 @@ mod tests {
 
     #[test]
     fn who_leaves_does_not_wait_for_the_server() {
-        let (mut client, server) = server(|mut stream| {
+        let (mut client, server) = server(|mut stream, _| {
             heard(&mut stream);
             // Until the client is gone.
             let _ = stream.read(&mut [0]);
@@ -631,6 +430,68 @@ mod tests {
             || if began.elapsed() > Duration::from_millis(200) { Wish::Leave } else { Wish::Wait };
         let ran = client.run("select 1", &Kept::default(), &mut look);
         assert!(matches!(ran, Err(NotRun::Left)), "{ran:?}");
+        drop(client);
+        server.join().unwrap();
+    }
+    #[test]
+    fn a_statement_is_left_and_its_answer_is_not_that_of_the_next() {
+        let (told, tells) = channel();
+        let (mut client, server) = server(move |mut stream, listener| {
+            assert_eq!(heard(&mut stream), (b'Q', b"slow\0".to_vec()));
+            drop(listener.accept().unwrap());
+            // Not before the client has left.
+            tells.recv_timeout(BOUND).unwrap();
+            let late = [
+                frame(b'D', b"\0\x01\0\0\0\x04late"),
+                frame(b'C', b"SELECT 1\0"),
+                frame(b'Z', b"I"),
+            ];
+            stream.write_all(&late.concat()).unwrap();
+            assert_eq!(heard(&mut stream), (b'Q', b"next\0".to_vec()));
+            let answer = [frame(b'C', b"SELECT 7\0"), frame(b'Z', b"I")];
+            stream.write_all(&answer.concat()).unwrap();
+            assert_eq!(heard(&mut stream).0, b'X');
+        });
+        let kept = Kept::default();
+        for _ in 0..2 {
+            // The second is not even sent.
+            let left = client.glance("slow", &kept, &mut || Wish::Leave);
+            assert!(matches!(left, Err(NotRun::Left)), "{left:?}");
+            assert!(client.is_connected() && client.state() == TransactionState::Idle);
+        }
+        told.send(()).unwrap();
+        client.run("next", &kept, &mut || Wish::Wait).unwrap();
+        assert_eq!(kept.told(), ["SELECT 7"]);
+        drop(client);
+        server.join().unwrap();
+    }
+
+    #[test]
+    fn a_request_to_cancel_that_fails_is_told_once() {
+        let (told, tells) = channel();
+        let (mut client, server) = server(move |mut stream, listener| {
+            drop(listener);
+            heard(&mut stream);
+            tells.recv_timeout(BOUND).unwrap();
+            let answer = [frame(b'C', b"SELECT 1\0"), frame(b'Z', b"I")];
+            stream.write_all(&answer.concat()).unwrap();
+            assert_eq!(heard(&mut stream).0, b'X');
+        });
+        let kept = Kept::default();
+        let began = Instant::now();
+        let mut look = || {
+            // So that it is asked more than once.
+            if began.elapsed() > 2 * CANCEL_AGAIN {
+                let _ = told.send(());
+            }
+            Wish::Cancel
+        };
+        client.run("select 1", &kept, &mut look).unwrap();
+        let said = kept.told();
+        assert_eq!((said.len(), said[1].as_str()), (2, "SELECT 1"), "{said:?}");
+        let expected =
+            "WARNING: the request to cancel the statement has failed: there is no server";
+        assert!(said[0].starts_with(expected), "{said:?}");
         drop(client);
         server.join().unwrap();
     }

@@ -12,8 +12,10 @@
 //! | `secured.rs` | TLS, and whose certificate is believed |
 //! | `link.rs` | a connection that looks around while it waits |
 //! | `startup.rs` | the beginning of a connection: TLS, SCRAM, parameters |
-//! | `client.rs` | statements, COPY, cancel requests, and another connection for one that is lost |
+//! | `client.rs` | sessions, cancel requests, and another connection for one that is lost |
+//! | `talk.rs` | what comes of statements: rows, COPY, errors |
 //! | `report.rs` | errors and notices |
+//! | `testing.rs` | a server for tests |
 //!
 //! Nothing waits for good: sockets wake up every [`link::LOOK_EVERY`], and the one who asked says
 //! whether it goes on waiting, has the statement cancelled, or leaves ([`Wish`]).
@@ -25,6 +27,9 @@ mod password;
 mod report;
 mod secured;
 mod startup;
+mod talk;
+#[cfg(test)]
+mod testing;
 
 pub(crate) use address::{Address, AddressError};
 pub(crate) use client::{Client, NotRun, Receiver};

@@ -32,7 +32,8 @@ pub(super) struct Opened {
     pub(super) notices: Vec<Report>,
 }
 
-/// Connects to the first server that lets the user in.
+/// Connects to the first server that lets the user in. One that answers and refuses the user is the
+/// last that is asked, as it is for libpq: the next would only be shown the same password.
 ///
 /// # Errors
 /// [`WireError`].
@@ -46,11 +47,27 @@ pub(super) fn open(
         match open_at(address, host, passwords, look) {
             Ok(opened) => return Ok(opened),
             Err(error @ (WireError::Left | WireError::Terminal(_))) => return Err(error),
-            Err(error) => failed.push(error),
+            Err(error) => {
+                let is_last = refuses_user(&error);
+                failed.push(error);
+                if is_last {
+                    break;
+                }
+            }
         }
     }
     let only = if failed.len() == 1 { failed.pop() } else { None };
     Err(only.unwrap_or(WireError::Each(failed)))
+}
+
+/// Whether a server has refused the user, and not a connection.
+fn refuses_user(error: &WireError) -> bool {
+    match error {
+        // The class of SQLSTATE of all that is wrong with a user or a password.
+        WireError::Denied { report, .. } => report.state.starts_with("28"),
+        WireError::NoPassword { .. } | WireError::Login(_) => true,
+        _ => false,
+    }
 }
 
 /// Looks around, and has no more patience than it was given.
@@ -113,7 +130,7 @@ pub(super) fn linked(address: &Address, host: &Host, look: Look<'_>) -> Result<L
     // No byte behind the answer is read, so that nothing in the clear is taken for secured.
     match byte(&mut stream, look)? {
         b'S' => {
-            let failed = |error| WireError::Tls { host: host.clone(), error };
+            let failed = |error| WireError::Tls { host: host.clone(), error: Box::new(error) };
             let mut stream = secured(address, &host.name, stream).map_err(failed)?;
             shake_hands(&mut stream, look).map_err(|error| match error {
                 WireError::Lost(error) => match of_handshake(&error) {
@@ -219,7 +236,8 @@ fn begun(
             _ => return Err(WireError::Garbled("not in order".to_owned())),
         }
     }
-    Ok(Opened { link, host: host.clone(), process, secret, version, notices })
+    let host = Host { at: link.peer(), ..host.clone() };
+    Ok(Opened { link, host, process, secret, version, notices })
 }
 
 impl Login<'_> {
@@ -315,4 +333,42 @@ impl Login<'_> {
 
 fn unasked() -> WireError {
     WireError::Garbled("an answer to no question".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::thread::spawn;
+
+    use super::super::testing::{accepted, connect, frame, let_in};
+    use super::*;
+
+    /// Connects to a server that answers this, and behind it to one that lets in.
+    fn connects(answer: Vec<u8>) -> Result<(), String> {
+        let [first, second] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let both = [&first, &second].map(|own| own.local_addr().unwrap());
+        let answers = spawn(move || accepted(&first).write_all(&answer).unwrap());
+        // It waits for a client that may not come, and nobody waits for it.
+        spawn(move || let_in(&mut accepted(&second)));
+        let connected = connect(&both);
+        answers.join().unwrap();
+        connected.map(drop).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_server_that_refuses_the_user_is_the_last_that_is_asked() {
+        let refused =
+            |state: &str| connects(frame(b'E', format!("SFATAL\0C{state}\0Mno\0\0").as_bytes()));
+        for state in ["28P01", "28000"] {
+            let error = refused(state).unwrap_err();
+            assert!(error.contains(state), "{error}");
+        }
+        // It wants a password in the clear.
+        let error = connects(frame(b'R', &[0, 0, 0, 3])).unwrap_err();
+        assert!(error.contains("asks for the password in the clear"), "{error}");
+        // What it refuses to all is no reason not to ask another.
+        for state in ["53300", "57P03"] {
+            assert_eq!(refused(state), Ok(()), "{state}");
+        }
+    }
 }

@@ -1,9 +1,8 @@
 //! What helps a person before the first pool: `doctor`, shell completions, manual pages.
 
-use std::io::Write;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use crate::harness::{refused, run, succeeds, text};
+use crate::harness::{given, refused, run, succeeds, text};
 
 #[test]
 fn the_doctor_looks_at_this_host_and_has_a_remedy_for_what_is_wrong() {
@@ -63,10 +62,7 @@ fn bash_completes_commands_options_and_values() {
             words[last - 1],
         );
         let mut bash = Command::new("bash");
-        bash.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut bash = bash.args(["--norc", "-s"]).spawn().unwrap();
-        bash.stdin.take().unwrap().write_all(ask.as_bytes()).unwrap();
-        let output = bash.wait_with_output().unwrap();
+        let output = given(bash.args(["--norc", "-s"]), ask);
         assert!(output.stderr.is_empty(), "{}", text(&output.stderr));
         text(&output.stdout)
     };

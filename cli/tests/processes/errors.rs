@@ -1,6 +1,8 @@
 //! Errors that a person meets first: each names what is wrong once, and what there is instead.
 
-use crate::harness::{Over, Pool, Setup, fails, refused, run, selkie, succeeds, text};
+use std::process::Stdio;
+
+use crate::harness::{Over, Pool, Setup, ends, fails, refused, run, selkie, succeeds, text};
 
 #[test]
 fn a_pool_that_is_not_there_is_told_by_its_name_with_those_that_are() {
@@ -130,7 +132,8 @@ fn who_has_read_enough_of_the_output_makes_no_error() {
     for arguments in arguments {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
-        let output = selkie(arguments).stdout(writer).output().unwrap();
+        let mut command = selkie(arguments);
+        let output = ends(command.stdout(writer).stderr(Stdio::piped()).spawn().unwrap());
         assert!(output.status.success() && output.stderr.is_empty(), "{arguments:?}: {output:?}");
     }
     succeeds(&["pool", "destroy", &name]);

@@ -1,6 +1,6 @@
 //! Starts processes of the `selkie` binary, watches them, and ends them with the test.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Condvar, Mutex};
@@ -28,8 +28,33 @@ pub(crate) fn selkie(arguments: &[&str]) -> Command {
 /// Runs a command to its end, which must come.
 #[track_caller]
 pub(crate) fn run(arguments: &[&str]) -> Output {
-    let mut command = selkie(arguments);
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    output(&mut selkie(arguments))
+}
+
+/// Runs any command to its end, which must come, without input.
+#[track_caller]
+pub(crate) fn output(command: &mut Command) -> Output {
+    let started =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    ends(started.unwrap_or_else(|error| panic!("{command:?}: {error}")))
+}
+
+/// Runs any command to its end, which must come, with this on its standard input.
+#[track_caller]
+pub(crate) fn given(command: &mut Command, input: impl AsRef<[u8]>) -> Output {
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let (mut to, input) = (child.stdin.take().unwrap(), input.as_ref().to_vec());
+    // It may end before it has read all of it.
+    let writes = std::thread::spawn(move || drop(to.write_all(&input)));
+    let output = ends(child);
+    writes.join().unwrap();
+    output
+}
+
+/// Waits for the end of a process, which must come; what it said where it has pipes.
+#[track_caller]
+pub(crate) fn ends(child: Child) -> Output {
     let id = Pid::from_child(&child);
     let (over, is_over) = std::sync::mpsc::channel::<()>();
     let bound = std::thread::spawn(move || {
@@ -41,7 +66,8 @@ pub(crate) fn run(arguments: &[&str]) -> Output {
     });
     let output = child.wait_with_output().unwrap();
     drop(over);
-    assert!(!bound.join().unwrap(), "{arguments:?} not within {BOUND:?}: {}", text(&output.stderr));
+    let said = || format!("{}{}", text(&output.stdout), text(&output.stderr));
+    assert!(!bound.join().unwrap(), "it does not end within {BOUND:?}: {}", said());
     output
 }
 

@@ -2,7 +2,7 @@
 
 use std::process::Output;
 
-use crate::harness::selkie;
+use crate::harness::{output, selkie};
 
 /// A short run, with a variable and options for its log.
 fn micro(variable: Option<&str>, options: &[&str]) -> Output {
@@ -12,7 +12,7 @@ fn micro(variable: Option<&str>, options: &[&str]) -> Output {
         command.env("SELKIE_LOG", filter);
     }
     command.args(["micro", "--gcls", "100", "--workers", "1", "--duration-ms", "1", "--json"]);
-    command.output().unwrap()
+    output(&mut command)
 }
 
 #[track_caller]

@@ -2,7 +2,8 @@
 
 use std::process::Command;
 
-use crate::harness::{Process, text};
+use crate::harness::{Process, output, text};
+use crate::items::{ITEM, TABLES};
 
 /// A server, and the port that it listens at.
 pub(crate) fn start() -> (Process, String) {
@@ -15,12 +16,9 @@ pub(crate) fn start() -> (Process, String) {
 /// Runs a program against the server at a port; what it prints. It must end well.
 #[track_caller]
 pub(crate) fn runs(program: &str, port: &str, arguments: &[&str]) -> String {
-    let output = Command::new(program)
-        .args(["-h", "127.0.0.1", "-p", port, "-U", "me"])
-        .args(arguments)
-        .env("PGDATABASE", "selkie")
-        .output()
-        .unwrap_or_else(|error| panic!("{program}: {error}"));
+    let mut command = Command::new(program);
+    command.args(["-h", "127.0.0.1", "-p", port, "-U", "me"]).args(arguments);
+    let output = output(command.env("PGDATABASE", "selkie"));
     let (said, error) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success(), "{program} {arguments:?}: {said}{error}");
     assert!(!error.contains("ERROR"), "{program} {arguments:?}: {error}");
@@ -31,12 +29,7 @@ pub(crate) fn runs(program: &str, port: &str, arguments: &[&str]) -> String {
 fn psql_describes_what_there_is() {
     let (_server, port) = start();
     let psql = |sql: &str| runs("psql", &port, &["-X", "-v", "ON_ERROR_STOP=1", "-c", sql]);
-    psql(
-        "create table item (shop int, number int default 7, name text not null, \
-          price numeric(10,2) check (price > 0), primary key (shop, number), unique (name))",
-    );
-    psql("create index item_price on item (price desc)");
-    psql("create view cheap as select shop, name from item where price < 1");
+    TABLES.split_inclusive(';').for_each(|sql| drop(psql(sql)));
     for command in [
         "\\d",
         "\\dt",
@@ -65,23 +58,7 @@ fn psql_describes_what_there_is() {
     ] {
         psql(command);
     }
-    // As PostgreSQL 15 shows it.
-    let expected = r#"                   Table "public.item"
- Column |     Type      | Collation | Nullable | Default 
---------+---------------+-----------+----------+---------
- shop   | integer       |           | not null | 
- number | integer       |           | not null | 7
- name   | text          |           | not null | 
- price  | numeric(10,2) |           |          | 
-Indexes:
-    "item_pkey" PRIMARY KEY, btree (shop, number)
-    "item_name_key" UNIQUE CONSTRAINT, btree (name)
-    "item_price" btree (price DESC)
-Check constraints:
-    "item_price_check" CHECK (price > 0::numeric)
-
-"#;
-    assert_eq!(psql("\\d item"), expected);
+    assert_eq!(psql("\\d item"), ITEM);
 }
 
 /// As PostgreSQL 15 shows them, but for the owner of `public`.

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::harness::text;
+use crate::harness::{output, text};
 use crate::psql::{runs, start};
 
 /// What there is to describe.
@@ -55,7 +55,7 @@ fn psql_describes_all_that_it_can_ask_for() {
     }
     for command in NOTHING {
         let arguments = ["-X", "-h", "127.0.0.1", "-p", &port, "-U", "me", "-c", command, "selkie"];
-        let output = Command::new("psql").args(arguments).output().unwrap();
+        let output = output(Command::new("psql").args(arguments));
         let said = text(&output.stderr);
         assert!(said.starts_with("Did not find any "), "{command}: {said}");
     }

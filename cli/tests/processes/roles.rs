@@ -8,7 +8,7 @@ use std::time::Duration;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
 
-use crate::harness::{Pool, Process, Setup, refused, succeeds, text};
+use crate::harness::{Pool, Process, Setup, output, refused, succeeds, text};
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -31,14 +31,13 @@ pub(crate) fn start(pool: &str, more: &[&str]) -> (Process, SocketAddr) {
 fn psql(addr: SocketAddr, (user, password): (&str, &str), options: &str, sql: &str) -> Output {
     let host = if options.contains("host=") { "" } else { "host=127.0.0.1" };
     let port = addr.port();
-    Command::new("psql")
+    let mut command = Command::new("psql");
+    command
         .args(["-X", "-At", "-v", "ON_ERROR_STOP=1", "-c", sql])
         .arg(format!("{host} port={port} user={user} dbname=selkie {options}"))
         .env("PGPASSWORD", password)
-        .env("PGCONNECT_TIMEOUT", "30")
-        .stdin(Stdio::null())
-        .output()
-        .unwrap()
+        .env("PGCONNECT_TIMEOUT", "30");
+    output(&mut command)
 }
 
 #[track_caller]

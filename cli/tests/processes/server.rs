@@ -18,7 +18,7 @@ pub(crate) fn start(pool: &str) -> (Process, SocketAddr) {
     start_with(pool, &[])
 }
 
-fn start_with(pool: &str, options: &[&str]) -> (Process, SocketAddr) {
+pub(crate) fn start_with(pool: &str, options: &[&str]) -> (Process, SocketAddr) {
     let arguments = ["server", "--pool", pool, "--listen", "127.0.0.1:0", "--max-connections", "8"];
     let server = Process::start(&[&arguments[..], options].concat());
     let line = server.finds("serving ");
@@ -94,6 +94,8 @@ fn clients_prepare_bind_and_read_in_binary() {
         let duplicate = client.execute(&insert, &[&5_i32, &"again"]).await.unwrap_err();
         assert_eq!(duplicate.code(), Some(&SqlState::UNIQUE_VIOLATION));
         assert_eq!(rows(&client, "select count(*) from t").await, [[Some("1000".to_owned())]]);
+        let bare = rows(&client, "select from (values (1), (2)) x").await;
+        assert_eq!(bare, [Vec::<Option<String>>::new(), Vec::new()]);
     });
 }
 
@@ -164,14 +166,17 @@ fn a_statement_is_cancelled_and_the_session_goes_on() {
     block_on(async {
         let client = connect(addr).await;
         let token = client.cancel_token();
-        let endless =
-            "select count(*) from generate_series(1, 100000000) a, generate_series(1, 1000) b";
-        let cancel = async {
-            tokio::time::sleep(Duration::from_millis(300)).await;
-            token.cancel_query(NoTls).await.unwrap();
-        };
-        let (ended, ()) = tokio::join!(client.simple_query(endless), cancel);
-        assert_eq!(ended.unwrap_err().code(), Some(&SqlState::QUERY_CANCELED));
+        for endless in [
+            "select count(*) from generate_series(1, 100000000) a, generate_series(1, 1000) b",
+            "select pg_sleep(600)",
+        ] {
+            let cancel = async {
+                tokio::time::sleep(Duration::from_millis(300)).await;
+                token.cancel_query(NoTls).await.unwrap();
+            };
+            let (ended, ()) = tokio::join!(client.simple_query(endless), cancel);
+            assert_eq!(ended.unwrap_err().code(), Some(&SqlState::QUERY_CANCELED), "{endless}");
+        }
         // One that comes too late has no effect.
         token.cancel_query(NoTls).await.unwrap();
         assert_eq!(rows(&client, "select 1").await, [[Some("1".to_owned())]]);
@@ -466,6 +471,7 @@ fn what_a_client_may_not_ask_for_is_refused_with_its_name() {
         (&["--tls-key", "a"], "goes with --tls-cert"),
         (&["--require-tls"], "goes with --tls-cert and --tls-key"),
         (&["--insecure"], "goes with --metrics only"),
+        (&["--client-memory", "1M"], "is 16M at least"),
     ] {
         let output = run(&[&["server"], options].concat());
         assert_eq!(output.status.code(), Some(2));

@@ -5,19 +5,13 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use crate::drivers::setup;
-use crate::harness::{Over, Pool, Process, run, selkie, succeeds, text};
+use crate::harness::{Over, Pool, Process, ends, given, output, run, selkie, succeeds, text};
+use crate::items::{ITEM, TABLES};
 
 /// Runs a script by the standard input.
 #[track_caller]
 fn piped(arguments: &[&str], script: impl AsRef<[u8]>) -> Output {
-    let mut child = selkie(&[&["sql"], arguments].concat())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child.stdin.take().unwrap().write_all(script.as_ref()).unwrap();
-    child.wait_with_output().unwrap()
+    given(&mut selkie(&[&["sql"], arguments].concat()), script)
 }
 
 /// Runs a script that must succeed; what it prints.
@@ -33,13 +27,6 @@ fn written(place: &Path, name: &str, script: &str) -> String {
     std::fs::write(&file, script).unwrap();
     file.to_str().unwrap().to_owned()
 }
-
-const TABLES: &str = "create table shop (id int primary key, city text);
-    create table item (shop int references shop on delete cascade, number int default 7,
-      name text not null, price numeric(10,2) check (price > 0), primary key (shop, number),
-      unique (name));
-    create index item_price on item (price desc);
-    create view cheap as select shop, name from item where price < 1;";
 
 #[test]
 fn commands_are_run_wherever_statements_are() {
@@ -69,23 +56,8 @@ fn commands_are_run_wherever_statements_are() {
 fn a_table_is_described_as_by_psql() {
     let script = format!("{TABLES}\n\\d item\n\\d shop\n\\d item_price\n");
     let said = gives(&["--format", "table"], &script);
-    let expected = r#"                   Table "public.item"
- Column |     Type      | Collation | Nullable | Default 
---------+---------------+-----------+----------+---------
- shop   | integer       |           | not null | 
- number | integer       |           | not null | 7
- name   | text          |           | not null | 
- price  | numeric(10,2) |           |          | 
-Indexes:
-    "item_pkey" PRIMARY KEY, btree (shop, number)
-    "item_name_key" UNIQUE CONSTRAINT, btree (name)
-    "item_price" btree (price DESC)
-Check constraints:
-    "item_price_check" CHECK (price > 0::numeric)
-Foreign-key constraints:
-    "item_shop_fkey" FOREIGN KEY (shop) REFERENCES shop(id) ON DELETE CASCADE
-
-                Table "public.shop"
+    let expected = format!(
+        r#"{ITEM}                Table "public.shop"
  Column |  Type   | Collation | Nullable | Default 
 --------+---------+-----------+----------+---------
  id     | integer |           | not null | 
@@ -101,8 +73,9 @@ Referenced by:
  price  | numeric(10,2) | yes  | price
 btree, for table "public.item"
 
-"#;
-    assert!(said.ends_with(expected), "{said}");
+"#
+    );
+    assert!(said.ends_with(&expected), "{said}");
     let script = format!(
         "{TABLES} comment on table item is 'what is sold'; comment on column item.price is 'in EUR';
          \\d i*m\n\\d+ cheap\n"
@@ -190,7 +163,7 @@ fn rows_look_as_in_psql() {
             psql.args(["-c", sql]);
         }
         psql.args(["-c", "drop table t"]);
-        let expected = text(&psql.output().unwrap().stdout);
+        let expected = text(&output(&mut psql).stdout);
         let mut own = vec!["sql", "-c", &set];
         tables.iter().for_each(|sql| own.extend(["-c", sql]));
         let tags = |line: &&str| !line.starts_with("CREATE ") && !line.starts_with("INSERT ");
@@ -262,7 +235,8 @@ select length(a) as n from t;\r\nselect length('a\r\nb') as n \\g\r\n";
 fn output_that_is_not_written_is_a_failure() {
     for sql in ["select 1", "copy (select 1) to stdout (format binary)", "\\echo a"] {
         let full = std::fs::File::create("/dev/full").unwrap();
-        let output = selkie(&["sql", "-c", sql]).stdout(full).output().unwrap();
+        let mut command = selkie(&["sql", "-c", sql]);
+        let output = ends(command.stdout(full).stderr(Stdio::piped()).spawn().unwrap());
         assert_eq!(output.status.code(), Some(1), "{sql}");
         assert!(text(&output.stderr).contains("No space left"), "{sql}");
     }
@@ -354,7 +328,7 @@ fn a_statement_that_waits_for_a_row_says_so_in_a_pipe() {
     typed.write_all(b"commit;\n").unwrap();
     assert!(waits.ends_well().contains("UPDATE 1"));
     drop(typed);
-    assert!(holder.wait().unwrap().success());
+    assert!(ends(holder).status.success());
 }
 
 #[test]

@@ -1,15 +1,16 @@
 //! The SQL shell as a client of a server.
 
 use std::fs::Permissions;
-use std::io::Write;
-use std::net::SocketAddr;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Output, Stdio};
+use std::process::Output;
 
 use rustix::process::Signal;
 
-use crate::harness::{Pool, Setup, refused, run, selkie, succeeds, text};
+use crate::harness::{Pool, Setup, given, output, refused, run, selkie, succeeds, text};
+use crate::items::{ITEM, TABLES};
 use crate::roles;
 use crate::server::start;
 use crate::terminal::OnTerminal;
@@ -17,14 +18,7 @@ use crate::terminal::OnTerminal;
 /// Runs the shell at a server with a script on the standard input.
 #[track_caller]
 fn piped(server: &str, arguments: &[&str], script: &str) -> Output {
-    let mut child = selkie(&[&["sql", server], arguments].concat())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
-    child.wait_with_output().unwrap()
+    given(&mut selkie(&[&["sql", server], arguments].concat()), script)
 }
 
 /// Runs a script that must succeed; what it prints.
@@ -35,38 +29,16 @@ fn gives(server: &str, arguments: &[&str], script: &str) -> String {
     text(&output.stdout)
 }
 
-const TABLES: &str = "create table shop (id int primary key, city text);
-    create table item (shop int references shop on delete cascade, number int default 7,
-      name text not null, price numeric(10,2) check (price > 0), primary key (shop, number),
-      unique (name));
-    create index item_price on item (price desc);
-    insert into shop values (1, 'Oslo'), (2, null);
+const ROWS: &str = "insert into shop values (1, 'Oslo'), (2, null);
     insert into item values (1, 1, 'it''s', 0.5), (1, 2, 'two', 12.25);";
 
 #[test]
 fn a_server_is_asked_as_a_pool_is() {
     let (_server, addr) = start("embedded:");
     let server = &addr.to_string();
-    let tags = "CREATE TABLE\nCREATE TABLE\nCREATE INDEX\nINSERT 0 2\nINSERT 0 2\n";
-    assert_eq!(gives(server, &[], TABLES), tags);
-    let described = r#"                   Table "public.item"
- Column |     Type      | Collation | Nullable | Default 
---------+---------------+-----------+----------+---------
- shop   | integer       |           | not null | 
- number | integer       |           | not null | 7
- name   | text          |           | not null | 
- price  | numeric(10,2) |           |          | 
-Indexes:
-    "item_pkey" PRIMARY KEY, btree (shop, number)
-    "item_name_key" UNIQUE CONSTRAINT, btree (name)
-    "item_price" btree (price DESC)
-Check constraints:
-    "item_price_check" CHECK (price > 0::numeric)
-Foreign-key constraints:
-    "item_shop_fkey" FOREIGN KEY (shop) REFERENCES shop(id) ON DELETE CASCADE
-
-"#;
-    assert_eq!(gives(server, &[], "\\d item\n"), described);
+    let tags = "CREATE TABLE\nCREATE TABLE\nCREATE INDEX\nCREATE VIEW\nINSERT 0 2\nINSERT 0 2\n";
+    assert_eq!(gives(server, &[], &format!("{TABLES}{ROWS}")), tags);
+    assert_eq!(gives(server, &[], "\\d item\n"), ITEM);
     let list = gives(server, &["--format", "csv"], "\\dt\n");
     assert!(list.starts_with("Schema,Name,Type,Owner\npublic,item,table,"), "{list}");
     let query = "select id, city, id = 1 as first from shop order by id";
@@ -139,8 +111,8 @@ fn what_is_no_server_is_told_in_one_line() {
     ask(&server, 1, &format!("there is no server at {closed}: Connection refused"));
     ask("no-such-host.invalid", 1, "no-such-host.invalid: ");
     ask("shm:demo", 2, "a pool is given by --pool");
-    ask("postgres://h/d?sslmode=maybe", 2, "sslmode = maybe");
-    ask("host=h password=sesame", 2, "host=h password=*** is no address of a server");
+    ask("postgres://h/d?sslmode=maybe", 2, "the parameter sslmode of a server is disable, ");
+    ask("host=h password=sesame", 2, "this is no address of a server");
     let (_server, addr) = start("embedded:");
     ask(&format!("postgres://me@{addr}/other"), 1, "3D000: database \"other\" does not exist");
     ask(&format!("postgres://me@{addr}/?sslmode=require"), 1, "does not do TLS");
@@ -157,7 +129,7 @@ fn by(password: Option<&str>, file: &Path, server: &str) -> Output {
     password.into_iter().for_each(|password| {
         command.env("PGPASSWORD", password);
     });
-    command.output().unwrap()
+    output(&mut command)
 }
 
 #[test]
@@ -187,6 +159,7 @@ fn a_user_proves_a_password_to_a_server_that_is_believed() {
     for more in [
         "sslmode=disable".to_owned(),
         "sslmode=prefer".to_owned(),
+        format!("sslmode=prefer{}", root(&own)),
         "sslmode=require&channel_binding=require".to_owned(),
         format!("sslmode=verify-ca{}", root(&own)),
         format!("sslmode=verify-full&channel_binding=require{}", root(&own)),
@@ -201,11 +174,14 @@ fn a_user_proves_a_password_to_a_server_that_is_believed() {
         by(Some("open sesame"), &none, &server("sslmode=disable&channel_binding=require")),
         "does not offer channel binding",
     );
-    let unknown = server(&format!("sslmode=verify-full{}", root(&other)));
-    fails(
-        by(Some("open sesame"), &none, &unknown),
-        "its certificate is not believed: no authority that is given has signed it",
-    );
+    // A file of authorities that is named is heeded whatever the mode.
+    for mode in ["prefer", "require", "verify-ca", "verify-full"] {
+        let unknown = server(&format!("sslmode={mode}{}", root(&other)));
+        fails(
+            by(Some("open sesame"), &none, &unknown),
+            "its certificate is not believed: no authority that is given has signed it",
+        );
+    }
     let options = other.options();
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let (_other, elsewhere) = roles::start(&pool.url, &options);
@@ -278,6 +254,35 @@ fn who_types_at_a_server_cancels_completes_and_sees_transactions() {
     says(&mut shell, "select count(*) as one from warehouse;", " 1");
     shell.types("\\q\r");
     assert_eq!(shell.ends(), Some(1), "{}", shell.screen());
+}
+
+/// A server that lets one client in, and then says nothing more.
+fn silent() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut length = [0; 4];
+        stream.read_exact(&mut length).unwrap();
+        let mut begin = vec![0; usize::try_from(u32::from_be_bytes(length)).unwrap() - 4];
+        stream.read_exact(&mut begin).unwrap();
+        // The user is in, a key of the session, and ready.
+        stream
+            .write_all(b"R\0\0\0\x08\0\0\0\0K\0\0\0\x0c\0\0\0\x07\0\0\0\x09Z\0\0\0\x05I")
+            .unwrap();
+        while stream.read(&mut [0; 512]).is_ok_and(|count| count > 0) {}
+    });
+    addr
+}
+
+#[test]
+fn who_completes_at_a_server_that_is_silent_types_on() {
+    let mut shell = typed(&format!("postgres://me@{}/selkie?sslmode=disable", silent()));
+    // The second is not even asked for; the line is given up then.
+    shell.types("select * from \tt \t\u{15}\\echo goes on\r");
+    shell.shows("goes on\r\n");
+    shell.types("\\q\r");
+    assert_eq!(shell.ends(), Some(0), "{}", shell.screen());
 }
 
 #[test]

@@ -1,9 +1,6 @@
 //! `selkie sql` as a person types it.
 
-use std::io::Write;
-use std::process::Stdio;
-
-use crate::harness::{run, selkie, succeeds, text};
+use crate::harness::{given, run, selkie, succeeds, text};
 
 #[test]
 fn statements_of_the_command_line_are_run_in_order_up_to_the_first_that_fails() {
@@ -48,16 +45,8 @@ fn rows_are_shown_for_programs() {
 
 #[test]
 fn statements_of_the_standard_input_are_run_when_their_semicolon_has_come() {
-    let mut child = selkie(&["sql", "--format", "csv"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut input = child.stdin.take().unwrap();
-    input.write_all(b"select 1 as a; select\n 2 as b; select ';' as c").unwrap();
-    drop(input);
-    let output = child.wait_with_output().unwrap();
+    let script = "select 1 as a; select\n 2 as b; select ';' as c";
+    let output = given(&mut selkie(&["sql", "--format", "csv"]), script);
     assert!(output.status.success());
     assert_eq!(text(&output.stdout), "a\n1\nb\n2\nc\n;\n");
 }

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use rcgen::{CertificateParams, Issuer, KeyPair, date_time_ymd};
 use tempfile::TempDir;
 
-use crate::harness::{Over, Pool, Process, Setup, prints, refused, run, selkie, succeeds, text};
+use crate::harness::{
+    Over, Pool, Process, Setup, output, prints, refused, run, selkie, succeeds, text,
+};
 
 /// A run as short as they are.
 const TINY: [&str; 9] =
@@ -245,7 +247,7 @@ fn certificates_are_made_as_a_whole_once_and_for_their_owner() {
     // An empty directory does not matter.
     fs::create_dir(root.join("empty")).unwrap();
     let mut here = selkie(&["cert", "init", "."]);
-    assert!(here.current_dir(root.join("empty")).output().unwrap().status.success());
+    assert!(output(here.current_dir(root.join("empty"))).status.success());
     assert_eq!(files(&root.join("empty")), ["ca.key", "ca.pem"]);
 }
 

@@ -17,6 +17,7 @@ use crate::cache::frame::FrameId;
 use crate::coherence::machine::{Event, LocalUse, Phase};
 use crate::coherence::open_line::OpenLine;
 use crate::core::Core;
+use crate::telemetry::account::{self, Item};
 use crate::telemetry::stats::Counters;
 use crate::{Coherence, EngineError, GAddr};
 
@@ -376,8 +377,10 @@ impl Acquisition<'_> {
         let telemetry = &self.core.telemetry;
         if phase == Phase::Shared {
             Counters::add(&telemetry.counters.upgrades);
+            account::note(Item::Upgrade);
         } else {
             Counters::add(&telemetry.counters.misses);
+            account::note(Item::Miss);
             telemetry.hottest.note(self.addr);
         }
     }

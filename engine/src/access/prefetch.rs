@@ -7,6 +7,7 @@
 use crate::coherence::machine::{Event, LocalUse};
 use crate::coherence::open_line::OpenLine;
 use crate::core::Core;
+use crate::telemetry::account::{self, Item};
 use crate::telemetry::stats::Counters;
 use crate::{Coherence, Engine, GAddr};
 
@@ -72,6 +73,7 @@ impl Core {
             self.cache.frames.get(frame).latch.refer();
         }
         Counters::add(&self.telemetry.counters.prefetches);
+        account::note(Item::Prefetch);
         self.telemetry.hottest.note(addr);
         true
     }

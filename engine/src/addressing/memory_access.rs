@@ -10,6 +10,7 @@ use super::placement::PlacementMap;
 use crate::EngineError;
 use crate::coding::coded::CodingState;
 use crate::coding::quiesced::QuiescedHomes;
+use crate::telemetry::account::{self, Item};
 
 /// Access to the memory nodes of a pool.
 pub(crate) struct MemoryAccess {
@@ -33,8 +34,9 @@ impl MemoryAccess {
         }
     }
 
-    /// The queue pair to a memory node.
+    /// The queue pair to a memory node, to post one chain.
     pub(crate) fn queue_pair(&self, node: usize) -> &dyn QueuePair {
+        account::note(Item::RoundTrip);
         self.links.to(&self.pool, node)
     }
 
@@ -46,7 +48,7 @@ impl MemoryAccess {
     /// An offset in a memory node's region.
     pub(crate) fn at(&self, node: usize, offset: u64) -> Result<RemoteAddr, EngineError> {
         // The region is known once the node is connected.
-        let _connected = self.queue_pair(node);
+        let _connected = self.links.to(&self.pool, node);
         let peer = PeerId::memory(node as u16);
         let region = self.links.region(node).ok_or(FabricError::UnknownPeer { peer })?;
         Ok(RemoteAddr::new(region, offset))

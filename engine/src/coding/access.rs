@@ -79,7 +79,7 @@ impl Core {
             return event;
         }
         let core = self.this.upgrade()?;
-        drop(self.spawn("latch operation", async move {
+        drop(self.spawn_for_caller("latch operation", async move {
             let outcome = run.await;
             let late = core.with_line(addr, |open_line| {
                 let (event, late) = core.completed_coded(addr, open_line, outcome);

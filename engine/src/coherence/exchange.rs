@@ -9,6 +9,7 @@ use super::open_line::OpenLine;
 use super::word::ComputeId;
 use crate::coding::header_versions::{self, VERSIONS_BYTES};
 use crate::core::Core;
+use crate::telemetry::account::{self, Item};
 use crate::telemetry::stats::Counters;
 use crate::{EngineError, GAddr};
 use selkie_wal::Dirty;
@@ -72,9 +73,13 @@ impl Core {
     fn count_sent(&self, addr: GAddr, open: &OpenLine, message: Message) {
         let counters = &self.telemetry.counters;
         Counters::add(&counters.messages);
+        if matches!(message, Message::Request(_)) {
+            account::note(Item::RoundTrip);
+        }
         match message {
             Message::Request(request) if request.kind != RequestKind::Read => {
                 Counters::add(&counters.invalidations_sent);
+                account::note(Item::InvalidationSent);
             }
             Message::GrantShared if open.frame.is_some() => Counters::add(&counters.downgrades),
             Message::GrantModified if open.frame.is_some() => self.count_invalidation(addr),

@@ -39,7 +39,7 @@ impl Core {
             Some(result) => self.completed(addr, open, operation.word, result),
             None => {
                 let core = self.this.upgrade()?;
-                drop(self.spawn("latch operation", async move {
+                drop(self.spawn_for_caller("latch operation", async move {
                     let result = completion.await;
                     core.with_line(addr, |open| {
                         if let Some(event) = core.completed(addr, open, operation.word, result) {

@@ -15,6 +15,7 @@ use super::stamp::Stamp;
 use crate::EngineError;
 use crate::addressing::executed::{read_at, word_at};
 use crate::core::Core;
+use crate::telemetry::account::{self, Item};
 use selkie_wal::PSN_BYTES;
 
 impl Core {
@@ -157,6 +158,7 @@ impl Core {
             // If it is still that image, what was read before is of it.
             Verb::read(slot, Buf::zeroed(8)),
         ]);
+        account::note(Item::RoundTrip);
         let done = remote.queue_pair.post(chain).await.map_err(|error| error.error)?;
         if word_at(&done, 1) != name.sequence {
             return Ok(None);

@@ -1,5 +1,7 @@
-//! What a node counts about itself: operations, hot lines, contention, activity of ranges.
+//! What a node counts about itself: operations, for whom, hot lines, contention, activity of
+//! ranges.
 
+pub(crate) mod account;
 pub(crate) mod activity;
 pub(crate) mod activity_reporting;
 pub(crate) mod contention;

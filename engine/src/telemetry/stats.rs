@@ -119,6 +119,12 @@ impl Counters {
         }
     }
 
+    /// Hits of this thread so far; of one without a stripe, those of all such threads.
+    pub(crate) fn hits_of_thread(&self) -> u64 {
+        let own = self.stripes.get(stripe()).map_or(&self.shared, |stripe| &stripe.hits);
+        own.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn add(counter: &AtomicU64) {
         counter.fetch_add(1, Ordering::Relaxed);
     }

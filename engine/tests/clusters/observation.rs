@@ -4,10 +4,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use selkie_engine::{NodeCounters, Roster, UserCounters, UserCounts};
+use futures_util::future::join;
+use selkie_engine::{Engine, GAddr, NodeCounters, Roster, UserCounters, UserCounts};
+use selkie_fabric::env::yield_now;
 use selkie_fabric::mem::MemFabric;
 use selkie_fabric::meter::Meter;
 
+use crate::common::pages::{cluster, pages};
 use crate::common::{Cluster, engine_config, page, pool_config};
 
 #[test]
@@ -42,6 +45,40 @@ fn the_hottest_are_lines_that_are_missed_or_given_up_and_not_those_that_are_hit(
         assert!(two.invalidations_sent >= one.invalidations, "{one:?} {two:?}");
     });
     cluster.close_and_check();
+}
+
+/// Reads each page three times.
+async fn read(engine: &Engine, all: &[GAddr]) {
+    for addr in all.iter().flat_map(|addr| [addr; 3]) {
+        drop(engine.shared(*addr).await.unwrap());
+        yield_now().await;
+    }
+}
+
+/// What others do meanwhile, on the same thread, is not on it.
+#[test]
+fn an_account_has_what_was_done_for_one_future() {
+    for cluster in [Cluster::new(2), cluster(2, 3, "2+1").1] {
+        cluster.run(async {
+            let [one, two] = &cluster.engines[..] else { unreachable!("two engines") };
+            let (own, others) = (pages(two, 5).await, pages(two, 20).await);
+            let before = one.stats();
+            let (((), done), ()) = join(one.account(read(one, &own)), read(one, &others)).await;
+            let all = one.stats() - before;
+            assert_eq!((done.misses, done.hits, done.upgrades), (5, 10, 0), "{done:?}");
+            assert!(done.round_trips >= 5, "{done:?}");
+            assert_eq!((all.misses, all.hits), (25, 50));
+            // The other has a copy too, and is asked to give it up.
+            let Some(addr) = own.first() else { unreachable!("pages") };
+            drop(two.shared(*addr).await.unwrap());
+            let ((), done) = one.account(async { drop(one.exclusive(*addr).await.unwrap()) }).await;
+            assert_eq!((done.misses, done.hits, done.upgrades), (0, 0, 1), "{done:?}");
+            assert!(done.round_trips >= 2 && done.invalidations_sent >= 1, "{done:?}");
+            let ((), done) = one.account(async {}).await;
+            assert_eq!((done.misses, done.hits, done.round_trips), (0, 0, 0), "{done:?}");
+        });
+        cluster.close_and_check();
+    }
 }
 
 #[test]

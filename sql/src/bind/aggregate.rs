@@ -5,16 +5,32 @@ use sqlparser::ast::{
     FunctionArguments,
 };
 
-use super::fields::with_json_rows;
 use super::stage::Stage;
 use super::{Binder, refuse};
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::functions::resolve_aggregate;
+use crate::functions::{is_aggregate, is_ordered_set, resolve_aggregate};
 use crate::plan::{AggregateCall, Expr, SortKey, Typed};
 use crate::types::SqlType;
 use crate::types::cast::CastContext;
 
 impl Binder<'_> {
+    /// Adds what WITHIN GROUP orders by to the arguments and the order of a call.
+    fn within_group(
+        &mut self,
+        key: &ast::OrderByExpr,
+        (given, order): (&mut Vec<Typed>, &mut Vec<SortKey>),
+        stage: &mut Stage<'_>,
+    ) -> SqlResult<()> {
+        // What is in the parentheses is the same for all rows.
+        let is_same = given.iter().all(|own| own.expr.columns().is_empty());
+        refuse(!is_same, "columns as direct arguments of an ordered-set aggregate")?;
+        let value = self.expr(&key.expr, stage)?;
+        let value = self.settle_type(value)?;
+        order.push(super::query::sort_key(value.expr.clone(), key)?);
+        given.push(value);
+        Ok(())
+    }
+
     /// A call of an aggregate: a column behind the keys of the groups. `None` if there is no
     /// aggregate of that name.
     pub(super) fn aggregate(
@@ -46,7 +62,7 @@ impl Binder<'_> {
             over: _,
         } = function;
         refuse(*parameters != FunctionArguments::None, "parameters of a function")?;
-        refuse(!within_group.is_empty(), "WITHIN GROUP")?;
+        check_within_group(name, function)?;
         refuse(null_treatment.is_some(), "IGNORE NULLS")?;
         let FunctionArguments::List(list) = args else {
             return Err(SqlError::unsupported("an aggregate without arguments in parentheses"));
@@ -55,8 +71,12 @@ impl Binder<'_> {
         let clause = "an aggregate function's arguments";
         let mut inner = Stage { width, ..Stage::new(grouping.input, clause) };
         let ast::FunctionArgumentList { duplicate_treatment, args, clauses } = list;
-        let args = with_json_rows(name, args, inner.scope)?;
-        let (given, order) = self.aggregate_arguments(&args, clauses, &mut inner)?;
+        let (mut given, mut order) = self.aggregate_arguments(args, clauses, &mut inner)?;
+        if let [key] = within_group.as_slice() {
+            self.within_group(key, (&mut given, &mut order), &mut inner)?;
+        }
+        let is_distinct = *duplicate_treatment == Some(DuplicateTreatment::Distinct);
+        let given = if is_distinct { given } else { self.as_documents(name, given)? };
         let filter = match filter {
             Some(filter) => {
                 let filter = self.expr(filter, &mut inner)?;
@@ -73,11 +93,14 @@ impl Binder<'_> {
         let types: Vec<SqlType> = given.iter().map(|own| own.ty).collect();
         let resolved = resolve_aggregate(name, &types)?
             .ok_or_else(|| SqlError::internal(format!("{name} is no aggregate")))?;
+        if is_ordered_set(name) && within_group.is_empty() {
+            let message = format!("WITHIN GROUP is required for ordered-set aggregate {name}");
+            return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
+        }
         let mut arguments = Vec::new();
         for (given, ty) in given.into_iter().zip(resolved.arguments.clone()) {
             arguments.push(self.coerce(given, ty, CastContext::Implicit)?);
         }
-        let is_distinct = *duplicate_treatment == Some(DuplicateTreatment::Distinct);
         let ty = resolved.returns;
         let call = AggregateCall { function: resolved, arguments, is_distinct, filter, order };
         let Some(grouping) = &mut stage.grouping else {
@@ -107,8 +130,7 @@ impl Binder<'_> {
                 order.push(super::query::sort_key(self.settle_type(expr)?.expr, key)?);
             }
         }
-        let given = given.into_iter().map(|own| self.settle_type(own));
-        Ok((given.collect::<SqlResult<_>>()?, order))
+        Ok((given, order))
     }
 }
 
@@ -125,33 +147,24 @@ fn is_of_outer<'e>(exprs: impl Iterator<Item = &'e Expr>) -> bool {
     names_outer && !names_own
 }
 
-/// Whether there is an aggregate of that name.
-pub(super) fn is_aggregate(name: &str) -> bool {
-    matches!(
-        name,
-        "count"
-            | "sum"
-            | "avg"
-            | "min"
-            | "max"
-            | "bool_and"
-            | "bool_or"
-            | "every"
-            | "string_agg"
-            | "array_agg"
-            | "json_agg"
-            | "jsonb_agg"
-            | "json_object_agg"
-            | "jsonb_object_agg"
-            | "stddev"
-            | "stddev_pop"
-            | "stddev_samp"
-            | "variance"
-            | "var_pop"
-            | "var_samp"
-            | "bit_and"
-            | "bit_or"
-    )
+/// Refuses a call that has WITHIN GROUP where it may not, or not where it has to.
+fn check_within_group(name: &str, function: &ast::Function) -> SqlResult<()> {
+    let (is_given, is_needed) = (!function.within_group.is_empty(), is_ordered_set(name));
+    if is_given && !is_needed {
+        let message =
+            format!("{name} is not an ordered-set aggregate, so it cannot have WITHIN GROUP");
+        return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
+    }
+    let FunctionArguments::List(list) = &function.args else { return Ok(()) };
+    if is_given && list.duplicate_treatment == Some(DuplicateTreatment::Distinct) {
+        let message = "cannot use DISTINCT with WITHIN GROUP";
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+    }
+    if is_given && !list.clauses.is_empty() {
+        let message = "cannot use multiple ORDER BY clauses with WITHIN GROUP";
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+    }
+    refuse(function.within_group.len() > 1, "an order of several in WITHIN GROUP")
 }
 
 /// Whether an expression calls an aggregate of its own query.

@@ -462,6 +462,8 @@ pub(super) fn check_expressions(
         let mut stage = Stage::new(&scope, "check constraints");
         let bound = binder.expr(&default_expr(condition)?, &mut stage)?;
         refuse(!stage.applies.is_empty(), "a subquery in a check constraint")?;
+        // The text would name the table after it is called otherwise.
+        refuse(std::mem::take(&mut binder.names_rows), "a whole row in a check constraint")?;
         binder.condition(bound, "CHECK")?;
     }
     refuse(binder.uses_now, super::MOMENT_OF_DEFINITION)

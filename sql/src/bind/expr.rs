@@ -2,6 +2,7 @@
 
 use sqlparser::ast::{self, BinaryOperator, CastKind, Expr as Ast, UnaryOperator};
 
+use super::fields::row_of;
 use super::groups::grouped;
 use super::power::power_of_sign;
 use super::scope::Qualifier;
@@ -47,7 +48,14 @@ impl Binder<'_> {
                 refuse(format.is_some(), "CAST with FORMAT")?;
                 let is_plain = matches!(kind, CastKind::Cast | CastKind::DoubleColon);
                 refuse(!is_plain, "a cast that gives NULL on an error")?;
-                let (to, operand) = (SqlType::parse(data_type)?, self.expr(expr, stage)?);
+                let to = SqlType::parse(data_type)?;
+                if let (Ast::Array(array), true) = (&**expr, to.is_array)
+                    && array.elem.is_empty()
+                {
+                    let (elements, element) = (Vec::new(), SqlType::new(to.scalar));
+                    return Ok(Typed::new(Expr::Array { elements, element }, to));
+                }
+                let operand = self.expr(expr, stage)?;
                 Ok(Typed::new(self.coerce(operand, to, CastContext::Explicit)?, to))
             }
             Ast::BinaryOp { left, op, right } => self.binary(left, op, right, stage),
@@ -59,9 +67,8 @@ impl Binder<'_> {
             Ast::Subquery(query) => self.scalar_subquery(query, stage),
             Ast::Array(ast::Array { elem, named: _ }) => self.array(elem, stage),
             Ast::Tuple(parts) => {
-                let parts = parts.iter().map(|part| Ok(self.expr(part, stage)?.expr));
-                let row = Expr::Row(parts.collect::<SqlResult<_>>()?);
-                Ok(Typed::new(row, SqlType::new(Scalar::Record)))
+                let parts = parts.iter().map(|part| self.expr(part, stage));
+                Ok(row_of(parts.collect::<SqlResult<_>>()?))
             }
             Ast::Collate { expr, collation } => {
                 let name = name_parts(collation)?.pop().unwrap_or_default();
@@ -128,6 +135,7 @@ impl Binder<'_> {
             Err(error) => {
                 let ungrouped = ungrouped(table, name, stage);
                 if table.is_none()
+                    && error.state() == SqlState::UNDEFINED_COLUMN
                     && ungrouped.is_none()
                     && let Some(row) = self.whole_row(name, stage)?
                 {
@@ -219,6 +227,9 @@ impl Binder<'_> {
         right: &[Ast],
         stage: &mut Stage<'_>,
     ) -> SqlResult<Typed> {
+        if *op == BinaryOperator::Overlaps {
+            return self.overlaps(left, right, stage);
+        }
         if left.len() != right.len() {
             let message = "unequal number of entries in row expressions";
             return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
@@ -266,6 +277,20 @@ impl Binder<'_> {
             }
             _ => Err(SqlError::unsupported("this operator between rows")),
         }
+    }
+
+    /// Whether two periods have a moment in common.
+    fn overlaps(&mut self, left: &[Ast], right: &[Ast], stage: &mut Stage<'_>) -> SqlResult<Typed> {
+        for (side, parts) in [("left", left), ("right", right)] {
+            if parts.len() != 2 {
+                let message =
+                    format!("wrong number of parameters on {side} side of OVERLAPS expression");
+                return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+            }
+        }
+        let parts = left.iter().chain(right).map(|part| self.expr(part, stage));
+        let parts = parts.collect::<SqlResult<Vec<_>>>()?;
+        self.named_call("overlaps", parts)
     }
 
     /// What an order of rows says of their first parts. A key can be bounded by it where one of
@@ -400,12 +425,12 @@ impl Binder<'_> {
     fn array(&mut self, elements: &[Ast], stage: &mut Stage<'_>) -> SqlResult<Typed> {
         let elements = elements.iter().map(|own| self.expr(own, stage));
         let elements = elements.collect::<SqlResult<Vec<_>>>()?;
-        let (elements, element) = self.unify(elements)?;
-        if element.scalar == Scalar::Unknown && elements.is_empty() {
+        if elements.is_empty() {
             let message = "cannot determine type of empty array";
             return Err(SqlError::new(SqlState::INDETERMINATE_TYPE, message)
                 .hint("Explicitly cast to the desired type, for example ARRAY[]::integer[]."));
         }
+        let (elements, element) = self.unify(elements)?;
         let element = if element.scalar == Scalar::Unknown { SqlType::TEXT } else { element };
         refuse(element.is_array, "an array of arrays")?;
         Ok(Typed::new(Expr::Array { elements, element }, SqlType::array(element.scalar)))

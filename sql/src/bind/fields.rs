@@ -2,20 +2,18 @@
 
 use std::sync::Arc;
 
-use sqlparser::ast::{
-    self, AccessExpr, Expr as Ast, FunctionArg, FunctionArgExpr, FunctionArgumentList,
-    FunctionArguments, Ident, ObjectName, Subscript,
-};
+use sqlparser::ast::{AccessExpr, Expr as Ast, Ident, Subscript};
 
+use super::scope::ScopeColumn;
 use super::select_list::{Item, without_parentheses};
 use super::stage::Stage;
 use super::{Binder, Scope, fold, refuse};
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::functions::{Resolved, Volatility, fields_of, row_to_json, row_type, slice};
+use crate::functions::{Resolved, Volatility, fields_of, row_type, slice};
 use crate::parse_fields::ALL_FIELDS;
 use crate::plan::{Branch, Expr, Typed};
 use crate::types::cast::CastContext;
-use crate::types::{Datum, Scalar, SqlType};
+use crate::types::{Datum, Field, Scalar, SqlType};
 
 impl Binder<'_> {
     /// A part of a value: `a[1]`, `(row).field`, or several behind each other.
@@ -133,13 +131,12 @@ impl Binder<'_> {
         names: &[String],
         stage: &mut Stage<'_>,
     ) -> SqlResult<Typed> {
-        let mut parts = Vec::new();
-        for value in values {
-            parts.push(self.expr(value, stage)?);
-        }
-        let fields = names.iter().map(|name| &**name).zip(parts.iter().map(|own| own.ty));
-        let ty = row_type(fields);
-        Ok(Typed::new(Expr::Row(parts.into_iter().map(|own| own.expr).collect()), ty))
+        let parts = values.iter().map(|value| self.expr(value, stage));
+        let parts = parts.collect::<SqlResult<Vec<_>>>()?;
+        let name = |own: &String| Arc::from(own.as_str());
+        let fields =
+            names.iter().map(name).zip(&parts).map(|(name, own)| Field { name, ty: own.ty });
+        Ok(row_of_fields(fields.collect(), parts.into_iter().map(|own| own.expr).collect()))
     }
 
     /// The row of a table of FROM as one value; `None` if there is no such table.
@@ -148,55 +145,59 @@ impl Binder<'_> {
         table: &str,
         stage: &mut Stage<'_>,
     ) -> SqlResult<Option<Typed>> {
-        let Some(row) = self.table_row(table, stage)? else { return Ok(None) };
-        let ty = row_type(row.fields.iter().map(|(name, ty)| (&**name, *ty)));
-        Ok(Some(Typed::new(row.filled_or(Expr::Row), ty)))
-    }
-
-    /// The same as JSON, which has the names of the columns.
-    pub(super) fn row_as_json(
-        &mut self,
-        table: &str,
-        stage: &mut Stage<'_>,
-    ) -> SqlResult<Option<Typed>> {
-        let Some(row) = self.table_row(table, stage)? else { return Ok(None) };
-        let (fields, returns) = (row.fields.clone(), SqlType::JSON);
-        let function = Resolved {
-            name: "row_to_json".into(),
-            arguments: fields.iter().map(|own| own.1).collect(),
-            returns,
-            is_strict: false,
-            volatility: Volatility::Stable,
-            eval: Arc::new(move |values, context| {
-                Ok(Datum::Json(row_to_json(&fields, values, context.settings).into()))
-            }),
+        let (input, is_grouped) = match &stage.grouping {
+            Some(own) => (own.input, true),
+            None => (stage.scope, false),
         };
-        let call = |arguments| {
-            let (function, comparison) = (Box::new(function), None);
-            Expr::Call { function, arguments, comparison }
-        };
-        Ok(Some(Typed::new(row.filled_or(call), returns)))
-    }
-
-    fn table_row(&mut self, table: &str, stage: &mut Stage<'_>) -> SqlResult<Option<TableRow>> {
-        let input = stage.grouping.as_ref().map_or(stage.scope, |own| own.input);
-        let Some((columns, may_be_filled)) = input.columns_of(table) else { return Ok(None) };
-        let may_be_filled = may_be_filled && stage.grouping.is_none();
-        let (mut row, mut all) = (TableRow::default(), Vec::new());
-        for (name, is_shown) in columns {
-            if !is_shown && !may_be_filled {
+        let Some(columns) = input.columns_of(table) else { return Ok(None) };
+        if let [own] = &*columns
+            && own.is_row
+        {
+            return self.column(Some((None, table)), &own.name, stage).map(Some);
+        }
+        self.names_rows = true;
+        let may_be_filled = columns.iter().any(|own| own.may_be_filled);
+        let (mut fields, mut values, mut all) = (Vec::new(), Vec::new(), Vec::new());
+        for ScopeColumn { name, is_shown, .. } in columns {
+            // Hidden ones tell a row of NULLs from one that a join has filled up; groups are not
+            // made by them.
+            if !is_shown && (is_grouped || !may_be_filled) {
                 continue;
             }
             let column = self.column(Some((None, table)), &name, stage)?;
             if is_shown {
-                let name = name.split('\0').next().unwrap_or_default().to_owned();
-                row.fields.push((name, column.ty));
-                row.values.push(column.expr.clone());
+                let name = name.split('\0').next().unwrap_or_default().into();
+                fields.push(Field { name, ty: column.ty });
+                values.push(column.expr.clone());
             }
             all.push(column.expr);
         }
-        row.all = may_be_filled.then_some(all);
-        Ok(Some(row))
+        let Typed { expr: row, ty } = row_of_fields(fields.into(), values);
+        if !may_be_filled {
+            return Ok(Some(Typed::new(row, ty)));
+        }
+        let operand = Box::new(Expr::Row { values: all, fields: [].into() });
+        let condition = Expr::IsNull { operand, negated: false };
+        let branches = vec![Branch { condition, result: Expr::Const(Datum::Null) }];
+        Ok(Some(Typed::new(Expr::Case { branches, otherwise: Some(Box::new(row)) }, ty)))
+    }
+
+    /// The arguments of an aggregate that makes a document, as documents where how they are printed
+    /// depends on the session, which the aggregate does not know.
+    pub(super) fn as_documents(
+        &mut self,
+        function: &str,
+        given: Vec<Typed>,
+    ) -> SqlResult<Vec<Typed>> {
+        if !matches!(function, "json_agg" | "jsonb_agg" | "json_object_agg" | "jsonb_object_agg") {
+            return Ok(given);
+        }
+        let last = given.len().saturating_sub(1);
+        let document = |(at, own): (usize, Typed)| {
+            let is_open = matches!(own.ty.scalar, Scalar::Record | Scalar::TimestampTz);
+            if at == last && is_open { self.built_in("to_json", vec![own]) } else { Ok(own) }
+        };
+        given.into_iter().enumerate().map(document).collect()
     }
 
     /// The items that `(row).*` stands for; `None` if an expression is no such one.
@@ -237,107 +238,28 @@ impl Binder<'_> {
     }
 }
 
-/// The row of a table.
-#[derive(Default)]
-struct TableRow {
-    fields: Vec<(String, SqlType)>,
-    values: Vec<Expr>,
-    /// All columns, hidden ones too, if a join may have filled the row up: then they are all NULL,
-    /// as they are in no row of a table, which has a key.
-    all: Option<Vec<Expr>>,
+/// A row of values that have no names.
+pub(super) fn row_of(parts: Vec<Typed>) -> Typed {
+    let fields = Field::numbered(parts.iter().map(|own| own.ty));
+    let values = parts.into_iter().map(|own| own.expr).collect();
+    Typed::new(Expr::Row { values, fields }, SqlType::RECORD)
 }
 
-impl TableRow {
-    /// What is made of its values; NULL of a row that a join has filled up.
-    fn filled_or(self, make: impl FnOnce(Vec<Expr>) -> Expr) -> Expr {
-        let made = make(self.values);
-        let Some(all) = self.all else { return made };
-        let operand = Box::new(Expr::Row(all));
-        let condition = Expr::IsNull { operand, negated: false };
-        let branches = vec![Branch { condition, result: Expr::Const(Datum::Null) }];
-        Expr::Case { branches, otherwise: Some(Box::new(made)) }
-    }
-}
-
-/// Whether a function makes JSON of its arguments, and so needs the names of fields.
-fn makes_json(function: &str) -> bool {
-    matches!(
-        function,
-        "to_json"
-            | "to_jsonb"
-            | "json_agg"
-            | "jsonb_agg"
-            | "json_build_array"
-            | "jsonb_build_array"
-            | "json_build_object"
-            | "jsonb_build_object"
-            | "json_object_agg"
-            | "jsonb_object_agg"
-    )
-}
-
-/// The arguments of a call, with whole rows as JSON where the function makes that of them.
-pub(super) fn with_json_rows(
-    function: &str,
-    args: &[FunctionArg],
-    scope: &Scope<'_>,
-) -> SqlResult<Vec<FunctionArg>> {
-    let table = |own: &FunctionArg| match own {
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(own)) => of_table(own, scope),
-        _ => None,
-    };
-    let has_row = args.iter().any(|own| table(own).is_some());
-    refuse(function == "array_agg" && has_row, "an array of whole rows")?;
-    let mut args = args.to_vec();
-    if has_row && makes_json(function) {
-        for own in &mut args {
-            if let Some(table) = table(own) {
-                *own = FunctionArg::Unnamed(FunctionArgExpr::Expr(json_of(&table)));
-            }
-        }
-    }
-    Ok(args)
-}
-
-/// A call of `row_to_json` of the row of a table.
-fn json_of(table: &str) -> Ast {
-    let row = Ast::Identifier(Ident::with_quote('"', table));
-    let list = FunctionArgumentList {
-        duplicate_treatment: None,
-        args: vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(row))],
-        clauses: Vec::new(),
-    };
-    Ast::Function(ast::Function {
-        name: ObjectName::from(vec![Ident::new("row_to_json")]),
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args: FunctionArguments::List(list),
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: Vec::new(),
-    })
-}
-
-/// The table whose row is all that a call of `row_to_json` has for arguments.
-pub(super) fn row_of_json(
-    function: &str,
-    args: &[FunctionArg],
-    scope: &Scope<'_>,
-) -> Option<String> {
-    match args {
-        [FunctionArg::Unnamed(FunctionArgExpr::Expr(own))] if function == "row_to_json" => {
-            of_table(own, scope)
-        }
-        _ => None,
-    }
+fn row_of_fields(fields: Arc<[Field]>, values: Vec<Expr>) -> Typed {
+    let ty = row_type(fields.iter().map(|own| (&*own.name, own.ty)));
+    Typed::new(Expr::Row { values, fields }, ty)
 }
 
 /// The table whose row an expression is, by its name.
 fn of_table(expr: &Ast, scope: &Scope<'_>) -> Option<String> {
     let Ast::Identifier(name) = without_parentheses(expr) else { return None };
     let name = fold(name);
-    (scope.find(None, &name).is_err() && scope.has_table(&name)).then_some(name)
+    let is_column = match scope.find(None, &name) {
+        Ok(_) => true,
+        Err(error) => error.state() != SqlState::UNDEFINED_COLUMN,
+    };
+    let is_row = |own: &[ScopeColumn]| !matches!(own, [own] if own.is_row);
+    (!is_column && scope.columns_of(&name).as_deref().is_some_and(is_row)).then_some(name)
 }
 
 fn no_row(name: &str, ty: SqlType) -> SqlError {
@@ -359,7 +281,7 @@ fn field_of(row: Typed, name: &str) -> SqlResult<Typed> {
     };
     let ty = fields.get(at).map_or(SqlType::UNKNOWN, |own| own.1);
     let expr = match row.expr {
-        Expr::Row(mut parts) if at < parts.len() => parts.swap_remove(at),
+        Expr::Row { mut values, .. } if at < values.len() => values.swap_remove(at),
         expr => {
             let function = Resolved {
                 name: "field".into(),
@@ -368,7 +290,9 @@ fn field_of(row: Typed, name: &str) -> SqlResult<Typed> {
                 is_strict: true,
                 volatility: Volatility::Immutable,
                 eval: Arc::new(move |values, _| match values.first() {
-                    Some(Datum::Record(parts)) => Ok(parts.get(at).cloned().unwrap_or(Datum::Null)),
+                    Some(Datum::Record(own)) => {
+                        Ok(own.values.get(at).cloned().unwrap_or(Datum::Null))
+                    }
                     _ => Ok(Datum::Null),
                 }),
             };

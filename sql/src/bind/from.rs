@@ -229,7 +229,8 @@ pub(crate) fn scan_of(table: Arc<TableDef>, for_update: bool) -> Plan {
     let (index, prefix, low, high, descending) = (None, Vec::new(), None, None, false);
     let needed = vec![true; table.columns.len()];
     let access = Access::Range { index, prefix, low, high, descending };
-    Plan::Scan(Arc::new(Scan { table, access, filter: None, needed, for_update }))
+    let (filter, is_ordered, index_only) = (None, false, false);
+    Plan::Scan(Arc::new(Scan { table, access, filter, needed, for_update, is_ordered, index_only }))
 }
 
 fn output_of(column: &crate::catalogue::ColumnDef) -> OutputColumn {
@@ -252,6 +253,9 @@ pub(super) fn alias_columns(alias: Option<&TableAlias>) -> SqlResult<Vec<String>
         return Ok(Vec::new());
     };
     refuse(at.is_some(), "AT of an alias")?;
-    refuse(columns.iter().any(|own| own.data_type.is_some()), "types of columns of an alias")?;
+    if columns.iter().any(|own| own.data_type.is_some()) {
+        let message = "a column definition list is only allowed for functions returning \"record\"";
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+    }
     Ok(columns.iter().map(|own| fold(&own.name)).collect())
 }

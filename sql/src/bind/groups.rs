@@ -39,16 +39,36 @@ impl Binder<'_> {
     ) -> SqlResult<Vec<GroupKey>> {
         let mut keys = Vec::new();
         for expr in group_by {
-            let written = group_key(expr, items, stage.scope)?;
-            let key = self.expr(written, stage)?;
-            let meant = looked_up(written, stage.scope);
-            // Its name would be ambiguous behind the groups.
-            if keys.iter().any(|own: &GroupKey| own.meant == meant) {
-                continue;
-            }
-            keys.push(GroupKey { meant, key: self.settle_type(key)? });
+            self.group_key_at(expr, items, stage, &mut keys)?;
         }
         Ok(keys)
+    }
+
+    /// The place of a key, which is added to the others if it is not among them: its name would be
+    /// ambiguous behind the groups.
+    pub(super) fn group_key_at(
+        &mut self,
+        expr: &Ast,
+        items: &[Item],
+        stage: &mut Stage<'_>,
+        keys: &mut Vec<GroupKey>,
+    ) -> SqlResult<usize> {
+        let written = group_key(expr, items, stage.scope)?;
+        let key = self.expr(written, stage)?;
+        let meant = looked_up(written, stage.scope);
+        if let Some(at) = keys.iter().position(|own| own.meant == meant) {
+            return Ok(at);
+        }
+        keys.push(GroupKey { meant, key: self.settle_type(key)? });
+        Ok(keys.len() - 1)
+    }
+}
+
+impl GroupKey {
+    /// A key that nothing names.
+    pub(super) fn unnamed(key: Typed) -> Self {
+        let meant = Ast::value(ast::Value::Placeholder("\0".to_owned()));
+        Self { meant, key }
     }
 }
 
@@ -69,7 +89,13 @@ fn group_key<'a>(ast: &'a Ast, items: &'a [Item], scope: &Scope<'_>) -> SqlResul
             if scope.columns.iter().any(|column| column.is_plain && column.name == name) {
                 return Ok(ast);
             }
-            Ok(items.iter().find(|item| item.name == name).map_or(ast, |item| &item.expr))
+            let mut named = items.iter().filter(|item| item.name == name);
+            let Some(first) = named.next() else { return Ok(ast) };
+            if named.any(|other| !are_same(&first.expr, &other.expr, scope)) {
+                let message = format!("GROUP BY \"{name}\" is ambiguous");
+                return Err(SqlError::new(SqlState::AMBIGUOUS_COLUMN, message));
+            }
+            Ok(&first.expr)
         }
         _ => Ok(ast),
     }

@@ -8,8 +8,9 @@ use sqlparser::ast::{
 };
 
 use super::modify::{always_generated, column_of, is_default, table_scope};
+use super::returning::Returning;
 use super::scope::{SchemaName, Scope};
-use super::stage::{Stage, with_applies};
+use super::stage::{PendingApply, Stage, with_applies};
 use super::values::{ValuesRow, plan_of_rows};
 use super::{Binder, Bound, fold, name_parts, refuse};
 use crate::catalogue::{Identity, TableDef};
@@ -91,20 +92,39 @@ impl Binder<'_> {
         let own = name_parts(name)?.pop().unwrap_or_default();
         let called = table_alias.as_ref().map_or(own, |alias| fold(&alias.alias));
         let targets = self.insert_columns(&table, columns)?;
-        let overriding = overriding.as_ref();
         let given = (&*targets, !columns.is_empty());
-        let source = self.insert_source(&table, given, overriding, source.as_deref())?;
+        let source = self.insert_source(&table, given, overriding.as_ref(), source.as_deref())?;
         let checks = self.checks(&table)?;
-        let on_conflict = match on {
-            None => None,
-            Some(OnInsert::OnConflict(on)) => Some(self.on_conflict(&table, &called, on)?),
-            Some(_) => return Err(SqlError::unsupported("ON DUPLICATE KEY")),
-        };
+        let (on_conflict, mut applies) = self.on_insert(&table, &called, on.as_ref())?;
         self.need(&table, needed(on.as_ref(), returning.is_some()));
         let scope = table_scope(&table, &called, self.schema_name(&table, &called))?;
-        let (returning, columns) = self.returning(returning.as_deref(), &scope)?;
+        // Subqueries are applied to the rows that are to be inserted.
+        let width = table.columns.len() + applies.len();
+        let Returning { exprs: returning, columns, applies: of_returning } =
+            self.returning(returning.as_deref(), &scope, width)?;
+        check_applied(on_conflict.as_ref(), &of_returning)?;
+        applies.extend(of_returning);
+        let source = with_applies(source, applies);
         let insert = Insert { table, source, checks, on_conflict, returning };
         Ok(Bound { plan: Plan::Insert(Box::new(insert)), columns })
+    }
+
+    /// What is done with rows that are there already, and the subqueries of that.
+    fn on_insert(
+        &mut self,
+        table: &TableDef,
+        called: &str,
+        on: Option<&OnInsert>,
+    ) -> SqlResult<(Option<ConflictAction>, Vec<PendingApply>)> {
+        let mut applies = Vec::new();
+        let action = match on {
+            None => None,
+            Some(OnInsert::OnConflict(on)) => {
+                Some(self.on_conflict(table, called, on, &mut applies)?)
+            }
+            Some(_) => return Err(SqlError::unsupported("ON DUPLICATE KEY")),
+        };
+        Ok((action, applies))
     }
 
     /// The columns that are given, by position.
@@ -330,6 +350,7 @@ impl Binder<'_> {
         table: &TableDef,
         called: &str,
         on: &ast::OnConflict,
+        applies: &mut Vec<PendingApply>,
     ) -> SqlResult<ConflictAction> {
         let ast::OnConflict { conflict_target, action } = on;
         let target = match conflict_target {
@@ -356,9 +377,6 @@ impl Binder<'_> {
                 let columns = table.columns.iter();
                 let columns = columns.map(|own| (own.name.clone(), own.ty, own.is_hidden));
                 scope.add_table("excluded", SchemaName::Alias, columns)?;
-                // A name without its table is that of the table.
-                let width = table.columns.len();
-                scope.columns.iter_mut().skip(width).for_each(|own| own.is_plain = false);
                 let mut stage = Stage::new(&scope, "ON CONFLICT DO UPDATE");
                 let assignments = self.assignments(table, assignments, &mut stage)?;
                 let condition = match selection {
@@ -368,12 +386,33 @@ impl Binder<'_> {
                         Some(self.condition(condition, "WHERE")?)
                     }
                 };
-                refuse(!stage.applies.is_empty(), "a subquery in ON CONFLICT")?;
+                // They are applied to the new row, which does not know the old one.
+                let is_of_row =
+                    |own: &PendingApply| own.is_correlated && !is_plain_call(&own.query);
+                refuse(
+                    stage.applies.iter().any(is_of_row),
+                    "a subquery over the row in ON CONFLICT",
+                )?;
+                *applies = stage.applies;
                 Some((assignments, condition))
             }
         };
         Ok(ConflictAction { target, update })
     }
+}
+
+/// Subqueries of RETURNING are applied to the new row, which ON CONFLICT may not insert.
+fn check_applied(on_conflict: Option<&ConflictAction>, applies: &[PendingApply]) -> SqlResult<()> {
+    let updates = on_conflict.is_some_and(|own| own.update.is_some());
+    let is_of_row = applies.iter().any(|own| own.is_correlated);
+    refuse(updates && is_of_row, "a subquery over the row in RETURNING of ON CONFLICT DO UPDATE")
+}
+
+/// Whether a plan takes a value of a sequence, whatever the row is.
+fn is_plain_call(plan: &Plan) -> bool {
+    let Plan::Sequence(call) = plan else { return false };
+    let mut parts = call.arguments.iter().chain(&call.when);
+    parts.all(|own| matches!(own, Expr::Const(_) | Expr::Param(_)))
 }
 
 /// The unique key of these columns: `None` for the primary key.

@@ -18,8 +18,8 @@ use crate::types::cast::{CastContext, common_type};
 impl Binder<'_> {
     pub(super) fn joined<'s>(
         &mut self,
-        left: Part<'s>,
-        right: Part<'s>,
+        mut left: Part<'s>,
+        mut right: Part<'s>,
         kind: JoinKind,
         constraint: &JoinConstraint,
     ) -> SqlResult<Part<'s>> {
@@ -32,6 +32,12 @@ impl Binder<'_> {
                 merged_column(&right.scope.columns, name, "right")?,
             );
             self.merge(name, pair, (left_width, kind), &mut merged)?;
+        }
+        for (part, is_filled) in [
+            (&mut left, matches!(kind, JoinKind::Right | JoinKind::Full)),
+            (&mut right, matches!(kind, JoinKind::Left | JoinKind::Full)),
+        ] {
+            part.scope.columns.iter_mut().for_each(|own| own.may_be_filled |= is_filled);
         }
         let mut scope = combined(left.scope, right.scope)?;
         for column in scope.columns.iter_mut().filter(|own| merged.hidden.contains(&own.at)) {
@@ -187,8 +193,17 @@ fn with_merged(
                 exprs.len() - 1
             }
         };
-        let (table, is_plain, is_shown) = (Some(table.clone()), true, false);
-        columns.push(ScopeColumn { table, name, ty, at, place: at, is_plain, is_shown });
+        columns.push(ScopeColumn {
+            table: Some(table.clone()),
+            name,
+            ty,
+            at,
+            place: at,
+            is_plain: true,
+            is_shown: false,
+            is_row: false,
+            may_be_filled: false,
+        });
     }
     columns.append(&mut scope.columns);
     scope.columns = columns;

@@ -16,16 +16,19 @@ mod definition;
 mod expr;
 mod fields;
 mod from;
+mod grouping_sets;
 mod groups;
 mod insert;
 mod join;
 mod modify;
+mod named_arguments;
 mod names;
 mod new_type;
 mod open_type;
 mod power;
 mod query;
 mod references;
+mod returning;
 mod row_functions;
 mod row_query;
 mod scope;
@@ -173,6 +176,8 @@ pub(crate) struct Binder<'b> {
     watched: Option<usize>,
     /// Whether one of them was named.
     names_watched: bool,
+    /// Whether it names the row of a table as one value.
+    pub(crate) names_rows: bool,
     /// Whether values of sequences are taken that nobody has to be allowed.
     is_identity: bool,
     /// The sequence of the column whose default is bound, by its name in the catalogue.
@@ -216,6 +221,7 @@ impl<'b> Binder<'b> {
             acting: None,
             watched: None,
             names_watched: false,
+            names_rows: false,
             is_identity: false,
             own_sequence: None,
         }

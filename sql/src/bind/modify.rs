@@ -9,12 +9,13 @@ use sqlparser::ast::{
 };
 
 use super::query::LockableTable;
+use super::returning::Changed;
 use super::scope::{SchemaName, Scope};
 use super::stage::{PendingApply, Stage, with_applies};
 use super::{Binder, Bound, fold, name_parts, refuse};
 use crate::catalogue::{Identity, TableDef};
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::plan::{Assignments, Expr, LockRows, Locking, Modify, Plan, Typed};
+use crate::plan::{Expr, LockRows, Locking, Modify, Plan, Typed};
 use crate::roles::{Kind, Privileges};
 use crate::types::SqlType;
 use crate::types::cast::{CastContext, can_cast};
@@ -203,10 +204,12 @@ impl Binder<'_> {
         plan = locked(plan, &table);
         let mut stage = Stage { width: width + applied(&plan), ..Stage::new(&scope, "UPDATE") };
         let assignments = Some(self.assignments(&table, assignments, &mut stage)?);
-        plan = with_applies(plan, stage.applies);
+        let (_, width) = stage.settled();
+        let source = with_applies(plan, stage.applies);
         self.need_to_change(&table, Privileges::UPDATE, returning.is_some());
         let checks = self.checks(&table)?;
-        self.modify((table, plan, assignments), checks, returning.as_deref(), &scope)
+        let changed = Changed { source, width, assignments };
+        self.modify((table, changed), checks, returning.as_deref(), &scope)
     }
 
     pub(crate) fn delete(&mut self, delete: &ast::Delete) -> SqlResult<Bound> {
@@ -235,9 +238,11 @@ impl Binder<'_> {
         let Target { table, plan, scope } = self.target(table, using.as_deref().unwrap_or(&[]))?;
         self.watch(&table);
         let mut stage = Stage::new(&scope, "WHERE");
-        let plan = locked(self.filtered(plan, selection.as_ref(), &mut stage)?, &table);
+        let source = locked(self.filtered(plan, selection.as_ref(), &mut stage)?, &table);
         self.need_to_change(&table, Privileges::DELETE, returning.is_some());
-        self.modify((table, plan, None), Vec::new(), returning.as_deref(), &scope)
+        let width = scope.width + applied(&source);
+        let changed = Changed { source, width, assignments: None };
+        self.modify((table, changed), Vec::new(), returning.as_deref(), &scope)
     }
 
     /// Looks from now on whether a column of the table is named that is changed.
@@ -255,12 +260,13 @@ impl Binder<'_> {
 
     fn modify(
         &mut self,
-        (table, source, assignments): (Arc<TableDef>, Plan, Option<Assignments>),
+        (table, mut changed): (Arc<TableDef>, Changed),
         checks: Vec<(String, Expr)>,
         returning: Option<&[ast::SelectItem]>,
         scope: &Scope<'_>,
     ) -> SqlResult<Bound> {
-        let (returning, columns) = self.returning(returning, scope)?;
+        let returned = self.returning_changed(returning, scope, &table, &mut changed)?;
+        let ((returning, columns), Changed { source, assignments, .. }) = (returned, changed);
         let modify = Modify { table, source, assignments, checks, returning };
         Ok(Bound { plan: Plan::Modify(Box::new(modify)), columns })
     }

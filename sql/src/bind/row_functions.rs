@@ -23,6 +23,8 @@ use crate::parse_fields::ALL_FIELDS;
 
 /// The column of a function that gives one value in a row.
 const VALUE: &str = "v";
+/// What names of such tables begin with.
+const ROWS: &str = "?rows";
 /// The column of its number.
 const NUMBER: &str = "ordinality";
 
@@ -53,7 +55,8 @@ pub(super) fn rewritten(select: &Select) -> Option<Select> {
             *item = SelectItem::ExprWithAlias { expr, alias: quoted(&name) };
         }
     }
-    let is_refused = calls.is_refused || !is_plain || has_aggregates;
+    let has_windows = select.projection.iter().filter_map(expr_of).any(has_window);
+    let is_refused = calls.is_refused || !is_plain || has_aggregates || has_windows;
     if calls.found.is_empty() || is_refused || !calls.are_in_step() {
         return None;
     }
@@ -82,6 +85,16 @@ fn expr_of(item: &SelectItem) -> Option<&Ast> {
         SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => Some(expr),
         _ => None,
     }
+}
+
+/// Whether there is a window function in an expression: it is of the rows before functions give
+/// several for each.
+fn has_window(expr: &Ast) -> bool {
+    let over = |expr: &Ast| match expr {
+        Ast::Function(own) if own.over.is_some() => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    };
+    ast::visit_expressions(expr, over).is_break()
 }
 
 /// Whether there is a call in an item, or in a query within it.
@@ -173,7 +186,7 @@ impl Calls {
         others.iter().all(|own| {
             let (one, other) = (array(first), array(own));
             let is_alike = one == other || of_index(one.as_ref()) && of_index(other.as_ref());
-            is_alike && is_by_array(&first.name) && is_by_array(&own.name)
+            is_alike && [first, own].iter().all(|call| is_of_all(call))
         })
     }
 }
@@ -231,7 +244,13 @@ fn is_conditional(expr: &Ast) -> bool {
 
 /// No name that a statement is likely to have.
 fn table_name(number: usize) -> String {
-    format!("?rows{number}?")
+    format!("{ROWS}{number}?")
+}
+
+/// Whether a table of FROM is a function of the select list: its columns are found by its name
+/// only, and `*` does not show them.
+pub(super) fn is_of_select_list(table: &str) -> bool {
+    table.starts_with(ROWS)
 }
 
 fn quoted(name: &str) -> Ident {
@@ -247,7 +266,7 @@ fn names_rows(argument: &FunctionArg) -> bool {
     let FunctionArg::Unnamed(FunctionArgExpr::Expr(own)) = argument else { return false };
     let of_rows = |expr: &Ast| match expr {
         Ast::CompoundIdentifier(names)
-            if names.first().is_some_and(|own| own.value.starts_with("?rows")) =>
+            if names.first().is_some_and(|own| is_of_select_list(&own.value)) =>
         {
             ControlFlow::Break(())
         }
@@ -264,14 +283,49 @@ fn called(function: &Function) -> Option<String> {
     (is_plain && gives_rows(name)).then(|| name.to_owned())
 }
 
+/// Whether a call gives a row for each element of an array. `generate_subscripts` does so of arrays
+/// of one dimension, which those of the catalogue are.
+fn is_of_all(call: &Call) -> bool {
+    let given = arguments(&call.function).unwrap_or_default();
+    let is_first = match given.get(1) {
+        Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(own))) => may_be_one(own),
+        _ => false,
+    };
+    let is_flat = of_index(given.first()) || of_constraint(given.first());
+    is_by_array(&call.name) && (call.name != "generate_subscripts" || is_first && is_flat)
+}
+
+/// Whether an expression is 1, or a parameter, which clients have 1 for.
+fn may_be_one(expr: &Ast) -> bool {
+    match expr {
+        Ast::Cast { expr, .. } | Ast::Nested(expr) => may_be_one(expr),
+        Ast::Value(own) => match &own.value {
+            ast::Value::Number(text, _) | ast::Value::SingleQuotedString(text) => text == "1",
+            ast::Value::Placeholder(_) => true,
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+/// Whether it is an array of columns of `pg_constraint`.
+fn of_constraint(argument: Option<&FunctionArg>) -> bool {
+    matches!(named(argument).as_deref(), Some("conkey" | "confkey"))
+}
+
+/// The name of the column that an argument is.
+fn named(argument: Option<&FunctionArg>) -> Option<String> {
+    let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(argument))) = argument else { return None };
+    match argument {
+        Ast::CompoundIdentifier(names) => names.last().map(fold),
+        Ast::Identifier(name) => Some(fold(name)),
+        _ => None,
+    }
+}
+
 /// Whether it is an array of `pg_index` that has an element for each column of the index.
 fn of_index(argument: Option<&FunctionArg>) -> bool {
-    let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(Ast::CompoundIdentifier(names)))) =
-        argument
-    else {
-        return false;
-    };
-    let name = names.last().map(fold);
+    let name = named(argument);
     matches!(name.as_deref(), Some("indkey" | "indclass" | "indoption" | "indcollation"))
 }
 

@@ -1,7 +1,10 @@
 //! Queries that give one row of several columns: `(a, b) = (SELECT ..)` as a condition and behind
 //! SET, and rows that are compared with all rows of a query.
 
-use sqlparser::ast::{BinaryOperator, Expr as Ast, Query};
+use sqlparser::ast::{
+    BinaryOperator, Expr as Ast, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectNamePart,
+    Query,
+};
 
 use super::Binder;
 use super::expr::negate;
@@ -90,7 +93,7 @@ impl Binder<'_> {
         &mut self,
         operator: &str,
         (operand, patterns): (&Ast, &Ast),
-        escape: bool,
+        (quantifier, escape): (Quantifier, bool),
         stage: &mut Stage<'_>,
     ) -> SqlResult<Typed> {
         if escape {
@@ -102,8 +105,26 @@ impl Binder<'_> {
             patterns = inner;
         }
         if let Ast::Subquery(query) = patterns {
-            return self.quantified_query((operand, operator), query, Quantifier::Any, stage);
+            return self.quantified_query((operand, operator), query, quantifier, stage);
         }
-        self.quantified_array((operand, operator), patterns, Quantifier::Any, stage)
+        self.quantified_array((operand, operator), patterns, quantifier, stage)
+    }
+}
+
+/// The patterns behind LIKE that are all to be alike, or any: the parser takes ALL and SOME for
+/// names of functions there.
+pub(super) fn quantified_patterns(pattern: &Ast) -> Option<(Quantifier, &Ast)> {
+    let Ast::Function(function) = pattern else { return None };
+    let [ObjectNamePart::Identifier(name)] = &*function.name.0 else { return None };
+    let quantifier = match &*name.value.to_ascii_lowercase() {
+        _ if name.quote_style.is_some() => return None,
+        "all" => Quantifier::All,
+        "some" => Quantifier::Any,
+        _ => return None,
+    };
+    let FunctionArguments::List(list) = &function.args else { return None };
+    match &*list.args {
+        [FunctionArg::Unnamed(FunctionArgExpr::Expr(patterns))] => Some((quantifier, patterns)),
+        _ => None,
     }
 }

@@ -2,6 +2,7 @@
 
 use sqlparser::ast::Ident;
 
+use super::row_functions::is_of_select_list;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::plan::{Expr, Typed};
 use crate::types::SqlType;
@@ -72,6 +73,11 @@ pub(crate) struct ScopeColumn {
     pub(crate) is_plain: bool,
     /// Whether `table.*` shows it.
     pub(crate) is_shown: bool,
+    /// Whether the name of its table stands for it, and not for a row of it: the table is a
+    /// function that gives one value.
+    pub(crate) is_row: bool,
+    /// Whether an outer join may have filled it up with NULL.
+    pub(crate) may_be_filled: bool,
 }
 
 impl ScopeColumn {
@@ -129,10 +135,20 @@ impl<'s> Scope<'s> {
     ) -> SqlResult<()> {
         let table = TableName { name: name.to_owned(), schema };
         self.push_table(table.clone())?;
+        let can_be_named = !is_of_select_list(name);
         for (name, ty, is_hidden) in columns {
-            let (table, at) = (Some(table.clone()), self.width);
-            let (is_plain, is_shown) = (!is_hidden, !is_hidden);
-            self.columns.push(ScopeColumn { table, name, ty, at, place: at, is_plain, is_shown });
+            let at = self.width;
+            self.columns.push(ScopeColumn {
+                table: Some(table.clone()),
+                name,
+                ty,
+                at,
+                place: at,
+                is_plain: !is_hidden && can_be_named,
+                is_shown: !is_hidden,
+                is_row: false,
+                may_be_filled: false,
+            });
             self.width += 1;
         }
         Ok(())
@@ -227,14 +243,9 @@ impl<'s> Scope<'s> {
         })
     }
 
-    /// Whether a table is called like this here, or further out.
-    pub(crate) fn has_table(&self, name: &str) -> bool {
-        self.knows((None, name))
-    }
-
-    /// The columns of a table that is called like this here, or further out: names that tell them
-    /// apart, and whether they are shown. Whether a join may have filled them up, too.
-    pub(crate) fn columns_of(&self, name: &str) -> Option<(Vec<(String, bool)>, bool)> {
+    /// The columns of a table that is called like this here, or further out, under names that tell
+    /// them apart.
+    pub(crate) fn columns_of(&self, name: &str) -> Option<Vec<ScopeColumn>> {
         let mut scope = self;
         let table = loop {
             match scope.table((None, name)) {
@@ -244,8 +255,11 @@ impl<'s> Scope<'s> {
             }
         };
         let own = scope.columns.iter().filter(|own| own.table.as_ref() == Some(table));
-        let named = own.map(|own| (format!("{}\0{}", own.name, own.place), own.is_shown));
-        Some((named.collect(), scope.tables.len() > 1))
+        let named = own.cloned().map(|own| {
+            let name = format!("{}\0{}", own.name, own.place);
+            ScopeColumn { name, ..own }
+        });
+        Some(named.collect())
     }
 
     fn knows(&self, called: Qualifier<'_>) -> bool {

@@ -7,6 +7,7 @@ use sqlparser::ast::{
 };
 
 use super::aggregate::has_aggregate;
+use super::grouping_sets::{input_of_sets, lists_of, plan_of_sets};
 use super::groups::{NamedColumns, add_dependent, are_same, grouped_scope};
 use super::open_type::is_open;
 use super::query::{LockableTable, Tail, limited, sort_key};
@@ -135,8 +136,14 @@ impl Binder<'_> {
         }
         let items = self.items(parts.projection, &scope)?;
         let mut stage = Stage { width, ..Stage::new(&scope, "GROUP BY") };
-        let mut keys = self.group_keys(parts.group_by, &items, &mut stage)?;
-        if !keys.is_empty() {
+        let (mut keys, sets) = match lists_of(parts.group_by)? {
+            None => (self.group_keys(parts.group_by, &items, &mut stage)?, None),
+            Some(lists) => {
+                let (keys, sets) = self.keys_of_lists(&lists, &items, &mut stage)?;
+                (keys, Some(sets))
+            }
+        };
+        if !keys.is_empty() && sets.is_none() {
             let named = parts.named_behind_groups(&items, tail.order);
             add_dependent(&mut keys, &scope, &lockable, &named.0);
         }
@@ -151,7 +158,7 @@ impl Binder<'_> {
         if is_grouped {
             stage.scope = &groups;
             let (input, applies, calls) = (&scope, Vec::new(), Vec::new());
-            stage.grouping = Some(Grouping { input, keys, width, applies, calls });
+            stage.grouping = Some(Grouping { input, keys, sets, width, applies, calls });
         }
         let having = match parts.having {
             Some(having) => {
@@ -178,7 +185,7 @@ impl Binder<'_> {
             let is_strict = scope.tables.len() > 1 || has_subquery;
             output.locks = Some((locks, passed, is_strict));
         }
-        plan = placed(plan, having, stage);
+        plan = placed(plan, having, stage, &mut self.shared);
         Ok(finished(plan, output, tail))
     }
 
@@ -314,14 +321,19 @@ fn column_at(expr: &Expr) -> Option<usize> {
 }
 
 /// The plan with the groups, subqueries, condition of groups and windows of a clause.
-fn placed(mut plan: Plan, having: Option<Expr>, mut stage: Stage<'_>) -> Plan {
+fn placed(mut plan: Plan, having: Option<Expr>, mut stage: Stage<'_>, shared: &mut usize) -> Plan {
     let (width, applied) = stage.settled();
     settle_compared(&mut stage.applies, width);
-    if let Some(Grouping { keys, calls, applies, .. }) = stage.grouping {
+    if let Some(Grouping { keys, sets, calls, applies, .. }) = stage.grouping {
         plan = with_applies(plan, applies);
-        let keys: Vec<Expr> = keys.into_iter().map(|own| own.key.expr).collect();
         let calls: Vec<_> = calls.into_iter().map(|(_, call, _)| call).collect();
-        plan = Plan::Aggregate { input: Box::new(plan), keys, calls };
+        plan = match sets {
+            Some(sets) => plan_of_sets(input_of_sets(plan, shared), keys, &sets, &calls),
+            None => {
+                let keys = keys.into_iter().map(|own| own.key.expr).collect();
+                Plan::Aggregate { input: Box::new(plan), keys, calls }
+            }
+        };
     }
     plan = with_applies(plan, stage.applies);
     if let Some(mut condition) = having {

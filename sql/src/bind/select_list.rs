@@ -4,10 +4,8 @@ use sqlparser::ast::{self, Expr as Ast, SelectItem, SelectItemQualifiedWildcardK
 
 use super::column_name::name_of;
 use super::scope::{Qualifier, SchemaName, Scope, ScopeColumn};
-use super::stage::Stage;
 use super::{Binder, OutputColumn, fold, name_parts, refuse};
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::plan::{Expr, Typed};
 
 impl Binder<'_> {
     /// The select list, with `*` taken apart.
@@ -71,26 +69,6 @@ impl Binder<'_> {
         let is_own = |own: &&ScopeColumn| own.is_shown && own.table.as_ref() == Some(table);
         let own = scope.columns.iter().filter(is_own);
         Ok(own.map(|column| Item::of_column(column, scope)).collect())
-    }
-
-    /// RETURNING: expressions over a row of a scope; `None` without one.
-    pub(super) fn returning(
-        &mut self,
-        items: Option<&[SelectItem]>,
-        scope: &Scope<'_>,
-    ) -> SqlResult<(Option<Vec<Expr>>, Vec<OutputColumn>)> {
-        let Some(items) = items else { return Ok((None, Vec::new())) };
-        let items = self.items(items, scope)?;
-        let mut stage = Stage::new(scope, "RETURNING");
-        let (mut exprs, mut columns) = (Vec::new(), Vec::new());
-        for Item { expr, name } in &items {
-            let bound = self.expr(expr, &mut stage)?;
-            let Typed { expr, ty } = self.settle_type(bound)?;
-            exprs.push(expr);
-            columns.push(OutputColumn::new(&**name, ty));
-        }
-        refuse(!stage.applies.is_empty(), "a subquery in RETURNING")?;
-        Ok((Some(exprs), columns))
     }
 }
 

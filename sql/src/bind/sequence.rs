@@ -14,6 +14,7 @@ use super::stage::Stage;
 use super::{Binder, refuse};
 use crate::catalogue::Identity;
 use crate::error::{SqlError, SqlResult, SqlState};
+use crate::functions::ResolvedRows;
 use crate::plan::{ApplyKind, Expr, Plan, SequenceCall, SequenceFunction, Typed};
 use crate::schemas::names_of_text;
 use crate::types::cast::CastContext;
@@ -225,13 +226,41 @@ impl Binder<'_> {
                 return Err(SqlError::new(SqlState::UNDEFINED_FUNCTION, message));
             }
         };
+        let arguments = self.applied_arguments(given, types, stage)?;
+        let is_identity = self.is_identity;
+        let keys = self.sequence_keys(arguments.first())?;
+        let call = SequenceCall { function, keys, arguments, when: None, is_identity };
+        let expr = stage.apply(Plan::Sequence(Box::new(call)), ApplyKind::Scalar, true);
+        Ok(Typed::new(expr, INT8))
+    }
+
+    /// A call of a function that waits.
+    pub(super) fn pause_call(
+        &mut self,
+        function: ResolvedRows,
+        given: Vec<Typed>,
+        stage: &mut Stage<'_>,
+    ) -> SqlResult<Typed> {
+        let arguments = self.applied_arguments(given, &function.arguments, stage)?;
+        let plan = Plan::Rows { function: function.into(), arguments, ordinality: false };
+        Ok(Typed::new(stage.apply(plan, ApplyKind::Scalar, true), SqlType::VOID))
+    }
+
+    /// The arguments of a call that is applied to each row, over no row of its own.
+    fn applied_arguments(
+        &mut self,
+        given: Vec<Typed>,
+        types: &[SqlType],
+        stage: &Stage<'_>,
+    ) -> SqlResult<Vec<Expr>> {
         let mut arguments = Vec::new();
         for (own, ty) in given.into_iter().zip(types) {
             let mut own = self.coerce(own, *ty, CastContext::Implicit)?;
             let is_of_row = seen_from_below(&mut own);
             refuse(
                 is_of_row && !stage.is_plain(),
-                "a column as an argument of a function of sequences beside aggregates",
+                "a column as an argument of a function of sequences, or that waits, beside \
+                 aggregates",
             )?;
             arguments.push(own);
         }
@@ -240,11 +269,7 @@ impl Binder<'_> {
                 format!("a clause calls functions of sequences too often (allowed: {MOST_CALLS})");
             return Err(SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, message));
         }
-        let is_identity = self.is_identity;
-        let keys = self.sequence_keys(arguments.first())?;
-        let call = SequenceCall { function, keys, arguments, when: None, is_identity };
-        let expr = stage.apply(Plan::Sequence(Box::new(call)), ApplyKind::Scalar, true);
-        Ok(Typed::new(expr, INT8))
+        Ok(arguments)
     }
 }
 

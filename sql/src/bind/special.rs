@@ -8,14 +8,16 @@ use sqlparser::ast::{
 };
 
 use super::expr::{negate, operator_name};
-use super::fields::{row_of_json, with_json_rows};
+use super::fields::row_of;
 use super::names::function_name;
+use super::row_query::quantified_patterns;
 use super::sequence::{sequence_function, without_regclass};
 use super::stage::{COMPARED, Stage, WINDOWS};
 use super::{Binder, fold, name_parts, refuse};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::functions::{
     CallContext, Resolved, gives_rows, needs_names, resolve_function, resolve_operator,
+    resolve_pause,
 };
 use crate::plan::{AdvisoryFunction, ApplyKind, Expr, Quantifier, Typed};
 use crate::types::cast::CastContext;
@@ -78,10 +80,10 @@ impl Binder<'_> {
                 self.named_call("overlay", given)
             }
             Ast::SimilarTo { negated, expr, pattern, escape_char } => {
-                let name = if *negated { "not_similar_to" } else { "similar_to" };
                 let mut given = vec![self.expr(expr, stage)?, self.expr(pattern, stage)?];
                 given.extend(escape_char.as_ref().map(|own| self.expr(own, stage)).transpose()?);
-                self.named_call(name, given)
+                let Typed { expr, ty } = self.named_call("similar_to", given)?;
+                Ok(Typed::new(negate(expr, *negated), ty))
             }
             Ast::CompoundFieldAccess { root, access_chain } => {
                 self.part_of(root, access_chain, stage)
@@ -120,8 +122,13 @@ impl Binder<'_> {
         (any, escape): (bool, &Option<Box<Ast>>),
         stage: &mut Stage<'_>,
     ) -> SqlResult<Typed> {
-        if any {
-            return self.like_any(operator, (operand, pattern), escape.is_some(), stage);
+        let quantified = match any {
+            true => Some((Quantifier::Any, pattern)),
+            false => quantified_patterns(pattern),
+        };
+        if let Some((quantifier, patterns)) = quantified {
+            let how = (quantifier, escape.is_some());
+            return self.like_any(operator, (operand, patterns), how, stage);
         }
         let operand = self.expr(operand, stage)?;
         let mut pattern = self.expr(pattern, stage)?;
@@ -245,6 +252,9 @@ impl Binder<'_> {
         if let Some(over) = &function.over {
             return self.window(&name, function, over, stage);
         }
+        if name == "grouping" {
+            return self.grouping_call(function, stage);
+        }
         if let Some(call) = self.aggregate(&name, function, stage)? {
             return Ok(call);
         }
@@ -279,13 +289,8 @@ impl Binder<'_> {
                         format!("DISTINCT specified, but {name} is not an aggregate function");
                     return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
                 }
-                if let Some(table) = row_of_json(&name, args, stage.scope)
-                    && let Some(row) = self.row_as_json(&table, stage)?
-                {
-                    return Ok(row);
-                }
-                let args = without_regclass(&name, args);
-                let args = with_json_rows(&name, &args, stage.scope)?;
+                let args = self.in_order(&name, args)?;
+                let args = without_regclass(&name, &args);
                 self.arguments(&args, stage)?
             }
         };
@@ -300,12 +305,13 @@ impl Binder<'_> {
         given: Vec<Typed>,
         stage: &mut Stage<'_>,
     ) -> SqlResult<Typed> {
+        let types: Vec<SqlType> = given.iter().map(|own| own.ty).collect();
+        if let Some(pause) = resolve_pause(name, &types)? {
+            return self.pause_call(pause, given, stage);
+        }
         match sequence_function(name) {
             Some(function) => self.sequence_call(function, name, given, stage),
-            None if name == "row" && is_plain => {
-                let row = given.into_iter().map(|own| own.expr).collect();
-                Ok(Typed::new(Expr::Row(row), SqlType::RECORD))
-            }
+            None if name == "row" && is_plain => Ok(row_of(given)),
             None => {
                 let bound = self.built_in(name, given).map_err(|error| match error.state() {
                     SqlState::UNDEFINED_FUNCTION if gives_rows(name) => {

@@ -18,6 +18,8 @@ pub(super) struct Grouping<'s> {
     /// What aggregates and keys are over.
     pub(super) input: &'s Scope<'s>,
     pub(super) keys: Vec<GroupKey>,
+    /// Which of the keys each list has, if there are several lists: the last key is in none then.
+    pub(super) sets: Option<Vec<Vec<usize>>>,
     /// Columns of their input, before those of subqueries.
     pub(super) width: usize,
     /// Subqueries in the arguments of aggregates.

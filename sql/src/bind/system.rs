@@ -73,7 +73,8 @@ impl Binder<'_> {
 /// The rows that a relation has of its own.
 fn rows(relation: &'static Relation) -> Plan {
     let columns = relation.columns.iter().map(|own| (own.name.to_owned(), own.ty)).collect();
-    let function = ResolvedRows { arguments: vec![SqlType::TEXT], columns, rows: rows_of };
+    let (arguments, rows) = (vec![SqlType::TEXT], std::sync::Arc::new(rows_of));
+    let function = ResolvedRows { arguments, columns, rows, pause: None };
     let arguments = vec![Expr::Const(Datum::text(relation.full_name))];
     Plan::Rows { function: std::sync::Arc::new(function), arguments, ordinality: false }
 }

@@ -11,8 +11,10 @@ use super::scope::Scope;
 use super::sequence::{sequence_function, without_regclass};
 use super::stage::{PendingApply, Stage, with_applies};
 use super::{Binder, OutputColumn, fold, name_parts};
-use crate::error::{SqlError, SqlResult};
-use crate::functions::{ResolvedRows, needs_names, resolve_rows, resolve_unnest};
+use crate::error::{SqlError, SqlResult, SqlState};
+use crate::functions::{
+    ResolvedRows, needs_names, resolve_pause, resolve_rows, resolve_unnest, rows_of_document,
+};
 use crate::plan::{Expr, Join, JoinKind, Plan, Typed};
 use crate::types::cast::CastContext;
 use crate::types::{Array, Datum, SqlType};
@@ -58,8 +60,12 @@ impl Binder<'_> {
         let given = given?;
         let types: Vec<SqlType> = given.iter().map(|own| own.ty).collect();
         let is_unnest = function == "unnest" && !types.is_empty();
-        let resolved =
-            if is_unnest { resolve_unnest(&types) } else { resolve_rows(&function, &types) };
+        let of_document = rows_of_document(&function).filter(|_| given.len() == 1);
+        let resolved = match of_document {
+            Some(own) => Ok(Some(own.with_columns(defined_columns(alias.as_ref(), ordinality)?))),
+            None if is_unnest => resolve_unnest(&types),
+            None => resolve_rows(&function, &types),
+        };
         let resolved = resolved.map_err(|error| self.place(error, name))?;
         let called = alias.as_ref().map_or_else(|| function.clone(), |alias| fold(&alias.name));
         let Some(resolved) = resolved else {
@@ -71,8 +77,7 @@ impl Binder<'_> {
                 columns.push(OutputColumn::new(ORDINALITY, SqlType::INT8));
                 exprs.push(Expr::Const(Datum::I64(1)));
             }
-            rename(&mut columns, &alias_columns(alias.as_ref())?, &called)?;
-            let scope = scope_of(&called, &columns, outer)?;
+            let scope = scope_of_rows(&mut columns, alias.as_ref(), &called, outer)?;
             let input = Box::new(with_applies(Plan::One, stage.applies));
             return Ok(Part {
                 plan: Plan::Project { input, exprs: exprs.into() },
@@ -83,7 +88,11 @@ impl Binder<'_> {
         let mut arguments = Vec::new();
         for (given, ty) in given.into_iter().zip(resolved.arguments.clone()) {
             let argument = self.coerce(given, ty, CastContext::Implicit)?;
-            arguments.push(if is_unnest { or_empty(argument, ty) } else { argument });
+            arguments.push(match of_document {
+                Some(own) if own.has_row_of_null() => or_empty_object(argument),
+                _ if is_unnest => or_empty(argument, ty),
+                _ => argument,
+            });
         }
         let single = resolved.columns.len() == 1;
         let mut columns: Vec<OutputColumn> = resolved
@@ -98,8 +107,10 @@ impl Binder<'_> {
         if ordinality {
             columns.push(OutputColumn::new(ORDINALITY, SqlType::INT8));
         }
-        rename(&mut columns, &alias_columns(alias.as_ref())?, &called)?;
-        let scope = scope_of(&called, &columns, outer)?;
+        let scope = match of_document {
+            None => scope_of_rows(&mut columns, alias.as_ref(), &called, outer)?,
+            Some(_) => scope_of(&called, &columns, outer)?,
+        };
         let call = RowsCall { function: Arc::new(resolved), arguments, ordinality };
         let plan = call.behind(stage.applies, columns.len());
         Ok(Part { plan, scope, is_lateral })
@@ -117,9 +128,60 @@ impl Binder<'_> {
             let given = self.arguments(&without_regclass(function, args), stage)?;
             return self.sequence_call(own, function, given, stage);
         }
+        let types: Vec<SqlType> = given.iter().map(|own| own.ty).collect();
+        if let Some(pause) = resolve_pause(function, &types)? {
+            return self.pause_call(pause, given, stage);
+        }
         let value = self.built_in(function, given)?;
         self.settle_type(value)
     }
+}
+
+/// The columns of a function, as its alias names them. If it gives one value, the name of the
+/// function stands for that, and not for a row of it.
+fn scope_of_rows<'s>(
+    columns: &mut [OutputColumn],
+    alias: Option<&TableAlias>,
+    called: &str,
+    outer: Option<&'s Scope<'s>>,
+) -> SqlResult<Scope<'s>> {
+    rename(columns, &alias_columns(alias)?, called)?;
+    let mut scope = scope_of(called, columns, outer)?;
+    if let [own] = &mut *scope.columns {
+        own.is_row = true;
+    }
+    Ok(scope)
+}
+
+/// The columns that the alias of a function defines, which gives rows of any columns.
+fn defined_columns(
+    alias: Option<&TableAlias>,
+    ordinality: bool,
+) -> SqlResult<Vec<(String, SqlType)>> {
+    let invalid = |message| Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+    let columns = alias.map(|alias| alias.columns.as_slice()).unwrap_or_default();
+    if columns.is_empty() || columns.iter().any(|own| own.data_type.is_none()) {
+        return invalid("a column definition list is required for functions returning \"record\"");
+    }
+    if ordinality {
+        return invalid("WITH ORDINALITY cannot be used with a column definition list");
+    }
+    let mut defined: Vec<(String, SqlType)> = Vec::new();
+    for ast::TableAliasColumnDef { name, data_type } in columns {
+        let name = fold(name);
+        if defined.iter().any(|(own, _)| *own == name) {
+            let message = format!("column name \"{name}\" specified more than once");
+            return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
+        }
+        let ty = data_type.as_ref().map(SqlType::parse).transpose()?;
+        defined.push((name, ty.unwrap_or(SqlType::TEXT)));
+    }
+    Ok(defined)
+}
+
+/// A document, or an object without members instead of NULL.
+fn or_empty_object(document: Expr) -> Expr {
+    Expr::Coalesce(vec![document, Expr::Const(Datum::Json("{}".into()))])
 }
 
 /// The name of the column of numbers.

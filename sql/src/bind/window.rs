@@ -2,13 +2,12 @@
 
 use sqlparser::ast::{self, FunctionArg, FunctionArgExpr, FunctionArguments, WindowType};
 
-use super::aggregate::is_aggregate;
 use super::query::sort_key;
 use super::stage::{Stage, WINDOWS};
 use super::window_spec::{named, whole};
 use super::{Binder, refuse};
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::functions::resolve_aggregate;
+use crate::functions::{is_aggregate, is_ordered_set, resolve_aggregate};
 use crate::plan::{Expr, Frame, Typed, WindowCall};
 use crate::types::cast::CastContext;
 use crate::types::{Scalar, SqlType};
@@ -36,6 +35,10 @@ impl Binder<'_> {
             null_treatment,
             over: _,
         } = function;
+        if is_ordered_set(name) {
+            let message = format!("OVER is not supported for ordered-set aggregate {name}");
+            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
+        }
         refuse(!within_group.is_empty() || null_treatment.is_some(), "this form of a window call")?;
         refuse(
             filter.is_some() && !is_aggregate(name),
@@ -96,6 +99,8 @@ impl Binder<'_> {
     ) -> SqlResult<(Option<crate::functions::ResolvedAggregate>, Vec<Expr>, SqlType)> {
         let types: Vec<SqlType> = given.iter().map(|own| own.ty).collect();
         if is_aggregate(name) {
+            let given = self.as_documents(name, given)?;
+            let types: Vec<SqlType> = given.iter().map(|own| own.ty).collect();
             let resolved = resolve_aggregate(name, &types)?
                 .ok_or_else(|| SqlError::internal(format!("{name} is no aggregate")))?;
             let mut arguments = Vec::new();

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use sqlparser::ast::{self, Query, SetExpr, SetQuantifier, Statement};
+use sqlparser::ast::{self, CteAsMaterialized, Query, SetExpr, SetQuantifier, Statement};
 
 use super::query::rename;
 use super::scope::Scope;
 use super::{Binder, Bound, NamedQuery, fold, refuse};
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::plan::{Plan, SetOperator};
+use crate::plan::{Plan, Reuse, SetOperator};
 
 /// The statement behind WITH that changes rows, if a query is none but that.
 pub(crate) fn changed_by(query: &Query) -> Option<&Statement> {
@@ -31,7 +31,7 @@ impl Binder<'_> {
     pub(super) fn with(&mut self, with: &ast::With, outer: Option<&Scope<'_>>) -> SqlResult<()> {
         let ast::With { with_token: _, recursive, cte_tables } = with;
         for (at, cte) in cte_tables.iter().enumerate() {
-            let ast::Cte { alias, query, from, materialized: _, closing_paren_token: _ } = cte;
+            let ast::Cte { alias, query, from, materialized, closing_paren_token: _ } = cte;
             refuse(from.is_some(), "FROM of a common table expression")?;
             let name = fold(&alias.name);
             if cte_tables.iter().take(at).any(|own| fold(&own.alias.name) == name) {
@@ -52,7 +52,12 @@ impl Binder<'_> {
             };
             rename(&mut bound.columns, &names, &name)?;
             let Bound { plan, columns } = bound;
-            let plan = Plan::Shared { number, plan: Arc::new(plan) };
+            let reuse = match materialized {
+                Some(CteAsMaterialized::Materialized) => Reuse::Always,
+                Some(CteAsMaterialized::NotMaterialized) => Reuse::Never,
+                None => Reuse::IfShared,
+            };
+            let plan = Plan::Shared { number, plan: Arc::new(plan), reuse };
             self.queries.push(NamedQuery { name, columns, plan });
         }
         Ok(())

@@ -2,12 +2,15 @@
 //! long as all are in memory.
 //!
 //! When the groups take half of the memory, the rows of new groups are put aside, divided by their
-//! keys, and grouped later. The other half is for groups that grow.
+//! keys, and grouped later. The other half is for groups that grow; what they would grow beyond it
+//! is put aside too ([`Rest`]).
 
 use selkie_fabric::BoxFuture;
 
+use super::aggregate_rest::{Added, Rest};
+use super::basic::BATCH_BYTES;
 use super::context::{BATCH_ROWS, BoxOperator, ExecContext, Operator, Row};
-use super::memory::{MemoryUse, row_bytes};
+use super::memory::{MemoryLimits, MemoryUse, row_bytes};
 use super::partitions::{Partition, Partitions, can_divide};
 use super::row_key::{KeyMap, KeySet, RowKey, compare_keys, key_of, sort_values};
 use super::sort::KeyedRow;
@@ -19,8 +22,11 @@ use crate::types::Datum;
 /// Bytes of an entry of a hash table beside its key.
 const ENTRY_BYTES: usize = 32;
 
+/// About what a group takes beside its key.
+const GROUP_BYTES: usize = 1 << 10;
+
 /// What one call has gathered for one group.
-struct CallState {
+pub(super) struct CallState {
     accumulator: Box<dyn Accumulator>,
     /// Arguments that have been added, if none is to count twice.
     seen: Option<KeySet>,
@@ -37,46 +43,114 @@ impl CallState {
         }
     }
 
-    /// Adds the arguments of a row.
-    fn add(
+    /// Adds the arguments of a row. Once the call is full, they are given back if they would take
+    /// memory.
+    pub(super) fn add(
         &mut self,
         call: &AggregateCall,
         row: &[Datum],
+        is_full: bool,
         used: &mut MemoryUse,
         context: &ExecContext<'_, '_>,
-    ) -> SqlResult<()> {
+    ) -> SqlResult<Added> {
         if !context.holds(call.filter.as_ref(), row)? {
-            return Ok(());
+            return Ok(Added::Done);
         }
         let arguments = context.eval_all(&call.arguments, row)?;
         if call.function.is_strict && arguments.iter().any(Datum::is_null) {
-            return Ok(());
+            return Ok(Added::Done);
         }
-        if let Some(seen) = &mut self.seen {
-            let bytes = row_bytes(&arguments) + ENTRY_BYTES;
-            if !seen.insert(RowKey(arguments.clone())) {
-                return Ok(());
-            }
-            used.add(bytes, context.limits)?;
-        }
-        if call.order.is_empty() {
-            let before = self.accumulator.bytes();
-            self.accumulator.add(&arguments)?;
-            return used.add(self.accumulator.bytes().saturating_sub(before), context.limits);
+        let limits = context.limits;
+        let can_spill = limits.spill_bytes > 0;
+        let arguments = RowKey(arguments);
+        if self.seen.as_ref().is_some_and(|seen| seen.contains(&arguments)) {
+            return Ok(Added::Done);
         }
         let keys = sort_values(&call.order, row, context)?;
-        used.add(row_bytes(&arguments) + row_bytes(&keys), context.limits)?;
-        self.waiting.push(KeyedRow { keys, row: arguments });
-        Ok(())
+        if self.seen.is_none() && call.order.is_empty() {
+            if is_full {
+                return Ok(Added::Left(KeyedRow { keys, row: arguments.0 }));
+            }
+            return self.gather(&arguments.0, used, limits);
+        }
+        let mut bytes = row_bytes(&arguments.0) + row_bytes(&keys);
+        if self.seen.is_some() && !call.order.is_empty() {
+            bytes += row_bytes(&arguments.0) + ENTRY_BYTES;
+        }
+        if is_full || can_spill && !used.has_room(bytes, limits) {
+            return Ok(Added::Left(KeyedRow { keys, row: arguments.0 }));
+        }
+        used.add(bytes, limits)?;
+        if let Some(seen) = &mut self.seen {
+            seen.insert(arguments.clone());
+        }
+        if call.order.is_empty() {
+            return self.gather(&arguments.0, used, limits);
+        }
+        self.waiting.push(KeyedRow { keys, row: arguments.0 });
+        Ok(Added::Done)
     }
 
-    fn finish(&mut self, call: &AggregateCall) -> SqlResult<Datum> {
+    /// Gathers arguments, and counts what they add to the memory.
+    fn gather(
+        &mut self,
+        arguments: &[Datum],
+        used: &mut MemoryUse,
+        limits: &MemoryLimits,
+    ) -> SqlResult<Added> {
+        let before = self.accumulator.bytes();
+        self.accumulator.add(arguments)?;
+        let grown = self.accumulator.bytes().saturating_sub(before);
+        if grown > 0 && limits.spill_bytes > 0 && !used.has_room(grown, limits) {
+            return Ok(Added::Full);
+        }
+        used.add(grown, limits)?;
+        Ok(Added::Done)
+    }
+
+    /// The value of the call numbered `at` for the group of a number, with what is left for that.
+    pub(super) async fn finish(
+        &mut self,
+        (at, call): (usize, &AggregateCall),
+        number: usize,
+        rest: &mut Rest,
+        context: &mut ExecContext<'_, '_>,
+    ) -> SqlResult<Datum> {
         self.waiting.sort_by(|left, right| compare_keys(&left.keys, &right.keys, &call.order));
-        for waiting in self.waiting.drain(..) {
-            self.accumulator.add(&waiting.row)?;
+        let mut waiting = std::mem::take(&mut self.waiting).into_iter().peekable();
+        let (mut used, mut taken) = (MemoryUse::default(), self.accumulator.bytes());
+        while let Some(left) = rest.next(at, number, context).await? {
+            let is_before =
+                |own: &KeyedRow| compare_keys(&own.keys, &left.keys, &call.order).is_le();
+            // Those that memory took came first.
+            while let Some(own) = waiting.next_if(is_before) {
+                self.accumulator.add(&own.row)?;
+            }
+            self.accumulator.add(&left.row)?;
+            // One value may be larger than what an operator keeps.
+            let bytes = self.accumulator.bytes();
+            used.add_unbounded(bytes.saturating_sub(taken), context.limits)?;
+            taken = bytes.max(taken);
+        }
+        for own in waiting {
+            self.accumulator.add(&own.row)?;
         }
         self.accumulator.finish()
     }
+}
+
+/// What the calls begin with for a group of this key.
+pub(super) fn begin_calls(
+    calls: &[AggregateCall],
+    key: &[Datum],
+    used: &mut MemoryUse,
+    limits: &MemoryLimits,
+) -> SqlResult<Vec<CallState>> {
+    let states: Vec<CallState> = calls.iter().map(CallState::new).collect();
+    let bytes = states.iter().map(|state| state.accumulator.bytes()).sum::<usize>();
+    let of_states = states.len() * size_of::<CallState>();
+    used.add(2 * row_bytes(key) + ENTRY_BYTES + bytes + of_states, limits)?;
+    Ok(states)
 }
 
 /// Aggregates of groups.
@@ -87,6 +161,9 @@ pub(crate) struct Aggregate {
     calls: Vec<AggregateCall>,
     groups: Vec<(Row, Vec<CallState>)>,
     next: usize,
+    /// What the groups take, and what is left for them.
+    used: MemoryUse,
+    rest: Rest,
     /// Rows of other groups.
     aside: Vec<Partition>,
 }
@@ -104,7 +181,9 @@ struct Grouping {
 
 impl Aggregate {
     pub(crate) fn new(input: BoxOperator, keys: Vec<Expr>, calls: Vec<AggregateCall>) -> Self {
-        Self { input: Some(input), keys, calls, groups: Vec::new(), next: 0, aside: Vec::new() }
+        let (groups, rest) = (Vec::new(), Rest::new(calls.len()));
+        let (next, used, aside) = (0, MemoryUse::default(), Vec::new());
+        Self { input: Some(input), keys, calls, groups, next, used, rest, aside }
     }
 
     fn begin_group(
@@ -113,10 +192,7 @@ impl Aggregate {
         used: &mut MemoryUse,
         context: &ExecContext<'_, '_>,
     ) -> SqlResult<usize> {
-        let states: Vec<CallState> = self.calls.iter().map(CallState::new).collect();
-        let bytes = states.iter().map(|state| state.accumulator.bytes()).sum::<usize>();
-        let of_states = states.len() * size_of::<CallState>();
-        used.add(2 * row_bytes(&key) + ENTRY_BYTES + bytes + of_states, context.limits)?;
+        let states = begin_calls(&self.calls, &key, used, context.limits)?;
         self.groups.push((key, states));
         Ok(self.groups.len() - 1)
     }
@@ -150,6 +226,7 @@ impl Aggregate {
         context: &mut ExecContext<'_, '_>,
     ) -> SqlResult<()> {
         (self.groups, self.next) = (Vec::new(), 0);
+        (self.used, self.rest) = (MemoryUse::default(), Rest::new(self.calls.len()));
         let mut grouping = Grouping { division: partition.division, ..Grouping::default() };
         while let Some(KeyedRow { keys, row }) = partition.rows.next()? {
             context.breathe(1).await;
@@ -159,6 +236,8 @@ impl Aggregate {
     }
 
     fn put_aside(&mut self, grouping: Grouping) -> SqlResult<()> {
+        self.used = grouping.used;
+        self.rest.sort()?;
         if let Some(aside) = grouping.aside {
             self.aside.extend(aside.finish()?.into_iter().flatten());
         }
@@ -177,7 +256,8 @@ impl Aggregate {
             Some(number) => *number,
             None => {
                 let limits = context.limits;
-                let is_much = grouping.used.bytes() > limits.operator_bytes / 2;
+                let is_much = grouping.used.bytes() > limits.operator_bytes / 2
+                    || !grouping.used.has_room(2 * row_bytes(&key.0) + GROUP_BYTES, limits);
                 if is_much && grouping.aside.is_none() && can_divide(grouping.division, limits) {
                     grouping.aside = Some(Partitions::new(grouping.division));
                 }
@@ -201,21 +281,27 @@ impl Aggregate {
         context: &ExecContext<'_, '_>,
     ) -> SqlResult<()> {
         let Some((_, states)) = self.groups.get_mut(number) else { return Ok(()) };
-        let mut states = states.iter_mut().zip(&self.calls);
-        states.try_for_each(|(state, call)| state.add(call, row, used, context))
+        for ((at, call), state) in self.calls.iter().enumerate().zip(states) {
+            let added = state.add(call, row, self.rest.is_full(at), used, context)?;
+            self.rest.note((at, call), number, added, context.limits)?;
+        }
+        Ok(())
     }
 
-    fn batch(&mut self) -> SqlResult<Option<Vec<Row>>> {
-        let mut batch = Vec::new();
-        for (key, states) in self.groups.iter_mut().skip(self.next).take(BATCH_ROWS) {
-            let mut row = std::mem::take(key);
-            for (state, call) in states.iter_mut().zip(&self.calls) {
-                row.push(state.finish(call)?);
+    async fn batch(&mut self, context: &mut ExecContext<'_, '_>) -> SqlResult<Option<Vec<Row>>> {
+        let (mut batch, mut bytes) = (Vec::new(), 0);
+        while batch.len() < BATCH_ROWS
+            && bytes <= BATCH_BYTES
+            && let Some((key, states)) = self.groups.get_mut(self.next)
+        {
+            let (mut row, states) = (std::mem::take(key), std::mem::take(states));
+            for (call, mut state) in self.calls.iter().enumerate().zip(states) {
+                row.push(state.finish(call, self.next, &mut self.rest, context).await?);
             }
-            states.clear();
+            bytes += row_bytes(&row);
             batch.push(row);
+            self.next += 1;
         }
-        self.next += batch.len();
         Ok((!batch.is_empty()).then_some(batch))
     }
 }
@@ -230,7 +316,7 @@ impl Operator for Aggregate {
                 self.read(input, context).await?;
             }
             loop {
-                if let Some(batch) = self.batch()? {
+                if let Some(batch) = self.batch(context).await? {
                     return Ok(Some(batch));
                 }
                 let Some(partition) = self.aside.pop() else { return Ok(None) };

@@ -5,7 +5,7 @@ use selkie_fabric::BoxFuture;
 use super::build::build;
 use super::context::{BoxOperator, ExecContext, Operator, Row};
 use super::eval::make_array;
-use super::memory::drain;
+use super::memory::{MemoryUse, drain};
 use super::walk::shared_to_forget;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::plan::{ApplyKind, Plan};
@@ -14,8 +14,11 @@ use crate::types::Datum;
 /// What a subquery gave.
 enum Outcome {
     Value(Datum),
-    /// Rows that are compared with each row of the input.
-    Rows(Vec<Row>),
+    /// Rows that are compared with each row of the input, and the memory that they take.
+    Rows {
+        rows: Vec<Row>,
+        _used: MemoryUse,
+    },
 }
 
 /// The input with a column more. A subquery that does not depend on the row is run for the first
@@ -56,11 +59,14 @@ impl Apply {
             ApplyKind::Scalar => Outcome::Value(scalar(&mut query, context).await?),
             ApplyKind::Exists => Outcome::Value(Datum::Bool(query.next(context).await?.is_some())),
             ApplyKind::Array { element } => {
-                let rows = drain(&mut query, context).await?;
+                let (rows, _used) = drain(&mut query, context).await?;
                 let values = rows.into_iter().map(first_value).collect::<SqlResult<_>>()?;
                 Outcome::Value(make_array(values, *element)?)
             }
-            ApplyKind::Compare { .. } => Outcome::Rows(drain(&mut query, context).await?),
+            ApplyKind::Compare { .. } => {
+                let (rows, used) = drain(&mut query, context).await?;
+                Outcome::Rows { rows, _used: used }
+            }
         })
     }
 
@@ -76,10 +82,12 @@ impl Apply {
                 outcome?
             }
         };
-        context.breathe(if let Outcome::Rows(rows) = &outcome { rows.len() } else { 1 }).await;
+        context
+            .breathe(if let Outcome::Rows { rows, .. } = &outcome { rows.len() } else { 1 })
+            .await;
         let value = match (&outcome, &self.kind) {
             (Outcome::Value(value), _) => value.clone(),
-            (Outcome::Rows(rows), ApplyKind::Compare { comparison, all }) => {
+            (Outcome::Rows { rows, .. }, ApplyKind::Compare { comparison, all }) => {
                 let width = row.len();
                 let mut value = Datum::Bool(*all);
                 for other in rows {
@@ -97,7 +105,7 @@ impl Apply {
                 }
                 value
             }
-            (Outcome::Rows(_), _) => return Err(SqlError::internal("rows of a subquery")),
+            (Outcome::Rows { .. }, _) => return Err(SqlError::internal("rows of a subquery")),
         };
         self.kept = Some(outcome).filter(|_| !self.is_correlated);
         row.push(value);

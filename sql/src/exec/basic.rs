@@ -6,6 +6,7 @@ use std::sync::Arc;
 use selkie_fabric::BoxFuture;
 
 use super::context::{BATCH_ROWS, BoxOperator, ExecContext, Operator, Row};
+use super::memory::row_bytes;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::functions::{ResolvedRows, RowIterator};
 use crate::plan::Expr;
@@ -29,9 +30,15 @@ impl Operator for Values {
     ) -> BoxFuture<'a, SqlResult<Option<Vec<Row>>>> {
         Box::pin(async move {
             context.breathe(BATCH_ROWS).await;
-            let rows = self.rows.by_ref().take(BATCH_ROWS);
-            let batch = rows.map(|exprs| context.eval_all(&exprs, &[]));
-            let batch = batch.collect::<SqlResult<Vec<_>>>()?;
+            let (mut batch, mut bytes) = (Vec::new(), 0);
+            while batch.len() < BATCH_ROWS
+                && bytes <= BATCH_BYTES
+                && let Some(exprs) = self.rows.next()
+            {
+                let row = context.eval_all(&exprs, &[])?;
+                bytes += row_bytes(&row);
+                batch.push(row);
+            }
             Ok((!batch.is_empty()).then_some(batch))
         })
     }
@@ -87,6 +94,15 @@ impl Operator for FunctionRows {
     ) -> BoxFuture<'a, SqlResult<Option<Vec<Row>>>> {
         Box::pin(async move {
             context.breathe(BATCH_ROWS).await;
+            if let (None, Some(pause)) = (&self.rows, self.function.pause) {
+                let values = context.eval_all(&self.arguments, &[])?;
+                if !values.iter().any(Datum::is_null) {
+                    let Some(env) = context.env else {
+                        return Err(SqlError::internal("a statement that waits has no clock"));
+                    };
+                    env.sleep(pause(&values, &context.call)?).await;
+                }
+            }
             self.batch(context)
         })
     }
@@ -120,10 +136,21 @@ impl Operator for Filter {
     }
 }
 
+/// Bytes of rows beyond which a batch has no more: few rows may be more than memory takes.
+pub(crate) const BATCH_BYTES: usize = 4 << 20;
+
 /// Expressions over each row of the input.
 pub(crate) struct Project {
-    pub(crate) input: BoxOperator,
-    pub(crate) exprs: Arc<[Expr]>,
+    input: BoxOperator,
+    exprs: Arc<[Expr]>,
+    /// Rows of the input that are still to come.
+    rest: std::vec::IntoIter<Row>,
+}
+
+impl Project {
+    pub(crate) fn new(input: BoxOperator, exprs: &Arc<[Expr]>) -> Self {
+        Self { input, exprs: Arc::clone(exprs), rest: Vec::new().into_iter() }
+    }
 }
 
 impl Operator for Project {
@@ -132,9 +159,21 @@ impl Operator for Project {
         context: &'a mut ExecContext<'_, '_>,
     ) -> BoxFuture<'a, SqlResult<Option<Vec<Row>>>> {
         Box::pin(async move {
-            let Some(batch) = self.input.next(context).await? else { return Ok(None) };
-            let rows = batch.iter().map(|row| context.eval_all(&self.exprs, row));
-            Ok(Some(rows.collect::<SqlResult<_>>()?))
+            if self.rest.as_slice().is_empty() {
+                let Some(batch) = self.input.next(context).await? else { return Ok(None) };
+                self.rest = batch.into_iter();
+            } else {
+                context.breathe(1).await;
+            }
+            let (mut batch, mut bytes) = (Vec::with_capacity(self.rest.len()), 0);
+            while bytes <= BATCH_BYTES
+                && let Some(row) = self.rest.next()
+            {
+                let row = context.eval_all(&self.exprs, &row)?;
+                bytes += row_bytes(&row);
+                batch.push(row);
+            }
+            Ok(Some(batch))
         })
     }
 }
@@ -232,6 +271,37 @@ pub(crate) fn count_of(
     };
     let negative = |_| SqlError::new(state, format!("{name} must not be negative"));
     u64::try_from(count).map(Some).map_err(negative)
+}
+
+/// Rows one at a time.
+pub(crate) struct OneByOne {
+    input: BoxOperator,
+    batch: std::vec::IntoIter<Row>,
+}
+
+impl OneByOne {
+    pub(crate) fn new(input: BoxOperator) -> Self {
+        Self { input, batch: Vec::new().into_iter() }
+    }
+}
+
+impl Operator for OneByOne {
+    fn next<'a>(
+        &'a mut self,
+        context: &'a mut ExecContext<'_, '_>,
+    ) -> BoxFuture<'a, SqlResult<Option<Vec<Row>>>> {
+        Box::pin(async move {
+            loop {
+                if let Some(row) = self.batch.next() {
+                    return Ok(Some(vec![row]));
+                }
+                match self.input.next(context).await? {
+                    Some(batch) => self.batch = batch.into_iter(),
+                    None => return Ok(None),
+                }
+            }
+        })
+    }
 }
 
 /// Rows that are there already.

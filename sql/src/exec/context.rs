@@ -11,6 +11,7 @@ use selkie_txn::Txn;
 
 use super::advisory::AdvisoryContext;
 use super::eval::{EvalContext, eval};
+use super::kept_rows::KeptRows;
 use super::memory::MemoryLimits;
 use super::references::{DeferredReferences, PendingReferences, RelationCache};
 use super::sequence::SequenceMemory;
@@ -35,6 +36,8 @@ pub(crate) struct ExecContext<'x, 'db> {
     pub(crate) txn: &'x mut Txn<'db>,
     pub(crate) call: CallContext<'x>,
     pub(crate) parameters: &'x [Datum],
+    /// By which it waits; `None` in tests of plans that do not.
+    pub(crate) env: Option<&'x Env>,
     /// Who sends the data of COPY.
     pub(crate) client: Option<&'x dyn Client>,
     /// Values of sequences that the session has had.
@@ -50,7 +53,7 @@ pub(crate) struct ExecContext<'x, 'db> {
     pub(crate) advisory: AdvisoryContext<'x>,
     /// The role that the statement runs as; `None` if it may do everything.
     pub(crate) authority: Option<&'x Authority>,
-    pub(crate) limits: MemoryLimits,
+    pub(crate) limits: &'x MemoryLimits,
     /// Whether the statement is alone in its transaction.
     pub(crate) is_alone: bool,
     /// Whether the transaction only reads.
@@ -103,9 +106,9 @@ const UNBROKEN_ROWS: usize = 16_384;
 #[derive(Debug, Default)]
 pub(crate) struct SharedRows {
     /// Of those that have run.
-    pub(crate) complete: HashMap<usize, Arc<Vec<Row>>, RandomState>,
+    pub(crate) complete: HashMap<usize, Arc<KeptRows>, RandomState>,
     /// Of the round before, of those that are recursive and run.
-    pub(crate) working: HashMap<usize, Arc<Vec<Row>>, RandomState>,
+    pub(crate) working: HashMap<usize, Arc<KeptRows>, RandomState>,
 }
 
 impl<'x> ExecContext<'x, '_> {
@@ -122,7 +125,7 @@ impl<'x> ExecContext<'x, '_> {
     /// Lets others run, if so many rows more make it time for that.
     pub(crate) async fn breathe(&mut self, rows: usize) {
         self.unbroken = self.unbroken.saturating_add(rows);
-        if self.unbroken >= UNBROKEN_ROWS {
+        if self.call.interrupts.take_turn() || self.unbroken >= UNBROKEN_ROWS {
             self.unbroken = 0;
             yield_now().await;
         }
@@ -130,11 +133,13 @@ impl<'x> ExecContext<'x, '_> {
 
     /// The value of an expression over a row.
     pub(crate) fn eval(&self, expr: &Expr, row: &[Datum]) -> SqlResult<Datum> {
+        self.call.large_values.forget();
         eval(expr, row, &self.expressions())
     }
 
     /// The values of expressions over a row.
     pub(crate) fn eval_all(&self, exprs: &[Expr], row: &[Datum]) -> SqlResult<Row> {
+        self.call.large_values.forget();
         let context = self.expressions();
         exprs.iter().map(|expr| eval(expr, row, &context)).collect()
     }
@@ -159,9 +164,3 @@ pub(crate) trait Operator: Send {
 
 /// An operator that runs a plan.
 pub(crate) type BoxOperator = Box<dyn Operator>;
-
-/// Takes the first rows of what an operator has gathered.
-pub(crate) fn take_batch(rows: &mut std::vec::IntoIter<Row>) -> Option<Vec<Row>> {
-    let batch: Vec<Row> = rows.take(BATCH_ROWS).collect();
-    (!batch.is_empty()).then_some(batch)
-}

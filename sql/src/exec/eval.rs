@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use super::row_key::is_same;
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::functions::{CallContext, Resolved};
+use crate::functions::{CallContext, MAX_BYTES, Resolved, too_long};
 use crate::plan::{Branch, Expr, Quantifier};
-use crate::types::{Array, Datum, SqlType, cast, order};
+use crate::types::limits::check_count;
+use crate::types::{Array, Datum, Record, SqlType, cast, order};
 
 /// What expressions are evaluated in.
 pub(crate) struct EvalContext<'a> {
@@ -32,7 +33,10 @@ pub(crate) fn eval(expr: &Expr, row: &[Datum], context: &EvalContext<'_>) -> Sql
             if value.is_null() {
                 return Ok(value);
             }
-            cast::cast(value, *from, *to, *kind, context.call.settings)
+            context.call.interrupts.after(text_bytes(&value))?;
+            let value = cast::cast(value, *from, *to, *kind, context.call.settings)?;
+            check_size(&value, context)?;
+            Ok(value)
         }
         Expr::And(all) => junction(all, false, row, context),
         Expr::Or(all) => junction(all, true, row, context),
@@ -71,9 +75,10 @@ pub(crate) fn eval(expr: &Expr, row: &[Datum], context: &EvalContext<'_>) -> Sql
             let indexes = indexes.iter().map(|expr| eval(expr, row, context));
             element(&array, &indexes.collect::<SqlResult<Vec<_>>>()?)
         }
-        Expr::Row(fields) => {
-            let values = fields.iter().map(|expr| eval(expr, row, context));
-            Ok(Datum::Record(values.collect::<SqlResult<Vec<_>>>()?.into()))
+        Expr::Row { values, fields } => {
+            let values = values.iter().map(|expr| eval(expr, row, context));
+            let (values, fields) = (values.collect::<SqlResult<_>>()?, Arc::clone(fields));
+            Ok(Datum::Record(Arc::new(Record { values, fields })))
         }
     }
 }
@@ -137,8 +142,29 @@ fn coalesce(all: &[Expr], row: &[Datum], context: &EvalContext<'_>) -> SqlResult
     Ok(Datum::Null)
 }
 
+/// Functions count steps that are more than a pass over their arguments.
 fn call(function: &Resolved, values: &[Datum], context: &EvalContext<'_>) -> SqlResult<Datum> {
-    (function.eval)(values, context.call)
+    let steps = values.iter().fold(1_usize, |sum, value| sum.saturating_add(text_bytes(value)));
+    context.call.interrupts.after(steps)?;
+    let value = (function.eval)(values, context.call)?;
+    check_size(&value, context)?;
+    Ok(value)
+}
+
+fn text_bytes(value: &Datum) -> usize {
+    match value {
+        Datum::Text(text) | Datum::Json(text) => text.len(),
+        Datum::Bytes(bytes) => bytes.len(),
+        _ => 0,
+    }
+}
+
+/// What functions make longer by some times at most, they do not look at themselves.
+fn check_size(value: &Datum, context: &EvalContext<'_>) -> SqlResult<()> {
+    match text_bytes(value) {
+        0..=MAX_BYTES => context.call.large_values.made(text_bytes(value)),
+        _ => Err(too_long()),
+    }
 }
 
 /// AND and OR: the first operand of value `decisive` decides; NULL if none does and one is NULL.
@@ -162,7 +188,7 @@ fn junction(
 /// A row is NULL if all of its fields are, and is not NULL if none is: neither may hold.
 fn is_null(value: &Datum, negated: bool) -> bool {
     match value {
-        Datum::Record(fields) => fields.iter().all(|field| field.is_null() != negated),
+        Datum::Record(own) => own.values.iter().all(|field| field.is_null() != negated),
         value => value.is_null() != negated,
     }
 }
@@ -276,6 +302,7 @@ pub(crate) fn make_array(elements: Vec<Datum>, element: SqlType) -> SqlResult<Da
         }
         inner = Some(dimensions);
         count += 1;
+        check_count(all.len())?;
         all.extend(part.iter().flat_map(|part| part.elements.iter().cloned()));
     }
     let inner = inner.unwrap_or_default();

@@ -119,15 +119,17 @@ impl Operator for Insert {
 impl InsertRows {
     async fn insert(
         &mut self,
-        row: Row,
+        mut row: Row,
         builder: &mut RowBuilder<'_>,
         returned: &mut Returned,
         context: &mut ExecContext<'_, '_>,
     ) -> SqlResult<()> {
         let table = Arc::clone(&self.table);
+        // What subqueries of ON CONFLICT and RETURNING have given stands behind the row.
+        let rest = row.split_off(table.columns.len().min(row.len()));
         check_row(&table, &self.checks, &row, None, context)?;
         if let Some(old) = self.settle_conflict(&row, context).await? {
-            return self.update(old, row, returned, context).await;
+            return self.update(old, (row, rest), returned, context).await;
         }
         match insert_row(builder, &table, &row, context.txn).await? {
             Ok(()) => {}
@@ -139,6 +141,7 @@ impl InsertRows {
         if self.on_conflict.as_ref().is_some_and(|action| action.update.is_some()) {
             self.touched.extend(primary_key(context.txn, &table, &row)?);
         }
+        row.extend(rest);
         returned.add(self.returning.as_deref(), &row, context)
     }
 
@@ -238,7 +241,7 @@ impl InsertRows {
     async fn update(
         &mut self,
         old: Row,
-        row: Row,
+        (row, rest): (Row, Row),
         returned: &mut Returned,
         context: &mut ExecContext<'_, '_>,
     ) -> SqlResult<()> {
@@ -249,6 +252,7 @@ impl InsertRows {
         let width = old.len();
         let mut both = old;
         both.extend(row);
+        both.extend_from_slice(&rest);
         if !context.holds(condition.as_ref(), &both)? {
             return Ok(());
         }
@@ -263,7 +267,7 @@ impl InsertRows {
             .map(|(at, expr)| Ok((*at, context.eval(expr, &both)?)))
             .collect::<SqlResult<_>>()?;
         let old: Row = both.drain(..width.min(both.len())).collect();
-        let (new, change) = plan_change(&table, &key, &old, values, &self.checks, context)?;
+        let (mut new, change) = plan_change(&table, &key, &old, values, &self.checks, context)?;
         self.tracker.updated(&old, &new, context)?;
         let rekeyed = change.run(&table, &key, &new, context).await?;
         let key = match rekeyed {
@@ -275,6 +279,7 @@ impl InsertRows {
         };
         self.touched.insert(key);
         context.affected += 1;
+        new.extend(rest);
         returned.add(self.returning.as_deref(), &new, context)
     }
 }

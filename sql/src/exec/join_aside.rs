@@ -93,7 +93,7 @@ pub(crate) fn number_row(row: &mut Row, next: &mut i64) {
 }
 
 /// What brings rows in the order of such places, by which they are keyed.
-pub(crate) fn ordered(limits: MemoryLimits) -> Sorter {
+pub(crate) fn ordered(limits: &MemoryLimits) -> Sorter {
     let key = SortKey { expr: Expr::Column(0), descending: false, nulls_first: false };
     Sorter::new(&Arc::from([key]), limits)
 }

@@ -34,9 +34,9 @@ pub(crate) enum Place {
 }
 
 impl JoinSide {
-    pub(crate) fn of_rows(rows: Vec<Row>) -> Self {
+    pub(crate) fn of_rows((rows, used): (Vec<Row>, MemoryUse)) -> Self {
         let has_partner = vec![false; rows.len()];
-        Self { rows, has_partner, ..Self::default() }
+        Self { rows, has_partner, used, ..Self::default() }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -48,16 +48,16 @@ impl JoinSide {
     }
 
     /// Whether memory takes one more row.
-    pub(crate) fn has_room(&self, row: &[Datum], key: &RowKey, limits: MemoryLimits) -> bool {
+    pub(crate) fn has_room(&mut self, row: &[Datum], key: &RowKey, limits: &MemoryLimits) -> bool {
         let bytes = row_bytes(row) + row_bytes(&key.0) + 2 * size_of::<usize>() + 1;
-        self.used.bytes().saturating_add(bytes) <= limits.operator_bytes
+        self.used.has_room(bytes, limits)
     }
 
     pub(crate) fn into_rows(self) -> Vec<Row> {
         self.rows
     }
 
-    pub(crate) fn push(&mut self, row: Row, limits: MemoryLimits) -> SqlResult<()> {
+    pub(crate) fn push(&mut self, row: Row, limits: &MemoryLimits) -> SqlResult<()> {
         self.used.add(row_bytes(&row) + 1, limits)?;
         self.rows.push(row);
         self.has_partner.push(false);
@@ -68,7 +68,7 @@ impl JoinSide {
         &mut self,
         row: Row,
         key: RowKey,
-        limits: MemoryLimits,
+        limits: &MemoryLimits,
     ) -> SqlResult<()> {
         let at = self.rows.len();
         let key_bytes = row_bytes(&key.0);

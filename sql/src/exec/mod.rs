@@ -7,18 +7,18 @@
 //!
 //! A subquery, or the right side of a lateral join, is built and run anew for each row that it
 //! depends on, which is the innermost of the outer rows meanwhile. Operators that keep rows count
-//! the bytes. Beyond [`MemoryLimits`] sorts, changes, hash joins, groups, DISTINCT, UNION and
-//! window functions go on in temporary files; others give an error.
+//! the bytes. Beyond [`MemoryLimits`] they go on in temporary files; what cannot gives an error.
 //!
 //! | file | duty |
 //! |---|---|
 //! | `context.rs`, `memory.rs`, `row_key.rs` | what operators share |
 //! | `sort.rs` | ORDER BY |
-//! | `row_queue.rs`, `partitions.rs` | rows beyond what memory takes |
+//! | `row_queue.rs`, `kept_rows.rs`, `partitions.rs` | rows beyond what memory takes |
 //! | `row_store.rs` | rows of cursors |
+//! | `aggregate_rest.rs` | groups beyond it |
 //! | `spill.rs`, `spill_value.rs` | their files |
 //! | `eval.rs` | values of expressions |
-//! | `build.rs`, `walk.rs` | from plans to operators; what plans contain |
+//! | `build.rs` | from plans to operators |
 //! | `scan.rs`, `scan_target.rs`, `key_value.rs`, `stored_row.rs` | reads of tables |
 //! | `insert.rs`, `modify.rs`, `row_write.rs`, `lock.rs` | changes and locks |
 //! | `references/` | FOREIGN KEY constraints |
@@ -27,21 +27,26 @@
 
 mod advisory;
 mod aggregate;
+mod aggregate_ordered;
+mod aggregate_rest;
 mod append;
 mod apply;
 mod basic;
 mod build;
 mod context;
 mod copy_in;
+mod count;
 mod eval;
 mod insert;
 mod join;
 mod join_aside;
 mod join_side;
+mod kept_rows;
 mod key_value;
 mod lock;
 mod measured;
 mod memory;
+mod merge_join;
 mod modify;
 mod partitions;
 mod references;
@@ -53,6 +58,7 @@ mod scan;
 mod scan_target;
 mod sequence;
 mod set;
+mod set_counted;
 mod shared;
 mod sort;
 mod spill;
@@ -61,18 +67,20 @@ mod stored_row;
 #[cfg(test)]
 mod tests;
 mod txn_error;
-mod walk;
 mod window;
 mod window_call;
 mod window_frame;
 
+use crate::plan::walk;
+
 pub(crate) use advisory::{AdvisoryContext, SessionLocks};
 pub(crate) use build::build;
 pub(crate) use context::{BATCH_ROWS, CopiedRows, Counts, ExecContext, Operator, Row, SharedRows};
-pub(crate) use memory::{MemoryLimits, row_bytes};
+pub(crate) use memory::{MemoryLimits, WORK_MEMORY_BYTES, row_bytes};
 pub(crate) use references::{
     DeferredMark, DeferredReferences, PendingReferences, RelationCache, check_rows, settle_deferred,
 };
 pub(crate) use row_store::{RowStore, StoreBudget};
 pub(crate) use sequence::SequenceMemory;
+pub(crate) use spill::TempFiles;
 pub(crate) use txn_error::{from_txn, read_only_error};

@@ -35,7 +35,7 @@ pub(crate) struct Partition {
 }
 
 /// Whether rows that were divided so often can be divided again.
-pub(crate) fn can_divide(division: u32, limits: MemoryLimits) -> bool {
+pub(crate) fn can_divide(division: u32, limits: &MemoryLimits) -> bool {
     limits.spill_bytes > 0 && division < MOST_DIVISIONS
 }
 
@@ -46,14 +46,14 @@ impl Partitions {
     }
 
     /// Puts a row aside, by its keys.
-    pub(crate) fn push(&mut self, row: &KeyedRow, limits: MemoryLimits) -> SqlResult<()> {
+    pub(crate) fn push(&mut self, row: &KeyedRow, limits: &MemoryLimits) -> SqlResult<()> {
         let mut hasher = FixedState::with_seed(self.division.into()).build_hasher();
         hash_values(&row.keys, &mut hasher);
         let at = (std::hash::Hasher::finish(&hasher) % FILES as u64) as usize;
         let Some(file) = self.files.get_mut(at) else { return Ok(()) };
         let file = match file {
             Some(file) => file,
-            none => none.insert(RunWriter::new()?),
+            none => none.insert(RunWriter::new(limits)?),
         };
         let before = file.bytes();
         file.write(row)?;

@@ -1,8 +1,11 @@
 //! Rows that wait, in the order in which they came.
 
+use std::sync::Arc;
+
 use selkie_fabric::BoxFuture;
 
 use super::context::{BATCH_ROWS, BoxOperator, ExecContext, Row};
+use super::kept_rows::KeptRows;
 use super::memory::{MemoryLimits, MemoryUse, row_bytes};
 use super::sort::KeyedRow;
 use super::spill::{RunReader, RunWriter};
@@ -17,17 +20,17 @@ pub(crate) struct RowQueue {
 }
 
 impl RowQueue {
-    pub(crate) fn push(&mut self, row: Row, limits: MemoryLimits) -> SqlResult<()> {
+    pub(crate) fn push(&mut self, row: Row, limits: &MemoryLimits) -> SqlResult<()> {
         let bytes = row_bytes(&row);
-        let has_room = self.used.bytes().saturating_add(bytes) <= limits.operator_bytes;
-        if self.file.is_none() && (has_room || limits.spill_bytes == 0) {
+        let may_keep = self.file.is_none() && self.used.has_room(bytes, limits);
+        if may_keep || limits.spill_bytes == 0 {
             self.used.add(bytes, limits)?;
             self.rows.push(row);
             return Ok(());
         }
         let file = match &mut self.file {
             Some(file) => file,
-            none => none.insert(RunWriter::new()?),
+            none => none.insert(RunWriter::new(limits)?),
         };
         file.write(&KeyedRow { keys: Row::new(), row })?;
         limits.check_spill(file.bytes())
@@ -36,14 +39,20 @@ impl RowQueue {
     /// The rows, from the first on.
     pub(crate) fn finish(self) -> SqlResult<QueuedRows> {
         let file = self.file.map(RunWriter::finish).transpose()?;
-        Ok(QueuedRows { rows: self.rows.into_iter(), file })
+        Ok(QueuedRows { rows: self.rows.into_iter(), _used: self.used, file })
+    }
+
+    /// The rows, for several who read them.
+    pub(crate) fn keep(self) -> SqlResult<Arc<KeptRows>> {
+        let run = self.file.map(RunWriter::finish_run).transpose()?;
+        Ok(Arc::new(KeptRows::new(self.rows, self.used, run)))
     }
 
     /// All rows of an operator.
-    pub(crate) fn of<'a>(
+    pub(crate) fn filled<'a>(
         input: &'a mut BoxOperator,
         context: &'a mut ExecContext<'_, '_>,
-    ) -> BoxFuture<'a, SqlResult<QueuedRows>> {
+    ) -> BoxFuture<'a, SqlResult<Self>> {
         Box::pin(async move {
             let mut queue = Self::default();
             while let Some(batch) = input.next(context).await? {
@@ -51,8 +60,16 @@ impl RowQueue {
                     queue.push(row, context.limits)?;
                 }
             }
-            queue.finish()
+            Ok(queue)
         })
+    }
+
+    /// The same, from the first on.
+    pub(crate) async fn of(
+        input: &mut BoxOperator,
+        context: &mut ExecContext<'_, '_>,
+    ) -> SqlResult<QueuedRows> {
+        Self::filled(input, context).await?.finish()
     }
 }
 
@@ -60,6 +77,8 @@ impl RowQueue {
 #[derive(Default)]
 pub(crate) struct QueuedRows {
     rows: std::vec::IntoIter<Row>,
+    /// As long as it is read.
+    _used: MemoryUse,
     file: Option<RunReader>,
 }
 

@@ -17,6 +17,9 @@ use crate::plan;
 /// Rows of the first batch of a cursor: a LIMIT may need no more.
 const FIRST_BATCH_ROWS: usize = 16;
 
+/// Rows that are passed over at a time.
+const PASSED_ROWS: usize = 4096;
+
 /// What is left to read.
 enum Rest {
     NotBegun,
@@ -34,6 +37,8 @@ pub(crate) struct Scan {
     source: Source,
     direction: Direction,
     checks: Vec<BoundCheck>,
+    /// Whether the entries of an index are read, and not the rows that they lead to.
+    reads_entries: bool,
     cursor: Option<Box<Cursor>>,
     batch_rows: usize,
 }
@@ -47,6 +52,7 @@ impl Scan {
             rest: Rest::NotBegun,
             direction: Direction::Forward,
             checks: Vec::new(),
+            reads_entries: false,
             cursor: None,
             batch_rows: FIRST_BATCH_ROWS,
         }
@@ -60,24 +66,55 @@ impl Scan {
         from_txn(error, Some(&self.scan.table))
     }
 
-    /// Some rows before the filter; `None` after the last.
-    async fn read(&mut self, context: &mut ExecContext<'_, '_>) -> SqlResult<Option<Vec<Row>>> {
-        if let Rest::NotBegun = self.rest {
-            let target = target_of(&self.scan, context).await?;
-            (self.source, self.direction) = (target.source, target.direction);
-            self.checks = target.checks;
-            for check in &self.checks {
-                let needed = self.needed.get_or_insert_with(|| self.scan.needed.clone());
-                if let Some(needed) = needed.get_mut(check.column()) {
-                    *needed = true;
+    /// Finds out what is to be read, if that is not known.
+    async fn begin(&mut self, context: &mut ExecContext<'_, '_>) -> SqlResult<()> {
+        let Rest::NotBegun = self.rest else { return Ok(()) };
+        let target = target_of(&self.scan, context).await?;
+        (self.source, self.direction) = (target.source, target.direction);
+        self.checks = target.checks;
+        for check in &self.checks {
+            let needed = self.needed.get_or_insert_with(|| self.scan.needed.clone());
+            if let Some(needed) = needed.get_mut(check.column()) {
+                *needed = true;
+            }
+        }
+        // A bound that is no key may be of a column that entries do not tell as it is.
+        self.reads_entries = self.scan.index_only && self.checks.is_empty();
+        self.rest = match target.keys {
+            Keys::Single(ranges) if self.reads_entries => Rest::Ranges(ranges.into()),
+            Keys::Points(keys) => Rest::Points(keys.into()),
+            Keys::Single(ranges) => Rest::Single(ranges.into()),
+            Keys::Ranges(ranges) => Rest::Ranges(ranges.into()),
+        };
+        Ok(())
+    }
+
+    /// How many rows it gives that were not given before. Rows are passed over where nothing of
+    /// them has to be looked at.
+    pub(super) async fn count(&mut self, context: &mut ExecContext<'_, '_>) -> SqlResult<u64> {
+        self.begin(context).await?;
+        let is_any = self.checks.is_empty() && self.scan.filter.is_none();
+        let mut count = 0;
+        if is_any && matches!(self.rest, Rest::Ranges(_)) {
+            while let Some(cursor) = self.open(context)? {
+                let passed = cursor.pass(context.txn, PASSED_ROWS).await;
+                let passed = passed.map_err(|error| self.failed(error))?;
+                count += passed as u64;
+                context.breathe(passed).await;
+                if passed < PASSED_ROWS {
+                    self.cursor = None;
                 }
             }
-            self.rest = match target.keys {
-                Keys::Points(keys) => Rest::Points(keys.into()),
-                Keys::Single(ranges) => Rest::Single(ranges.into()),
-                Keys::Ranges(ranges) => Rest::Ranges(ranges.into()),
-            };
         }
+        while let Some(rows) = self.next(context).await? {
+            count += rows.len() as u64;
+        }
+        Ok(count)
+    }
+
+    /// Some rows before the filter; `None` after the last.
+    async fn read(&mut self, context: &mut ExecContext<'_, '_>) -> SqlResult<Option<Vec<Row>>> {
+        self.begin(context).await?;
         match &mut self.rest {
             Rest::NotBegun => Ok(None),
             Rest::Points(keys) => {
@@ -196,26 +233,35 @@ impl Scan {
         }
     }
 
+    /// The cursor over the range that is read, or the next one; `None` if there is none.
+    fn open(&mut self, context: &mut ExecContext<'_, '_>) -> SqlResult<Option<&mut Cursor>> {
+        if self.cursor.is_none() {
+            let Rest::Ranges(ranges) = &mut self.rest else { return Ok(None) };
+            let Some(range) = ranges.pop_front() else { return Ok(None) };
+            let (source, direction) = (self.source, self.direction);
+            let opened = if self.scan.for_update && context.is_alone {
+                context.txn.cursor_for_update(source, range, direction)
+            } else if self.reads_entries {
+                context.txn.cursor_of_entries(source, range, direction)
+            } else {
+                context.txn.cursor(source, range, direction)
+            };
+            self.cursor = Some(Box::new(opened.map_err(|error| self.failed(error))?));
+        }
+        Ok(self.cursor.as_deref_mut())
+    }
+
     async fn read_ranges(
         &mut self,
         context: &mut ExecContext<'_, '_>,
     ) -> SqlResult<Option<Vec<Row>>> {
-        let Self { scan, needed, rest, source, direction, cursor, batch_rows, .. } = self;
+        if self.open(context)?.is_none() {
+            return Ok(None);
+        }
+        let Self { scan, needed, cursor, batch_rows, .. } = self;
         let needed = needed.as_deref().unwrap_or(&scan.needed);
-        let Rest::Ranges(ranges) = rest else { return Ok(None) };
         let failed = |error| from_txn(error, Some(&scan.table));
-        let cursor = match cursor {
-            Some(cursor) => cursor,
-            none => {
-                let Some(range) = ranges.pop_front() else { return Ok(None) };
-                let opened = if scan.for_update && context.is_alone {
-                    context.txn.cursor_for_update(*source, range, *direction)
-                } else {
-                    context.txn.cursor(*source, range, *direction)
-                };
-                none.insert(Box::new(opened.map_err(failed)?))
-            }
-        };
+        let Some(cursor) = cursor else { return Ok(None) };
         let wanted = *batch_rows;
         *batch_rows = BATCH_ROWS.min(2 * wanted);
         let fetched = cursor.fetch(context.txn, wanted).await.map_err(failed)?;

@@ -1,19 +1,19 @@
-//! DISTINCT, UNION, INTERSECT and EXCEPT, by hashing.
+//! DISTINCT and UNION, by hashing.
 
 use selkie_fabric::BoxFuture;
 
 use super::context::{BATCH_ROWS, BoxOperator, ExecContext, Operator, Row};
 use super::memory::{MemoryUse, row_bytes};
 use super::partitions::{Partition, Partitions, can_divide};
-use super::row_key::{KeyMap, KeySet, RowKey, key_of};
+use super::row_key::{KeySet, RowKey, key_of};
 use super::sort::KeyedRow;
 use crate::error::SqlResult;
-use crate::plan::{Expr, SetOperator};
+use crate::plan::Expr;
 
 /// Keys that were there already, with the memory that they take. When that is all that there is,
 /// rows of other keys are put aside, divided by their keys, and looked at later.
 #[derive(Default)]
-struct Seen {
+pub(super) struct Seen {
     keys: KeySet,
     used: MemoryUse,
     /// How often the rows were divided.
@@ -24,8 +24,13 @@ struct Seen {
 }
 
 impl Seen {
+    /// Begins anew, with rows that were divided so often.
+    pub(super) fn begin(&mut self, division: u32) {
+        *self = Self { division, ..Self::default() };
+    }
+
     /// The row, if its key is new and it was not put aside.
-    fn insert(
+    pub(super) fn insert(
         &mut self,
         key: RowKey,
         row: Row,
@@ -35,7 +40,7 @@ impl Seen {
             return Ok(None);
         }
         let (bytes, limits) = (row_bytes(&key.0), context.limits);
-        let is_full = self.used.bytes().saturating_add(bytes) > limits.operator_bytes;
+        let is_full = !self.used.has_room(bytes, limits);
         if is_full && self.aside.is_none() && can_divide(self.division, limits) {
             self.aside = Some(Partitions::new(self.division));
         }
@@ -49,7 +54,10 @@ impl Seen {
     }
 
     /// Of the rows that were put aside the next whose keys are new; after all others.
-    async fn rest(&mut self, context: &mut ExecContext<'_, '_>) -> SqlResult<Option<Vec<Row>>> {
+    pub(super) async fn rest(
+        &mut self,
+        context: &mut ExecContext<'_, '_>,
+    ) -> SqlResult<Option<Vec<Row>>> {
         let mut new = Vec::new();
         while new.len() < BATCH_ROWS {
             let next = match self.left.last_mut() {
@@ -121,38 +129,17 @@ impl Operator for Distinct {
     }
 }
 
-/// An operation on two sets of rows. UNION reads the left side, then the right; the others count
-/// the rows of the right side before they read the left.
-pub(crate) struct SetOperation {
-    operator: SetOperator,
-    all: bool,
+/// UNION without ALL: the rows of the left side, then those of the right.
+pub(crate) struct Union {
     left: BoxOperator,
     right: BoxOperator,
     is_left_done: bool,
-    is_right_counted: bool,
     seen: Seen,
-    counts: KeyMap<u64>,
-    used: MemoryUse,
 }
 
-impl SetOperation {
-    pub(crate) fn new(
-        operator: SetOperator,
-        all: bool,
-        left: BoxOperator,
-        right: BoxOperator,
-    ) -> Self {
-        Self {
-            operator,
-            all,
-            left,
-            right,
-            is_left_done: false,
-            is_right_counted: false,
-            seen: Seen::default(),
-            counts: KeyMap::default(),
-            used: MemoryUse::default(),
-        }
+impl Union {
+    pub(crate) fn new(left: BoxOperator, right: BoxOperator) -> Self {
+        Self { left, right, is_left_done: false, seen: Seen::default() }
     }
 
     async fn input(&mut self, context: &mut ExecContext<'_, '_>) -> SqlResult<Option<Vec<Row>>> {
@@ -162,68 +149,23 @@ impl SetOperation {
             }
             self.is_left_done = true;
         }
-        match self.operator {
-            SetOperator::Union => self.right.next(context).await,
-            SetOperator::Intersect | SetOperator::Except => Ok(None),
-        }
-    }
-
-    async fn count_right(&mut self, context: &mut ExecContext<'_, '_>) -> SqlResult<()> {
-        while let Some(batch) = self.right.next(context).await? {
-            for row in batch {
-                let bytes = row_bytes(&row);
-                let count = self.counts.entry(RowKey(row)).or_insert(0);
-                if *count == 0 {
-                    self.used.add(bytes, context.limits)?;
-                }
-                *count += 1;
-            }
-        }
-        self.is_right_counted = true;
-        Ok(())
-    }
-
-    /// The row, if it is given now. With ALL each row of the right side stands for one of the left.
-    fn take(&mut self, row: Row, context: &ExecContext<'_, '_>) -> SqlResult<Option<Row>> {
-        if self.operator == SetOperator::Union && self.all {
-            return Ok(Some(row));
-        }
-        let key = RowKey(row.clone());
-        if self.operator == SetOperator::Union {
-            return self.seen.insert(key, row, context);
-        }
-        let is_in_right = match self.counts.get_mut(&key) {
-            Some(count) if self.all => {
-                let is_left = *count > 0;
-                *count = count.saturating_sub(1);
-                is_left
-            }
-            Some(_) => true,
-            None => false,
-        };
-        if is_in_right != (self.operator == SetOperator::Intersect) {
-            return Ok(None);
-        }
-        if self.all { Ok(Some(row)) } else { self.seen.insert(key, row, context) }
+        self.right.next(context).await
     }
 }
 
-impl Operator for SetOperation {
+impl Operator for Union {
     fn next<'a>(
         &'a mut self,
         context: &'a mut ExecContext<'_, '_>,
     ) -> BoxFuture<'a, SqlResult<Option<Vec<Row>>>> {
         Box::pin(async move {
-            if self.operator != SetOperator::Union && !self.is_right_counted {
-                self.count_right(context).await?;
-            }
             while let Some(batch) = self.input(context).await? {
-                let mut kept = Vec::with_capacity(batch.len());
+                let mut new = Vec::with_capacity(batch.len());
                 for row in batch {
-                    kept.extend(self.take(row, context)?);
+                    new.extend(self.seen.insert(RowKey(row.clone()), row, context)?);
                 }
-                if !kept.is_empty() {
-                    return Ok(Some(kept));
+                if !new.is_empty() {
+                    return Ok(Some(new));
                 }
             }
             self.seen.rest(context).await

@@ -5,39 +5,25 @@ use std::sync::Arc;
 use selkie_fabric::BoxFuture;
 
 use super::build::build;
-use super::context::{BATCH_ROWS, BoxOperator, ExecContext, Operator, Row, take_batch};
-use super::memory::{MemoryUse, drain, row_bytes};
+use super::context::{BATCH_ROWS, BoxOperator, ExecContext, Operator, Row};
+use super::kept_rows::{KeptReader, KeptRows};
+use super::memory::{MemoryUse, row_bytes};
 use super::row_key::{KeySet, RowKey};
+use super::row_queue::RowQueue;
 use super::walk::shared_to_forget;
 use crate::error::SqlResult;
 use crate::plan::Plan;
-
-/// Gives rows that others have, too.
-#[derive(Debug, Default)]
-struct Reader {
-    rows: Option<Arc<Vec<Row>>>,
-    next: usize,
-}
-
-impl Reader {
-    fn batch(&mut self) -> Option<Vec<Row>> {
-        let rest = self.rows.as_ref()?.get(self.next..)?;
-        let batch: Vec<Row> = rest.iter().take(BATCH_ROWS).cloned().collect();
-        self.next += batch.len();
-        (!batch.is_empty()).then_some(batch)
-    }
-}
 
 /// The rows of a common table expression, which the first reader runs.
 pub(crate) struct Shared {
     number: usize,
     plan: Arc<Plan>,
-    reader: Reader,
+    reader: Option<KeptReader>,
 }
 
 impl Shared {
     pub(crate) fn new(number: usize, plan: Arc<Plan>) -> Self {
-        Self { number, plan, reader: Reader::default() }
+        Self { number, plan, reader: None }
     }
 }
 
@@ -47,20 +33,21 @@ impl Operator for Shared {
         context: &'a mut ExecContext<'_, '_>,
     ) -> BoxFuture<'a, SqlResult<Option<Vec<Row>>>> {
         Box::pin(async move {
-            if self.reader.rows.is_none() {
+            if self.reader.is_none() {
                 let known = context.shared.complete.get(&self.number).cloned();
                 let rows = match known {
                     Some(rows) => rows,
                     None => {
-                        let rows = Arc::new(drain(&mut build(&self.plan), context).await?);
+                        let rows =
+                            RowQueue::filled(&mut build(&self.plan), context).await?.keep()?;
                         context.shared.complete.insert(self.number, Arc::clone(&rows));
                         rows
                     }
                 };
-                self.reader.rows = Some(rows);
+                self.reader = Some(KeptReader::new(rows));
             }
             context.breathe(BATCH_ROWS).await;
-            Ok(self.reader.batch())
+            self.reader.as_mut().map_or(Ok(None), KeptReader::batch)
         })
     }
 }
@@ -68,12 +55,12 @@ impl Operator for Shared {
 /// The rows of the round before of a recursion.
 pub(crate) struct Working {
     number: usize,
-    reader: Reader,
+    reader: Option<KeptReader>,
 }
 
 impl Working {
     pub(crate) fn new(number: usize) -> Self {
-        Self { number, reader: Reader::default() }
+        Self { number, reader: None }
     }
 }
 
@@ -84,9 +71,11 @@ impl Operator for Working {
     ) -> BoxFuture<'a, SqlResult<Option<Vec<Row>>>> {
         Box::pin(async move {
             context.breathe(BATCH_ROWS).await;
-            let rows = &mut self.reader.rows;
-            *rows = rows.take().or_else(|| context.shared.working.get(&self.number).cloned());
-            Ok(self.reader.batch())
+            if self.reader.is_none() {
+                let round = context.shared.working.get(&self.number);
+                self.reader = round.map(|round| KeptReader::new(Arc::clone(round)));
+            }
+            self.reader.as_mut().map_or(Ok(None), KeptReader::batch)
         })
     }
 }
@@ -98,12 +87,12 @@ pub(crate) struct Recursive {
     /// Until it has been run.
     first: Option<BoxOperator>,
     next: Box<Plan>,
-    /// The rows so far, if none is to come twice.
+    /// The rows so far, if none is to come twice: as in PostgreSQL they have to fit into memory.
     seen: Option<KeySet>,
     used: MemoryUse,
     /// The last round, and what of it has not been given yet.
-    round: Arc<Vec<Row>>,
-    rest: std::vec::IntoIter<Row>,
+    round: Arc<KeptRows>,
+    rest: KeptReader,
     forget: Vec<usize>,
 }
 
@@ -116,25 +105,42 @@ impl Recursive {
             seen: (!all).then(KeySet::default),
             used: MemoryUse::default(),
             round: Arc::default(),
-            rest: Vec::new().into_iter(),
+            rest: KeptReader::new(Arc::default()),
             forget: shared_to_forget(next),
         }
     }
 
-    async fn run_round(&mut self, context: &mut ExecContext<'_, '_>) -> SqlResult<()> {
-        let mut rows = match &mut self.first {
-            Some(first) => {
-                let rows = drain(first, context).await?;
-                self.first = None;
-                rows
+    /// The rows of a round that are new.
+    async fn gather(
+        &mut self,
+        mut input: BoxOperator,
+        context: &mut ExecContext<'_, '_>,
+    ) -> SqlResult<Arc<KeptRows>> {
+        let mut round = RowQueue::default();
+        while let Some(batch) = input.next(context).await? {
+            for row in batch {
+                if let Some(seen) = &mut self.seen {
+                    if !seen.insert(RowKey(row.clone())) {
+                        continue;
+                    }
+                    self.used.add(row_bytes(&row), context.limits)?;
+                }
+                round.push(row, context.limits)?;
             }
+        }
+        round.keep()
+    }
+
+    async fn run_round(&mut self, context: &mut ExecContext<'_, '_>) -> SqlResult<()> {
+        self.round = match self.first.take() {
+            Some(first) => self.gather(first, context).await?,
             None if self.round.is_empty() => return Ok(()),
             None => {
                 for number in &self.forget {
                     context.shared.complete.remove(number);
                 }
                 let enclosing = context.shared.working.insert(self.number, Arc::clone(&self.round));
-                let rows = drain(&mut build(&self.next), context).await;
+                let rows = self.gather(build(&self.next), context).await;
                 match enclosing {
                     Some(rows) => context.shared.working.insert(self.number, rows),
                     None => context.shared.working.remove(&self.number),
@@ -142,15 +148,7 @@ impl Recursive {
                 rows?
             }
         };
-        if let Some(seen) = &mut self.seen {
-            let before = seen.len();
-            rows.retain(|row| seen.insert(RowKey(row.clone())));
-            if seen.len() > before {
-                self.used.add(rows.iter().map(|row| row_bytes(row)).sum(), context.limits)?;
-            }
-        }
-        self.round = Arc::new(rows);
-        self.rest = self.round.as_ref().clone().into_iter();
+        self.rest = KeptReader::new(Arc::clone(&self.round));
         Ok(())
     }
 }
@@ -161,11 +159,11 @@ impl Operator for Recursive {
         context: &'a mut ExecContext<'_, '_>,
     ) -> BoxFuture<'a, SqlResult<Option<Vec<Row>>>> {
         Box::pin(async move {
-            if let Some(batch) = take_batch(&mut self.rest) {
+            if let Some(batch) = self.rest.batch()? {
                 return Ok(Some(batch));
             }
             self.run_round(context).await?;
-            Ok(take_batch(&mut self.rest))
+            self.rest.batch()
         })
     }
 }

@@ -38,14 +38,22 @@ impl KeyedRow {
 
 /// Sorted rows.
 pub(crate) enum Sorted {
-    Rows(std::vec::IntoIter<KeyedRow>),
+    /// With the memory that they take.
+    Rows {
+        rows: std::vec::IntoIter<KeyedRow>,
+        _used: MemoryUse,
+    },
     Runs(Merge),
 }
 
 impl Sorted {
+    fn none() -> Self {
+        Self::Rows { rows: Vec::new().into_iter(), _used: MemoryUse::default() }
+    }
+
     pub(crate) fn next(&mut self) -> SqlResult<Option<KeyedRow>> {
         match self {
-            Self::Rows(rows) => Ok(rows.next()),
+            Self::Rows { rows, .. } => Ok(rows.next()),
             Self::Runs(merge) => merge.next(),
         }
     }
@@ -83,7 +91,7 @@ pub(crate) struct Sort {
 
 impl Sort {
     pub(crate) fn new(input: BoxOperator, keys: Vec<SortKey>, first: Option<Expr>) -> Self {
-        let sorted = Sorted::Rows(Vec::new().into_iter());
+        let sorted = Sorted::none();
         Self { input: Some(input), keys: keys.into(), first, sorted, left: u64::MAX }
     }
 
@@ -138,20 +146,24 @@ pub(crate) struct Sorter {
 }
 
 impl Sorter {
-    pub(crate) fn new(keys: &Arc<[SortKey]>, limits: MemoryLimits) -> Self {
-        let runs = Runs { keys: Arc::clone(keys), runs: Vec::new(), limits };
+    pub(crate) fn new(keys: &Arc<[SortKey]>, limits: &MemoryLimits) -> Self {
+        let runs = Runs { keys: Arc::clone(keys), runs: Vec::new(), limits: limits.clone() };
         Self { rows: Vec::new(), used: MemoryUse::default(), runs }
     }
 
     pub(crate) fn push(&mut self, keyed: KeyedRow) -> SqlResult<()> {
-        let (bytes, limits) = (keyed.bytes(), self.runs.limits);
-        let is_full = self.used.bytes() + bytes > limits.operator_bytes;
-        if limits.spill_bytes > 0 && is_full && !self.rows.is_empty() {
+        let (bytes, can_spill) = (keyed.bytes(), self.runs.limits.spill_bytes > 0);
+        let is_full = !self.used.has_room(bytes, &self.runs.limits);
+        if can_spill && is_full && !self.rows.is_empty() {
             sort(&mut self.rows, &self.runs.keys);
             self.runs.add(self.rows.drain(..).map(Ok))?;
             self.used = MemoryUse::default();
         }
-        self.used.add(bytes, limits)?;
+        match can_spill && self.rows.is_empty() {
+            // One row may be larger than what an operator keeps.
+            true => self.used.add_unbounded(bytes, &self.runs.limits)?,
+            false => self.used.add(bytes, &self.runs.limits)?,
+        }
         self.rows.push(keyed);
         Ok(())
     }
@@ -159,7 +171,7 @@ impl Sorter {
     pub(crate) fn finish(mut self) -> SqlResult<Sorted> {
         sort(&mut self.rows, &self.runs.keys);
         if self.runs.runs.is_empty() {
-            return Ok(Sorted::Rows(self.rows.into_iter()));
+            return Ok(Sorted::Rows { rows: self.rows.into_iter(), _used: self.used });
         }
         self.runs.add(self.rows.drain(..).map(Ok))?;
         Ok(Sorted::Runs(Merge::new(self.runs.runs, &self.runs.keys)?))
@@ -189,7 +201,7 @@ impl Runs {
 
     fn write(&mut self, rows: impl Iterator<Item = SqlResult<KeyedRow>>) -> SqlResult<()> {
         let before: u64 = self.runs.iter().map(RunReader::bytes).sum();
-        let mut writer = RunWriter::new()?;
+        let mut writer = RunWriter::new(&self.limits)?;
         for row in rows {
             writer.write(&row?)?;
             self.limits.check_spill(before + writer.bytes())?;
@@ -269,7 +281,7 @@ async fn first_rows(
 ) -> SqlResult<Sorted> {
     let (mut heap, mut used, mut number) = (BinaryHeap::new(), MemoryUse::default(), 0);
     if first == 0 {
-        return Ok(Sorted::Rows(Vec::new().into_iter()));
+        return Ok(Sorted::none());
     }
     while let Some(batch) = input.next(context).await? {
         for row in batch {
@@ -289,5 +301,5 @@ async fn first_rows(
         }
     }
     let rows: Vec<KeyedRow> = heap.into_sorted_vec().into_iter().map(|row| row.keyed).collect();
-    Ok(Sorted::Rows(rows.into_iter()))
+    Ok(Sorted::Rows { rows: rows.into_iter(), _used: used })
 }

@@ -9,9 +9,13 @@
 //! ```
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
+use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use parking_lot::Mutex;
+
+use super::memory::MemoryLimits;
 use super::sort::KeyedRow;
 use super::spill_value::{ValueReader, write_values};
 use crate::error::{SqlError, SqlResult, SqlState};
@@ -22,24 +26,109 @@ static NEXT_FILE: AtomicU64 = AtomicU64::new(0);
 /// Bytes that are read or written at a time.
 const BUFFER_BYTES: usize = 32 << 10;
 
+/// How large the temporary files of a session are together, and may be.
+#[derive(Debug)]
+pub(crate) struct TempFiles {
+    used: AtomicU64,
+    most: AtomicU64,
+}
+
+impl Default for TempFiles {
+    fn default() -> Self {
+        Self { used: AtomicU64::new(0), most: AtomicU64::new(u64::MAX) }
+    }
+}
+
+// Relaxed throughout: it counts, and orders nothing else.
+impl TempFiles {
+    /// Bounds those that are written from now on.
+    pub(crate) fn set_limit(&self, most_bytes: Option<u64>) {
+        self.most.store(most_bytes.unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    fn take(&self, bytes: u64) -> SqlResult<()> {
+        let most = self.most.load(Ordering::Relaxed);
+        let taken = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+            used.checked_add(bytes).filter(|used| *used <= most)
+        });
+        taken.map(|_| ()).map_err(|_| {
+            let most = most >> 10;
+            let message = format!("temporary file size exceeds temp_file_limit ({most}kB)");
+            SqlError::new(SqlState::CONFIGURATION_LIMIT, message)
+        })
+    }
+}
+
+/// What a file counts for among those of its session, until it is gone.
+#[derive(Debug)]
+struct FileShare {
+    files: Arc<TempFiles>,
+    bytes: u64,
+}
+
+impl FileShare {
+    fn grow_to(&mut self, bytes: u64) -> SqlResult<()> {
+        self.files.take(bytes.saturating_sub(self.bytes))?;
+        self.bytes = self.bytes.max(bytes);
+        Ok(())
+    }
+}
+
+impl Drop for FileShare {
+    fn drop(&mut self) {
+        self.files.used.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
 /// A run that is being written.
 pub(crate) struct RunWriter {
     file: BufWriter<File>,
+    share: FileShare,
     bytes: u64,
     /// Of one row, reused.
     row: Vec<u8>,
 }
 
+/// A run that was written, to be read by any number of readers.
+#[derive(Clone, Debug)]
+pub(crate) struct Run {
+    file: Arc<Mutex<File>>,
+    _share: Arc<FileShare>,
+    bytes: u64,
+}
+
 /// A run that is read from its beginning.
 pub(crate) struct RunReader {
-    file: BufReader<File>,
+    file: BufReader<RunFile>,
     left: u64,
     row: Vec<u8>,
 }
 
+/// Reads a file from a place of its own.
+struct RunFile {
+    run: Run,
+    at: u64,
+}
+
+impl Read for RunFile {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut file = self.run.file.lock();
+        file.seek(SeekFrom::Start(self.at))?;
+        let read = file.read(buffer)?;
+        self.at += read as u64;
+        Ok(read)
+    }
+}
+
 /// That a file cannot be used.
 pub(super) fn failed(error: &io::Error) -> SqlError {
-    SqlError::new(SqlState::IO_ERROR, format!("a temporary file cannot be used: {error}"))
+    let state = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => SqlState::DISK_FULL,
+        // Too many are open, in the process or on the machine.
+        _ if matches!(error.raw_os_error(), Some(23 | 24)) => SqlState::INSUFFICIENT_RESOURCES,
+        _ => SqlState::IO_ERROR,
+    };
+    SqlError::new(state, format!("a temporary file cannot be used: {error}"))
 }
 
 /// A file without a name.
@@ -57,9 +146,11 @@ pub(super) fn open() -> io::Result<File> {
 }
 
 impl RunWriter {
-    pub(crate) fn new() -> SqlResult<Self> {
+    pub(crate) fn new(limits: &MemoryLimits) -> SqlResult<Self> {
         let file = open().map_err(|error| failed(&error))?;
-        Ok(Self { file: BufWriter::with_capacity(BUFFER_BYTES, file), bytes: 0, row: Vec::new() })
+        let file = BufWriter::with_capacity(BUFFER_BYTES, file);
+        let share = FileShare { files: Arc::clone(&limits.files), bytes: 0 };
+        Ok(Self { file, share, bytes: 0, row: Vec::new() })
     }
 
     pub(crate) fn write(&mut self, row: &KeyedRow) -> SqlResult<()> {
@@ -72,6 +163,9 @@ impl RunWriter {
         write_values(&row.row, &mut self.row)?;
         let bytes = u32::try_from(self.row.len()).map_err(too_large)?;
         self.bytes += u64::from(bytes) + 4;
+        if self.bytes - self.share.bytes >= BUFFER_BYTES as u64 {
+            self.share.grow_to(self.bytes)?;
+        }
         let written = self.file.write_all(&bytes.to_le_bytes());
         written.and_then(|()| self.file.write_all(&self.row)).map_err(|error| failed(&error))
     }
@@ -81,13 +175,28 @@ impl RunWriter {
         self.bytes
     }
 
-    /// The run, to be read.
+    /// The run, to be read once.
     pub(crate) fn finish(self) -> SqlResult<RunReader> {
-        let file = self.file.into_inner().map_err(|error| failed(error.error()));
-        let mut file = file?;
-        file.rewind().map_err(|error| failed(&error))?;
+        Ok(self.finish_run()?.reader())
+    }
+
+    /// The run.
+    pub(crate) fn finish_run(mut self) -> SqlResult<Run> {
+        self.share.grow_to(self.bytes)?;
+        let file = self.file.into_inner().map_err(|error| failed(error.error()))?;
+        Ok(Run {
+            file: Arc::new(Mutex::new(file)),
+            _share: Arc::new(self.share),
+            bytes: self.bytes,
+        })
+    }
+}
+
+impl Run {
+    pub(crate) fn reader(&self) -> RunReader {
+        let file = RunFile { run: self.clone(), at: 0 };
         let file = BufReader::with_capacity(BUFFER_BYTES, file);
-        Ok(RunReader { file, left: self.bytes, row: Vec::new() })
+        RunReader { file, left: self.bytes, row: Vec::new() }
     }
 }
 
@@ -125,4 +234,63 @@ impl RunReader {
 /// What was read is not what was written.
 pub(crate) fn damaged() -> SqlError {
     SqlError::new(SqlState::IO_ERROR, "a temporary file is damaged")
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "test code")]
+mod tests {
+    use super::*;
+    use crate::exec::Row;
+    use crate::types::Datum;
+
+    fn row(number: i32) -> KeyedRow {
+        KeyedRow { keys: Row::new(), row: vec![Datum::I32(number), Datum::text("x".repeat(100))] }
+    }
+
+    fn number(keyed: Option<KeyedRow>) -> Option<i32> {
+        match keyed?.row.first() {
+            Some(Datum::I32(number)) => Some(*number),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn readers_of_a_run_do_not_disturb_each_other() {
+        let limits = MemoryLimits::default();
+        let mut writer = RunWriter::new(&limits).unwrap();
+        (0..2000).for_each(|at| writer.write(&row(at)).unwrap());
+        let run = writer.finish_run().unwrap();
+        let (mut one, mut other) = (run.reader(), run.reader());
+        for at in 0..1000 {
+            assert_eq!(number(one.next().unwrap()), Some(at));
+        }
+        for at in 0..2000 {
+            assert_eq!(number(other.next().unwrap()), Some(at));
+            assert_eq!(number(one.next().unwrap()), (at < 1000).then_some(at + 1000));
+        }
+        assert_eq!(number(other.next().unwrap()), None);
+    }
+
+    #[test]
+    fn files_of_a_session_are_bounded_together() {
+        let limits = MemoryLimits::default();
+        limits.files.set_limit(Some(200 << 10));
+        let fill = |writer: &mut RunWriter| (0..1000).try_for_each(|at| writer.write(&row(at)));
+        let mut first = RunWriter::new(&limits).unwrap();
+        fill(&mut first).unwrap();
+        let kept = first.finish().unwrap();
+        let mut second = RunWriter::new(&limits).unwrap();
+        let error = fill(&mut second).and_then(|()| second.finish().map(|_| ())).unwrap_err();
+        assert_eq!(error.state().code(), "53400");
+        assert_eq!(error.message(), "temporary file size exceeds temp_file_limit (200kB)");
+        drop(kept);
+        assert_eq!(limits.files.used.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_full_disk_is_told_from_one_that_fails() {
+        let state = |number| failed(&io::Error::from_raw_os_error(number)).state().code();
+        // ENOSPC, EDQUOT, EMFILE and EIO of Linux.
+        assert_eq!([28, 122, 24, 5].map(state), ["53100", "53100", "53000", "58030"]);
+    }
 }

@@ -8,7 +8,7 @@ use selkie_txn::Interval;
 
 use super::spill::damaged;
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::types::{Array, Datum, SqlType};
+use crate::types::{Array, Datum, Field, Record, SqlType};
 
 /// Dimensions and fields nest no deeper than a statement may.
 const MAX_DEPTH: usize = 256;
@@ -84,10 +84,16 @@ fn write(value: &Datum, out: &mut Vec<u8>) -> SqlResult<()> {
             write_count(array.elements.len(), out)?;
             write_values(&array.elements, out)
         }
-        Datum::Record(fields) => {
+        Datum::Record(own) => {
             fixed(tag::RECORD, &[])?;
-            write_count(fields.len(), out)?;
-            write_values(fields, out)
+            write_count(own.fields.len(), out)?;
+            for Field { name, ty } in &*own.fields {
+                write_bytes(name.as_bytes(), out)?;
+                out.extend_from_slice(&ty.oid().to_le_bytes());
+                out.extend_from_slice(&ty.modifier.to_le_bytes());
+            }
+            write_count(own.values.len(), out)?;
+            write_values(&own.values, out)
         }
     }
 }
@@ -159,7 +165,7 @@ impl<'b> ValueReader<'b> {
             }),
             tag::UUID => Datum::Uuid(self.fixed()?),
             tag::ARRAY => self.array(depth)?,
-            tag::RECORD => Datum::Record(self.values(depth)?.into()),
+            tag::RECORD => self.record(depth)?,
             _ => return Err(damaged()),
         })
     }
@@ -173,6 +179,18 @@ impl<'b> ValueReader<'b> {
         }
         let elements = self.values(depth)?;
         Ok(Datum::Array(Arc::new(Array { element, dimensions, elements })))
+    }
+
+    fn record(&mut self, depth: usize) -> SqlResult<Datum> {
+        let mut fields = Vec::new();
+        for _ in 0..self.count()? {
+            let name = self.text()?.into();
+            let ty = SqlType::from_oid(u32::from_le_bytes(self.fixed()?)).ok_or_else(damaged)?;
+            let ty = ty.with_modifier(i32::from_le_bytes(self.fixed()?));
+            fields.push(Field { name, ty });
+        }
+        let (values, fields) = (self.values(depth)?, fields.into());
+        Ok(Datum::Record(Arc::new(Record { values, fields })))
     }
 
     fn values(&mut self, depth: usize) -> SqlResult<Vec<Datum>> {
@@ -241,7 +259,14 @@ mod tests {
             Datum::Interval(Interval { months: 1, days: -2, microseconds: 3 }),
             Datum::Uuid([7; 16]),
             Datum::Array(Arc::new(array)),
-            Datum::Record(vec![Datum::I32(1), Datum::Record(Vec::new().into())].into()),
+            Datum::Record(Arc::new(Record {
+                values: vec![Datum::I32(1), Datum::Null],
+                fields: [
+                    Field { name: "a".into(), ty: SqlType::INT4 },
+                    Field { name: "é".into(), ty: SqlType::VARCHAR.with_modifier(14) },
+                ]
+                .into(),
+            })),
         ]
     }
 

@@ -77,6 +77,8 @@ async fn with_call(
         context.breathe(1).await;
         sorter.push(KeyedRow { keys: sort_values(&keys, &row, context)?, row })?;
     }
+    // Their memory is for those that are sorted.
+    drop(rows);
     let (mut sorted, mut out) = (sorter.finish()?, RowQueue::default());
     let (of_partition, _) = keys.split_at_checked(call.partition.len()).unwrap_or_default();
     let (mut partition, mut used) = (Vec::<KeyedRow>::new(), MemoryUse::default());

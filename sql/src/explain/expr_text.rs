@@ -76,7 +76,7 @@ pub(super) fn text(expr: &Expr, names: Names<'_>) -> String {
         }
         Expr::Array { elements, .. } => format!("ARRAY[{}]", list(elements, names)),
         Expr::Element { array, indexes } => format!("({})[{}]", of(array), list(indexes, names)),
-        Expr::Row(all) => format!("ROW({})", list(all, names)),
+        Expr::Row { values: all, .. } => format!("ROW({})", list(all, names)),
     }
 }
 

@@ -36,6 +36,7 @@ fn measure(plan: &mut Plan, count: &mut usize) {
         Plan::Filter { input, .. }
         | Plan::Project { input, .. }
         | Plan::Aggregate { input, .. }
+        | Plan::Grouped { input, .. }
         | Plan::Window { input, .. }
         | Plan::Sort { input, .. }
         | Plan::Limit { input, .. }
@@ -44,6 +45,10 @@ fn measure(plan: &mut Plan, count: &mut usize) {
         Plan::Join(join) => {
             measure(&mut join.left, count);
             measure(&mut join.right, count);
+        }
+        Plan::Merge(merge) => {
+            measure(&mut merge.join.left, count);
+            measure(&mut merge.join.right, count);
         }
         Plan::Apply { input, query, .. } => {
             measure(input, count);

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::expr_text::{Names, list, order, sign, text};
 use crate::plan::{
-    Access, ApplyKind, Comparison, Expr, Join, JoinKind, KeyItem, Modify, Plan, Scan, SetOperator,
+    Access, ApplyKind, Comparison, Expr, Join, JoinKind, KeyBound, KeyItem, Modify, Plan, Scan,
+    SetOperator, Statistics,
 };
 
 /// What a node did.
@@ -17,10 +18,18 @@ pub(crate) struct Counted {
     pub(crate) took: Duration,
 }
 
-/// The plan as lines, with what its nodes did if they were measured.
-pub(crate) fn lines(plan: &Plan, counted: &[Counted]) -> Vec<String> {
+/// What is known of the nodes of a plan.
+#[derive(Clone, Copy)]
+struct Known<'k> {
+    counted: &'k [Counted],
+    statistics: &'k Statistics,
+}
+
+/// The plan as lines, with the rows that its nodes are supposed to give where that is known, and
+/// what they did if they were measured.
+pub(crate) fn lines(plan: &Plan, counted: &[Counted], statistics: &Statistics) -> Vec<String> {
     let mut lines = Vec::new();
-    node(plan, counted, 0, &mut Vec::new(), &mut lines);
+    node(plan, Known { counted, statistics }, 0, &mut Vec::new(), &mut lines);
     lines
 }
 
@@ -36,24 +45,24 @@ struct Shown<'p> {
 #[recursive::recursive]
 fn node(
     plan: &Plan,
-    counted: &[Counted],
+    known: Known<'_>,
     depth: usize,
     outer: &mut Vec<Vec<String>>,
     lines: &mut Vec<String>,
 ) {
     let (plan, counted_here) = match plan {
-        Plan::Measured { number, input } => (&**input, counted.get(*number)),
+        Plan::Measured { number, input } => (&**input, known.counted.get(*number)),
         plan => (plan, None),
     };
     // It does no more than to choose columns.
     if let Plan::Project { input, .. } = plan {
-        return node(input, counted, depth, outer, lines);
+        return node(input, known, depth, outer, lines);
     }
     // A change locks its rows; that is no step of its own.
     if let Plan::Lock(lock) = plan
         && lock.is_for_change
     {
-        return node(&lock.input, counted, depth, outer, lines);
+        return node(&lock.input, known, depth, outer, lines);
     }
     let Shown { title, details, inputs, is_lateral } = shown(plan, outer);
     let (indent, arrow) = match depth {
@@ -68,7 +77,11 @@ fn node(
             format!("  (actual time={ms:.3} ms, rows={rows}, loops={loops})")
         }
     };
-    lines.push(format!("{indent}{arrow}{title}{did}"));
+    let estimated = match known.statistics.rows(plan) {
+        Some(rows) if !known.statistics.is_empty() => format!("  (rows={:.0})", rows.max(1.0)),
+        _ => String::new(),
+    };
+    lines.push(format!("{indent}{arrow}{title}{estimated}{did}"));
     let inner = " ".repeat(depth * 6 + 2);
     lines.extend(details.iter().map(|(name, value)| format!("{inner}{name}: {value}")));
     for (at, input) in inputs.iter().enumerate() {
@@ -76,7 +89,7 @@ fn node(
         if sees_first && let Some(first) = inputs.first() {
             outer.push(names(first, outer));
         }
-        node(input, counted, depth + 1, outer, lines);
+        node(input, known, depth + 1, outer, lines);
         if sees_first {
             outer.pop();
         }
@@ -89,6 +102,8 @@ fn shown<'p>(plan: &'p Plan, outer: &[Vec<String>]) -> Shown<'p> {
         Shown { title, details, inputs, is_lateral }
     };
     let own = |input: &Plan| names(input, outer);
+    let group_key =
+        |keys: &[Expr], input: &Plan| ("Group Key", list(keys, Names { own: &own(input), outer }));
     let is_lateral = match plan {
         Plan::Join(join) => join.is_lateral,
         plan => matches!(plan, Plan::Apply { .. }),
@@ -106,7 +121,9 @@ fn shown<'p>(plan: &'p Plan, outer: &[Vec<String>]) -> Shown<'p> {
             return leaf(format!("Function Scan on {name}"));
         }
         Plan::Working { number, .. } => return leaf(format!("WorkTable Scan on {number}")),
-        Plan::Shared { number, plan } => (format!("CTE Scan on {number}"), vec![], vec![&**plan]),
+        Plan::Shared { number, plan, .. } => {
+            (format!("CTE Scan on {number}"), vec![], vec![&**plan])
+        }
         Plan::Recursive { first, next, .. } => over("Recursive Union", vec![], vec![first, next]),
         Plan::Filter { input, condition } => {
             let filter = ("Filter", text(condition, Names { own: &own(input), outer }));
@@ -114,28 +131,28 @@ fn shown<'p>(plan: &'p Plan, outer: &[Vec<String>]) -> Shown<'p> {
         }
         Plan::Project { input, .. } => over("Result", vec![], vec![input]),
         Plan::Measured { input, .. } => return shown(input, outer),
-        Plan::Join(join) => of_join(join, outer),
+        Plan::Join(join) => of_join(join, false, outer),
+        Plan::Merge(merge) => of_join(&merge.join, true, outer),
         Plan::Apply { input, query, kind, .. } => {
             over(name_of_apply(kind), vec![], vec![input, query])
         }
         Plan::Aggregate { input, keys, .. } if keys.is_empty() => {
             over("Aggregate", vec![], vec![input])
         }
-        Plan::Aggregate { input, keys, .. } => {
-            let key = ("Group Key", list(keys, Names { own: &own(input), outer }));
-            over("HashAggregate", vec![key], vec![input])
+        Plan::Aggregate { input, keys, .. } | Plan::Distinct { input, keys, is_sorted: false } => {
+            over("HashAggregate", vec![group_key(keys, input)], vec![input])
+        }
+        Plan::Grouped { input, keys, .. } => {
+            over("GroupAggregate", vec![group_key(keys, input)], vec![input])
         }
         Plan::Window { input, .. } => over("WindowAgg", vec![], vec![input]),
         Plan::Sort { input, keys, first } => {
             let title = if first.is_some() { "Top-N Sort" } else { "Sort" };
-            over(
-                title,
-                vec![("Sort Key", order(keys, Names { own: &own(input), outer }))],
-                vec![input],
-            )
+            let key = ("Sort Key", order(keys, Names { own: &own(input), outer }));
+            over(title, vec![key], vec![input])
         }
         Plan::Limit { input, .. } => over("Limit", vec![], vec![input]),
-        Plan::Distinct { input, .. } => over("Unique", vec![], vec![input]),
+        Plan::Distinct { input, is_sorted: true, .. } => over("Unique", vec![], vec![input]),
         Plan::Set { operator, all, left, right } => {
             over(name_of_set(*operator, *all), vec![], vec![left, right])
         }
@@ -193,6 +210,7 @@ fn of_scan<'p>(scan: &Scan, outer: &[Vec<String>]) -> Shown<'p> {
         format!("({name} {} {})", sign(comparison), text(value, Names { own: &[], outer }))
     };
     let mut conditions = Vec::new();
+    let only = if scan.index_only { " Only" } else { "" };
     let title = match &scan.access {
         Access::Range { index, prefix, low, high, descending } => {
             let key = key(*index);
@@ -204,7 +222,9 @@ fn of_scan<'p>(scan: &Scan, outer: &[Vec<String>]) -> Shown<'p> {
                     (low, Comparison::Greater, Comparison::GreaterEqual),
                     (high, Comparison::Less, Comparison::LessEqual),
                 ] {
-                    if let Some(bound) = bound {
+                    if bound.as_ref().is_some_and(KeyBound::is_not_null) {
+                        conditions.push(format!("({name} IS NOT NULL)"));
+                    } else if let Some(bound) = bound {
                         let comparison = if bound.inclusive { closed } else { open };
                         conditions.push(compared(name, comparison, &bound.value));
                     }
@@ -213,7 +233,11 @@ fn of_scan<'p>(scan: &Scan, outer: &[Vec<String>]) -> Shown<'p> {
             let backward = if *descending { " Backward" } else { "" };
             match (index, conditions.is_empty()) {
                 (None, true) if !descending => format!("Seq Scan on {}", table.name),
-                _ => format!("Index Scan{backward} using {} on {}", key_name(*index), table.name),
+                _ => format!(
+                    "Index{only} Scan{backward} using {} on {}",
+                    key_name(*index),
+                    table.name
+                ),
             }
         }
         Access::Each { index, prefix, values, suffix } => {
@@ -226,7 +250,7 @@ fn of_scan<'p>(scan: &Scan, outer: &[Vec<String>]) -> Shown<'p> {
             for (name, value) in key.iter().skip(prefix.len() + 1).zip(suffix) {
                 conditions.push(compared(name, Comparison::Equal, value));
             }
-            format!("Index Scan using {} on {}", key_name(*index), table.name)
+            format!("Index{only} Scan using {} on {}", key_name(*index), table.name)
         }
     };
     let mut details = Vec::new();
@@ -262,6 +286,7 @@ fn one_of(name: &str, values: &[KeyItem], names: Names<'_>) -> String {
 
 fn of_join<'p>(
     join: &'p Join,
+    is_merge: bool,
     outer: &[Vec<String>],
 ) -> (String, Vec<(&'static str, String)>, Vec<&'p Plan>) {
     let (left, right) = (names(&join.left, outer), names(&join.right, outer));
@@ -283,8 +308,18 @@ fn of_join<'p>(
             format!("({} = {})", text(a, left), text(b, right))
         };
         let pairs: Vec<_> = join.equal.iter().map(pair).collect();
-        details.push(("Hash Cond", pairs.join(" AND ")));
-        format!("Hash{kind} Join")
+        let all =
+            if pairs.len() > 1 { format!("({})", pairs.join(" AND ")) } else { pairs.join("") };
+        match is_merge {
+            true => {
+                details.push(("Merge Cond", all));
+                format!("Merge{kind} Join")
+            }
+            false => {
+                details.push(("Hash Cond", pairs.join(" AND ")));
+                format!("Hash{kind} Join")
+            }
+        }
     };
     if let Some(condition) = &join.condition {
         let all: Vec<_> = left.into_iter().chain(right).collect();
@@ -317,20 +352,14 @@ fn names(plan: &Plan, outer: &[Vec<String>]) -> Vec<String> {
             let inner = names(input, outer);
             exprs.iter().map(|expr| text(expr, Names { own: &inner, outer })).collect()
         }
-        Plan::Join(join) => {
-            let mut all = names(&join.left, outer);
-            if !matches!(join.kind, JoinKind::Semi | JoinKind::Anti) {
-                all.resize(join.left_width, String::new());
-                all.extend(names(&join.right, outer));
-            }
-            all
-        }
+        Plan::Join(join) => names_of_join(join, outer),
+        Plan::Merge(merge) => names_of_join(&merge.join, outer),
         Plan::Apply { input, .. } => {
             let mut all = names(input, outer);
             all.push("(SubPlan)".to_owned());
             all
         }
-        Plan::Aggregate { input, keys, calls } => {
+        Plan::Aggregate { input, keys, calls } | Plan::Grouped { input, keys, calls } => {
             let inner = names(input, outer);
             let keys = keys.iter().map(|key| text(key, Names { own: &inner, outer }));
             let calls = calls.iter().map(|call| {
@@ -349,4 +378,13 @@ fn names(plan: &Plan, outer: &[Vec<String>]) -> Vec<String> {
         }
         plan => (1..=plan.width()).map(|at| format!("column {at}")).collect(),
     }
+}
+
+fn names_of_join(join: &Join, outer: &[Vec<String>]) -> Vec<String> {
+    let mut all = names(&join.left, outer);
+    if !matches!(join.kind, JoinKind::Semi | JoinKind::Anti) {
+        all.resize(join.left_width, String::new());
+        all.extend(names(&join.right, outer));
+    }
+    all
 }

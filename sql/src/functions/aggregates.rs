@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::arguments::{argument, boolean, float, interval, number, whole};
 use super::resolve::{Choice, ambiguous_function, choose, undefined_function};
 use super::signature::{AGGREGATES, Table, Types};
-use super::{gather, statistics};
+use super::{gather, ordered_sets, regressions, statistics};
 use crate::error::SqlResult;
 use crate::types::conversions;
 use crate::types::order::compare;
@@ -56,6 +56,12 @@ impl fmt::Debug for ResolvedAggregate {
             .field("returns", &returns)
             .finish_non_exhaustive()
     }
+}
+
+/// Whether there is an aggregate of this name, which is in lower case.
+#[must_use]
+pub fn is_aggregate(name: &str) -> bool {
+    AGGREGATES.get(name).is_some()
 }
 
 /// The aggregate that a call means; `count(*)` has no arguments. `None` if there is none of that
@@ -163,7 +169,12 @@ pub(super) fn register(table: &mut Table<NewAccumulator>) {
         table.add_body("bit_or", signature, |_| {
             fold(Datum::Null, |state, values| bits(state, values, |a, b| a | b), |s| Ok(s.clone()))
         });
+        table.add_body("bit_xor", signature, |_| {
+            fold(Datum::Null, |state, values| bits(state, values, |a, b| a ^ b), |s| Ok(s.clone()))
+        });
     }
+    ordered_sets::register(table);
+    regressions::register(table);
     statistics::register(table);
     gather::register(table);
 }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use super::CallContext;
 use super::arguments::{argument, array, text, whole};
 use super::signature::{Body, Table, Types};
+use super::strings::check_length;
 use crate::error::{SqlError, SqlResult, SqlState};
+use crate::types::limits::check_count;
 use crate::types::order::compare;
 use crate::types::text_format::to_string;
 use crate::types::{Array, Datum, Scalar};
@@ -23,16 +25,24 @@ pub(super) fn text_array(elements: Vec<Datum>) -> Datum {
 
 /// The parts of a text between delimiters, or its characters if the delimiter is NULL. A part that
 /// is `null` becomes NULL.
-pub(super) fn split(value: &str, delimiter: Option<&str>, null: Option<&str>) -> Vec<Datum> {
-    let part = |part: &str| if Some(part) == null { Datum::Null } else { Datum::text(part) };
-    if value.is_empty() {
-        return Vec::new();
-    }
+pub(super) fn split(
+    value: &str,
+    delimiter: Option<&str>,
+    null: Option<&str>,
+) -> SqlResult<Vec<Datum>> {
+    let mut parts = Vec::new();
+    let mut add = |part: &str| -> SqlResult<()> {
+        check_count(parts.len())?;
+        parts.push(if Some(part) == null { Datum::Null } else { Datum::text(part) });
+        Ok(())
+    };
     match delimiter {
-        None => value.chars().map(|c| part(c.encode_utf8(&mut [0; 4]))).collect(),
-        Some("") => vec![part(value)],
-        Some(delimiter) => value.split(delimiter).map(part).collect(),
+        _ if value.is_empty() => {}
+        None => value.chars().try_for_each(|c| add(c.encode_utf8(&mut [0; 4])))?,
+        Some("") => add(value)?,
+        Some(delimiter) => value.split(delimiter).try_for_each(add)?,
     }
+    Ok(parts)
 }
 
 fn optional_array(values: &[Datum], at: usize) -> SqlResult<Option<&Arc<Array>>> {
@@ -90,6 +100,7 @@ fn concatenate(values: &[Datum], _: &CallContext<'_>) -> SqlResult<Datum> {
     } else {
         return Err(incompatible());
     }
+    check_count(a.elements.len().saturating_add(b.elements.len()).saturating_sub(1))?;
     let elements = a.elements.iter().chain(&b.elements).cloned().collect();
     Ok(Datum::Array(Arc::new(Array { element: a.element, dimensions, elements })))
 }
@@ -110,6 +121,7 @@ fn extended(
             "argument must be empty or one-dimensional array",
         ));
     };
+    check_count(count)?;
     let mut elements = Vec::with_capacity(count + 1);
     if !at_end {
         elements.push(value.clone());
@@ -134,11 +146,33 @@ fn same(a: &Datum, b: &Datum) -> bool {
     compare(a, b).is_eq()
 }
 
-/// Whether each element of one array is in the other; NULL is in none.
-fn contains(whole: &Array, part: &Array) -> bool {
-    part.elements
-        .iter()
-        .all(|value| !value.is_null() && whole.elements.iter().any(|other| same(value, other)))
+/// Steps that a comparison of two elements takes, about.
+const COMPARISON_STEPS: usize = 8;
+
+/// Whether a value is an element of an array; NULL is of none.
+fn has(array: &Array, value: &Datum, context: &CallContext<'_>) -> SqlResult<bool> {
+    context.interrupts.after(array.elements.len().saturating_mul(COMPARISON_STEPS))?;
+    Ok(!value.is_null() && array.elements.iter().any(|other| same(value, other)))
+}
+
+/// Whether each element of one array is in the other.
+fn contains(whole: &Array, part: &Array, context: &CallContext<'_>) -> SqlResult<Datum> {
+    for value in &part.elements {
+        if !has(whole, value, context)? {
+            return Ok(Datum::Bool(false));
+        }
+    }
+    Ok(Datum::Bool(true))
+}
+
+/// Whether an element of one array is in the other.
+fn overlap(left: &Array, right: &Array, context: &CallContext<'_>) -> SqlResult<Datum> {
+    for value in &left.elements {
+        if has(right, value, context)? {
+            return Ok(Datum::Bool(true));
+        }
+    }
+    Ok(Datum::Bool(false))
 }
 
 pub(super) fn register_operators(table: &mut Table<Body>) {
@@ -146,15 +180,9 @@ pub(super) fn register_operators(table: &mut Table<Body>) {
     table.add_typed("||", "lax anyarray anynonarray -> anyarray", append);
     table.add_typed("||", "lax anynonarray anyarray -> anyarray", prepend);
     let signature = "anyarray anyarray -> bool";
-    table.add("@>", signature, |v, _| Ok(Datum::Bool(contains(array(v, 0)?, array(v, 1)?))));
-    table.add("<@", signature, |v, _| Ok(Datum::Bool(contains(array(v, 1)?, array(v, 0)?))));
-    table.add("&&", signature, |v, _| {
-        let other = array(v, 1)?;
-        let is_shared = |value: &Datum| {
-            !value.is_null() && other.elements.iter().any(|other| same(value, other))
-        };
-        Ok(Datum::Bool(array(v, 0)?.elements.iter().any(is_shared)))
-    });
+    table.add("@>", signature, |v, context| contains(array(v, 0)?, array(v, 1)?, context));
+    table.add("<@", signature, |v, context| contains(array(v, 1)?, array(v, 0)?, context));
+    table.add("&&", signature, |v, context| overlap(array(v, 0)?, array(v, 1)?, context));
 }
 
 pub(super) fn register_functions(table: &mut Table<Body>) {
@@ -239,7 +267,7 @@ fn register_texts(table: &mut Table<Body>) {
                 _ => text(v, at).map(Some),
             };
             let Some(value) = optional(0)? else { return Ok(Datum::Null) };
-            Ok(text_array(split(value, optional(1)?, optional(2)?)))
+            split(value, optional(1)?, optional(2)?).map(text_array)
         });
     }
     for signature in ["lax stable anyarray text -> text", "lax stable anyarray text text -> text"] {
@@ -256,9 +284,18 @@ fn register_texts(table: &mut Table<Body>) {
                 Datum::Null => null.clone(),
                 value => Some(to_string(value, element, context.settings)),
             };
-            let array = array(v, 0)?;
-            let parts: Vec<String> = array.elements.iter().filter_map(shown).collect();
-            Ok(Datum::text(parts.join(text(v, 1)?)))
+            let (array, between) = (array(v, 0)?, text(v, 1)?);
+            let mut out: Option<String> = None;
+            for part in array.elements.iter().filter_map(shown) {
+                let length = out.as_ref().map_or(0, String::len).saturating_add(between.len());
+                check_length(length, part.len())?;
+                context.interrupts.after(part.len())?;
+                match &mut out {
+                    Some(out) => out.extend([between, &part]),
+                    none => *none = Some(part),
+                }
+            }
+            Ok(Datum::text(out.unwrap_or_default()))
         });
     }
 }

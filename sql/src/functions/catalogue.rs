@@ -9,6 +9,7 @@ use super::CallContext;
 use super::arguments::{argument, number};
 use super::signature::{Body, Table};
 use crate::error::{SqlError, SqlResult, SqlState};
+use crate::parse_fields::ALL_FIELDS;
 use crate::types::object_names::ObjectNames;
 use crate::types::{Datum, SqlType};
 
@@ -130,7 +131,7 @@ fn comment_of(values: &[Datum], context: &CallContext<'_>, is_shared: bool) -> S
 }
 
 fn view(values: &[Datum], context: &CallContext<'_>) -> SqlResult<Datum> {
-    text_or_null(names(context).and_then(|names| names.view_definition(oid(values, 0))))
+    text_or_null(names(context).and_then(|names| definition_of(names, oid(values, 0))))
 }
 
 fn view_by_name(values: &[Datum], context: &CallContext<'_>) -> SqlResult<Datum> {
@@ -141,7 +142,13 @@ fn view_by_name(values: &[Datum], context: &CallContext<'_>) -> SqlResult<Datum>
         let message = format!("relation \"{name}\" does not exist");
         return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message));
     };
-    text_or_null(names.view_definition(oid))
+    text_or_null(definition_of(names, oid))
+}
+
+/// The text of a view, with all fields of a row as statements write them.
+fn definition_of(names: &dyn ObjectNames, view: u32) -> Option<String> {
+    let all = format!(".\"{ALL_FIELDS}\"");
+    names.view_definition(view).map(|text| text.replace(&all, ".*"))
 }
 
 fn names<'c>(context: &'c CallContext<'_>) -> Option<&'c dyn ObjectNames> {

@@ -1,13 +1,13 @@
 //! Functions that build documents of JSON, and that change and measure them.
 
 use super::CallContext;
-use super::arguments::{argument, array, boolean, text};
-use super::documents::{contains_document, follow, look, member, of_text, print_json};
+use super::arguments::{argument, text};
+use super::documents::{contains_document, follow, key_text, look, of_text, print_json};
 use super::signature::{Body, Table, Types};
+use super::strings::check_length;
 use crate::error::{SqlError, SqlResult, SqlState};
+use crate::types::Datum;
 use crate::types::json::{self, Node, Value};
-use crate::types::text_format::to_string;
-use crate::types::{Datum, FormatSettings, SqlType};
 
 fn build_array(types: &Types, values: &[Datum], context: &CallContext<'_>) -> SqlResult<Datum> {
     let mut out = String::from("[");
@@ -33,7 +33,7 @@ fn build_object(types: &Types, values: &[Datum], context: &CallContext<'_>) -> S
             return Err(invalid(format!("argument {}: key must not be null", at + 1)));
         }
         out.push_str(if at > 0 { ", " } else { "" });
-        json::print_string(&to_string(key, types.argument(at), context.settings), &mut out);
+        json::print_string(&key_text(key, types.argument(at), context.settings), &mut out);
         out.push_str(" : ");
         print_json(value, types.argument(at + 1), context.settings, &mut out);
     }
@@ -45,84 +45,6 @@ fn to_json(types: &Types, values: &[Datum], context: &CallContext<'_>) -> SqlRes
     let mut out = String::new();
     print_json(argument(values, 0), types.argument(0), context.settings, &mut out);
     of_text(types, out)
-}
-
-/// A row as JSON, of fields with these names and types.
-pub(crate) fn row_to_json(
-    fields: &[(String, SqlType)],
-    values: &[Datum],
-    settings: &FormatSettings,
-) -> String {
-    let mut out = String::from("{");
-    for (at, ((name, ty), value)) in fields.iter().zip(values).enumerate() {
-        out.push_str(if at > 0 { "," } else { "" });
-        json::print_string(name, &mut out);
-        out.push(':');
-        print_json(value, *ty, settings, &mut out);
-    }
-    out.push('}');
-    out
-}
-
-/// A document with another value at the end of a path.
-fn set(
-    document: &str,
-    node: &Node,
-    path: &[Datum],
-    new: Option<&str>,
-    creates: bool,
-) -> SqlResult<String> {
-    let Some((Datum::Text(step), rest)) = path.split_first() else {
-        return Ok(node.text(document).to_owned());
-    };
-    let replaced = |node: &Node| -> SqlResult<Option<String>> {
-        if rest.is_empty() {
-            return Ok(new.map(str::to_owned));
-        }
-        set(document, node, rest, new, creates).map(Some)
-    };
-    let adds = creates && rest.is_empty();
-    match &node.value {
-        Value::Object(members) => {
-            let mut parts = Vec::new();
-            for (key, node) in members {
-                let value = match key == &**step {
-                    true => replaced(node)?,
-                    false => Some(node.text(document).to_owned()),
-                };
-                parts.extend(value.map(|value| member(key, &value)));
-            }
-            if adds && node.member(step).is_none() {
-                parts.extend(new.map(|new| member(step, new)));
-            }
-            json::canonical(&format!("{{{}}}", parts.join(", ")))
-        }
-        Value::Array(nodes) => {
-            let at: i64 = step.trim().parse().map_err(|_| {
-                SqlError::new(
-                    SqlState::INVALID_TEXT,
-                    format!("path element at position 1 is not an integer: \"{step}\""),
-                )
-            })?;
-            let index = if at < 0 { at + nodes.len() as i64 } else { at };
-            let mut parts = Vec::new();
-            for (node, at) in nodes.iter().zip(0..) {
-                let value = match at == index {
-                    true => replaced(node)?,
-                    false => Some(node.text(document).to_owned()),
-                };
-                parts.extend(value);
-            }
-            let new = new.map(str::to_owned).filter(|_| adds);
-            if index < 0 {
-                parts.splice(0..0, new);
-            } else if index >= nodes.len() as i64 {
-                parts.extend(new);
-            }
-            Ok(format!("[{}]", parts.join(", ")))
-        }
-        _ => Ok(node.text(document).to_owned()),
-    }
 }
 
 pub(super) fn register_functions(table: &mut Table<Body>) {
@@ -178,15 +100,6 @@ fn register_paths(table: &mut Table<Body>) {
             look(v, |node| Ok(follow(node, v.get(1..).unwrap_or_default())), true)
         });
     }
-    for signature in ["jsonb text[] jsonb -> jsonb", "jsonb text[] jsonb bool -> jsonb"] {
-        table.add("jsonb_set", signature, |v, _| {
-            let document = text(v, 0)?;
-            let creates = v.len() < 4 || boolean(v, 3)?;
-            let (node, path) = (json::parse(document)?, &array(v, 1)?.elements);
-            set(document, &node, path, Some(text(v, 2)?), creates)
-                .map(|text| Datum::Json(text.into()))
-        });
-    }
     for (name, signature) in
         [("json_strip_nulls", "json -> json"), ("jsonb_strip_nulls", "jsonb -> jsonb")]
     {
@@ -198,11 +111,11 @@ fn register_paths(table: &mut Table<Body>) {
     table.add("jsonb_pretty", "jsonb -> text", |v, _| {
         let document = text(v, 0)?;
         let mut out = String::new();
-        pretty(document, &json::parse(document)?, 0, &mut out);
+        pretty(document, &json::parse(document)?, 0, &mut out)?;
         Ok(Datum::text(out))
     });
-    table.add("jsonb_contains", "jsonb jsonb -> bool", |v, _| {
-        contains_document(text(v, 0)?, text(v, 1)?).map(Datum::Bool)
+    table.add("jsonb_contains", "jsonb jsonb -> bool", |v, context| {
+        contains_document(text(v, 0)?, text(v, 1)?, context).map(Datum::Bool)
     });
 }
 
@@ -235,34 +148,37 @@ fn strip(document: &str, node: &Node) -> String {
     }
 }
 
-fn pretty(document: &str, node: &Node, depth: usize, out: &mut String) {
+fn pretty(document: &str, node: &Node, depth: usize, out: &mut String) -> SqlResult<()> {
     let indent = |depth: usize, out: &mut String| {
+        check_length(out.len(), 4 * depth)?;
         out.push('\n');
         out.push_str(&"    ".repeat(depth));
+        SqlResult::Ok(())
     };
     match &node.value {
         Value::Object(members) => {
             out.push('{');
             for (at, (key, node)) in members.iter().enumerate() {
                 out.push_str(if at > 0 { "," } else { "" });
-                indent(depth + 1, out);
+                indent(depth + 1, out)?;
                 json::print_string(key, out);
                 out.push_str(": ");
-                pretty(document, node, depth + 1, out);
+                pretty(document, node, depth + 1, out)?;
             }
-            indent(depth, out);
+            indent(depth, out)?;
             out.push('}');
         }
         Value::Array(nodes) => {
             out.push('[');
             for (at, node) in nodes.iter().enumerate() {
                 out.push_str(if at > 0 { "," } else { "" });
-                indent(depth + 1, out);
-                pretty(document, node, depth + 1, out);
+                indent(depth + 1, out)?;
+                pretty(document, node, depth + 1, out)?;
             }
-            indent(depth, out);
+            indent(depth, out)?;
             out.push(']');
         }
         _ => out.push_str(node.text(document)),
     }
+    Ok(())
 }

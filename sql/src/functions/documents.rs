@@ -1,11 +1,14 @@
 //! Operators of `json` and `jsonb`, and values as JSON.
 
+use std::collections::BTreeSet;
+
 use super::CallContext;
 use super::arguments::{array, text, whole};
+use super::interrupts::Interrupts;
 use super::signature::{Body, Table, Types};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::types::json::{self, Node, Value};
-use crate::types::text_format::{natural_type, to_string};
+use crate::types::text_format::to_string;
 use crate::types::{Datum, FormatSettings, Scalar, SqlType};
 
 /// A node as `->>` gives it: a string without quotes, null as NULL.
@@ -14,6 +17,14 @@ pub(super) fn node_text(document: &str, node: &Node) -> Datum {
         Value::Null => Datum::Null,
         Value::String(value) => Datum::text(value.as_str()),
         _ => Datum::text(node.text(document)),
+    }
+}
+
+/// A value as a key of an object.
+pub(super) fn key_text(value: &Datum, ty: SqlType, settings: &FormatSettings) -> String {
+    match value {
+        Datum::Bool(value) => value.to_string(),
+        value => to_string(value, ty, settings),
     }
 }
 
@@ -31,12 +42,13 @@ pub(super) fn print_json(value: &Datum, ty: SqlType, settings: &FormatSettings, 
         Datum::Array(array) => {
             print_array(&array.dimensions, &mut array.elements.iter(), ty.element(), settings, out);
         }
-        Datum::Record(values) => {
+        Datum::Record(own) => {
             out.push('{');
-            for (at, value) in values.iter().enumerate() {
+            for (at, (value, ty)) in own.typed().enumerate() {
                 out.push_str(if at > 0 { "," } else { "" });
-                out.push_str(&format!("\"f{}\":", at + 1));
-                print_json(value, natural_type(value), settings, out);
+                json::print_string(own.fields.get(at).map_or("", |own| &own.name), out);
+                out.push(':');
+                print_json(value, ty, settings, out);
             }
             out.push('}');
         }
@@ -100,6 +112,15 @@ pub(super) fn follow<'a>(node: &'a Node, path: &[Datum]) -> Option<&'a Node> {
     Some(node)
 }
 
+/// The element of a document at a position. A `jsonb` that is a scalar is its own only element.
+fn element<'a>(types: &Types, node: &'a Node, at: i64) -> Option<&'a Node> {
+    match &node.value {
+        Value::Array(_) => node.element(at),
+        Value::Object(_) => None,
+        _ => (types.argument(0) == SqlType::JSONB && matches!(at, 0 | -1)).then_some(node),
+    }
+}
+
 /// Looks into the document of a call.
 pub(super) fn look(
     values: &[Datum],
@@ -115,20 +136,58 @@ pub(super) fn look(
     })
 }
 
-fn contains(a_text: &str, a: &Node, b_text: &str, b: &Node) -> bool {
-    match (&a.value, &b.value) {
-        (Value::Object(_), Value::Object(members)) => members.iter().all(|(key, wanted)| {
-            a.member(key).is_some_and(|found| contains(a_text, found, b_text, wanted))
-        }),
-        (Value::Array(all), Value::Array(wanted)) => wanted
-            .iter()
-            .all(|wanted| all.iter().any(|found| contains(a_text, found, b_text, wanted))),
-        (Value::Object(_) | Value::Array(_), _) | (_, Value::Object(_) | Value::Array(_)) => false,
-        _ => json::compare(a_text, a, b_text, b).is_eq(),
+/// Two documents of which one may contain the other.
+struct Containment<'a> {
+    a_text: &'a str,
+    b_text: &'a str,
+    interrupts: &'a Interrupts,
+}
+
+impl Containment<'_> {
+    fn holds(&self, a: &Node, b: &Node) -> SqlResult<bool> {
+        match (&a.value, &b.value) {
+            (Value::Object(all), Value::Object(members)) => {
+                for (key, wanted) in members {
+                    self.interrupts.after(all.len())?;
+                    let Some(found) = a.member(key) else { return Ok(false) };
+                    if !self.holds(found, wanted)? {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
+            (Value::Array(all), Value::Array(wanted)) => {
+                for wanted in wanted {
+                    if !self.is_in(all, wanted)? {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
+            (Value::Object(_) | Value::Array(_), _) | (_, Value::Object(_) | Value::Array(_)) => {
+                Ok(false)
+            }
+            _ => Ok(json::compare(self.a_text, a, self.b_text, b).is_eq()),
+        }
+    }
+
+    /// Whether one of some elements contains a value.
+    fn is_in(&self, all: &[Node], wanted: &Node) -> SqlResult<bool> {
+        for found in all {
+            self.interrupts.after(1)?;
+            if self.holds(found, wanted)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }
 
-pub(super) fn contains_document(a_text: &str, b_text: &str) -> SqlResult<bool> {
+pub(super) fn contains_document(
+    a_text: &str,
+    b_text: &str,
+    context: &CallContext<'_>,
+) -> SqlResult<bool> {
     let (a, b) = (json::parse(a_text)?, json::parse(b_text)?);
     // At the top alone, an array contains a scalar that is one of its elements.
     if let (Value::Array(all), Value::Null | Value::Bool(_) | Value::Number | Value::String(_)) =
@@ -136,7 +195,7 @@ pub(super) fn contains_document(a_text: &str, b_text: &str) -> SqlResult<bool> {
     {
         return Ok(all.iter().any(|found| json::compare(a_text, found, b_text, &b).is_eq()));
     }
-    Ok(contains(a_text, &a, b_text, &b))
+    Containment { a_text, b_text, interrupts: context.interrupts }.holds(&a, &b)
 }
 
 /// Whether a text is a key of an object or a string of an array.
@@ -150,6 +209,23 @@ fn has_key(node: &Node, key: &str) -> bool {
     }
 }
 
+/// Whether a decisive one of some texts is a key: any that is, or any that is not.
+fn has_keys(values: &[Datum], any: bool, context: &CallContext<'_>) -> SqlResult<Datum> {
+    let node = json::parse(text(values, 0)?)?;
+    let count = match &node.value {
+        Value::Object(members) => members.len(),
+        Value::Array(nodes) => nodes.len(),
+        _ => 1,
+    };
+    for key in &array(values, 1)?.elements {
+        context.interrupts.after(count)?;
+        if matches!(key, Datum::Text(key) if has_key(&node, key)) == any {
+            return Ok(Datum::Bool(any));
+        }
+    }
+    Ok(Datum::Bool(!any))
+}
+
 pub(super) fn register_operators(table: &mut Table<Body>) {
     for (name, as_key, as_index) in [
         ("->", "json text -> json", "json int4 -> json"),
@@ -159,9 +235,9 @@ pub(super) fn register_operators(table: &mut Table<Body>) {
             let key = text(v, 1)?;
             look(v, |node| Ok(node.member(key)), false)
         });
-        table.add(name, as_index, |v, _| {
+        table.add_typed(name, as_index, |types, v, _| {
             let at = whole(v, 1)?;
-            look(v, |node| Ok(node.element(at)), false)
+            look(v, |node| Ok(element(types, node, at)), false)
         });
     }
     for (as_key, as_index) in
@@ -171,9 +247,9 @@ pub(super) fn register_operators(table: &mut Table<Body>) {
             let key = text(v, 1)?;
             look(v, |node| Ok(node.member(key)), true)
         });
-        table.add("->>", as_index, |v, _| {
+        table.add_typed("->>", as_index, |types, v, _| {
             let at = whole(v, 1)?;
-            look(v, |node| Ok(node.element(at)), true)
+            look(v, |node| Ok(element(types, node, at)), true)
         });
     }
     for signature in ["json text[] -> json", "jsonb text[] -> jsonb"] {
@@ -186,11 +262,11 @@ pub(super) fn register_operators(table: &mut Table<Body>) {
             look(v, |node| Ok(follow(node, &array(v, 1)?.elements)), true)
         });
     }
-    table.add("@>", "jsonb jsonb -> bool", |v, _| {
-        contains_document(text(v, 0)?, text(v, 1)?).map(Datum::Bool)
+    table.add("@>", "jsonb jsonb -> bool", |v, context| {
+        contains_document(text(v, 0)?, text(v, 1)?, context).map(Datum::Bool)
     });
-    table.add("<@", "jsonb jsonb -> bool", |v, _| {
-        contains_document(text(v, 1)?, text(v, 0)?).map(Datum::Bool)
+    table.add("<@", "jsonb jsonb -> bool", |v, context| {
+        contains_document(text(v, 1)?, text(v, 0)?, context).map(Datum::Bool)
     });
     register_keys(table);
 }
@@ -199,27 +275,21 @@ fn register_keys(table: &mut Table<Body>) {
     table.add("?", "jsonb text -> bool", |v, _| {
         Ok(Datum::Bool(has_key(&json::parse(text(v, 0)?)?, text(v, 1)?)))
     });
-    table.add("?|", "jsonb text[] -> bool", |v, _| {
-        let node = json::parse(text(v, 0)?)?;
-        let is_key = |key: &Datum| matches!(key, Datum::Text(key) if has_key(&node, key));
-        Ok(Datum::Bool(array(v, 1)?.elements.iter().any(is_key)))
-    });
-    table.add("?&", "jsonb text[] -> bool", |v, _| {
-        let node = json::parse(text(v, 0)?)?;
-        let is_key = |key: &Datum| matches!(key, Datum::Text(key) if has_key(&node, key));
-        Ok(Datum::Bool(array(v, 1)?.elements.iter().all(is_key)))
-    });
+    table.add("?|", "jsonb text[] -> bool", |v, context| has_keys(v, true, context));
+    table.add("?&", "jsonb text[] -> bool", |v, context| has_keys(v, false, context));
     table.add("||", "jsonb jsonb -> jsonb", concatenate);
     table.add("-", "jsonb text -> jsonb", |v, _| {
         let key = text(v, 1)?;
         remove(text(v, 0)?, |name, _| name == Some(key))
     });
     table.add("-", "jsonb text[] -> jsonb", |v, _| {
-        let keys = &array(v, 1)?.elements;
-        let is_key = |name: Option<&str>| {
-            keys.iter().any(|key| matches!(key, Datum::Text(key) if Some(&**key) == name))
-        };
-        remove(text(v, 0)?, |name, _| is_key(name))
+        let mut keys = BTreeSet::new();
+        for key in &array(v, 1)?.elements {
+            if let Datum::Text(key) = key {
+                keys.insert(&**key);
+            }
+        }
+        remove(text(v, 0)?, |name, _| name.is_some_and(|name| keys.contains(name)))
     });
     table.add("-", "jsonb int4 -> jsonb", |v, _| {
         let (document, at) = (text(v, 0)?, whole(v, 1)?);

@@ -3,10 +3,11 @@
 use super::aggregates::{Accumulator, NewAccumulator};
 use super::arguments::{argument, bytes, text};
 use super::arrays::of_elements;
-use super::documents::print_json;
+use super::documents::{key_text, print_json};
 use super::signature::{Table, Types};
+use super::strings::check_length;
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::types::text_format::to_string;
+use crate::types::limits::check_count;
 use crate::types::{Array, Datum, FormatSettings, SqlType, json};
 
 /// `string_agg` of texts: each delimiter goes before its value, but that of the first.
@@ -24,6 +25,7 @@ impl Accumulator for Joined {
         match &mut self.text {
             None => self.text = Some(value.to_owned()),
             Some(all) => {
+                check_length(all.len(), value.len())?;
                 if !argument(arguments, 1).is_null() {
                     all.push_str(text(arguments, 1)?);
                 }
@@ -57,6 +59,7 @@ impl Accumulator for JoinedBytes {
         match &mut self.all {
             None => self.all = Some(value.to_vec()),
             Some(all) => {
+                check_length(all.len(), value.len())?;
                 if !argument(arguments, 1).is_null() {
                     all.extend(bytes(arguments, 1)?);
                 }
@@ -88,12 +91,13 @@ struct Elements {
 impl Accumulator for Elements {
     fn add(&mut self, arguments: &[Datum]) -> SqlResult<()> {
         let value = argument(arguments, 0);
+        check_count(self.values.len())?;
         self.rows += 1;
         self.value_bytes += held_bytes(value);
         let Datum::Array(array) = value else {
             if self.ty.is_array {
                 return Err(SqlError::new(
-                    SqlState::INVALID_PARAMETER,
+                    SqlState::NULL_VALUE_NOT_ALLOWED,
                     "cannot accumulate null arrays",
                 ));
             }
@@ -106,7 +110,7 @@ impl Accumulator for Elements {
                 true => "cannot accumulate empty arrays",
                 false => "cannot accumulate arrays of different dimensionality",
             };
-            return Err(SqlError::new(SqlState::INVALID_PARAMETER, what));
+            return Err(SqlError::new(SqlState::ARRAY_SUBSCRIPT, what));
         }
         self.values.extend(array.elements.iter().cloned());
         Ok(())
@@ -131,12 +135,12 @@ impl Accumulator for Elements {
 }
 
 /// Bytes that a value has elsewhere, about.
-fn held_bytes(value: &Datum) -> usize {
+pub(super) fn held_bytes(value: &Datum) -> usize {
     match value {
         Datum::Text(text) | Datum::Json(text) => text.len(),
         Datum::Bytes(bytes) => bytes.len(),
         Datum::Array(array) => array.elements.len() * size_of::<Datum>(),
-        Datum::Record(values) => values.len() * size_of::<Datum>(),
+        Datum::Record(own) => own.values.len() * size_of::<Datum>(),
         Datum::Numeric(Some(value)) => 32 + usize::try_from(value.digits() / 2).unwrap_or(0),
         _ => 0,
     }
@@ -157,7 +161,14 @@ impl Accumulator for Document {
         let is_first = self.text.is_none();
         let open = if self.is_object { "{ " } else { "[" };
         let out = self.text.get_or_insert_with(|| open.to_owned());
-        out.push_str(if is_first { "" } else { ", " });
+        check_length(out.len(), 0)?;
+        let is_deep = matches!(arguments.last(), Some(Datum::Array(_) | Datum::Record(_)));
+        out.push_str(match is_first {
+            true => "",
+            // Rows and arrays are on lines of their own.
+            false if is_deep && !self.is_object => ", \n ",
+            false => ", ",
+        });
         let at = if self.is_object {
             let key = argument(arguments, 0);
             if key.is_null() {
@@ -166,7 +177,7 @@ impl Accumulator for Document {
                     "field name must not be null",
                 ));
             }
-            json::print_string(&to_string(key, self.types.argument(0), &settings), out);
+            json::print_string(&key_text(key, self.types.argument(0), &settings), out);
             out.push_str(" : ");
             1
         } else {

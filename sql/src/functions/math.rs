@@ -5,6 +5,7 @@ use bigdecimal::{BigDecimal, Signed, ToPrimitive, Zero};
 
 use super::arguments::{float, number, whole};
 use super::arithmetic::{float_overflow, float_underflow};
+use super::interrupts::Interrupts;
 use super::signature::{Body, Table};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::types::numeric::{self, MAX_DISPLAY_SCALE, MIN_SIGNIFICANT};
@@ -74,9 +75,16 @@ fn scale_for(weight: i64, least: i64) -> i64 {
     (MIN_SIGNIFICANT - weight).max(least).clamp(0, MAX_DISPLAY_SCALE)
 }
 
+/// Steps that a product of numbers of this scale takes, and to divide it, about.
+fn steps_of(scale: i64) -> usize {
+    // A limb has 19 digits.
+    let limbs = usize::try_from(scale / 19 + 1).unwrap_or(usize::MAX);
+    limbs.saturating_mul(limbs).saturating_mul(2)
+}
+
 /// e to the power of digits at a scale, as digits at that scale.
-fn exponential(digits: &BigInt, scale: i64) -> BigInt {
-    let one = numeric::power_of_ten(scale);
+fn exponential(digits: &BigInt, scale: i64, interrupts: &Interrupts) -> SqlResult<BigInt> {
+    let (one, steps) = (numeric::power_of_ten(scale), steps_of(scale));
     // Halved until it is below 1/1024, so that the series is short.
     let mut halvings = 0u32;
     let mut small = digits.clone();
@@ -89,21 +97,25 @@ fn exponential(digits: &BigInt, scale: i64) -> BigInt {
         term = &term * &small / &one / n;
         sum += &term;
         n += 1;
+        interrupts.after(steps)?;
     }
     for _ in 0..halvings {
         sum = &sum * &sum / &one;
+        interrupts.after(steps)?;
     }
-    sum
+    Ok(sum)
 }
 
 /// The natural logarithm of digits at a scale, greater than 0, by Newton's method.
-fn natural_logarithm(digits: &BigInt, scale: i64) -> BigInt {
-    let one = numeric::power_of_ten(scale);
+fn natural_logarithm(digits: &BigInt, scale: i64, interrupts: &Interrupts) -> SqlResult<BigInt> {
+    let (one, steps) = (numeric::power_of_ten(scale), steps_of(scale));
     // The roots come near to 1, where the series of the inverse hyperbolic tangent is short.
     let (mut value, mut roots) = (digits.clone(), 0u32);
     while (&value - &one).abs() > &one >> 4u8 {
         value = (&value * &one).sqrt();
         roots += 1;
+        // It divides as often as digits double.
+        interrupts.after(steps.saturating_mul(8))?;
     }
     let quotient = (&value - &one) * &one / (&value + &one);
     let square = &quotient * &quotient / &one;
@@ -112,8 +124,9 @@ fn natural_logarithm(digits: &BigInt, scale: i64) -> BigInt {
         sum += &power / n;
         power = &power * &square / &one;
         n += 2;
+        interrupts.after(steps)?;
     }
-    (sum << 1u8) << roots
+    Ok((sum << 1u8) << roots)
 }
 
 /// The digits of a number with so many behind the point.
@@ -136,7 +149,7 @@ fn check_series(weight: i64) -> SqlResult<()> {
     Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, format!("{what} are not supported")))
 }
 
-fn exp(value: &BigDecimal) -> SqlResult<BigDecimal> {
+fn exp(value: &BigDecimal, interrupts: &Interrupts) -> SqlResult<BigDecimal> {
     let approximate = value.to_f64().unwrap_or(f64::INFINITY) * std::f64::consts::LOG10_E;
     if approximate > 131_072.0 {
         return Err(numeric::overflow());
@@ -149,40 +162,43 @@ fn exp(value: &BigDecimal) -> SqlResult<BigDecimal> {
     }
     check_series(weight)?;
     let inner = scale + weight.abs() + 2 * GUARD_DIGITS;
-    let digits = exponential(&digits_at(value, inner), inner);
+    let digits = exponential(&digits_at(value, inner), inner, interrupts)?;
     numeric::round(&BigDecimal::new(digits, inner), scale)
 }
 
 /// The logarithm, with some digits more than are asked for.
-fn logarithm_of(value: &BigDecimal, scale: i64) -> BigDecimal {
+fn logarithm_of(value: &BigDecimal, scale: i64, interrupts: &Interrupts) -> SqlResult<BigDecimal> {
     // Of a number from 1 to 10, and of the power of ten apart: digits before the point cost time.
     let (exponent, inner) = (exponent_of(value), scale + 2 * GUARD_DIGITS);
     let (digits, own) = numeric::parts(value);
-    let mut sum = natural_logarithm(&numeric::rescale(&digits, own + exponent, inner), inner);
+    let below_ten = numeric::rescale(&digits, own + exponent, inner);
+    let mut sum = natural_logarithm(&below_ten, inner, interrupts)?;
     if exponent != 0 {
-        sum += natural_logarithm(&numeric::power_of_ten(inner + 1), inner) * exponent;
+        let ten = numeric::power_of_ten(inner + 1);
+        sum += natural_logarithm(&ten, inner, interrupts)? * exponent;
     }
-    BigDecimal::new(sum, inner)
+    Ok(BigDecimal::new(sum, inner))
 }
 
 fn check_logarithm(value: &BigDecimal) -> SqlResult<()> {
     if value.is_positive() { Ok(()) } else { Err(invalid_logarithm(value.is_zero())) }
 }
 
-fn ln(value: &BigDecimal) -> SqlResult<BigDecimal> {
+fn ln(value: &BigDecimal, interrupts: &Interrupts) -> SqlResult<BigDecimal> {
     check_logarithm(value)?;
-    let rough = logarithm_of(value, 4);
+    let rough = logarithm_of(value, 4, interrupts)?;
     let weight = if rough.is_zero() { 0 } else { exponent_of(&rough).max(0) };
     let scale = scale_for(weight, numeric::parts(value).1);
-    numeric::round(&logarithm_of(value, scale), scale)
+    numeric::round(&logarithm_of(value, scale, interrupts)?, scale)
 }
 
-fn log(base: &BigDecimal, value: &BigDecimal) -> SqlResult<BigDecimal> {
+fn log(base: &BigDecimal, value: &BigDecimal, interrupts: &Interrupts) -> SqlResult<BigDecimal> {
     check_logarithm(base)?;
     check_logarithm(value)?;
     let shown = numeric::parts(value).1.max(numeric::parts(base).1).min(MAX_DISPLAY_SCALE);
     let inner = 2 * MIN_SIGNIFICANT + shown;
-    let (above, below) = (logarithm_of(value, inner), logarithm_of(base, inner));
+    let above = logarithm_of(value, inner, interrupts)?;
+    let below = logarithm_of(base, inner, interrupts)?;
     if below.is_zero() {
         return Err(numeric::division_by_zero());
     }
@@ -195,7 +211,11 @@ fn log(base: &BigDecimal, value: &BigDecimal) -> SqlResult<BigDecimal> {
     numeric::round(&scaled, scale_for(weight, least))
 }
 
-fn power_of(base: &BigDecimal, exponent: &BigDecimal) -> SqlResult<BigDecimal> {
+fn power_of(
+    base: &BigDecimal,
+    exponent: &BigDecimal,
+    interrupts: &Interrupts,
+) -> SqlResult<BigDecimal> {
     let invalid = |what| Err(invalid_power(what));
     if base.is_zero() && exponent.is_negative() {
         return invalid("zero raised to a negative power is undefined");
@@ -211,8 +231,8 @@ fn power_of(base: &BigDecimal, exponent: &BigDecimal) -> SqlResult<BigDecimal> {
     }
     let is_odd = is_whole && digits_at(exponent, 0).bit(0);
     let times = exponent.to_f64().unwrap_or(f64::INFINITY);
-    let approximate =
-        times * logarithm_of(&base.abs(), 17).to_f64().unwrap_or(0.0) * std::f64::consts::LOG10_E;
+    let rough = logarithm_of(&base.abs(), 17, interrupts)?.to_f64().unwrap_or(0.0);
+    let approximate = times * rough * std::f64::consts::LOG10_E;
     if approximate > 131_072.0 {
         return Err(numeric::overflow());
     }
@@ -236,10 +256,10 @@ fn power_of(base: &BigDecimal, exponent: &BigDecimal) -> SqlResult<BigDecimal> {
     }
     check_series(weight)?;
     let inner = scale + weight.abs() + exponent_of(exponent).abs() + 2 * GUARD_DIGITS;
-    let log = digits_at(&logarithm_of(&base.abs(), inner), inner);
+    let log = digits_at(&logarithm_of(&base.abs(), inner, interrupts)?, inner);
     let (digits, own) = numeric::parts(exponent);
     let product = numeric::rescale(&(log * digits), own + inner, inner);
-    let result = BigDecimal::new(exponential(&product, inner), inner);
+    let result = BigDecimal::new(exponential(&product, inner, interrupts)?, inner);
     numeric::round(&if base.is_negative() && is_odd { -result } else { result }, scale)
 }
 
@@ -281,7 +301,7 @@ fn ceiling(value: &BigDecimal) -> SqlResult<BigDecimal> {
 type OfFloat = (&'static str, fn(f64) -> f64);
 
 /// Functions of one float that are defined everywhere, or give NaN where they are not.
-const FLOATS: [OfFloat; 23] = [
+const FLOATS: [OfFloat; 8] = [
     ("ceil", f64::ceil),
     ("ceiling", f64::ceil),
     ("floor", f64::floor),
@@ -289,21 +309,6 @@ const FLOATS: [OfFloat; 23] = [
     ("trunc", f64::trunc),
     ("cbrt", f64::cbrt),
     ("exp", f64::exp),
-    ("degrees", f64::to_degrees),
-    ("radians", f64::to_radians),
-    ("sin", f64::sin),
-    ("cos", f64::cos),
-    ("tan", f64::tan),
-    ("asin", f64::asin),
-    ("acos", f64::acos),
-    ("atan", f64::atan),
-    ("sinh", f64::sinh),
-    ("cosh", f64::cosh),
-    ("tanh", f64::tanh),
-    ("asinh", f64::asinh),
-    ("acosh", f64::acosh),
-    ("atanh", f64::atanh),
-    ("cot", |value| 1.0 / value.tan()),
     ("sign", |value| if value == 0.0 || value.is_nan() { value } else { value.signum() }),
 ];
 
@@ -318,8 +323,8 @@ fn square_root(value: f64) -> SqlResult<Datum> {
     if value < 0.0 { Err(negative_root()) } else { Ok(Datum::F64(value.sqrt())) }
 }
 
-fn power_pair(values: &[Datum], _: &super::CallContext<'_>) -> SqlResult<Datum> {
-    super::arithmetic::numeric_pair(values, power_of)
+fn power_pair(values: &[Datum], context: &super::CallContext<'_>) -> SqlResult<Datum> {
+    super::arithmetic::numeric_pair(values, |a, b| power_of(a, b, context.interrupts))
 }
 
 pub(super) fn register_functions(table: &mut Table<Body>) {
@@ -335,10 +340,6 @@ pub(super) fn register_functions(table: &mut Table<Body>) {
         table.add(name, "float8 float8 -> float8", |v, _| power(float(v, 0)?, float(v, 1)?));
         table.add(name, "numeric numeric -> numeric", power_pair);
     }
-    table.add("atan2", "float8 float8 -> float8", |v, _| {
-        Ok(Datum::F64(float(v, 0)?.atan2(float(v, 1)?)))
-    });
-    table.add("pi", "-> float8", |_, _| Ok(Datum::F64(std::f64::consts::PI)));
     table.add("random", "volatile -> float8", |_, context| Ok(Datum::F64((context.random)())));
     let signature = "numeric -> numeric";
     table.add("ceil", signature, |v, _| of_number(v, ceiling));
@@ -348,12 +349,16 @@ pub(super) fn register_functions(table: &mut Table<Body>) {
     table.add("trunc", signature, |v, _| of_number(v, |value| numeric::truncate(value, 0)));
     table.add("sign", signature, |v, _| of_number(v, |value| Ok(sign(value))));
     table.add("sqrt", signature, |v, _| of_number(v, sqrt));
-    table.add("exp", signature, |v, _| of_number(v, exp));
-    table.add("ln", signature, |v, _| of_number(v, ln));
+    table.add("exp", signature, |v, context| of_number(v, |own| exp(own, context.interrupts)));
+    table.add("ln", signature, |v, context| of_number(v, |own| ln(own, context.interrupts)));
     for name in ["log", "log10"] {
-        table.add(name, signature, |v, _| of_number(v, |value| log(&BigDecimal::from(10), value)));
+        table.add(name, signature, |v, context| {
+            of_number(v, |value| log(&BigDecimal::from(10), value, context.interrupts))
+        });
     }
-    table.add("log", "numeric numeric -> numeric", |v, _| super::arithmetic::numeric_pair(v, log));
+    table.add("log", "numeric numeric -> numeric", |v, context| {
+        super::arithmetic::numeric_pair(v, |a, b| log(a, b, context.interrupts))
+    });
     table.add("round", "numeric int4 -> numeric", |v, _| {
         let scale = whole(v, 1)?;
         of_number(v, |value| numeric::round(value, scale))
@@ -380,7 +385,7 @@ pub(super) fn register_functions(table: &mut Table<Body>) {
     });
 }
 
-fn factorial(values: &[Datum], _: &super::CallContext<'_>) -> SqlResult<Datum> {
+fn factorial(values: &[Datum], context: &super::CallContext<'_>) -> SqlResult<Datum> {
     let n = whole(values, 0)?;
     if n < 0 {
         let what = "factorial of a negative number is undefined";
@@ -390,7 +395,12 @@ fn factorial(values: &[Datum], _: &super::CallContext<'_>) -> SqlResult<Datum> {
     if n > 32_177 {
         return Err(numeric::overflow());
     }
-    let product = (2..=n).fold(BigInt::from(1), |product, factor| product * factor);
+    let mut product = BigInt::from(1);
+    for factor in 2..=n {
+        product *= factor;
+        // So many digits it has at most.
+        context.interrupts.after(usize::try_from(factor / 4).unwrap_or(0))?;
+    }
     Ok(numeric::datum(BigDecimal::new(product, 0)))
 }
 

@@ -5,10 +5,13 @@
 //! to, and what computes the result. The caller casts, and answers NULL for a strict function of
 //! which an argument is NULL.
 
+mod absent;
 mod aggregates;
 mod arguments;
 mod arithmetic;
+mod array_forms;
 mod arrays;
+mod byte_strings;
 mod catalogue;
 mod catalogue_objects;
 mod catalogue_rows;
@@ -16,21 +19,35 @@ mod comparison;
 mod composites;
 mod dates;
 mod document_functions;
+mod document_objects;
+mod document_paths;
+mod document_rows;
 mod documents;
 mod encodings;
+mod from_char;
 mod gather;
+mod interrupts;
 mod key_bounds;
+mod large_values;
+mod like;
 mod listing;
 mod locks;
 mod math;
 mod moments;
 mod number_text;
+mod numbers;
+mod ordered_sets;
 mod parts;
 mod patterns;
+mod pauses;
+mod periods;
 mod privileges;
+mod regex_parts;
+mod regressions;
 mod reserved;
 mod resolve;
 mod rows;
+mod sha224;
 mod signature;
 mod slices;
 mod statistics;
@@ -40,21 +57,31 @@ mod system;
 mod testing;
 #[cfg(test)]
 mod tests;
+mod text_forms;
 mod to_char;
+mod trigonometry;
 
 use std::fmt;
 use std::sync::Arc;
 
-pub use aggregates::{Accumulator, ResolvedAggregate, resolve_aggregate};
+pub use aggregates::{Accumulator, ResolvedAggregate, is_aggregate, resolve_aggregate};
 pub use catalogue::needs_names;
 pub(crate) use composites::{fields_of, row_type};
-pub(crate) use document_functions::row_to_json;
+pub(crate) use document_rows::rows_of_document;
+pub use interrupts::Interrupts;
 pub(crate) use key_bounds::{like_end, like_parts_of_key, like_start, moment_bound};
+pub use large_values::LargeValues;
 pub use listing::{FunctionEntry, FunctionKind, OperatorEntry, function_entries, operator_entries};
+pub(crate) use ordered_sets::is_ordered_set;
+pub use pauses::PauseOf;
+pub(crate) use pauses::resolve_pause;
 pub use resolve::{resolve_function, resolve_operator};
-pub use rows::{ResolvedRows, RowIterator, RowsOf, gives_rows, resolve_rows, resolve_unnest};
+pub use rows::{
+    ResolvedRows, ResolvedRowsOf, RowIterator, RowsOf, gives_rows, resolve_rows, resolve_unnest,
+};
 pub(crate) use rows::{columns_of_rows, is_by_array};
 pub(crate) use slices::slice;
+pub(crate) use strings::{MAX_BYTES, too_long};
 
 use crate::error::SqlResult;
 use crate::session_list::SessionList;
@@ -89,6 +116,10 @@ pub struct CallContext<'a> {
     pub to_set: &'a ToSet,
     /// A random number from 0 to below 1.
     pub random: &'a (dyn Fn() -> f64 + Sync),
+    /// Ends what takes long.
+    pub interrupts: &'a Interrupts,
+    /// Counts what takes much memory.
+    pub large_values: &'a LargeValues,
 }
 
 /// Parameters that a statement sets by calls: their names, their values, and whether they are local

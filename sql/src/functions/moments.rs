@@ -98,6 +98,10 @@ fn truncated_interval(unit: &str, value: Interval) -> SqlResult<Interval> {
         "decade" => of_months(120),
         "century" => of_months(1200),
         "millennium" => of_months(12_000),
+        "week" => {
+            let error = unsupported_unit("week", SqlType::INTERVAL);
+            return Err(error.detail("Months usually have fractional weeks."));
+        }
         _ => return Err(unknown_unit(unit, SqlType::INTERVAL)),
     })
 }

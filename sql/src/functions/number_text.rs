@@ -65,8 +65,14 @@ fn parse(format: &str) -> SqlResult<Format> {
             }
             (_, '.' | 'D') => found.has_point = true,
             (_, 'V') => return Err(SqlError::unsupported("the number format \"V\"")),
+            (_, '"') => return Err(SqlError::unsupported("a text within a number format")),
             (_, other) => {
-                let shown = if other == 'G' { ',' } else { c };
+                let shown = match other {
+                    'G' => ',',
+                    // The sign of the currency of the locale "C".
+                    'L' => ' ',
+                    _ => c,
+                };
                 let part = if found.has_point { &mut found.after } else { &mut found.before };
                 part.push(shown);
             }

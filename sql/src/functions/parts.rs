@@ -1,7 +1,7 @@
 //! Parts of dates, times and intervals: `extract` and `date_part`.
 
-use bigdecimal::BigDecimal;
 use bigdecimal::num_bigint::BigInt;
+use bigdecimal::{BigDecimal, ToPrimitive};
 use selkie_txn::Interval;
 
 use super::CallContext;
@@ -145,10 +145,11 @@ fn interval_part(unit: &str, value: Interval, ty: SqlType) -> SqlResult<BigDecim
 fn extract(types: &Types, values: &[Datum], context: &CallContext<'_>) -> SqlResult<Datum> {
     let (unit, ty) = (text(values, 0)?, types.argument(1));
     let part = match argument(values, 1) {
-        Datum::Timestamp(us) if !calendar::is_finite(*us) => return infinite_part(unit, *us > 0),
-        Datum::Date(days) if matches!(*days, i32::MIN | i32::MAX) => {
-            return infinite_part(unit, *days > 0);
+        // A `numeric` of ours cannot be infinite.
+        value if infinite(value).is_some() && is_growing(unit) => {
+            return Err(SqlError::unsupported("an infinite numeric"));
         }
+        value if infinite(value).is_some() => return recurring_part(unit, ty),
         Datum::Timestamp(us) if ty.scalar == Scalar::TimestampTz => {
             let offset_s = context.settings.time_zone.offset_at(*us);
             moment_part(unit, calendar::shift(*us, offset_s)?, Some(offset_s), ty)
@@ -162,20 +163,51 @@ fn extract(types: &Types, values: &[Datum], context: &CallContext<'_>) -> SqlRes
     part.map(numeric::datum)
 }
 
-/// Parts that grow with time are infinite, which a `numeric` of ours cannot be; others are NULL.
-fn infinite_part(unit: &str, _is_positive: bool) -> SqlResult<Datum> {
+/// The infinity that a moment or date is, if it is one.
+fn infinite(value: &Datum) -> Option<f64> {
+    let is_late = match value {
+        Datum::Timestamp(us) if !calendar::is_finite(*us) => *us > 0,
+        Datum::Date(days) if matches!(*days, i32::MIN | i32::MAX) => *days > 0,
+        _ => return None,
+    };
+    Some(if is_late { f64::INFINITY } else { f64::NEG_INFINITY })
+}
+
+/// Whether a part grows with time, and does not come again.
+fn is_growing(unit: &str) -> bool {
+    matches!(
+        unit_of(unit).as_str(),
+        "year" | "decade" | "century" | "millennium" | "isoyear" | "julian" | "epoch"
+    )
+}
+
+/// The part of an infinite moment that does not grow: NULL, if there is such a part.
+fn recurring_part(unit: &str, ty: SqlType) -> SqlResult<Datum> {
     match unit_of(unit).as_str() {
-        "year" | "decade" | "century" | "millennium" | "isoyear" | "julian" | "epoch" => {
-            Err(SqlError::unsupported("an infinite numeric"))
-        }
-        _ => Ok(Datum::Null),
+        "microseconds" | "milliseconds" | "second" | "minute" | "hour" | "day" | "month"
+        | "quarter" | "week" | "dow" | "isodow" | "doy" | "timezone" | "timezone_hour"
+        | "timezone_minute" => Ok(Datum::Null),
+        _ => Err(unknown_unit(unit, ty)),
     }
 }
 
-/// `date_part`: the same as a float.
+/// `date_part`: the same as a float. A date has the parts of its midnight.
 fn part(types: &Types, values: &[Datum], context: &CallContext<'_>) -> SqlResult<Datum> {
-    use bigdecimal::ToPrimitive;
-    Ok(match extract(types, values, context)? {
+    let unit = text(values, 0)?;
+    if let Some(infinity) = infinite(argument(values, 1)) {
+        return match is_growing(unit) {
+            true => Ok(Datum::F64(infinity)),
+            false => recurring_part(unit, types.argument(1)),
+        };
+    }
+    let found = match argument(values, 1) {
+        Datum::Date(days) => {
+            let midnight = calendar::date_to_timestamp(*days)?;
+            numeric::datum(moment_part(unit, midnight, None, SqlType::TIMESTAMP)?)
+        }
+        _ => extract(types, values, context)?,
+    };
+    Ok(match found {
         Datum::Numeric(Some(value)) => Datum::F64(value.to_f64().unwrap_or(f64::NAN)),
         other => other,
     })

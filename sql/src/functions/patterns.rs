@@ -9,16 +9,26 @@ use std::collections::HashMap;
 use regex::{Regex, RegexBuilder};
 
 use super::CallContext;
-use super::arguments::{argument, text, whole};
+use super::arguments::text;
 use super::arrays::text_array;
+use super::like::like;
 use super::signature::{Body, Table};
+use super::strings::{MAX_BYTES, too_long};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::types::Datum;
+use crate::types::limits::check_count;
 
 /// Most compiled expressions that a thread keeps.
 const MAX_CACHED: usize = 32;
 /// Most bytes that a compiled expression may take.
 const MAX_REGEX_BYTES: usize = 1 << 20;
+/// Most bytes of an expression. What reads it takes hundreds of times as many.
+const MAX_PATTERN_BYTES: usize = 128 << 10;
+/// Bytes of a text from which a search in it may take long.
+const LONG_BYTES: usize = 64 << 10;
+/// Most bytes of a text times those of the compiled expression: the time of a search is at worst
+/// their product.
+const MOST_SEARCH: usize = 1 << 41;
 
 thread_local! {
     /// Expressions that were compiled lately: a statement uses one for each of its rows.
@@ -26,11 +36,46 @@ thread_local! {
 }
 
 /// The expression, compiled. `flags` are PostgreSQL's: `g` is not looked at.
-fn compile(pattern: &str, flags: &str) -> SqlResult<Regex> {
+pub(super) fn compile(pattern: &str, flags: &str) -> SqlResult<Regex> {
+    if pattern.len() > MAX_PATTERN_BYTES {
+        let message = "invalid regular expression: regular expression is too complex";
+        return Err(SqlError::new(SqlState::INVALID_REGEX, message));
+    }
     let key = (pattern.to_owned(), flags.to_owned());
     if let Some(found) = CACHE.with_borrow(|cache| cache.get(&key).cloned()) {
         return Ok(found);
     }
+    let regex = build(pattern, flags, MAX_REGEX_BYTES)?;
+    CACHE.with_borrow_mut(|cache| {
+        if cache.len() >= MAX_CACHED {
+            cache.clear();
+        }
+        cache.insert(key, regex.clone());
+    });
+    Ok(regex)
+}
+
+/// The expression, compiled for a text. A search counts no steps and cannot be ended: others are
+/// let have the thread before a long one, and one that might take minutes is refused.
+pub(super) fn compile_for(
+    pattern: &str,
+    flags: &str,
+    value: &str,
+    context: &CallContext<'_>,
+) -> SqlResult<Regex> {
+    if value.len() < LONG_BYTES || pattern.len() > MAX_PATTERN_BYTES {
+        return compile(pattern, flags);
+    }
+    context.interrupts.before_long()?;
+    let most_bytes = MOST_SEARCH / value.len();
+    if most_bytes >= MAX_REGEX_BYTES {
+        return compile(pattern, flags);
+    }
+    // A search is short beside the time that so long a text takes.
+    build(pattern, flags, most_bytes)
+}
+
+fn build(pattern: &str, flags: &str, most_bytes: usize) -> SqlResult<Regex> {
     let mut is_literal = false;
     let mut source = pattern;
     let mut options = flags.to_owned();
@@ -71,28 +116,27 @@ fn compile(pattern: &str, flags: &str) -> SqlResult<Regex> {
         }
     }
     let translated = if is_literal { regex::escape(source) } else { translate(source) };
-    let regex = RegexBuilder::new(&translated)
+    RegexBuilder::new(&translated)
         .case_insensitive(ignores_case)
         .multi_line(is_multi_line)
         .dot_matches_new_line(dot_is_all)
         .ignore_whitespace(is_expanded)
-        .size_limit(MAX_REGEX_BYTES)
+        .size_limit(most_bytes)
         .build()
-        .map_err(|error| {
-            let message = error.to_string();
-            let reason = message.lines().last().unwrap_or_default();
-            SqlError::new(
-                SqlState::INVALID_REGEX,
-                format!("invalid regular expression: {}", reason.trim_start_matches("error: ")),
-            )
-        })?;
-    CACHE.with_borrow_mut(|cache| {
-        if cache.len() >= MAX_CACHED {
-            cache.clear();
-        }
-        cache.insert(key, regex.clone());
-    });
-    Ok(regex)
+        .map_err(|error| not_built(&error, most_bytes))
+}
+
+fn not_built(error: &regex::Error, most_bytes: usize) -> SqlError {
+    if matches!(error, regex::Error::CompiledTooBig(_)) && most_bytes < MAX_REGEX_BYTES {
+        let message = "regular expression is too complex for so long a text";
+        return SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message);
+    }
+    let message = error.to_string();
+    let reason = message.lines().last().unwrap_or_default();
+    SqlError::new(
+        SqlState::INVALID_REGEX,
+        format!("invalid regular expression: {}", reason.trim_start_matches("error: ")),
+    )
 }
 
 /// The escapes of PostgreSQL that the crate writes otherwise.
@@ -146,66 +190,13 @@ fn translate(pattern: &str) -> String {
     out
 }
 
-/// What a pattern of LIKE is made of.
-enum Part {
-    /// `%`
-    Any,
-    /// `_`
-    One,
-    Char(char),
+fn like_plain(values: &[Datum], context: &CallContext<'_>) -> SqlResult<bool> {
+    like(text(values, 0)?, text(values, 1)?, Some('\\'), context.interrupts)
 }
 
-fn like_parts(pattern: &str, escape: Option<char>) -> SqlResult<Vec<Part>> {
-    let mut parts = Vec::with_capacity(pattern.len());
-    let mut chars = pattern.chars();
-    while let Some(c) = chars.next() {
-        parts.push(match c {
-            c if Some(c) == escape => Part::Char(chars.next().ok_or_else(|| {
-                SqlError::new(
-                    SqlState::INVALID_ESCAPE,
-                    "LIKE pattern must not end with escape character",
-                )
-            })?),
-            '%' => Part::Any,
-            '_' => Part::One,
-            c => Part::Char(c),
-        });
-    }
-    Ok(parts)
-}
-
-/// Whether a text is like a pattern. Time is bounded by the product of both lengths: only the last
-/// `%` is ever gone back to.
-pub(super) fn like(text: &str, pattern: &str, escape: Option<char>) -> SqlResult<bool> {
-    let parts = like_parts(pattern, escape)?;
-    let chars: Vec<char> = text.chars().collect();
-    let (mut at, mut part, mut back) = (0, 0, None);
-    while at < chars.len() {
-        let matches = match parts.get(part) {
-            Some(Part::Any) => {
-                back = Some((part, at));
-                part += 1;
-                continue;
-            }
-            Some(Part::One) => true,
-            Some(Part::Char(c)) => chars.get(at) == Some(c),
-            None => false,
-        };
-        if matches {
-            (at, part) = (at + 1, part + 1);
-        } else if let Some((any, from)) = back {
-            back = Some((any, from + 1));
-            (at, part) = (from + 1, any + 1);
-        } else {
-            return Ok(false);
-        }
-    }
-    let rest = parts.get(part..).unwrap_or_default();
-    Ok(rest.iter().all(|part| matches!(part, Part::Any)))
-}
-
-fn like_folded(text: &str, pattern: &str) -> SqlResult<bool> {
-    like(&text.to_lowercase(), &pattern.to_lowercase(), Some('\\'))
+fn like_folded(values: &[Datum], context: &CallContext<'_>) -> SqlResult<bool> {
+    let (value, pattern) = (text(values, 0)?.to_lowercase(), text(values, 1)?.to_lowercase());
+    like(&value, &pattern, Some('\\'), context.interrupts)
 }
 
 /// A pattern of SIMILAR TO as a regular expression.
@@ -254,24 +245,28 @@ fn escape_of(values: &[Datum], at: usize) -> SqlResult<Option<char>> {
     }
 }
 
-fn matches(values: &[Datum], flags: &str) -> SqlResult<bool> {
-    Ok(compile(text(values, 1)?, flags)?.is_match(text(values, 0)?))
+fn matches(values: &[Datum], flags: &str, context: &CallContext<'_>) -> SqlResult<bool> {
+    Ok(compile_for(text(values, 1)?, flags, text(values, 0)?, context)?.is_match(text(values, 0)?))
 }
 
 pub(super) fn register_operators(table: &mut Table<Body>) {
     let signature = "text text -> bool";
-    table.add("~~", signature, |v, _| like(text(v, 0)?, text(v, 1)?, Some('\\')).map(Datum::Bool));
-    table.add("!~~", signature, |v, _| {
-        like(text(v, 0)?, text(v, 1)?, Some('\\')).map(|found| Datum::Bool(!found))
+    table.add("~~", signature, |v, context| like_plain(v, context).map(Datum::Bool));
+    table.add("!~~", signature, |v, context| {
+        like_plain(v, context).map(|found| Datum::Bool(!found))
     });
-    table.add("~~*", signature, |v, _| like_folded(text(v, 0)?, text(v, 1)?).map(Datum::Bool));
-    table.add("!~~*", signature, |v, _| {
-        like_folded(text(v, 0)?, text(v, 1)?).map(|found| Datum::Bool(!found))
+    table.add("~~*", signature, |v, context| like_folded(v, context).map(Datum::Bool));
+    table.add("!~~*", signature, |v, context| {
+        like_folded(v, context).map(|found| Datum::Bool(!found))
     });
-    table.add("~", signature, |v, _| matches(v, "").map(Datum::Bool));
-    table.add("~*", signature, |v, _| matches(v, "i").map(Datum::Bool));
-    table.add("!~", signature, |v, _| matches(v, "").map(|found| Datum::Bool(!found)));
-    table.add("!~*", signature, |v, _| matches(v, "i").map(|found| Datum::Bool(!found)));
+    table.add("~", signature, |v, context| matches(v, "", context).map(Datum::Bool));
+    table.add("~*", signature, |v, context| matches(v, "i", context).map(Datum::Bool));
+    table.add("!~", signature, |v, context| {
+        matches(v, "", context).map(|found| Datum::Bool(!found))
+    });
+    table.add("!~*", signature, |v, context| {
+        matches(v, "i", context).map(|found| Datum::Bool(!found))
+    });
     table.add("^@", signature, |v, _| Ok(Datum::Bool(text(v, 0)?.starts_with(text(v, 1)?))));
 }
 
@@ -308,16 +303,16 @@ pub(super) fn register_functions(table: &mut Table<Body>) {
     });
     // LIKE with another ESCAPE and SIMILAR TO, of which the parser makes calls of these.
     for signature in ["text text -> bool", "text text text -> bool"] {
-        table.add("like", signature, |v, _| {
-            like(text(v, 0)?, text(v, 1)?, escape_of(v, 2)?).map(Datum::Bool)
+        table.add("like", signature, |v, context| {
+            like(text(v, 0)?, text(v, 1)?, escape_of(v, 2)?, context.interrupts).map(Datum::Bool)
         });
-        table.add("ilike", signature, |v, _| {
+        table.add("ilike", signature, |v, context| {
             let (value, pattern) = (text(v, 0)?.to_lowercase(), text(v, 1)?.to_lowercase());
-            like(&value, &pattern, escape_of(v, 2)?).map(Datum::Bool)
+            like(&value, &pattern, escape_of(v, 2)?, context.interrupts).map(Datum::Bool)
         });
-        table.add("similar_to", signature, |v, _| {
-            let pattern = similar(text(v, 1)?, escape_of(v, 2)?)?;
-            Ok(Datum::Bool(compile(&pattern, "")?.is_match(text(v, 0)?)))
+        table.add("similar_to", signature, |v, context| {
+            let (value, pattern) = (text(v, 0)?, similar(text(v, 1)?, escape_of(v, 2)?)?);
+            Ok(Datum::Bool(compile_for(&pattern, "", value, context)?.is_match(value)))
         });
     }
     for signature in ["text text text -> text", "text text text text -> text"] {
@@ -325,27 +320,34 @@ pub(super) fn register_functions(table: &mut Table<Body>) {
     }
     for signature in ["text text -> text[]", "text text text -> text[]"] {
         table.add("regexp_match", signature, first_match);
-        table.add("regexp_split_to_array", signature, |v, _| {
-            let flags = if v.len() > 2 { text(v, 2)? } else { "" };
-            let parts = split(text(v, 0)?, text(v, 1)?, flags)?;
-            Ok(text_array(parts.into_iter().map(Datum::text).collect()))
+        table.add("regexp_split_to_array", signature, |v, context| {
+            let flags = flags_of_all(v, "regexp_split_to_array()")?;
+            Ok(text_array(split(text(v, 0)?, text(v, 1)?, flags, context)?))
         });
-    }
-    for signature in ["text text -> int4", "text text int4 -> int4", "text text int4 text -> int4"]
-    {
-        table.add("regexp_count", signature, count);
     }
     for signature in ["text text -> bool", "text text text -> bool"] {
-        table.add("regexp_like", signature, |v, _| {
-            matches(v, if v.len() > 2 { text(v, 2)? } else { "" }).map(Datum::Bool)
+        table.add("regexp_like", signature, |v, context| {
+            matches(v, flags_of_all(v, "regexp_like()")?, context).map(Datum::Bool)
         });
     }
-    table.add("substring", "text text -> text", |v, _| substring(text(v, 0)?, text(v, 1)?));
+    table.add("substring", "text text -> text", |v, context| {
+        substring(text(v, 0)?, text(v, 1)?, context)
+    });
+}
+
+/// The options of a call, the third argument, of a function that finds all matches anyway.
+pub(super) fn flags_of_all<'a>(values: &'a [Datum], function: &str) -> SqlResult<&'a str> {
+    let flags = if values.len() > 2 { text(values, 2)? } else { "" };
+    if flags.contains('g') {
+        let message = format!("{function} does not support the \"global\" option");
+        return Err(SqlError::new(SqlState::INVALID_PARAMETER, message));
+    }
+    Ok(flags)
 }
 
 /// The part of a text that matches: the first group if there is one.
-fn substring(value: &str, pattern: &str) -> SqlResult<Datum> {
-    let regex = compile(pattern, "")?;
+fn substring(value: &str, pattern: &str, context: &CallContext<'_>) -> SqlResult<Datum> {
+    let regex = compile_for(pattern, "", value, context)?;
     let found = regex.captures(value).and_then(|found| found.get(usize::from(found.len() > 1)));
     Ok(found.map_or(Datum::Null, |found| Datum::text(found.as_str())))
 }
@@ -359,7 +361,7 @@ pub(super) fn groups(found: &regex::Captures<'_>) -> Datum {
     text_array(found.iter().skip(skipped).map(group).collect())
 }
 
-fn first_match(values: &[Datum], _: &CallContext<'_>) -> SqlResult<Datum> {
+fn first_match(values: &[Datum], context: &CallContext<'_>) -> SqlResult<Datum> {
     let flags = if values.len() > 2 { text(values, 2)? } else { "" };
     if flags.contains('g') {
         let error = SqlError::new(
@@ -368,33 +370,56 @@ fn first_match(values: &[Datum], _: &CallContext<'_>) -> SqlResult<Datum> {
         );
         return Err(error.hint("Use the regexp_matches function instead."));
     }
-    let regex = compile(text(values, 1)?, flags)?;
-    Ok(regex.captures(text(values, 0)?).map_or(Datum::Null, |found| groups(&found)))
+    let value = text(values, 0)?;
+    let regex = compile_for(text(values, 1)?, flags, value, context)?;
+    Ok(regex.captures(value).map_or(Datum::Null, |found| groups(&found)))
 }
 
 /// The groups of all matches, or of the first one alone.
-pub(super) fn all_matches(value: &str, pattern: &str, flags: &str) -> SqlResult<Vec<Datum>> {
-    let regex = compile(pattern, flags)?;
+pub(super) fn all_matches(
+    value: &str,
+    pattern: &str,
+    flags: &str,
+    context: &CallContext<'_>,
+) -> SqlResult<Vec<Datum>> {
+    let regex = compile_for(pattern, flags, value, context)?;
     let most = if flags.contains('g') { usize::MAX } else { 1 };
-    Ok(regex.captures_iter(value).take(most).map(|found| groups(&found)).collect())
+    let mut found = Vec::new();
+    for captures in regex.captures_iter(value).take(most) {
+        let own = groups(&captures);
+        check_count(found.len())?;
+        after_match(value, captures.get(0), context)?;
+        found.push(own);
+    }
+    Ok(found)
 }
 
-fn count(values: &[Datum], _: &CallContext<'_>) -> SqlResult<Datum> {
-    let flags = if values.len() > 3 { text(values, 3)? } else { "" };
-    let regex = compile(text(values, 1)?, flags)?;
-    let value = text(values, 0)?;
-    let start = match argument(values, 2) {
-        Datum::Null => 0,
-        _ => usize::try_from(whole(values, 2)? - 1).unwrap_or(0),
-    };
-    let from = value.char_indices().nth(start).map_or(value.len(), |(at, _)| at);
-    let found = regex.find_iter(value.get(from..).unwrap_or_default()).count();
-    Ok(Datum::I32(i32::try_from(found).unwrap_or(i32::MAX)))
+/// Bytes that a search looks at in the time of a step, about.
+const BYTES_OF_STEP: usize = 8;
+
+/// Counts the steps of a search that has found something: it may have looked at all of the rest.
+pub(super) fn after_match(
+    value: &str,
+    found: Option<regex::Match<'_>>,
+    context: &CallContext<'_>,
+) -> SqlResult<()> {
+    let rest = value.len() - found.map_or(0, |found| found.start());
+    context.interrupts.after(rest / BYTES_OF_STEP)
 }
 
 /// A replacement with `\1` to `\9`, `\&` and `\\`.
-fn expand(replacement: &str, found: &regex::Captures<'_>, out: &mut String) {
+pub(super) fn expand(
+    replacement: &str,
+    found: &regex::Captures<'_>,
+    out: &mut String,
+) -> SqlResult<()> {
     let group = |at: usize| found.get(at).map_or("", |group| group.as_str());
+    // Each of its parts may be the whole match, so it may get long by itself.
+    let groups = replacement.matches('\\').count().saturating_mul(group(0).len());
+    let length = replacement.len().saturating_add(groups).saturating_add(out.len());
+    if length > MAX_BYTES {
+        return Err(too_long());
+    }
     let mut chars = replacement.chars();
     while let Some(c) = chars.next() {
         if c != '\\' {
@@ -411,33 +436,45 @@ fn expand(replacement: &str, found: &regex::Captures<'_>, out: &mut String) {
             None => out.push('\\'),
         }
     }
+    Ok(())
 }
 
-fn replace(values: &[Datum], _: &CallContext<'_>) -> SqlResult<Datum> {
+fn replace(values: &[Datum], context: &CallContext<'_>) -> SqlResult<Datum> {
     let flags = if values.len() > 3 { text(values, 3)? } else { "" };
-    let regex = compile(text(values, 1)?, flags)?;
     let (value, replacement) = (text(values, 0)?, text(values, 2)?);
-    let most = usize::from(!flags.contains('g'));
-    let replaced = regex.replacen(value, most, |found: &regex::Captures<'_>| {
-        let mut out = String::new();
-        expand(replacement, found, &mut out);
-        out
-    });
-    Ok(Datum::text(replaced))
+    let regex = compile_for(text(values, 1)?, flags, value, context)?;
+    let most = if flags.contains('g') { usize::MAX } else { 1 };
+    let (mut out, mut from) = (String::new(), 0);
+    for captures in regex.captures_iter(value).take(most) {
+        let Some(found) = captures.get(0) else { continue };
+        after_match(value, Some(found), context)?;
+        out.push_str(value.get(from..found.start()).unwrap_or_default());
+        expand(replacement, &captures, &mut out)?;
+        from = found.end();
+    }
+    out.push_str(value.get(from..).unwrap_or_default());
+    if out.len() > MAX_BYTES { Err(too_long()) } else { Ok(Datum::text(out)) }
 }
 
 /// The parts of a text between matches. A match of nothing at the ends or behind another match
 /// splits nothing.
-pub(super) fn split(value: &str, pattern: &str, flags: &str) -> SqlResult<Vec<String>> {
-    let regex = compile(pattern, flags)?;
+pub(super) fn split(
+    value: &str,
+    pattern: &str,
+    flags: &str,
+    context: &CallContext<'_>,
+) -> SqlResult<Vec<Datum>> {
+    let regex = compile_for(pattern, flags, value, context)?;
     let (mut parts, mut from) = (Vec::new(), 0);
     for found in regex.find_iter(value) {
         if found.is_empty() && (found.start() == from || found.start() == value.len()) {
             continue;
         }
-        parts.push(value.get(from..found.start()).unwrap_or_default().to_owned());
+        check_count(parts.len())?;
+        after_match(value, Some(found), context)?;
+        parts.push(Datum::text(value.get(from..found.start()).unwrap_or_default()));
         from = found.end();
     }
-    parts.push(value.get(from..).unwrap_or_default().to_owned());
+    parts.push(Datum::text(value.get(from..).unwrap_or_default()));
     Ok(parts)
 }

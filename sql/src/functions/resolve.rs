@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::absent::{absent_function, absent_operator};
 use super::math::checked_float;
 use super::signature::{Body, FUNCTIONS, OPERATORS, Parameter, Signature, Types};
 use super::{Eval, Resolved, Volatility};
@@ -180,7 +181,14 @@ fn finish<'a, B>(candidate: &Candidate<'a, B>, arguments: &[SqlType]) -> SqlResu
         })
         .collect();
     // Literals alone become texts; an array cannot be made of arrays.
-    let element = if elements.is_empty() { SqlType::TEXT } else { common_type(&elements)? };
+    let element = match &*elements {
+        [] => SqlType::TEXT,
+        // Values that have no type in common are taken by no such function.
+        elements => match common_type(elements) {
+            Ok(element) => element,
+            Err(_) => return Ok(Choice::None),
+        },
+    };
     let makes_array = |parameter| parameter == Parameter::Array;
     if element.is_array && (makes_array(returns) || pairs().any(|(p, _)| makes_array(p))) {
         return Ok(Choice::None);
@@ -248,9 +256,9 @@ pub fn resolve_function(name: &str, arguments: &[SqlType]) -> SqlResult<Resolved
     match choice {
         Choice::One(signature, types) => Ok(resolved(name, signature, types)),
         Choice::Several => Err(ambiguous_function(name, arguments)),
-        Choice::None => {
-            cast_by_name(name, arguments).ok_or_else(|| undefined_function(name, arguments))
-        }
+        Choice::None => cast_by_name(name, arguments).ok_or_else(|| {
+            absent_function(name).unwrap_or_else(|| undefined_function(name, arguments))
+        }),
     }
 }
 
@@ -320,14 +328,13 @@ pub fn resolve_operator(op: &str, left: Option<SqlType>, right: SqlType) -> SqlR
             "Could not choose a best candidate operator. You might need to add explicit type \
              casts.",
         )),
-        Choice::None => Err(SqlError::new(
-            SqlState::UNDEFINED_FUNCTION,
-            format!("operator does not exist: {expression}"),
-        )
-        .hint(
-            "No operator matches the given name and argument types. You might need to add \
-             explicit type casts.",
-        )),
+        Choice::None => Err(absent_operator(op, left).unwrap_or_else(|| {
+            let message = format!("operator does not exist: {expression}");
+            SqlError::new(SqlState::UNDEFINED_FUNCTION, message).hint(
+                "No operator matches the given name and argument types. You might need to add \
+                 explicit type casts.",
+            )
+        })),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Functions that give rows.
 
+use std::fmt;
 use std::iter;
 use std::sync::{Arc, LazyLock};
 
@@ -8,6 +9,7 @@ use bigdecimal::Zero;
 use selkie_txn::Interval;
 
 use super::CallContext;
+use super::PauseOf;
 use super::arguments::{argument, array, boolean, interval, moment, number, text, whole};
 use super::composites::{EACH_JSON, EACH_JSONB, EACH_TEXT, EXPANDED_ARRAY, Fields};
 use super::resolve::{Choice, ambiguous_function, choose, undefined_function};
@@ -21,16 +23,31 @@ pub type RowIterator = Box<dyn Iterator<Item = SqlResult<Vec<Datum>>> + Send>;
 /// What gives the rows of a call.
 pub type RowsOf = fn(&[Datum], &CallContext<'_>) -> SqlResult<RowIterator>;
 
+/// What gives the rows of a call whose types are known.
+pub type ResolvedRowsOf =
+    Arc<dyn Fn(&[Datum], &CallContext<'_>) -> SqlResult<RowIterator> + Send + Sync>;
+
 /// A call, whose types are known, of a function that gives rows. If an argument is NULL there are
 /// none.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ResolvedRows {
     /// The type that each argument has to be cast to.
     pub arguments: Vec<SqlType>,
     /// The names and types of what a row has.
     pub columns: Vec<(String, SqlType)>,
     /// What gives the rows.
-    pub rows: RowsOf,
+    pub rows: ResolvedRowsOf,
+    /// How long is waited before.
+    pub pause: Option<PauseOf>,
+}
+
+impl fmt::Debug for ResolvedRows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResolvedRows")
+            .field("arguments", &self.arguments)
+            .field("columns", &self.columns)
+            .finish_non_exhaustive()
+    }
 }
 
 /// A function that gives rows, and the names of their columns if there are several or if the one
@@ -88,7 +105,8 @@ pub fn resolve_rows(name: &str, arguments: &[SqlType]) -> SqlResult<Option<Resol
             if columns.is_empty() {
                 columns.push((name.to_owned(), types.returns));
             }
-            Ok(Some(ResolvedRows { arguments: types.arguments, columns, rows }))
+            let (arguments, rows) = (types.arguments, Arc::new(rows));
+            Ok(Some(ResolvedRows { arguments, columns, rows, pause: None }))
         }
         Choice::Several => Err(ambiguous_function(name, arguments)),
         Choice::None => Err(undefined_function(name, arguments)),
@@ -101,12 +119,17 @@ pub fn resolve_rows(name: &str, arguments: &[SqlType]) -> SqlResult<Option<Resol
 /// # Errors
 /// As [`resolve_rows`].
 pub fn resolve_unnest(arguments: &[SqlType]) -> SqlResult<Option<ResolvedRows>> {
-    let mut all = ResolvedRows { arguments: Vec::new(), columns: Vec::new(), rows: unnest_in_step };
-    for argument in arguments {
+    let mut all = ResolvedRows {
+        arguments: Vec::new(),
+        columns: Vec::new(),
+        rows: Arc::new(unnest_in_step),
+        pause: None,
+    };
+    for &argument in arguments {
         if argument.scalar == Scalar::Unknown {
-            return Err(ambiguous_function("unnest", &[*argument]));
+            return Err(ambiguous_function("unnest", &[argument]));
         }
-        let Some(one) = resolve_rows("unnest", &[*argument])? else { return Ok(None) };
+        let Some(one) = resolve_rows("unnest", &[argument])? else { return Ok(None) };
         all.arguments.extend(one.arguments);
         all.columns.extend(one.columns);
     }
@@ -299,20 +322,19 @@ fn subscripts(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowIterator> {
     })
 }
 
-fn split_pattern(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowIterator> {
-    let flags = if values.len() > 2 { text(values, 2)? } else { "" };
-    let parts = super::patterns::split(text(values, 0)?, text(values, 1)?, flags)?;
-    Ok(of_values(parts.into_iter().map(Datum::text)))
+fn split_pattern(values: &[Datum], context: &CallContext<'_>) -> SqlResult<RowIterator> {
+    let flags = super::patterns::flags_of_all(values, "regexp_split_to_table()")?;
+    super::patterns::split(text(values, 0)?, text(values, 1)?, flags, context).map(of_values)
 }
 
-fn matches(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowIterator> {
+fn matches(values: &[Datum], context: &CallContext<'_>) -> SqlResult<RowIterator> {
     let flags = if values.len() > 2 { text(values, 2)? } else { "" };
-    super::patterns::all_matches(text(values, 0)?, text(values, 1)?, flags).map(of_values)
+    super::patterns::all_matches(text(values, 0)?, text(values, 1)?, flags, context).map(of_values)
 }
 
 fn split_text(values: &[Datum], _: &CallContext<'_>) -> SqlResult<RowIterator> {
     let null = if values.len() > 2 { Some(text(values, 2)?) } else { None };
-    Ok(of_values(super::arrays::split(text(values, 0)?, Some(text(values, 1)?), null)))
+    super::arrays::split(text(values, 0)?, Some(text(values, 1)?), null).map(of_values)
 }
 
 /// The members of a document that is an object.

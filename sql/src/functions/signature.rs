@@ -5,9 +5,10 @@ use std::sync::LazyLock;
 
 use super::aggregates::{self, NewAccumulator};
 use super::{
-    CallContext, Volatility, arithmetic, arrays, catalogue, catalogue_objects, comparison, dates,
-    document_functions, documents, locks, math, moments, number_text, parts, patterns, privileges,
-    strings, system, to_char,
+    CallContext, Volatility, arithmetic, array_forms, arrays, byte_strings, catalogue,
+    catalogue_objects, comparison, dates, document_functions, document_objects, document_paths,
+    documents, from_char, locks, math, moments, number_text, numbers, parts, patterns, periods,
+    privileges, regex_parts, strings, system, text_forms, to_char, trigonometry,
 };
 use crate::error::SqlResult;
 use crate::types::{Datum, SqlType};
@@ -155,18 +156,28 @@ pub(super) static FUNCTIONS: LazyLock<Table<Body>> = LazyLock::new(|| {
     let mut table = Table::new();
     arithmetic::register_functions(&mut table);
     arrays::register_functions(&mut table);
+    byte_strings::register_functions(&mut table);
+    array_forms::register_functions(&mut table);
     catalogue::register_functions(&mut table);
     catalogue_objects::register_functions(&mut table);
     privileges::register_functions(&mut table);
     dates::register_functions(&mut table);
     document_functions::register_functions(&mut table);
+    document_paths::register_functions(&mut table);
+    document_objects::register_functions(&mut table);
     math::register_functions(&mut table);
     moments::register_functions(&mut table);
     number_text::register_functions(&mut table);
+    numbers::register_functions(&mut table);
     to_char::register_functions(&mut table);
+    from_char::register_functions(&mut table);
     parts::register_functions(&mut table);
     patterns::register_functions(&mut table);
+    regex_parts::register_functions(&mut table);
+    periods::register_functions(&mut table);
     strings::register_functions(&mut table);
+    trigonometry::register_functions(&mut table);
+    text_forms::register_functions(&mut table);
     system::register_functions(&mut table);
     locks::register_functions(&mut table);
     table
@@ -179,6 +190,7 @@ pub(super) static OPERATORS: LazyLock<Table<Body>> = LazyLock::new(|| {
     comparison::register_operators(&mut table);
     arrays::register_operators(&mut table);
     dates::register_operators(&mut table);
+    document_paths::register_operators(&mut table);
     documents::register_operators(&mut table);
     math::register_operators(&mut table);
     patterns::register_operators(&mut table);

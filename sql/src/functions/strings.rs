@@ -1,5 +1,7 @@
 //! Functions of texts. Positions and lengths are counted in characters.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::CallContext;
 use super::arguments::{argument, bytes, text, whole};
 use super::encodings;
@@ -10,28 +12,30 @@ use crate::types::Datum;
 use crate::types::text_format::to_string;
 
 /// Longest text that a function makes, in bytes.
-const MAX_BYTES: usize = 256 << 20;
+pub(crate) const MAX_BYTES: usize = 256 << 20;
 
-fn invalid(message: impl Into<String>) -> SqlError {
+pub(super) fn invalid(message: impl Into<String>) -> SqlError {
     SqlError::new(SqlState::INVALID_PARAMETER, message)
 }
 
-fn too_long() -> SqlError {
+pub(crate) fn too_long() -> SqlError {
     SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "requested length too large")
 }
 
 /// Refuses what gets too long when one is put behind the other.
-fn check_length(left: usize, right: usize) -> SqlResult<()> {
+pub(super) fn check_length(left: usize, right: usize) -> SqlResult<()> {
     if left.saturating_add(right) > MAX_BYTES { Err(too_long()) } else { Ok(()) }
 }
 
 /// Parts one after the other, with a text between them.
-fn joined(parts: Vec<String>, between: &str) -> SqlResult<Datum> {
-    let bytes = parts.iter().map(|part| part.len().saturating_add(between.len()));
-    if bytes.fold(0, usize::saturating_add) > MAX_BYTES {
-        return Err(too_long());
+fn joined(parts: impl IntoIterator<Item = String>, between: &str) -> SqlResult<Datum> {
+    let mut parts = parts.into_iter();
+    let mut out = parts.next().unwrap_or_default();
+    for part in parts {
+        check_length(out.len().saturating_add(between.len()), part.len())?;
+        out.extend([between, &part]);
     }
-    Ok(Datum::text(parts.join(between)))
+    Ok(Datum::text(out))
 }
 
 fn count(count: usize) -> Datum {
@@ -108,6 +112,9 @@ fn pad(values: &[Datum], is_left: bool) -> SqlResult<Datum> {
     Ok(Datum::text(if is_left { format!("{filling}{value}") } else { format!("{value}{filling}") }))
 }
 
+/// So many characters are looked through one after the other.
+const FEW_CHARS: usize = 16;
+
 /// Which ends are trimmed.
 #[derive(Clone, Copy)]
 enum Ends {
@@ -120,11 +127,13 @@ fn trim(values: &[Datum], ends: Ends) -> SqlResult<Datum> {
     let value = text(values, 0)?;
     let set: Vec<char> =
         if values.len() > 1 { text(values, 1)?.chars().collect() } else { vec![' '] };
-    let set = set.as_slice();
+    // Of many characters a tree: each of the text's own is looked up.
+    let many: BTreeSet<char> = set.iter().copied().filter(|_| set.len() > FEW_CHARS).collect();
+    let is_in = |c: char| if many.is_empty() { set.contains(&c) } else { many.contains(&c) };
     Ok(Datum::text(match ends {
-        Ends::Left => value.trim_start_matches(set),
-        Ends::Right => value.trim_end_matches(set),
-        Ends::Both => value.trim_matches(set),
+        Ends::Left => value.trim_start_matches(is_in),
+        Ends::Right => value.trim_end_matches(is_in),
+        Ends::Both => value.trim_matches(is_in),
     }))
 }
 
@@ -152,22 +161,32 @@ fn split_part(values: &[Datum], _: &CallContext<'_>) -> SqlResult<Datum> {
     if wanted == 0 {
         return Err(invalid("field position must not be zero"));
     }
-    let parts: Vec<&str> = match delimiter {
-        "" => vec![value],
-        _ => value.split(delimiter).collect(),
+    let at = usize::try_from(wanted.unsigned_abs()).unwrap_or(usize::MAX) - 1;
+    let part = match (delimiter, wanted > 0) {
+        ("", _) => Some(value).filter(|_| at == 0),
+        (_, true) => value.split(delimiter).nth(at),
+        (_, false) => {
+            // From the left, too: where delimiters overlap, those found from the right are others.
+            let count = value.split(delimiter).count();
+            count.checked_sub(at + 1).and_then(|at| value.split(delimiter).nth(at))
+        }
     };
-    let at = if wanted > 0 { wanted - 1 } else { parts.len() as i64 + wanted };
-    let part = usize::try_from(at).ok().and_then(|at| parts.get(at));
-    Ok(Datum::text(part.copied().unwrap_or_default()))
+    Ok(Datum::text(part.unwrap_or_default()))
 }
 
 fn translate(value: &str, from: &str, to: &str) -> String {
     let (from, to): (Vec<char>, Vec<char>) = (from.chars().collect(), to.chars().collect());
-    let changed = |c: char| match from.iter().position(|known| *known == c) {
-        Some(at) => to.get(at).copied(),
-        None => Some(c),
+    // Of a character that is there twice the first counts.
+    let of = |at: usize| to.get(at).copied();
+    let many: BTreeMap<char, Option<char>> = match from.len() {
+        0..=FEW_CHARS => BTreeMap::new(),
+        _ => from.iter().enumerate().rev().map(|(at, c)| (*c, of(at))).collect(),
     };
-    value.chars().filter_map(changed).collect()
+    let known = |c: char| match many.is_empty() {
+        true => from.iter().position(|known| *known == c).map(of),
+        false => many.get(&c).copied(),
+    };
+    value.chars().filter_map(|c| known(c).unwrap_or(Some(c))).collect()
 }
 
 fn repeat(values: &[Datum], _: &CallContext<'_>) -> SqlResult<Datum> {
@@ -192,23 +211,26 @@ fn chr(values: &[Datum], _: &CallContext<'_>) -> SqlResult<Datum> {
 }
 
 /// A value as functions of several arguments print it: `bool` as `t` and `f`.
-fn shown(types: &Types, values: &[Datum], at: usize, context: &CallContext<'_>) -> String {
+pub(super) fn shown(
+    types: &Types,
+    values: &[Datum],
+    at: usize,
+    context: &CallContext<'_>,
+) -> String {
     to_string(argument(values, at), types.argument(at), context.settings)
 }
 
 fn concat(types: &Types, values: &[Datum], context: &CallContext<'_>) -> SqlResult<Datum> {
-    let parts = (0..values.len()).map(|at| shown(types, values, at, context));
-    joined(parts.collect(), "")
+    joined((0..values.len()).map(|at| shown(types, values, at, context)), "")
 }
 
 fn concat_ws(types: &Types, values: &[Datum], context: &CallContext<'_>) -> SqlResult<Datum> {
     if argument(values, 0).is_null() {
         return Ok(Datum::Null);
     }
-    let parts: Vec<String> = (1..values.len())
+    let parts = (1..values.len())
         .filter(|at| !argument(values, *at).is_null())
-        .map(|at| shown(types, values, at, context))
-        .collect();
+        .map(|at| shown(types, values, at, context));
     joined(parts, text(values, 0)?)
 }
 
@@ -228,91 +250,6 @@ pub(super) fn quote_literal(value: &str) -> String {
     format!("{prefix}'{}'", value.replace('\\', "\\\\").replace('\'', "''"))
 }
 
-/// One `%` of a format string.
-struct Directive {
-    position: Option<usize>,
-    is_left: bool,
-    width: Option<i64>,
-    kind: char,
-}
-
-fn directive(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) -> SqlResult<Directive> {
-    let unterminated =
-        || invalid("unterminated format() type specifier").hint("For a single \"%\" use \"%%\".");
-    let number = |chars: &mut std::iter::Peekable<std::str::Chars<'_>>| {
-        let mut digits = String::new();
-        while let Some(digit) = chars.next_if(char::is_ascii_digit) {
-            digits.push(digit);
-        }
-        digits.parse::<i64>().ok()
-    };
-    let mut found = Directive { position: None, is_left: false, width: None, kind: 's' };
-    let first = number(chars);
-    if first.is_some() && chars.next_if_eq(&'$').is_some() {
-        found.position = first.and_then(|at| usize::try_from(at).ok());
-        if found.position == Some(0) {
-            return Err(invalid("format specifies argument 0, but arguments are numbered from 1"));
-        }
-    } else {
-        found.width = first;
-    }
-    if found.width.is_none() {
-        found.is_left = chars.next_if_eq(&'-').is_some();
-        found.width = number(chars);
-    }
-    found.kind = chars.next().ok_or_else(unterminated)?;
-    Ok(found)
-}
-
-fn format(types: &Types, values: &[Datum], context: &CallContext<'_>) -> SqlResult<Datum> {
-    if argument(values, 0).is_null() {
-        return Ok(Datum::Null);
-    }
-    let mut out = String::new();
-    let mut next = 1;
-    let mut chars = text(values, 0)?.chars().peekable();
-    while let Some(c) = chars.next() {
-        if c != '%' {
-            out.push(c);
-            continue;
-        }
-        if chars.next_if_eq(&'%').is_some() {
-            out.push('%');
-            continue;
-        }
-        let Directive { position, is_left, width, kind } = directive(&mut chars)?;
-        if !matches!(kind, 's' | 'I' | 'L') {
-            return Err(invalid(format!("unrecognized format() type specifier \"{kind}\""))
-                .hint("For a single \"%\" use \"%%\"."));
-        }
-        let at = position.unwrap_or(next);
-        next = at + 1;
-        if at >= values.len() {
-            return Err(invalid("too few arguments for format()"));
-        }
-        let is_null = argument(values, at).is_null();
-        let value = shown(types, values, at, context);
-        let value = match kind {
-            'I' if is_null => {
-                return Err(invalid("null values cannot be formatted as an SQL identifier"));
-            }
-            'I' => quote_ident(&value),
-            'L' if is_null => "NULL".to_owned(),
-            'L' => quote_literal(&value),
-            _ => value,
-        };
-        let width = usize::try_from(width.unwrap_or(0)).unwrap_or(0);
-        if width > MAX_BYTES {
-            return Err(too_long());
-        }
-        let filling = " ".repeat(width.saturating_sub(value.chars().count()));
-        let (before, after) = if is_left { ("", filling.as_str()) } else { (filling.as_str(), "") };
-        check_length(out.len(), value.len().saturating_add(filling.len()))?;
-        out.extend([before, &value, after]);
-    }
-    Ok(Datum::text(out))
-}
-
 pub(super) fn register_operators(table: &mut Table<Body>) {
     table.add("||", "text text -> text", |v, _| {
         check_length(text(v, 0)?.len(), text(v, 1)?.len())?;
@@ -325,7 +262,7 @@ pub(super) fn register_operators(table: &mut Table<Body>) {
                 Datum::Bool(value) => value.to_string(),
                 _ => shown(types, v, at, context),
             };
-            joined(vec![part(0), part(1)], "")
+            joined([part(0), part(1)], "")
         });
     }
     table.add("||", "bytea bytea -> bytea", |v, _| {
@@ -370,9 +307,7 @@ pub(super) fn register_functions(table: &mut Table<Body>) {
     table.add("replace", "text text text -> text", |v, _| {
         let (value, from, to) = (text(v, 0)?, text(v, 1)?, text(v, 2)?);
         let times = if from.is_empty() { 0 } else { value.matches(from).count() };
-        if times.saturating_mul(to.len()) > MAX_BYTES {
-            return Err(too_long());
-        }
+        check_length(times.saturating_mul(to.len()), value.len() - times * from.len())?;
         Ok(Datum::text(if times == 0 { value.to_owned() } else { value.replace(from, to) }))
     });
     table.add("translate", "text text text -> text", |v, _| {
@@ -401,14 +336,7 @@ pub(super) fn register_functions(table: &mut Table<Body>) {
 fn register_several(table: &mut Table<Body>) {
     table.add_typed("concat", "lax stable variadic any -> text", concat);
     table.add_typed("concat_ws", "lax stable text variadic any -> text", concat_ws);
-    table.add_typed("format", "lax stable text -> text", format);
-    table.add_typed("format", "lax stable text variadic any -> text", format);
     table.add("quote_ident", "text -> text", |v, _| Ok(Datum::text(quote_ident(text(v, 0)?))));
-    table.add("quote_literal", "text -> text", |v, _| Ok(Datum::text(quote_literal(text(v, 0)?))));
-    table.add("quote_nullable", "lax text -> text", |v, _| match argument(v, 0) {
-        Datum::Null => Ok(Datum::text("NULL")),
-        _ => Ok(Datum::text(quote_literal(text(v, 0)?))),
-    });
     for signature in ["text text int4 -> text", "text text int4 int4 -> text"] {
         table.add("overlay", signature, overlay);
     }
@@ -423,8 +351,10 @@ fn overlay(values: &[Datum], _: &CallContext<'_>) -> SqlResult<Datum> {
     if from <= 0 {
         return Err(negative_length());
     }
-    let rest = slice(value, from.saturating_add(length), i64::MAX);
-    Ok(Datum::text([slice(value, 1, from), new, rest].concat()))
+    let (start, rest) =
+        (slice(value, 1, from), slice(value, from.saturating_add(length), i64::MAX));
+    check_length(start.len().saturating_add(new.len()), rest.len())?;
+    Ok(Datum::text([start, new, rest].concat()))
 }
 
 fn register_encodings(table: &mut Table<Body>) {
@@ -449,16 +379,6 @@ fn register_encodings(table: &mut Table<Body>) {
     });
     table.add("convert_from", "bytea text -> text", |v, _| {
         encodings::check_utf8(text(v, 1)?)?;
-        let decoded = std::str::from_utf8(bytes(v, 0)?).map_err(|_| {
-            SqlError::new(SqlState::INVALID_TEXT, "invalid byte sequence for encoding \"UTF8\"")
-        })?;
-        Ok(Datum::text(decoded))
-    });
-    table.add("get_byte", "bytea int4 -> int4", |v, _| {
-        let (value, at) = (bytes(v, 0)?, whole(v, 1)?);
-        let byte = usize::try_from(at).ok().and_then(|at| value.get(at));
-        byte.map(|byte| Datum::I32(i32::from(*byte))).ok_or_else(|| {
-            invalid(format!("index {at} out of valid range, 0..{}", value.len() as i64 - 1))
-        })
+        super::byte_strings::decoded(bytes(v, 0)?).map(Datum::text)
     });
 }

@@ -39,6 +39,8 @@ fn with_context<R>(f: impl FnOnce(&CallContext<'_>) -> R) -> R {
         search_path: &["public".to_owned()],
         to_set: &crate::functions::ToSet::default(),
         random: &|| 0.5,
+        interrupts: &crate::functions::Interrupts::default(),
+        large_values: &crate::functions::LargeValues::default(),
     })
 }
 
@@ -102,7 +104,7 @@ pub(super) fn aggregate(name: &str, ty: &str, rows: &[&str], more: &[&str]) -> S
 
 /// The rows that a function gives, values between commas, rows between spaces.
 pub(super) fn rows(name: &str, arguments: &[&str]) -> SqlResult<String> {
-    let ResolvedRows { arguments: types, columns, rows } =
+    let ResolvedRows { arguments: types, columns, rows, pause: _ } =
         resolve_rows(name, &types_of(arguments))?.unwrap();
     let values = values(arguments, &types)?;
     let mut out = Vec::new();

@@ -1,6 +1,7 @@
 //! Conditions taken apart and put together.
 
 use super::expr::{Comparison, Expr};
+use super::key_conditions::keeps_order;
 use crate::types::Datum;
 
 /// The parts of a condition that all have to hold.
@@ -18,6 +19,32 @@ pub(super) fn all_of(mut conditions: Vec<Expr>) -> Option<Expr> {
         1 => conditions.pop(),
         _ => Some(Expr::And(conditions)),
     }
+}
+
+/// Whether a condition has a value for any row, and the same for rows that are equal: it is made of
+/// comparisons.
+pub(super) fn only_compares(condition: &Expr) -> bool {
+    let mut only = true;
+    condition.visit(&mut |own| {
+        only = only
+            && match own {
+                Expr::Const(_)
+                | Expr::Param(_)
+                | Expr::Column(_)
+                | Expr::Outer { .. }
+                | Expr::And(_)
+                | Expr::Or(_)
+                | Expr::Not(_)
+                | Expr::IsNull { .. }
+                | Expr::IsBool { .. }
+                | Expr::IsDistinct { .. } => true,
+                Expr::Call { comparison, .. } => comparison.is_some(),
+                Expr::InList { equal, .. } => Comparison::of(equal) == Some(Comparison::Equal),
+                Expr::Cast { from, to, .. } => keeps_order(*from, *to),
+                _ => false,
+            };
+    });
+    only
 }
 
 /// Moves columns by so many places to the left.

@@ -49,6 +49,7 @@ fn depth(plan: &Plan, shared: &mut HashMap<usize, usize>) -> usize {
         Plan::Filter { input, .. }
         | Plan::Project { input, .. }
         | Plan::Aggregate { input, .. }
+        | Plan::Grouped { input, .. }
         | Plan::Window { input, .. }
         | Plan::Sort { input, .. }
         | Plan::Limit { input, .. }
@@ -56,6 +57,7 @@ fn depth(plan: &Plan, shared: &mut HashMap<usize, usize>) -> usize {
         | Plan::Measured { input, .. } => depth(input, shared),
         Plan::Lock(lock) => depth(&lock.input, shared),
         Plan::Join(join) => depth(&join.left, shared).max(depth(&join.right, shared)),
+        Plan::Merge(merge) => depth(&merge.join.left, shared).max(depth(&merge.join.right, shared)),
         Plan::Apply { input, query, .. } => depth(input, shared).max(depth(query, shared)),
         Plan::Set { left, right, .. } => depth(left, shared).max(depth(right, shared)),
         Plan::Insert(insert) => depth(&insert.source, shared),
@@ -67,7 +69,7 @@ fn depth(plan: &Plan, shared: &mut HashMap<usize, usize>) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::SetOperator;
+    use crate::plan::{Reuse, SetOperator};
 
     #[test]
     fn plans_are_as_deep_as_the_deepest_of_their_parts() {
@@ -83,7 +85,10 @@ mod tests {
     fn what_is_shared_is_looked_at_once() {
         let twice = |plan: Plan, number: usize| {
             let plan = Arc::new(plan);
-            let shared = || Box::new(Plan::Shared { number, plan: Arc::clone(&plan) });
+            let shared = || {
+                let (plan, reuse) = (Arc::clone(&plan), Reuse::IfShared);
+                Box::new(Plan::Shared { number, plan, reuse })
+            };
             let (left, right) = (shared(), shared());
             Plan::Set { operator: SetOperator::Union, all: true, left, right }
         };

@@ -1,8 +1,10 @@
 //! Expressions with names and types resolved.
 
+use std::sync::Arc;
+
 use crate::functions::{Resolved, Volatility};
 use crate::types::cast::CastContext;
-use crate::types::{Datum, Scalar, SqlType};
+use crate::types::{Datum, Field, Scalar, SqlType};
 
 /// An expression and its type.
 #[derive(Clone, Debug)]
@@ -167,8 +169,11 @@ pub(crate) enum Expr {
         array: Box<Expr>,
         indexes: Vec<Expr>,
     },
-    /// `ROW(...)`.
-    Row(Vec<Expr>),
+    /// `ROW(...)`, and the row of a table.
+    Row {
+        values: Vec<Expr>,
+        fields: Arc<[Field]>,
+    },
 }
 
 impl Expr {
@@ -186,7 +191,10 @@ impl Expr {
             | Self::Not(operand)
             | Self::IsNull { operand, .. }
             | Self::IsBool { operand, .. } => operand.visit(visit),
-            Self::And(all) | Self::Or(all) | Self::Coalesce(all) | Self::Row(all) => {
+            Self::And(all)
+            | Self::Or(all)
+            | Self::Coalesce(all)
+            | Self::Row { values: all, .. } => {
                 all.iter().for_each(|own| own.visit(visit));
             }
             Self::IsDistinct { left, right, .. } => {
@@ -230,7 +238,10 @@ impl Expr {
             | Self::Not(operand)
             | Self::IsNull { operand, .. }
             | Self::IsBool { operand, .. } => operand.visit_mut(visit),
-            Self::And(all) | Self::Or(all) | Self::Coalesce(all) | Self::Row(all) => {
+            Self::And(all)
+            | Self::Or(all)
+            | Self::Coalesce(all)
+            | Self::Row { values: all, .. } => {
                 all.iter_mut().for_each(|own| own.visit_mut(visit));
             }
             Self::IsDistinct { left, right, .. } => {

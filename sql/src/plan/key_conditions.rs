@@ -117,7 +117,7 @@ const fn has_one_key(ty: SqlType) -> bool {
 }
 
 /// Whether a cast of any value of a column succeeds, keeps the order, and makes no two one.
-const fn keeps_order(from: SqlType, to: SqlType) -> bool {
+pub(super) const fn keeps_order(from: SqlType, to: SqlType) -> bool {
     use Scalar::{Float4, Float8, Int2, Int4, Int8, Numeric};
     !from.is_array
         && !to.is_array

@@ -75,11 +75,12 @@ fn need(plan: &mut Plan, asked: Columns) {
         }
         Plan::Limit { input, .. } | Plan::Measured { input, .. } => need(input, asked),
         Plan::Distinct { input, keys, .. } => need(input, asked.with(&*keys)),
-        Plan::Aggregate { input, keys, calls } => {
+        Plan::Aggregate { input, keys, calls } | Plan::Grouped { input, keys, calls } => {
             let calls = calls.iter().flat_map(exprs_of);
             need(input, Columns::none().with(keys.iter().chain(calls)));
         }
         Plan::Join(join) => need_of_join(join, asked),
+        Plan::Merge(merge) => need_of_join(&mut merge.join, asked),
         // What a subquery reads of the rows of its input may be anywhere in it.
         Plan::Apply { input, query, .. } => {
             need(input, Columns::All);
@@ -94,7 +95,6 @@ fn need(plan: &mut Plan, asked: Columns) {
             need_all(first);
             need_all(next);
         }
-        Plan::Shared { plan, .. } => need_all(Arc::make_mut(plan)),
         Plan::Lock(lock) => need_all(&mut lock.input),
         Plan::Insert(insert) => need_all(&mut insert.source),
         Plan::Modify(modify) => need_all(&mut modify.source),
@@ -105,7 +105,9 @@ fn need(plan: &mut Plan, asked: Columns) {
         | Plan::Rows { .. }
         | Plan::Working { .. }
         | Plan::Sequence(_)
-        | Plan::Advisory(_) => {}
+        | Plan::Advisory(_)
+        // It was told when it was made.
+        | Plan::Shared { .. } => {}
     }
 }
 

@@ -9,7 +9,7 @@ use super::expr::Expr;
 use crate::catalogue::TableDef;
 use crate::copy::CopyFormat;
 use crate::functions::{ResolvedAggregate, ResolvedRows};
-use crate::types::SqlType;
+use crate::types::{Datum, SqlType};
 
 /// What gives rows. Where a comment says "gives", it means the columns of each row.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ pub(crate) enum Plan {
     /// `ordinality` a column more, which counts from 1.
     Rows { function: Arc<ResolvedRows>, arguments: Vec<Expr>, ordinality: bool },
     /// Gives the rows of a common table expression, which is run once.
-    Shared { number: usize, plan: Arc<Plan> },
+    Shared { number: usize, plan: Arc<Plan>, reuse: Reuse },
     /// The rows that a recursive part of a common table expression gave in the round before.
     Working { number: usize, width: usize },
     /// Gives the rows of `first`, then those of `next` as long as it gives any, each time with the
@@ -43,12 +43,17 @@ pub(crate) enum Plan {
     /// Gives the columns of both. For a lateral join the right side is run anew for each row of the
     /// left, which is then its innermost outer row.
     Join(Box<Join>),
+    /// As [`Plan::Join`], of sides that come in one order.
+    Merge(Box<Merge>),
     /// Gives the columns of the input and one more: what a subquery gives, whose innermost outer
     /// row is the input row.
     Apply { input: Box<Plan>, query: Box<Plan>, kind: ApplyKind, is_correlated: bool },
     /// Gives the keys, then what each call gives, for each group; without keys one row for all
     /// rows, also for none.
     Aggregate { input: Box<Plan>, keys: Vec<Expr>, calls: Vec<AggregateCall> },
+    /// As [`Plan::Aggregate`] with keys, of rows of which those of a group come one behind the
+    /// other.
+    Grouped { input: Box<Plan>, keys: Vec<Expr>, calls: Vec<AggregateCall> },
     /// Gives the columns of the input, then what each call gives.
     Window { input: Box<Plan>, calls: Vec<WindowCall> },
     /// In this order; only the first rows if there is a limit to those that are needed.
@@ -70,6 +75,17 @@ pub(crate) enum Plan {
     Sequence(Box<SequenceCall>),
     /// Gives one row: what a function of advisory locks gives.
     Advisory(Box<AdvisoryCall>),
+}
+
+/// Whether the rows of a common table expression are kept for all that read it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reuse {
+    /// MATERIALIZED.
+    Always,
+    /// If several read it.
+    IfShared,
+    /// NOT MATERIALIZED.
+    Never,
 }
 
 /// A call of a function of sequences.
@@ -108,6 +124,10 @@ pub(crate) struct Scan {
     /// Whether rows are read to be changed, and have to stay as they were read until then. In a
     /// transaction of several statements they are locked for that ([`Plan::Lock`]).
     pub(crate) for_update: bool,
+    /// Whether what is above counts on the rows coming in the order in which they are read.
+    pub(crate) is_ordered: bool,
+    /// Whether the entries of the index tell all that is needed, so that no rows are read.
+    pub(crate) index_only: bool,
 }
 
 /// How the rows of a table are found. All expressions are over no input row: constants, parameters
@@ -160,6 +180,15 @@ pub(crate) struct KeyBound {
 }
 
 impl KeyBound {
+    /// A lower bound that leaves out NULL, and no value.
+    pub(crate) const NOT_NULL: Self =
+        Self { value: Expr::Const(Datum::Null), inclusive: true, is_open_if_null: true };
+
+    /// Whether it is [that](Self::NOT_NULL).
+    pub(crate) const fn is_not_null(&self) -> bool {
+        matches!(self.value, Expr::Const(Datum::Null)) && self.is_open_if_null
+    }
+
     /// A bound that finds nothing if it is NULL.
     pub(crate) const fn new(value: KeyExpr, inclusive: bool) -> Self {
         Self { value, inclusive, is_open_if_null: false }
@@ -196,6 +225,22 @@ pub(crate) struct Join {
     pub(crate) is_lateral: bool,
     /// What is above counts on the rows of the left coming in their order.
     pub(crate) keeps_order: bool,
+}
+
+/// A join of sides that come in the order of the pairs that have to be equal, of which neither is
+/// lateral.
+#[derive(Clone, Debug)]
+pub(crate) struct Merge {
+    pub(crate) join: Join,
+    /// The order of each pair.
+    pub(crate) keys: Vec<MergeKey>,
+}
+
+/// The order in which both sides have the values of a pair.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MergeKey {
+    pub(crate) descending: bool,
+    pub(crate) nulls_first: bool,
 }
 
 /// What a subquery is for.
@@ -365,12 +410,13 @@ pub(crate) struct Locking {
 #[derive(Clone, Debug)]
 pub(crate) struct Insert {
     pub(crate) table: Arc<TableDef>,
-    /// Gives a value for each column of the table.
+    /// Gives a value for each column of the table, then what subqueries of ON CONFLICT and
+    /// RETURNING give.
     pub(crate) source: Plan,
     /// CHECK constraints, over the new row, with their names.
     pub(crate) checks: Vec<(String, Expr)>,
     pub(crate) on_conflict: Option<ConflictAction>,
-    /// Over the new row.
+    /// Over the new row with what the source gave behind it.
     pub(crate) returning: Option<Vec<Expr>>,
 }
 

@@ -1,28 +1,52 @@
 //! Makes a plan cheaper: conditions go where they leave out most, equal columns of two tables make
 //! a join by hash or by key, and reads of tables go by keys where they can.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::access::{choose_access, is_key_expr};
-use super::conditions::{all_of, conjuncts, equal_sides, shifted};
+use super::conditions::{all_of, conjuncts, equal_sides, only_compares, shifted};
+use super::estimate::Statistics;
 use super::expr::{Comparison, Expr};
+use super::inline::inline;
+use super::join_order::{Ordered, is_by_key, is_free, ordered};
 use super::key_conditions::key_type;
 use super::needed::need_all;
-use super::node::{Join, JoinKind, Plan, Scan};
+use super::node::{Join, JoinKind, Plan, Scan, SetOperator};
 use super::order::gives_order;
+use super::physical::settle;
 use super::semi_join::semi_join;
-use crate::types::Datum;
+use crate::types::{Datum, SqlType};
 
-/// The plan with its conditions where they cost least.
+/// The plan with its conditions where they cost least, of whose tables nothing is known.
 pub(crate) fn optimize(plan: Plan) -> Plan {
-    let mut plan = push(plan, Vec::new());
-    need_all(&mut plan);
+    optimize_by(plan, &Statistics::default())
+}
+
+/// The plan with its conditions where they cost least, and its joins in the order that does.
+pub(crate) fn optimize_by(mut plan: Plan, statistics: &Statistics) -> Plan {
+    inline(&mut plan);
+    let mut plan = push(plan, Vec::new(), &mut Known { queries: HashMap::new(), statistics });
+    finish(&mut plan);
     plan
 }
 
+/// What comes when conditions are where they belong.
+fn finish(plan: &mut Plan) {
+    need_all(plan);
+    settle(plan);
+}
+
+/// What is known while a plan is optimized.
+struct Known<'s> {
+    /// The common table expressions that stay, by their numbers, as they are for all their readers.
+    queries: HashMap<usize, Arc<Plan>>,
+    statistics: &'s Statistics,
+}
+
 #[expect(clippy::boxed_local, reason = "what is given back is boxed as well")]
-fn boxed(plan: Box<Plan>) -> Box<Plan> {
-    Box::new(push(*plan, Vec::new()))
+fn boxed(plan: Box<Plan>, known: &mut Known<'_>) -> Box<Plan> {
+    Box::new(push(*plan, Vec::new(), known))
 }
 
 fn is_never_true(condition: &Expr) -> bool {
@@ -38,14 +62,17 @@ fn filtered(plan: Plan, conditions: Vec<Expr>) -> Plan {
 
 /// The plan, optimized, with only the rows for which these hold.
 #[recursive::recursive]
-fn push(plan: Plan, mut conditions: Vec<Expr>) -> Plan {
+fn push(plan: Plan, mut conditions: Vec<Expr>, known: &mut Known<'_>) -> Plan {
     if conditions.iter().any(is_never_true) {
         return Plan::Nothing { width: plan.width() };
     }
     match plan {
         Plan::Filter { input, condition } => {
-            conjuncts(condition, &mut conditions);
-            push(*input, conditions)
+            // What is said of rows further below may have to hold for the others to be evaluated.
+            let mut own = Vec::new();
+            conjuncts(condition, &mut own);
+            own.append(&mut conditions);
+            push(*input, own, known)
         }
         Plan::Scan(scan) => {
             let mut scan = Arc::unwrap_or_clone(scan);
@@ -56,79 +83,158 @@ fn push(plan: Plan, mut conditions: Vec<Expr>) -> Plan {
             scan.filter = all_of(conditions);
             Plan::Scan(Arc::new(scan))
         }
-        Plan::Join(join) => push_join(*join, conditions),
+        Plan::Join(join) => push_join(*join, conditions, known),
         Plan::Project { input, exprs } => {
-            // A condition on columns that are passed on goes below.
-            let passed = |at: &usize| matches!(exprs.get(*at), Some(Expr::Column(_)));
-            let (mut below, above): (Vec<Expr>, Vec<Expr>) =
-                conditions.into_iter().partition(|own| own.columns().iter().all(passed));
-            for condition in &mut below {
-                condition.visit_mut(&mut |own| {
-                    if let Expr::Column(at) = own
-                        && let Some(Expr::Column(from)) = exprs.get(*at)
-                    {
-                        *at = *from;
-                    }
-                });
-            }
-            let input = Box::new(push(*input, below));
+            let (below, above) = passed_on(conditions, &exprs);
+            let input = Box::new(push(*input, below, known));
             filtered(Plan::Project { input, exprs }, above)
         }
         Plan::Apply { input, query, kind, is_correlated } => {
             if let Some(join) = semi_join(&input, &query, &kind, is_correlated, &mut conditions) {
-                return push(join, conditions);
+                return push(join, conditions, known);
             }
             let width = input.width();
             let (below, above): (Vec<Expr>, Vec<Expr>) = conditions
                 .into_iter()
                 .partition(|own| own.columns().iter().all(|column| *column < width));
-            let (input, query) = (Box::new(push(*input, below)), boxed(query));
+            let (input, query) = (Box::new(push(*input, below, known)), boxed(query, known));
             filtered(Plan::Apply { input, query, kind, is_correlated }, above)
         }
-        plan => filtered(below(plan), conditions),
+        plan => push_into_groups(plan, conditions, known),
     }
 }
 
-/// The plan with its inputs optimized.
-fn below(plan: Plan) -> Plan {
+/// As [`push`], for plans that look at several rows at a time.
+fn push_into_groups(plan: Plan, conditions: Vec<Expr>, known: &mut Known<'_>) -> Plan {
     match plan {
-        Plan::Shared { number, plan } => {
-            Plan::Shared { number, plan: Arc::new(push((*plan).clone(), Vec::new())) }
+        Plan::Aggregate { input, keys, calls } => {
+            let (below, above) = settled(conditions);
+            let (below, others) = passed_on(below, &keys);
+            // Without keys there is a group even if no row is left.
+            let (below, above) = match keys.is_empty() {
+                true => (Vec::new(), joined([below, others, above])),
+                false => (below, joined([others, above])),
+            };
+            let input = Box::new(push(*input, below, known));
+            filtered(Plan::Aggregate { input, keys, calls }, above)
+        }
+        // Of rows that agree in all keys, all go or none.
+        Plan::Distinct { input, keys, is_sorted } => {
+            let (below, above) = of_columns(conditions, |column| has_column(&keys, column));
+            let input = Box::new(push(*input, below, known));
+            filtered(Plan::Distinct { input, keys, is_sorted }, above)
+        }
+        // Of a partition of each call, all rows go or none.
+        Plan::Window { input, calls } => {
+            let is_whole = |column| calls.iter().all(|own| has_column(&own.partition, column));
+            let width = input.width();
+            let (below, above) = of_columns(conditions, |at| at < width && is_whole(at));
+            let input = Box::new(push(*input, below, known));
+            filtered(Plan::Window { input, calls }, above)
+        }
+        Plan::Sort { input, keys, first: None } => {
+            let (below, above) = settled(conditions);
+            let mut input = Box::new(push(*input, below, known));
+            let sorted = match gives_order(&mut input, &keys, false) {
+                true => *input,
+                false => Plan::Sort { input, keys, first: None },
+            };
+            filtered(sorted, above)
+        }
+        Plan::Set { operator, all, left, right } => {
+            let (mut below, mut above) = settled(conditions);
+            let to_right = match operator {
+                SetOperator::Union | SetOperator::Intersect => below.clone(),
+                // What is taken away without need does no harm; but what is taken away may be what
+                // a condition fails for, and must not be asked.
+                SetOperator::Except => {
+                    let (safe, others) = below.into_iter().partition(only_compares);
+                    (below, above) = (safe, joined([others, above]));
+                    Vec::new()
+                }
+            };
+            let left = Box::new(push(*left, below, known));
+            let right = Box::new(push(*right, to_right, known));
+            filtered(Plan::Set { operator, all, left, right }, above)
+        }
+        plan => filtered(below(plan, known), conditions),
+    }
+}
+
+/// The conditions that have one value for a row, and the others.
+fn settled(conditions: Vec<Expr>) -> (Vec<Expr>, Vec<Expr>) {
+    conditions.into_iter().partition(|own| !own.is_volatile())
+}
+
+/// The settled conditions that read such columns only, and the others.
+fn of_columns(conditions: Vec<Expr>, is_of: impl Fn(usize) -> bool) -> (Vec<Expr>, Vec<Expr>) {
+    let is_below = |own: &Expr| !own.is_volatile() && own.columns().into_iter().all(&is_of);
+    conditions.into_iter().partition(is_below)
+}
+
+fn has_column(exprs: &[Expr], column: usize) -> bool {
+    exprs.iter().any(|own| matches!(own, Expr::Column(at) if *at == column))
+}
+
+fn joined<const LISTS: usize>(lists: [Vec<Expr>; LISTS]) -> Vec<Expr> {
+    lists.into_iter().flatten().collect()
+}
+
+/// The conditions on columns that are passed on, as they are below, and the others.
+fn passed_on(conditions: Vec<Expr>, exprs: &[Expr]) -> (Vec<Expr>, Vec<Expr>) {
+    let passed = |at: &usize| matches!(exprs.get(*at), Some(Expr::Column(_)));
+    let (mut below, above): (Vec<Expr>, Vec<Expr>) =
+        conditions.into_iter().partition(|own| own.columns().iter().all(passed));
+    for condition in &mut below {
+        condition.visit_mut(&mut |own| {
+            if let Expr::Column(at) = own
+                && let Some(Expr::Column(from)) = exprs.get(*at)
+            {
+                *at = *from;
+            }
+        });
+    }
+    (below, above)
+}
+
+/// The plan with its inputs optimized.
+fn below(plan: Plan, known: &mut Known<'_>) -> Plan {
+    match plan {
+        Plan::Shared { number, plan, reuse } => {
+            let found = known.queries.get(&number).cloned();
+            let plan = found.unwrap_or_else(|| {
+                let mut own = push(Arc::unwrap_or_clone(plan), Vec::new(), known);
+                finish(&mut own);
+                let own = Arc::new(own);
+                known.queries.insert(number, Arc::clone(&own));
+                own
+            });
+            Plan::Shared { number, plan, reuse }
         }
         Plan::Recursive { number, first, next, all } => {
-            Plan::Recursive { number, first: boxed(first), next: boxed(next), all }
+            Plan::Recursive { number, first: boxed(first, known), next: boxed(next, known), all }
         }
-        Plan::Aggregate { input, keys, calls } => {
-            Plan::Aggregate { input: boxed(input), keys, calls }
-        }
-        Plan::Window { input, calls } => Plan::Window { input: boxed(input), calls },
         Plan::Sort { input, keys, first } => {
-            let mut input = boxed(input);
+            let mut input = boxed(input, known);
             match gives_order(&mut input, &keys, first.is_some()) {
                 true => *input,
                 false => Plan::Sort { input, keys, first },
             }
         }
         Plan::Limit { mut input, limit, offset } => {
-            first_rows(&mut input, &limit, &offset);
-            Plan::Limit { input: boxed(input), limit, offset }
-        }
-        Plan::Distinct { input, keys, is_sorted } => {
-            Plan::Distinct { input: boxed(input), keys, is_sorted }
-        }
-        Plan::Set { operator, all, left, right } => {
-            Plan::Set { operator, all, left: boxed(left), right: boxed(right) }
+            first_rows(&mut input, limit.as_ref(), offset.as_ref());
+            Plan::Limit { input: boxed(input, known), limit, offset }
         }
         Plan::Lock(mut lock) => {
-            lock.input = push(lock.input, Vec::new());
+            lock.input = push(lock.input, Vec::new(), known);
             Plan::Lock(lock)
         }
         Plan::Insert(mut insert) => {
-            insert.source = push(insert.source, Vec::new());
+            insert.source = push(insert.source, Vec::new(), known);
             Plan::Insert(insert)
         }
         Plan::Modify(mut modify) => {
-            modify.source = push(modify.source, Vec::new());
+            modify.source = push(modify.source, Vec::new(), known);
             Plan::Modify(modify)
         }
         plan => plan,
@@ -136,18 +242,73 @@ fn below(plan: Plan) -> Plan {
 }
 
 /// A sort below a limit needs to keep the first rows only, and no rows are locked beyond it.
-fn first_rows(plan: &mut Plan, limit: &Option<Expr>, offset: &Option<Expr>) {
-    match (plan, limit, offset) {
-        (Plan::Sort { first, .. }, Some(limit), None) => *first = Some(limit.clone()),
-        (Plan::Lock(lock), Some(_), _) => lock.is_one_by_one = true,
+fn first_rows(plan: &mut Plan, limit: Option<&Expr>, offset: Option<&Expr>) {
+    match (plan, limit) {
+        // One that is different each time is not that of the limit.
+        (Plan::Sort { first, .. }, Some(limit))
+            if !limit.is_volatile() && !offset.is_some_and(Expr::is_volatile) =>
+        {
+            *first = match offset {
+                None => Some(limit.clone()),
+                Some(offset) => both(limit.clone(), offset.clone()),
+            };
+        }
+        (Plan::Lock(lock), Some(_)) => lock.is_one_by_one = true,
         _ => {}
     }
 }
 
-fn push_join(mut join: Join, conditions: Vec<Expr>) -> Plan {
+/// How many rows a limit is for with those that are left out before. No limit, and more than half
+/// of all that can be counted, are as many as that: the sum is no error.
+fn both(limit: Expr, offset: Expr) -> Option<Expr> {
+    const MOST: i64 = i64::MAX / 2;
+    let plus = crate::functions::resolve_operator("+", Some(SqlType::INT8), SqlType::INT8).ok()?;
+    let most = || Expr::Const(Datum::I64(MOST));
+    let bounded = |own| Expr::Extreme { operands: vec![own, most()], greatest: false };
+    let offset = Expr::Coalesce(vec![offset, Expr::Const(Datum::I64(0))]);
+    let arguments = vec![bounded(limit), bounded(offset)];
+    Some(Expr::Call { function: Box::new(plus), arguments, comparison: None })
+}
+
+/// A join with only the rows for which these hold, in the order that is best for it and those that
+/// stand directly in it.
+fn push_join(join: Join, conditions: Vec<Expr>, known: &mut Known<'_>) -> Plan {
+    let Some(found) = ordered(&join, &conditions, known.statistics) else {
+        return place_join(join, conditions, false, known);
+    };
+    let Ordered { join, conditions, columns } = found;
+    let input = place_join(join, conditions, true, known);
+    match columns {
+        None => input,
+        Some(exprs) => Plan::Project { input: Box::new(input), exprs: exprs.into() },
+    }
+}
+
+/// An input of a join, which may be another that was put in order with it.
+#[recursive::recursive]
+fn push_input(plan: Plan, conditions: Vec<Expr>, is_ordered: bool, known: &mut Known<'_>) -> Plan {
+    match plan {
+        Plan::Join(join) if is_ordered && is_free(&join) => {
+            place_join(*join, conditions, true, known)
+        }
+        plan => push(plan, conditions, known),
+    }
+}
+
+fn place_join(
+    mut join: Join,
+    conditions: Vec<Expr>,
+    is_ordered: bool,
+    known: &mut Known<'_>,
+) -> Plan {
     let (left_width, is_inner) = (join.left_width, join.kind == JoinKind::Inner);
-    let is_left = |own: &Expr| own.columns().iter().all(|column| *column < left_width);
-    let is_right = |own: &Expr| own.columns().iter().all(|column| *column >= left_width);
+    // What may be different each time is asked of each pair, unless it is about one side.
+    let is_of_pair = |own: &Expr| own.columns().is_empty() && own.is_volatile();
+    let is_of = |own: &Expr, is_in: &dyn Fn(usize) -> bool| {
+        own.columns().into_iter().all(is_in) && !is_of_pair(own)
+    };
+    let is_left = |own: &Expr| is_of(own, &|column| column < left_width);
+    let is_right = |own: &Expr| is_of(own, &|column| column >= left_width);
     let mut own = Vec::new();
     if let Some(condition) = join.condition.take() {
         conjuncts(condition, &mut own);
@@ -183,10 +344,10 @@ fn push_join(mut join: Join, conditions: Vec<Expr>) -> Plan {
         to_right.iter_mut().for_each(outward);
     }
     let right = whole_scan(&join.right, &to_right);
-    join.left = push(join.left, to_left);
-    join.right = push(join.right, to_right);
+    join.left = push_input(join.left, to_left, is_ordered, known);
+    join.right = push_input(join.right, to_right, is_ordered, known);
     if let Some((scan, conditions)) = right {
-        by_key(&mut join, scan, conditions);
+        by_key(&mut join, scan, conditions, known.statistics);
     }
     filtered(Plan::Join(Box::new(join)), above)
 }
@@ -217,10 +378,13 @@ fn whole_scan(plan: &Plan, conditions: &[Expr]) -> Option<(Scan, Vec<Expr>)> {
 
 /// Reads the right side, which is `scan` with these conditions, by the key that rows of the left
 /// give, where the left has few rows.
-fn by_key(join: &mut Join, mut scan: Scan, mut conditions: Vec<Expr>) {
+fn by_key(join: &mut Join, mut scan: Scan, mut conditions: Vec<Expr>, statistics: &Statistics) {
     let is_kind =
         matches!(join.kind, JoinKind::Inner | JoinKind::Left | JoinKind::Semi | JoinKind::Anti);
-    if !is_kind || join.is_lateral || join.equal.is_empty() || !has_few_rows(&join.left) {
+    if !is_kind || join.is_lateral || join.equal.is_empty() {
+        return;
+    }
+    if !is_by_key(&join.left, &scan, statistics).unwrap_or_else(|| has_few_rows(&join.left)) {
         return;
     }
     if let Some(filter) = scan.filter.take() {
@@ -298,16 +462,25 @@ impl Plan {
             | Self::Distinct { input, .. } => input.width(),
             Self::Lock(lock) => lock.input.width(),
             Self::Project { exprs, .. } => exprs.len(),
-            Self::Join(join) => match join.kind {
-                JoinKind::Semi | JoinKind::Anti => join.left_width,
-                _ => join.left_width + join.right_width,
-            },
+            Self::Join(join) => join.width(),
+            Self::Merge(merge) => merge.join.width(),
             Self::Apply { input, .. } => input.width() + 1,
-            Self::Aggregate { keys, calls, .. } => keys.len() + calls.len(),
+            Self::Aggregate { keys, calls, .. } | Self::Grouped { keys, calls, .. } => {
+                keys.len() + calls.len()
+            }
             Self::Window { input, calls } => input.width() + calls.len(),
             Self::Set { left, .. } => left.width(),
             Self::Insert(insert) => insert.returning.as_ref().map_or(0, Vec::len),
             Self::Modify(modify) => modify.returning.as_ref().map_or(0, Vec::len),
+        }
+    }
+}
+
+impl Join {
+    fn width(&self) -> usize {
+        match self.kind {
+            JoinKind::Semi | JoinKind::Anti => self.left_width,
+            _ => self.left_width + self.right_width,
         }
     }
 }

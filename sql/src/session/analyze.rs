@@ -42,6 +42,9 @@ impl Session {
                 found => drop(found.map_err(|error| from_txn(error, None))?),
             }
         }
+        if !analyze.noscan {
+            self.plans.forget_plans();
+        }
         Ok(if is_vacuum { "VACUUM" } else { "ANALYZE" })
     }
 

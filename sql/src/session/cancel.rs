@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 
 use super::Session;
 use crate::error::{SqlError, SqlResult, SqlState};
+use crate::functions::Interrupts;
 
 /// Ends what a session runs, or the session, from another task or thread. It may be kept beside the
 /// session.
@@ -36,6 +37,17 @@ impl CancelState {
             (self.cancelled, self.waker) = (self.terminated, None);
         }
         self.running += 1;
+    }
+
+    fn check(&self) -> SqlResult<()> {
+        if !self.cancelled {
+            return Ok(());
+        }
+        if self.terminated {
+            return Err(SqlError::terminated());
+        }
+        let message = "canceling statement due to user request";
+        Err(SqlError::new(SqlState::QUERY_CANCELED, message))
     }
 
     fn end(&mut self) {
@@ -95,6 +107,11 @@ impl CancelHandle {
         Running(self.clone())
     }
 
+    /// Why what runs is to end, if it is.
+    pub(super) fn check(&self) -> SqlResult<()> {
+        self.state.lock().check()
+    }
+
     /// What a future gives, or 57014 if it is cancelled before.
     pub(super) async fn guard<T>(
         &self,
@@ -107,12 +124,8 @@ impl CancelHandle {
                 return Poll::Ready(Ok(value));
             }
             let mut state = self.state.lock();
-            if state.cancelled && state.terminated {
-                return Poll::Ready(Err(SqlError::terminated()));
-            }
-            if state.cancelled {
-                let message = "canceling statement due to user request";
-                return Poll::Ready(Err(SqlError::new(SqlState::QUERY_CANCELED, message)));
+            if let Err(ended) = state.check() {
+                return Poll::Ready(Err(ended));
             }
             if !state.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
                 state.waker = Some(cx.waker().clone());
@@ -124,6 +137,13 @@ impl CancelHandle {
 }
 
 impl Session {
+    /// The session, of which a statement calls `hand_over` when it computes for long without a
+    /// wait, now and then: it lets another thread go on with the tasks of the one that it runs on.
+    #[must_use]
+    pub fn with_hand_over(self, hand_over: fn()) -> Self {
+        Self { hand_over: Some(hand_over), ..self }
+    }
+
     /// Ready when the statement is cancelled, or has taken as long as it may from now on: with the
     /// reason. For what is no operation of the session's transaction.
     pub(super) fn ended(&self) -> impl Future<Output = SqlError> + Send + use<> {
@@ -150,13 +170,23 @@ impl Session {
                 }
             };
             match cancel.guard(pin!(late)).await {
-                Ok(()) => {
-                    let message = "canceling statement due to statement timeout";
-                    SqlError::new(SqlState::QUERY_CANCELED, message)
-                }
+                Ok(()) => too_late(),
                 Err(cancelled) => cancelled,
             }
         }
+    }
+
+    /// What ends a statement that begins now while it computes.
+    pub(super) fn interrupts(&self) -> Interrupts {
+        let (cancel, env) = (self.cancel.clone(), self.txn.database().engine().env().clone());
+        // As the operation of the transaction in which it is run.
+        let end = self.txn.limits().operation.map(|limit| env.now().saturating_add(limit));
+        let ask = move || {
+            cancel.check()?;
+            let now = env.now();
+            if end.is_some_and(|end| now >= end) { Err(too_late()) } else { Ok(now) }
+        };
+        Interrupts::new(Box::new(ask), self.hand_over)
     }
 
     /// What a future gives, unless the statement [has ended](Self::ended) before.
@@ -168,6 +198,10 @@ impl Session {
         })
         .await
     }
+}
+
+fn too_late() -> SqlError {
+    SqlError::new(SqlState::QUERY_CANCELED, "canceling statement due to statement timeout")
 }
 
 /// Something that may be cancelled, until it is dropped.
@@ -187,6 +221,23 @@ mod tests {
     use super::*;
 
     /// As a commit, which runs for a while before it has something to wait for.
+    #[test]
+    fn what_computes_sees_that_it_is_cancelled() {
+        let handle = CancelHandle::default();
+        let running = handle.running();
+        let own = handle.clone();
+        let ask = move || own.check().map(|()| Duration::ZERO);
+        let interrupts = Interrupts::new(Box::new(ask), None);
+        interrupts.after(usize::MAX).unwrap();
+        handle.cancel();
+        assert_eq!(interrupts.after(usize::MAX).unwrap_err().state().code(), "57014");
+        drop(running);
+        interrupts.after(usize::MAX).unwrap();
+        let _next = handle.running();
+        handle.terminate();
+        assert_eq!(interrupts.after(usize::MAX).unwrap_err().state().code(), "57P01");
+    }
+
     #[test]
     fn who_cancels_before_the_wait_begins_ends_it() {
         let (handle, mut context) = (CancelHandle::default(), Context::from_waker(Waker::noop()));

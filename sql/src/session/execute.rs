@@ -8,10 +8,12 @@ use sqlparser::ast::{DataType, Ident, Statement};
 use super::parsed::ParsedStatement;
 use super::planning::plan_anew;
 use super::prepared::Prepared;
-use super::run::Run;
+use super::run::{Run, random};
 use super::{Ran, Session, Work};
 use crate::bind::{fold, name_parts, refuse};
 use crate::error::{SqlError, SqlResult, SqlState};
+use crate::exec::{Row, build};
+use crate::plan::Plan;
 use crate::types::{Datum, SqlType};
 
 /// The name of the statement that EXECUTE runs.
@@ -108,11 +110,20 @@ impl Session {
 }
 
 impl Run {
-    /// EXECUTE.
-    pub(super) async fn execute_named(
+    /// Runs EXECUTE or LOCK TABLE, which have no plan; `None` if the statement is neither.
+    pub(super) async fn other_than_planned(
         &self,
         txn: &mut Txn<'_>,
-    ) -> Result<SqlResult<Ran>, TxnError> {
+    ) -> Result<Option<SqlResult<Ran>>, TxnError> {
+        Ok(Some(match &self.work.parsed.statement {
+            Statement::Execute { .. } => Box::pin(self.execute_named(txn)).await?,
+            Statement::Lock(lock) => Box::pin(self.lock_tables(txn, lock)).await?,
+            _ => return Ok(None),
+        }))
+    }
+
+    /// EXECUTE.
+    async fn execute_named(&self, txn: &mut Txn<'_>) -> Result<SqlResult<Ran>, TxnError> {
         let parsed = &self.work.parsed;
         let work = match self.named_work(txn, &parsed.statement).await? {
             Ok(work) => work,
@@ -184,5 +195,13 @@ impl Run {
         };
         let missing = || SqlError::internal("values of EXECUTE are no row");
         Ok(run.first_row(txn, &planned.plan).await.and_then(|row| row.ok_or_else(missing)))
+    }
+
+    /// The first row of what a plan gives.
+    pub(super) async fn first_row(&self, txn: &mut Txn<'_>, plan: &Plan) -> SqlResult<Option<Row>> {
+        let random = || random(self.clock);
+        let mut context = self.context(txn, &random, &self.path);
+        let batch = build(plan).next(&mut context).await?;
+        Ok(batch.and_then(|batch| batch.into_iter().next()))
     }
 }

@@ -7,18 +7,21 @@ use sqlparser::ast::{self, AnalyzeFormatKind, Statement, UtilityOption};
 
 use super::Ran;
 use super::parsed::{Planned, Verb};
-use super::planning::plan_anew;
+use super::planning::{plan_anew, statistics_of};
 use super::run::Run;
 use super::transaction::check_writes;
 use crate::bind::{OutputColumn, fold, refuse};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::explain::{lines, measured};
+use crate::plan::Statistics;
 use crate::types::{Datum, SqlType};
 
 /// What is to be explained, and whether it is run.
 pub(super) struct Explain<'s> {
     statement: &'s Statement,
     analyze: bool,
+    /// Whether it is shown how many rows each node is supposed to give.
+    costs: bool,
 }
 
 /// The columns of what EXPLAIN gives.
@@ -48,7 +51,7 @@ pub(super) fn explained(statement: &Statement) -> SqlResult<Option<Explain<'_>>>
         matches!(format, ast::AnalyzeFormat::TEXT)
     };
     refuse(!format.as_ref().is_none_or(is_text), "a format of EXPLAIN other than TEXT")?;
-    let mut analyze = *analyze;
+    let (mut analyze, mut costs) = (*analyze, true);
     for option in options.iter().flatten() {
         let UtilityOption { name, arg } = option;
         let value = arg.as_ref().map(ToString::to_string).map(|arg| arg.to_lowercase());
@@ -56,15 +59,16 @@ pub(super) fn explained(statement: &Statement) -> SqlResult<Option<Explain<'_>>>
         match &*fold(name) {
             "analyze" => analyze = is_on,
             "format" => refuse(value.as_deref() != Some("text"), "a format other than TEXT")?,
-            // Costs are not estimated; what the others would add or leave out is always there.
-            "verbose" | "costs" | "settings" | "buffers" | "timing" | "summary" | "wal" => {}
+            "costs" => costs = is_on,
+            // What the others would add or leave out is always there.
+            "verbose" | "settings" | "buffers" | "timing" | "summary" | "wal" => {}
             other => {
                 let message = format!("unrecognized EXPLAIN option \"{other}\"");
                 return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
             }
         }
     }
-    Ok(Some(Explain { statement, analyze }))
+    Ok(Some(Explain { statement, analyze, costs }))
 }
 
 impl Run {
@@ -74,7 +78,7 @@ impl Run {
         txn: &mut Txn<'_>,
         explain: &Explain<'_>,
     ) -> Result<SqlResult<Ran>, TxnError> {
-        let Explain { statement, analyze } = explain;
+        let Explain { statement, analyze, costs } = explain;
         if let Statement::Execute { .. } = statement {
             let work = match Box::pin(self.named_work(txn, statement)).await? {
                 Ok(work) => work,
@@ -82,7 +86,7 @@ impl Run {
             };
             let (parsed, mut run) = (Arc::clone(&work.parsed), self.clone());
             run.work = work;
-            let named = Explain { statement: &parsed.statement, analyze: *analyze };
+            let named = Explain { statement: &parsed.statement, analyze: *analyze, costs: *costs };
             return Box::pin(run.explain(txn, &named)).await;
         }
         let sql = &self.work.parsed.sql;
@@ -95,8 +99,13 @@ impl Run {
             Ok(run) => run,
             Err(error) => return Ok(Err(error)),
         };
+        let statistics = if *costs {
+            statistics_of(&self.database, &planned.tables).await?
+        } else {
+            Statistics::default()
+        };
         if !analyze {
-            return Ok(self.show(lines(&planned.plan, &[])).await);
+            return Ok(self.show(lines(&planned.plan, &[], &statistics)).await);
         }
         if let Err(error) = check_writes(self.modes, statement, &planned.verb) {
             return Ok(Err(error));
@@ -107,7 +116,6 @@ impl Run {
         let (plan, _) = measured(planned.plan.clone());
         let planned = Planned { plan, ..planned };
         let before = self.env.now();
-        let stats = self.database.engine().stats();
         let run = run.unwrap_or_else(|| self.clone());
         let run = match planned.uses_catalogue {
             true => match run.with_catalogue(txn, &planned.path).await? {
@@ -116,17 +124,20 @@ impl Run {
             },
             false => run,
         };
-        let counted = match run.measure(txn, &planned).await {
+        let (counted, did) = self.database.engine().account(run.measure(txn, &planned)).await;
+        let counted = match counted {
             Ok(counted) => counted,
             Err(error) => return Ok(Err(error)),
         };
         let took = self.env.now().saturating_sub(before);
-        let mut text = lines(&planned.plan, &counted);
-        // Others of this node may have worked meanwhile.
-        let did = self.database.engine().stats() - stats;
+        let mut text = lines(&planned.plan, &counted, &statistics);
         text.push(format!(
-            "Node meanwhile: {} cache hits, {} fetches, {} read ahead, {} invalidations",
-            did.hits, did.misses, did.prefetches, did.invalidations
+            "Pages: {} cache hits, {} fetched, {} rights to write, {} read ahead",
+            did.hits, did.misses, did.upgrades, did.prefetches
+        ));
+        text.push(format!(
+            "Network: {} round trips, {} invalidations",
+            did.round_trips, did.invalidations_sent
         ));
         text.push(format!("Execution Time: {:.3} ms", took.as_secs_f64() * 1e3));
         Ok(self.show(text).await)

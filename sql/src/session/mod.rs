@@ -13,6 +13,7 @@ mod define;
 mod execute;
 mod explain;
 mod kept;
+mod memory;
 mod motion;
 mod parameters;
 mod parsed;
@@ -21,6 +22,7 @@ mod planning;
 mod prepared;
 mod role;
 mod run;
+mod savepoint;
 mod settings;
 mod show;
 mod tables;
@@ -30,18 +32,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use selkie_txn::{Database, Isolation, Savepoint, SessionLimits, TxnError};
+use selkie_txn::{Database, Isolation, SessionLimits, TxnError};
 use sqlparser::ast::Statement;
 
 use self::kept::Kept;
 use self::parsed::{ParsedStatement, Planned};
 use self::path::PathMemory;
+use self::savepoint::SetSavepoint;
 use self::settings::Settings;
 use self::transaction::Modes;
 use crate::client::{Client, Collected, Outcome};
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::exec::{DeferredMark, DeferredReferences, SequenceMemory, SessionLocks, from_txn};
+use crate::exec::{DeferredReferences, SequenceMemory, SessionLocks, TempFiles, from_txn};
 use crate::functions::ToSet;
+use crate::memory_budget::MemoryBudget;
 use crate::roles::{ProvenRole, Standing};
 use crate::session_list::{Listed, SessionList};
 use crate::types::{Datum, FormatSettings, SqlType};
@@ -114,8 +118,8 @@ pub struct Session {
     is_implicit: bool,
     /// Whether a statement has run in the transaction: it keeps its isolation then.
     has_run: bool,
-    /// Names of savepoints, the innermost last, with their numbers.
-    savepoints: Vec<(String, Savepoint, DeferredMark, u64)>,
+    /// The innermost last.
+    savepoints: Vec<SetSavepoint>,
     /// How many savepoints were ever set.
     savepoints_set: u64,
     /// The least number of those that were returned to, until it is asked for.
@@ -136,6 +140,12 @@ pub struct Session {
     kept: Arc<Kept>,
     locks: Arc<SessionLocks>,
     cancel: CancelHandle,
+    /// Gives what waits for the thread to another.
+    hand_over: Option<fn()>,
+    /// What statements draw their memory from.
+    memory: Arc<MemoryBudget>,
+    /// Their temporary files.
+    files: Arc<TempFiles>,
     listed: Listed,
 }
 
@@ -178,6 +188,9 @@ impl Session {
             kept: Arc::default(),
             locks: Arc::default(),
             cancel,
+            hand_over: None,
+            memory: Arc::default(),
+            files: Arc::default(),
         })
     }
 

@@ -179,7 +179,6 @@ pub(super) static WITHOUT_EFFECT: &[Parameter] = &[
     whole("vacuum_multixact_freeze_table_age", "150000000", (0, 2_000_000_000), Unit::None),
     whole("wal_sender_timeout", "1min", (0, MOST), Unit::Milliseconds),
     whole("wal_skip_threshold", "2MB", (0, MOST), Unit::Kilobytes),
-    whole("work_mem", "4MB", (64, MOST), Unit::Kilobytes),
     one_of("xmlbinary", "base64", &["base64", "hex"]),
     one_of("xmloption", "content", &["content", "document"]),
 ];
@@ -411,16 +410,17 @@ mod tests {
     #[test]
     fn numbers_have_units() {
         let checked = |name: &str, value: &str| without_effect(name).unwrap().checked(value);
-        assert_eq!(checked("work_mem", "65536").unwrap(), "64MB");
-        assert_eq!(checked("work_mem", "1.5 MB").unwrap(), "1536kB");
+        assert_eq!(checked("maintenance_work_mem", "65536").unwrap(), "64MB");
+        assert_eq!(checked("maintenance_work_mem", "1.5 MB").unwrap(), "1536kB");
         assert_eq!(checked("Temp_Buffers", "128").unwrap(), "1MB");
         assert_eq!(checked("temp_buffers", "101").unwrap(), "808kB");
         assert_eq!(checked("tcp_keepalives_idle", "90s").unwrap(), "90s");
         assert_eq!(checked("tcp_user_timeout", "0").unwrap(), "0");
-        let error = checked("work_mem", "1x").unwrap_err();
+        let error = checked("gin_pending_list_limit", "1x").unwrap_err();
         assert!(error.hint_text().unwrap().starts_with("Valid units"), "{error}");
-        let error = checked("work_mem", "1").unwrap_err();
-        let range = "1 kB is outside the valid range for parameter \"work_mem\" (64 .. 2147483647)";
+        let error = checked("gin_pending_list_limit", "1").unwrap_err();
+        let range = "1 kB is outside the valid range for parameter \"gin_pending_list_limit\" \
+                     (64 .. 2147483647)";
         assert_eq!(error.message(), range);
         let error = checked("random_page_cost", "-1").unwrap_err();
         assert!(error.message().ends_with("(0 .. 1.79769e+308)"), "{error}");

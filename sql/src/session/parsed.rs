@@ -147,6 +147,11 @@ impl ParsedStatement {
         found
     }
 
+    /// Keeps no plan any longer.
+    fn forget(&self) {
+        self.planned.lock().clear();
+    }
+
     /// Keeps a plan.
     pub(super) fn keep(&self, planned: &Arc<Planned>) {
         let mut plans = self.planned.lock();
@@ -194,6 +199,13 @@ struct Texts {
 impl PlanCache {
     pub(super) fn relations(&self) -> &Arc<RelationCache> {
         &self.relations
+    }
+
+    /// Has all plans made anew, as more is known of their tables.
+    pub(super) fn forget_plans(&self) {
+        let texts = self.texts.lock();
+        let all = texts.young.values().chain(texts.old.values());
+        all.flat_map(|statements| statements.iter()).for_each(|own| own.forget());
     }
 
     /// The statements of a text.

@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use selkie_txn::{DefinitionId, Table, Txn, TxnError};
+use selkie_txn::{Database, DefinitionId, Table, Txn, TxnError};
 
 use super::Settings;
 use super::parsed::{PlanCache, Planned};
@@ -70,6 +70,7 @@ pub(super) struct CurrentPath {
 /// Whose path it is.
 #[derive(Clone, Copy)]
 pub(super) struct PathSource<'s> {
+    pub(super) database: &'s Database,
     pub(super) settings: &'s Arc<Settings>,
     pub(super) standing: Standing,
     pub(super) user: &'s str,
@@ -155,6 +156,7 @@ impl Run {
     /// Where names are looked for.
     pub(super) fn path_source(&self) -> PathSource<'_> {
         PathSource {
+            database: &self.database,
             settings: &self.settings,
             standing: self.standing,
             user: &self.user,

@@ -1,16 +1,17 @@
 //! The plan of a statement: the one that was made last, or a new one.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use selkie_txn::{SchemaError, Txn, TxnError};
-use sqlparser::ast::Statement;
+use selkie_txn::{Database, DefinitionId, SchemaError, Table, Txn, TxnError};
+use sqlparser::ast::{Statement, visit_relations};
 
 use super::parsed::{ParsedStatement, Planned, Verb};
 use super::path::{CurrentPath, PathSource};
 use crate::bind::{Binder, Bound, BoundCopy, changed_by, is_name};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::parse_depth::MAX_ENTRIES;
-use crate::plan::optimize;
+use crate::plan::{Statistics, optimize_by};
 use crate::types::SqlType;
 
 /// The plan of a statement, in the state of its tables that the transaction sees: the one that was
@@ -75,6 +76,12 @@ pub(super) async fn plan_anew(
     for table in tables.defs.values() {
         used.push((table.table, txn.definition_id(table.table).await?));
     }
+    // One table alone is read in the same way whatever is known of it.
+    let statistics = if used.len() > 1 || !used.is_empty() && names_several(statement) {
+        statistics_of(source.database, &used).await?
+    } else {
+        Statistics::default()
+    };
     let mut binder = Binder::new(sql, &tables, format, types);
     let bound = bind(&mut binder, statement).and_then(|(verb, bound)| {
         check_width(bound.columns.len())?;
@@ -92,12 +99,39 @@ pub(super) async fn plan_anew(
             tables: used,
             parameters: binder.parameters,
             columns: columns.into(),
-            plan: optimize(plan),
+            plan: optimize_by(plan, &statistics),
             verb,
             uses_catalogue: binder.uses_catalogue || shows_names,
             needed: binder.needed,
         }
     }))
+}
+
+/// Whether a statement names tables more than once.
+fn names_several(statement: &Statement) -> bool {
+    let mut names = 0;
+    let _ = visit_relations(statement, |_| {
+        names += 1;
+        ControlFlow::<()>::Continue(())
+    });
+    names > 1
+}
+
+/// What was found of tables when they were analyzed last.
+pub(super) async fn statistics_of(
+    database: &Database,
+    tables: &[(Table, DefinitionId)],
+) -> Result<Statistics, TxnError> {
+    let mut statistics = Statistics::default();
+    for (table, _) in tables {
+        match database.statistics(*table).await {
+            Ok(Some(found)) => statistics.add(*table, found),
+            // It is new, or was dropped meanwhile; or what is kept cannot be read.
+            Ok(None) | Err(TxnError::Schema(_) | TxnError::Catalogue(_)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(statistics)
 }
 
 /// Whether the tables of a plan are what they were when it was made, and there are none in their

@@ -7,10 +7,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use selkie_fabric::env::Env;
 use selkie_txn::{Database, LOCK_TIMEOUT, Txn, TxnError};
-use sqlparser::ast::Statement;
 
 use super::cancel::CancelHandle;
 use super::kept::Kept;
+use super::memory::Bounds;
 use super::parsed::{PlanCache, Planned, Verb};
 use super::path::PathMemory;
 use super::planning::plan_of;
@@ -21,8 +21,8 @@ use crate::client::Client;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::{
     AdvisoryContext, CopiedRows, Counts, DeferredReferences, ExecContext, MemoryLimits,
-    PendingReferences, RelationCache, Row, SequenceMemory, SessionLocks, SharedRows, build,
-    check_rows, from_txn, settle_deferred,
+    PendingReferences, RelationCache, SequenceMemory, SessionLocks, SharedRows, build, check_rows,
+    from_txn, settle_deferred,
 };
 use crate::explain::Counted;
 use crate::functions::{CallContext, ToSet};
@@ -60,11 +60,13 @@ pub(super) struct Run {
     relations: Arc<RelationCache>,
     pub(super) deferred: Arc<Mutex<DeferredReferences>>,
     cancel: CancelHandle,
+    bounds: Arc<Bounds>,
+    limits: MemoryLimits,
     sessions: Arc<SessionList>,
     session_number: i32,
     pub(super) is_alone: bool,
     transaction_start: i64,
-    clock: Clock,
+    pub(super) clock: Clock,
     /// As whom the session began.
     pub(super) user: Arc<str>,
 }
@@ -170,6 +172,8 @@ impl Session {
             relations: Arc::clone(self.plans.relations()),
             deferred: Arc::clone(&self.deferred),
             cancel: self.cancel.clone(),
+            bounds: Arc::new(self.bounds()),
+            limits: self.memory_limits(),
             sessions: Arc::clone(self.listed.list()),
             session_number: self.listed.number(),
             is_alone,
@@ -229,10 +233,8 @@ impl Run {
                 Err(error) => Err(error),
             });
         }
-        match &parsed.statement {
-            Statement::Execute { .. } => return Box::pin(self.execute_named(txn)).await,
-            Statement::Lock(lock) => return Box::pin(self.lock_tables(txn, lock)).await,
-            _ => {}
+        if let Some(ran) = self.other_than_planned(txn).await? {
+            return Ok(ran);
         }
         match super::explain::explained(&parsed.statement) {
             Ok(None) => {}
@@ -380,7 +382,7 @@ impl Run {
     }
 
     /// What a plan runs in.
-    fn context<'x, 'db>(
+    pub(super) fn context<'x, 'db>(
         &'x self,
         txn: &'x mut Txn<'db>,
         random: &'x (dyn Fn() -> f64 + Sync),
@@ -403,11 +405,14 @@ impl Run {
             search_path: path.names(),
             to_set: &self.to_set,
             random,
+            interrupts: &self.bounds.interrupts,
+            large_values: &self.bounds.large_values,
         };
         ExecContext {
             txn,
             call,
             parameters: &self.work.parameters,
+            env: Some(&self.env),
             client: Some(&*self.client),
             is_alone: self.is_alone,
             read_only: self.modes.read_only,
@@ -423,7 +428,7 @@ impl Run {
                 may_see_later: false,
             },
             authority: self.authority.as_deref(),
-            limits: MemoryLimits::default(),
+            limits: &self.limits,
             outer: Vec::new(),
             shared: SharedRows::default(),
             affected: 0,
@@ -479,18 +484,10 @@ impl Run {
         let mut context = self.context(txn, &random, &self.path);
         check_rows(&Arc::new(table.clone()), at, &mut context).await
     }
-
-    /// The first row of what a plan gives.
-    pub(super) async fn first_row(&self, txn: &mut Txn<'_>, plan: &Plan) -> SqlResult<Option<Row>> {
-        let random = || random(self.clock);
-        let mut context = self.context(txn, &random, &self.path);
-        let batch = build(plan).next(&mut context).await?;
-        Ok(batch.and_then(|batch| batch.into_iter().next()))
-    }
 }
 
 /// A number from 0 to below 1.
-fn random(clock: Clock) -> f64 {
+pub(super) fn random(clock: Clock) -> f64 {
     use std::hash::{BuildHasher, RandomState};
     // The state differs from one to the next.
     let bits = RandomState::new().hash_one(clock());

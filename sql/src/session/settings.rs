@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use selkie_txn::Isolation;
 
+use super::memory::{shown_memory, work_memory};
 use super::parameters::{
     Unit, WITHOUT_EFFECT, custom_name, number, shown_number, switch, without_effect,
 };
 use super::transaction::Modes;
 use super::{Session, TransactionState};
 use crate::error::{SqlError, SqlResult, SqlState};
+use crate::exec::WORK_MEMORY_BYTES;
 use crate::notice::NoticeLevel;
 use crate::schemas::{PUBLIC, list_of_names, text_of_list};
 use crate::types::{ByteaOutput, DateOrder, DateStyle, FormatSettings, IntervalStyle, TimeZone};
@@ -28,6 +30,10 @@ pub(crate) struct Settings {
     pub(crate) idle_timeout: Option<Duration>,
     /// How long it may do nothing outside of one.
     pub(crate) idle_session_timeout: Option<Duration>,
+    /// What an operator keeps in memory.
+    pub(crate) work_memory_bytes: usize,
+    /// How large the temporary files of the session may be together; `None` for no bound.
+    pub(crate) temp_file_limit_bytes: Option<u64>,
     pub(crate) search_path: Vec<String>,
     pub(crate) application_name: String,
     /// Which messages a client wants.
@@ -57,6 +63,8 @@ impl Default for Settings {
             lock_timeout: None,
             idle_timeout: None,
             idle_session_timeout: None,
+            work_memory_bytes: WORK_MEMORY_BYTES,
+            temp_file_limit_bytes: None,
             search_path: ["$user", PUBLIC].map(str::to_owned).to_vec(),
             application_name: String::new(),
             client_min_messages: "notice".to_owned(),
@@ -66,22 +74,6 @@ impl Default for Settings {
         }
     }
 }
-
-/// Parameters that a client is told of when its session begins, and when they change.
-const REPORTED: [&str; 12] = [
-    "application_name",
-    "client_encoding",
-    "DateStyle",
-    "default_transaction_read_only",
-    "in_hot_standby",
-    "integer_datetimes",
-    "IntervalStyle",
-    "is_superuser",
-    "server_encoding",
-    "server_version",
-    "standard_conforming_strings",
-    "TimeZone",
-];
 
 impl Session {
     /// Sets a parameter of the session, as `SET name TO 'value'` does.
@@ -166,14 +158,21 @@ impl Session {
     pub(super) fn end_settings(&mut self, has_failed: bool) {
         let before = self.before.take().filter(|_| has_failed);
         let after = self.lasting.take();
-        if let Some(settings) = before.or(after)
-            && !Arc::ptr_eq(&settings, &self.settings)
-        {
-            let mut settings = Settings::clone(&settings);
-            settings.keep_names(&self.settings);
-            self.settings = Arc::new(settings);
-            self.changes += 1;
+        if let Some(settings) = before.or(after) {
+            self.set_back(&settings, None);
         }
+    }
+
+    /// Sets parameters to what they were, and to what they are to be behind the transaction.
+    pub(super) fn set_back(&mut self, before: &Arc<Settings>, lasting: Option<Arc<Settings>>) {
+        self.lasting = lasting;
+        if Arc::ptr_eq(before, &self.settings) {
+            return;
+        }
+        let mut settings = Settings::clone(before);
+        settings.keep_names(&self.settings);
+        self.settings = Arc::new(settings);
+        self.changes += 1;
     }
 
     /// How often parameters of the session were set.
@@ -181,17 +180,10 @@ impl Session {
     pub fn parameter_changes(&self) -> u64 {
         self.changes
     }
-
-    /// The parameters that a client is told of, and their values.
-    #[must_use]
-    pub fn reported_parameters(&self) -> Vec<(&'static str, String)> {
-        let value = |name: &'static str| Some((name, self.settings.get(name).ok()?));
-        REPORTED.into_iter().filter_map(value).collect()
-    }
 }
 
 /// All parameters that have a place of their own, as `pg_settings` has them.
-pub(super) const ALL: [&str; 28] = [
+pub(super) const ALL: [&str; 30] = [
     "application_name",
     "bytea_output",
     "client_encoding",
@@ -219,7 +211,9 @@ pub(super) const ALL: [&str; 28] = [
     "server_version_num",
     "standard_conforming_strings",
     "statement_timeout",
+    "temp_file_limit",
     "TimeZone",
+    "work_mem",
 ];
 
 impl Settings {
@@ -269,6 +263,8 @@ impl Settings {
             "lock_timeout" => self.lock_timeout = timeout(name, &value)?,
             "idle_in_transaction_session_timeout" => self.idle_timeout = timeout(name, &value)?,
             "idle_session_timeout" => self.idle_session_timeout = timeout(name, &value)?,
+            "work_mem" => self.work_memory_bytes = work_memory(name, &value)?,
+            "temp_file_limit" => self.temp_file_limit_bytes = self.temp_file_limit(name, &value)?,
             "application_name" => self.application_name = value.clone(),
             "search_path" => {
                 self.search_path = list_of_names(&value).ok_or_else(|| {
@@ -396,6 +392,8 @@ impl Settings {
             "lock_timeout" => time(self.lock_timeout),
             "idle_in_transaction_session_timeout" => time(self.idle_timeout),
             "idle_session_timeout" => time(self.idle_session_timeout),
+            "work_mem" => shown_memory(self.work_memory_bytes as u64),
+            "temp_file_limit" => self.temp_file_limit_bytes.map_or("-1".to_owned(), shown_memory),
             "application_name" => self.application_name.clone(),
             "search_path" => text_of_list(&self.search_path),
             "default_transaction_isolation" => level(self.modes.isolation).to_owned(),

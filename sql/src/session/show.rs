@@ -4,7 +4,30 @@ use super::Session;
 use super::settings::ALL;
 use crate::error::SqlResult;
 
+/// Parameters that a client is told of when its session begins, and when they change.
+const REPORTED: [&str; 12] = [
+    "application_name",
+    "client_encoding",
+    "DateStyle",
+    "default_transaction_read_only",
+    "in_hot_standby",
+    "integer_datetimes",
+    "IntervalStyle",
+    "is_superuser",
+    "server_encoding",
+    "server_version",
+    "standard_conforming_strings",
+    "TimeZone",
+];
+
 impl Session {
+    /// The parameters that a client is told of, and their values.
+    #[must_use]
+    pub fn reported_parameters(&self) -> Vec<(&'static str, String)> {
+        let value = |name: &'static str| Some((name, self.settings.get(name).ok()?));
+        REPORTED.into_iter().filter_map(value).collect()
+    }
+
     /// A parameter as `SHOW` says it: its name, and its value.
     pub(super) fn shown(&self, name: &str) -> SqlResult<(String, String)> {
         let name = match name {
@@ -64,10 +87,12 @@ fn describe(name: &str) -> &'static str {
         "server_version" | "server_version_num" => "The version of PostgreSQL that is followed.",
         "standard_conforming_strings" => "Whether a backslash in '...' is a character.",
         "statement_timeout" => "How long a statement may take.",
+        "temp_file_limit" => "How large the temporary files of the session may be together.",
         "timezone" => "The zone in which times are read and printed.",
         "transaction_deferrable" => "Whether the transaction is deferrable.",
         "transaction_isolation" => "The isolation of the transaction.",
         "transaction_read_only" => "Whether the transaction only reads.",
+        "work_mem" => "How much an operation of a statement keeps in memory.",
         name if name.contains('.') => "",
         _ => "It is known to PostgreSQL, and changes nothing here.",
     }

@@ -297,7 +297,7 @@ impl Session {
     }
 
     /// An error unless a transaction was begun; several statements of a text have begun none.
-    fn in_transaction(&self, what: &str) -> SqlResult<()> {
+    pub(super) fn in_transaction(&self, what: &str) -> SqlResult<()> {
         if self.state != TransactionState::Idle && !self.is_implicit {
             return Ok(());
         }
@@ -348,56 +348,6 @@ impl Session {
         };
         let message = format!("terminating connection due to {what} timeout");
         Some((limit?, SqlError::new(state, message)))
-    }
-
-    pub(super) async fn savepoint(&mut self, name: String) -> SqlResult<&'static str> {
-        self.in_transaction("SAVEPOINT")?;
-        let made = self.txn.run(|txn| Box::pin(async move { txn.savepoint() })).await;
-        let made = made.map_err(|error| from_txn(error, None))?;
-        let mark = self.deferred.lock().mark();
-        self.savepoints_set += 1;
-        self.kept.note_savepoint(self.savepoints_set);
-        self.locks.note_savepoint(self.savepoints_set);
-        self.savepoints.push((name, made, mark, self.savepoints_set));
-        Ok("SAVEPOINT")
-    }
-
-    fn find_savepoint(&self, name: &str) -> SqlResult<usize> {
-        self.savepoints.iter().rposition(|(own, ..)| own == name).ok_or_else(|| {
-            let message = format!("savepoint \"{name}\" does not exist");
-            SqlError::new(SqlState::INVALID_SAVEPOINT, message)
-        })
-    }
-
-    pub(super) async fn rollback_to(&mut self, name: &str) -> SqlResult<&'static str> {
-        self.in_transaction("ROLLBACK TO SAVEPOINT")?;
-        let at = self.find_savepoint(name)?;
-        let Some((_, savepoint, mark, number)) = self.savepoints.get(at).cloned() else {
-            return Err(SqlError::internal("a savepoint is gone"));
-        };
-        let gone =
-            self.txn.run(move |txn| Box::pin(async move { txn.rollback_to(savepoint) })).await;
-        gone.map_err(|error| from_txn(error, None))?;
-        self.deferred.lock().return_to(&mark);
-        self.savepoints.truncate(at + 1);
-        self.kept.return_to(number);
-        self.locks.return_to(number).await;
-        self.returned_to = Some(self.returned_to.map_or(number, |own| own.min(number)));
-        self.state = TransactionState::InTransaction;
-        Ok("ROLLBACK")
-    }
-
-    pub(super) async fn release(&mut self, name: &str) -> SqlResult<&'static str> {
-        self.in_transaction("RELEASE SAVEPOINT")?;
-        let at = self.find_savepoint(name)?;
-        let Some((_, savepoint, ..)) = self.savepoints.get(at) else {
-            return Err(SqlError::internal("a savepoint is gone"));
-        };
-        let savepoint = *savepoint;
-        let gone = self.txn.run(move |txn| Box::pin(async move { txn.release(savepoint) })).await;
-        gone.map_err(|error| from_txn(error, None))?;
-        self.savepoints.truncate(at);
-        Ok("RELEASE")
     }
 
     /// Tells a client of something that is no error, if the session wants that.

@@ -3,10 +3,11 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use super::datum::{Array, Datum};
+use super::datum::{Array, Datum, Record};
+use super::limits::check_count;
 use super::settings::FormatSettings;
 use super::sql_type::SqlType;
-use super::text_format::{from_text, natural_type, to_string};
+use super::text_format::{from_text, to_string};
 use crate::error::{SqlError, SqlResult, SqlState};
 
 /// Most dimensions of an array.
@@ -91,16 +92,16 @@ fn print_element(text: &str, out: &mut String) {
 }
 
 /// Prints a row: `(1,text,)`.
-pub(crate) fn print_record(values: &[Datum], settings: &FormatSettings, out: &mut String) {
+pub(crate) fn print_record(own: &Record, settings: &FormatSettings, out: &mut String) {
     out.push('(');
-    for (at, value) in values.iter().enumerate() {
+    for (at, (value, ty)) in own.typed().enumerate() {
         if at > 0 {
             out.push(',');
         }
         if value.is_null() {
             continue;
         }
-        let text = to_string(value, natural_type(value), settings);
+        let text = to_string(value, ty, settings);
         let is_special =
             |c: char| matches!(c, '(' | ')' | '"' | ',' | '\\') || c.is_ascii_whitespace();
         if !text.is_empty() && !text.contains(is_special) {
@@ -254,6 +255,7 @@ impl Reader<'_> {
         if *self.element_depth.get_or_insert(depth) != depth || self.lengths.len() > depth + 1 {
             return Err(self.malformed(detail));
         }
+        check_count(self.elements.len())?;
         let (text, is_quoted) = self.element_text()?;
         let value = if !is_quoted && text.eq_ignore_ascii_case("null") {
             Datum::Null

@@ -11,9 +11,9 @@ use super::array_text::MAX_DIMENSIONS;
 use super::calendar::{self, DATE_INFINITY, DATE_MINUS_INFINITY};
 use super::datum::{Array, Datum};
 use super::json;
+use super::limits::check_count;
 use super::numeric;
 use super::sql_type::{Scalar, SqlType};
-use super::text_format::natural_type;
 use crate::error::{SqlError, SqlResult, SqlState};
 
 /// The sign of a negative `numeric`.
@@ -84,10 +84,9 @@ pub fn to_binary(value: &Datum, ty: SqlType, out: &mut Vec<u8>) -> SqlResult<()>
         }
         Datum::Uuid(value) => out.extend(value),
         Datum::Array(array) => array_to_binary(array, out)?,
-        Datum::Record(values) => {
-            out.extend(length(values.len())?.to_be_bytes());
-            for value in values.iter() {
-                let ty = natural_type(value);
+        Datum::Record(own) => {
+            out.extend(length(own.values.len())?.to_be_bytes());
+            for (value, ty) in own.typed() {
                 out.extend(ty.oid().to_be_bytes());
                 element_to_binary(value, ty, out)?;
             }
@@ -340,6 +339,7 @@ fn array(reader: &mut Reader<'_>, ty: SqlType) -> SqlResult<Datum> {
     if count > reader.0.len() / 4 {
         return Err(invalid("insufficient data left in message"));
     }
+    check_count(count.saturating_sub(1))?;
     let mut elements = Vec::with_capacity(count);
     for _ in 0..count {
         let bytes = reader.i32()?;

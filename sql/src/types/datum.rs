@@ -5,7 +5,8 @@ use std::sync::Arc;
 use bigdecimal::BigDecimal;
 use selkie_txn::Interval;
 
-use super::sql_type::Scalar;
+use super::sql_type::{Scalar, SqlType};
+use super::text_format::natural_type;
 
 /// A value of any type. Which type it is says who has it: texts, names and literals are all
 /// [`Datum::Text`], a `timestamp` and a `timestamptz` both [`Datum::Timestamp`], and what is an
@@ -49,7 +50,7 @@ pub enum Datum {
     /// An array.
     Array(Arc<Array>),
     /// A row.
-    Record(Arc<[Datum]>),
+    Record(Arc<Record>),
 }
 
 /// An array: its elements row by row.
@@ -61,6 +62,42 @@ pub struct Array {
     pub dimensions: Vec<(usize, i32)>,
     /// The elements, the last dimension fastest.
     pub elements: Vec<Datum>,
+}
+
+/// A row as one value.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// The values of its fields.
+    pub values: Vec<Datum>,
+    /// What its fields are.
+    pub fields: Arc<[Field]>,
+}
+
+/// A field of a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// Its name.
+    pub name: Arc<str>,
+    /// The type of its values.
+    pub ty: SqlType,
+}
+
+impl Record {
+    /// The values, with the types of their fields.
+    pub(crate) fn typed(&self) -> impl Iterator<Item = (&Datum, SqlType)> {
+        self.values.iter().enumerate().map(|(at, value)| {
+            let known = self.fields.get(at).map(|own| own.ty).filter(|ty| *ty != SqlType::UNKNOWN);
+            (value, known.unwrap_or_else(|| natural_type(value)))
+        })
+    }
+}
+
+impl Field {
+    /// Fields that have no names of their own: `f1`, `f2` and so on.
+    pub(crate) fn numbered(types: impl IntoIterator<Item = SqlType>) -> Arc<[Self]> {
+        let field = |(number, ty): (usize, SqlType)| Self { name: format!("f{number}").into(), ty };
+        (1..).zip(types).map(field).collect()
+    }
 }
 
 impl Datum {

@@ -8,6 +8,7 @@ use std::cmp::Ordering;
 use std::fmt::Write;
 use std::ops::Range;
 
+use super::limits::MAX_DOCUMENT_VALUES;
 use super::numeric;
 use crate::error::{SqlError, SqlResult, SqlState};
 
@@ -43,14 +44,17 @@ pub enum Value {
 struct Reader<'a> {
     text: &'a str,
     at: usize,
+    /// How many were read.
+    values: usize,
 }
 
 /// Reads a document.
 ///
 /// # Errors
-/// [`SqlState::INVALID_TEXT`] if it is none.
+/// [`SqlState::INVALID_TEXT`] if it is none, 54001 if it is nested too deeply, 54000 if it has too
+/// many values.
 pub fn parse(text: &str) -> SqlResult<Node> {
-    let mut reader = Reader { text, at: 0 };
+    let mut reader = Reader { text, at: 0, values: 0 };
     let node = reader.value(0)?;
     reader.skip_spaces();
     if reader.at < text.len() {
@@ -104,6 +108,12 @@ impl Reader<'_> {
                 "a JSON document is nested too deeply",
             ));
         }
+        if self.values >= MAX_DOCUMENT_VALUES {
+            let message =
+                format!("number of values in a JSON document exceeds {MAX_DOCUMENT_VALUES}");
+            return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message));
+        }
+        self.values += 1;
         self.skip_spaces();
         let start = self.at;
         let value = match self.peek() {
@@ -350,7 +360,7 @@ pub fn print_canonical(text: &str, node: &Node, out: &mut String) -> SqlResult<(
 
 fn print_text(text: &str, out: &mut String) -> SqlResult<()> {
     if text.contains('\0') {
-        let error = SqlError::new(SqlState::INVALID_TEXT, "unsupported Unicode escape sequence");
+        let error = SqlError::new(SqlState::UNTRANSLATABLE, "unsupported Unicode escape sequence");
         return Err(error.detail("\\u0000 cannot be converted to text."));
     }
     print_string(text, out);
@@ -379,8 +389,8 @@ const fn rank(value: &Value) -> u8 {
     }
 }
 
-/// The order of `jsonb`: Object > Array > Boolean > Number > String > Null; more members are
-/// greater. An empty array is below all else at the top.
+/// The order of parts of `jsonb`: Object > Array > Boolean > Number > String > Null; more members
+/// are greater.
 #[must_use]
 pub fn compare(a_text: &str, a: &Node, b_text: &str, b: &Node) -> Ordering {
     match (&a.value, &b.value) {

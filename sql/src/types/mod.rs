@@ -8,6 +8,7 @@ pub(crate) mod conversions;
 mod datum;
 pub(crate) mod interval_text;
 pub mod json;
+pub(crate) mod limits;
 mod name_text;
 pub mod numeric;
 pub mod object_names;
@@ -24,7 +25,7 @@ pub mod zone;
 mod zone_abbreviations;
 
 pub use cast::CastContext;
-pub use datum::{Array, Datum};
+pub use datum::{Array, Datum, Field, Record};
 pub use settings::{ByteaOutput, DateOrder, DateStyle, FormatSettings, IntervalStyle, ReadMoment};
 pub use sql_type::{Scalar, SqlType};
 pub use zone::TimeZone;

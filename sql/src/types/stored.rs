@@ -21,7 +21,7 @@ const CHARACTER_BYTES: usize = 4;
 /// # Errors
 /// Pseudo-types cannot be stored.
 pub fn column_type(ty: SqlType) -> SqlResult<ColumnType> {
-    if ty.is_array {
+    if ty.is_array && !matches!(ty.scalar, Scalar::Record | Scalar::Unknown | Scalar::Void) {
         return Ok(ColumnType::Bytes(MAX_COLUMN_BYTES));
     }
     let text = |bytes: Option<usize>| {
@@ -65,7 +65,7 @@ pub fn column_type(ty: SqlType) -> SqlResult<ColumnType> {
         Scalar::Json | Scalar::Jsonb => ColumnType::Json(MAX_COLUMN_BYTES),
         Scalar::Record | Scalar::Void | Scalar::Unknown => {
             return Err(SqlError::new(
-                crate::error::SqlState::WRONG_OBJECT_TYPE,
+                crate::error::SqlState::INVALID_TABLE_DEFINITION,
                 format!("column has pseudo-type {}", ty.name()),
             ));
         }

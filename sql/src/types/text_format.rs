@@ -69,7 +69,7 @@ pub fn to_text(value: &Datum, ty: SqlType, settings: &FormatSettings, out: &mut 
         }
         Datum::Uuid(value) => return print_uuid(*value, out),
         Datum::Array(value) => return array_text::print(value, ty, settings, out),
-        Datum::Record(values) => return array_text::print_record(values, settings, out),
+        Datum::Record(own) => return array_text::print_record(own, settings, out),
     };
 }
 

@@ -32,12 +32,19 @@ impl Generator {
                 "create table t{table} (id integer primary key, i integer, j integer, s text, \
                  b boolean, d date, n numeric(8, 2))"
             ));
-            if self.random.one_in(2) {
-                let columns = self.random.of(&["i", "s", "j, i", "i, b", "d"]);
-                all.push(format!("create index t{table}_key on t{table} ({columns})"));
+            for index in 0..self.random.below(4) {
+                let kinds =
+                    ["i", "s", "j, i", "i, b", "d", "i desc", "s, i desc", "j desc, s", "n, i"];
+                let columns = self.random.of(&kinds);
+                all.push(format!("create index t{table}_{index} on t{table} ({columns})"));
             }
-            // An empty table is a case of its own.
-            for id in 0..self.random.below(9) {
+            // An empty table is a case of its own. What is known of a table may be of a part of it.
+            let most = if table == 0 && self.random.one_in(4) { 14 } else { 9 };
+            let (rows, analyzed) = (self.random.below(most), self.random.below(2 * most));
+            for id in 0..rows {
+                if id == analyzed {
+                    all.push(format!("analyze t{table}"));
+                }
                 let mut value = |choices: &[&str]| match self.random.one_in(5) {
                     true => "null".to_owned(),
                     false => self.random.of(choices).to_owned(),
@@ -51,6 +58,9 @@ impl Generator {
                 all.push(format!(
                     "insert into t{table} values ({id}, {i}, {j}, {s}, {b}, {d}, {n})"
                 ));
+            }
+            if analyzed >= most {
+                all.push(format!("analyze t{table}"));
             }
         }
         all
@@ -78,6 +88,7 @@ impl Generator {
             let outer = std::mem::take(&mut self.scope);
             let sorts: Vec<_> = (0..1 + self.random.below(3)).map(|_| self.sort()).collect();
             let query = self.query(&sorts, depth - 1, &[]);
+            let query = self.first_of(query, &sorts);
             self.scope = outer;
             let list: Vec<_> = (0..sorts.len()).map(|at| format!("c{at}")).collect();
             let columns = list.iter().cloned().zip(sorts).collect();
@@ -88,6 +99,23 @@ impl Generator {
         let columns = self.columns();
         self.scope.push(Relation { name: name.clone(), columns });
         part!(Source; format!("t{} {name}", self.random.below(self.tables)))
+    }
+
+    /// Of a query only the first rows, sometimes.
+    fn first_of(&mut self, query: Part, sorts: &[Sort]) -> Part {
+        if !self.random.one_in(4) {
+            return query;
+        }
+        let order = |keys: &mut dyn Iterator<Item = usize>| {
+            keys.map(|at| format!("{at} nulls first")).collect::<Vec<_>>().join(", ")
+        };
+        let all = order(&mut (1..=sorts.len()));
+        // Equal numbers may have different scales, of which any may be kept.
+        if !self.is_common && !sorts.contains(&Sort::Num) && self.random.one_in(2) {
+            return part!(Query; "select distinct on (c0) * from (", query, ") u order by ", all);
+        }
+        let limit = self.random.of(&[" limit 2", " limit 3 offset 1", " limit 5"]);
+        part!(Query; "select * from (", query, ") u order by ", all, limit)
     }
 
     fn from(&mut self, depth: usize, ctes: &[Relation]) -> Part {
@@ -105,11 +133,14 @@ impl Generator {
                 let seen: Vec<_> = self.scope.drain(..outer).collect();
                 let last = self.scope[self.scope.len() - 1].name.clone();
                 let first = self.scope[0].name.clone();
-                let int = |scope: &[Relation], at: usize| {
-                    let columns = scope[at].columns.iter();
-                    columns.filter(|own| own.1 == Sort::Int).map(|own| own.0.clone()).next()
+                let sort = if self.random.one_in(4) { Sort::Text } else { Sort::Int };
+                let mut key = |relation: &Relation| {
+                    let columns = relation.columns.iter().filter(|own| own.1 == sort);
+                    let names: Vec<_> = columns.map(|own| own.0.clone()).collect();
+                    let at = self.random.below(names.len().max(1));
+                    names.get(at).cloned()
                 };
-                let keys = int(&self.scope, 0).zip(int(&self.scope, self.scope.len() - 1));
+                let keys = key(&self.scope[0]).zip(key(&self.scope[self.scope.len() - 1]));
                 let condition = match keys {
                     Some((left, right)) => format!("{first}.{left} = {last}.{right}"),
                     None => "true".to_owned(),
@@ -133,7 +164,14 @@ impl Generator {
         if depth > 0 && self.random.one_in(5) {
             let one = self.query(sorts, depth - 1, ctes);
             let other = self.query(sorts, depth - 1, ctes);
-            let kinds = [" union all ", " union ", " intersect ", " except ", " intersect all "];
+            let kinds = [
+                " union all ",
+                " union ",
+                " intersect ",
+                " except ",
+                " intersect all ",
+                " except all ",
+            ];
             // Equal numbers may have different scales, of which any may be kept.
             let kinds = match sorts.contains(&Sort::Num) {
                 true => &kinds[..1],
@@ -207,7 +245,13 @@ impl Generator {
         }
         let mut rest = Vec::new();
         if !keys.is_empty() {
-            rest.push(Piece::from(format!(" group by {}", keys.join(", "))));
+            let keys = keys.join(", ");
+            let lists = ["rollup (@)", "cube (@)", "grouping sets ((@), ())"];
+            let by = match !self.is_common && self.random.one_in(4) {
+                true => self.random.of(&lists).replace('@', &keys),
+                false => keys,
+            };
+            rest.push(Piece::from(format!(" group by {by}")));
         }
         if self.random.one_in(3) {
             let (one, least) = (self.aggregate(Sort::Int), self.random.below(3).to_string());
@@ -217,7 +261,8 @@ impl Generator {
     }
 
     fn aggregate(&mut self, sort: Sort) -> Part {
-        let of = self.expression(sort, 1);
+        let depth = if self.random.one_in(2) { 0 } else { 1 };
+        let of = self.expression(sort, depth);
         match (sort, self.random.below(5)) {
             (Sort::Int, 0) => part!(Int; "cast(count(*) as integer)"),
             (Sort::Int, 1) => part!(Int; "cast(count(distinct ", of, ") as integer)"),
@@ -237,6 +282,12 @@ impl Generator {
 
     /// A condition with a subquery, which may be a correlated one.
     pub(crate) fn subquery_condition(&mut self, sort: Sort, one: Part, depth: usize) -> Part {
+        if sort == Sort::Int && self.random.one_in(3) {
+            let (table, key) = (self.random.below(self.tables), self.random.of(&["i", "j", "id"]));
+            let exists = self.random.of(&["exists", "not exists"]);
+            let from = format!("({exists} (select 1 from t{table} x where x.{key} = ");
+            return part!(Bool; from, one, "))");
+        }
         let seen = self.scope.len();
         let kept = match self.random.one_in(2) {
             true => self.scope.clone(),
@@ -262,10 +313,14 @@ impl Generator {
             let query = self.query(&sorts, 1, &[]);
             let columns = sorts.iter().enumerate().map(|(at, own)| (format!("c{at}"), *own));
             ctes.push(Relation { name: "w".to_owned(), columns: columns.collect() });
-            with = part!(Clause; "with w as (", query, ") ");
+            let query = self.first_of(query, &sorts);
+            let kinds = ["", "materialized ", "not materialized "];
+            let kind = if self.is_common { "" } else { self.random.of(&kinds) };
+            with = part!(Clause; format!("with w as {kind}("), query, ") ");
         }
         let query = self.query(&sorts, 2, &ctes);
-        let is_ordered = self.random.one_in(2);
+        // Equal numbers may have different scales, of which any may be the first.
+        let is_ordered = self.random.one_in(2) && !sorts.contains(&Sort::Num);
         let mut order = part!(Clause;);
         if is_ordered {
             let nulls = self.random.of(&[" nulls first", " desc nulls last"]);

@@ -18,14 +18,18 @@ use std::sync::Arc;
 
 use selkie_btree::Direction;
 
+use crate::access::entries::{EntryRows, told_columns};
 use crate::access::own_additions::OwnAdditions;
+use crate::access::read::Flow;
 use crate::access::read_ahead::WalkAhead;
 use crate::access::walk::Walk;
 use crate::access::walk_state::WalkState;
 use crate::catalogue::handles::Source;
 use crate::catalogue::table_info::{IndexInfo, TableInfo};
 use crate::encoding::key_range::KeyRange;
-use crate::encoding::row_ref::RowRef;
+#[cfg(doc)]
+use crate::encoding::row_error::RowError;
+use crate::encoding::row_ref::{ALL_COLUMNS, RowRef};
 use crate::error::TxnError;
 use crate::protocol::leaf_latch::LatchMode;
 use crate::transaction::cursor_scope::CursorId;
@@ -105,12 +109,27 @@ struct CursorWay {
     range: KeyRange,
     direction: Direction,
     mode: LatchMode,
+    /// Whether the rows that the entries of the index lead to are not looked at.
+    is_of_entries: bool,
 }
 
 impl CursorWay {
     fn index(&self) -> &IndexInfo {
         let index = self.index.and_then(|at| self.table.indexes.get(at));
         index.unwrap_or(&self.table.primary)
+    }
+
+    /// Whether it shows what the entries of an index tell, and no more.
+    fn shows_entries(&self) -> bool {
+        self.is_of_entries && self.index.is_some()
+    }
+
+    /// The columns of its rows that can be read, one bit each.
+    fn columns(&self) -> u64 {
+        match self.shows_entries() {
+            true => told_columns(&self.table, self.index()),
+            false => ALL_COLUMNS,
+        }
     }
 
     /// How the leaves of the walk are latched. An index entry leads to the row but is not what will
@@ -160,6 +179,8 @@ impl RowBuffer {
 pub struct Rows<'c> {
     table: &'c TableInfo,
     rows: &'c RowBuffer,
+    /// The columns that can be read, one bit each.
+    columns: u64,
 }
 
 impl<'c> Rows<'c> {
@@ -179,7 +200,8 @@ impl<'c> Rows<'c> {
     #[must_use]
     pub fn get(&self, at: usize) -> Option<RowRef<'c>> {
         // Its layout was known when it was fetched.
-        self.rows.get(at).and_then(|bytes| self.table.row(bytes).ok())
+        let row = self.rows.get(at).and_then(|bytes| self.table.row(bytes).ok())?;
+        Some(row.only(self.columns))
     }
 
     /// The rows one by one.
@@ -227,7 +249,24 @@ impl Txn<'_> {
         range: KeyRange,
         direction: Direction,
     ) -> Result<Cursor, TxnError> {
-        self.open_cursor(source.into(), range, direction, LatchMode::Shared)
+        self.open_cursor(source.into(), range, direction, LatchMode::Shared, false)
+    }
+
+    /// As [`cursor`](Self::cursor), which of an index shows what its entries tell, and reads no
+    /// rows: of each row only the columns of the index and of the primary key can be read whose
+    /// types [have exact keys](crate::ColumnType::has_exact_keys), and reading another is
+    /// [`RowError::NotRead`]. What is recorded as read is the range of the index, so others may
+    /// change the other columns meanwhile.
+    ///
+    /// # Errors
+    /// As [`cursor`](Self::cursor).
+    pub fn cursor_of_entries(
+        &mut self,
+        source: impl Into<Source>,
+        range: KeyRange,
+        direction: Direction,
+    ) -> Result<Cursor, TxnError> {
+        self.open_cursor(source.into(), range, direction, LatchMode::Shared, true)
     }
 
     /// As [`cursor`](Self::cursor), for rows that will be changed: each row that is shown is read
@@ -241,7 +280,7 @@ impl Txn<'_> {
         range: KeyRange,
         direction: Direction,
     ) -> Result<Cursor, TxnError> {
-        self.open_cursor(source.into(), range, direction, LatchMode::Exclusive)
+        self.open_cursor(source.into(), range, direction, LatchMode::Exclusive, false)
     }
 
     fn open_cursor(
@@ -250,6 +289,7 @@ impl Txn<'_> {
         range: KeyRange,
         direction: Direction,
         mode: LatchMode,
+        is_of_entries: bool,
     ) -> Result<Cursor, TxnError> {
         let info = self.known_table(source.table())?;
         let index = info.source(source)?;
@@ -259,7 +299,7 @@ impl Txn<'_> {
         let index = info.indexes.iter().position(|own| own.number == index.number);
         let db = self.db;
         Ok(Cursor {
-            way: CursorWay { source, table, index, range, direction, mode },
+            way: CursorWay { source, table, index, range, direction, mode, is_of_entries },
             id: self.cursors.open(|| db.unique_number()),
             position: Vec::new(),
             is_begun: false,
@@ -296,6 +336,22 @@ impl Cursor {
     /// [`TxnError::InvalidCursor`] if it is not one of this transaction; those of
     /// [`Txn::scan`].
     pub async fn fetch(&mut self, txn: &mut Txn<'_>, most: usize) -> Result<Rows<'_>, TxnError> {
+        self.read(txn, most, true).await?;
+        Ok(Rows { table: &self.way.table, rows: &self.rows, columns: self.way.columns() })
+    }
+
+    /// Goes on over so many rows, or fewer if there are no more, as [`fetch`](Self::fetch) does,
+    /// and copies none. Returns how many.
+    ///
+    /// # Errors
+    /// As [`fetch`](Self::fetch).
+    pub async fn pass(&mut self, txn: &mut Txn<'_>, most: usize) -> Result<usize, TxnError> {
+        self.read(txn, most, false).await?;
+        Ok(self.rows.ends.len())
+    }
+
+    /// Fetches the next rows; without their bytes, unless it copies them.
+    async fn read(&mut self, txn: &mut Txn<'_>, most: usize, copies: bool) -> Result<(), TxnError> {
         if !txn.cursors.has(self.id) {
             return Err(self.way.table.invalid_cursor(self.way.index()));
         }
@@ -308,10 +364,10 @@ impl Cursor {
             Box::pin(txn.insist_on_range(&way.table, index, &way.range)).await?;
         }
         if most > 0 && !self.is_done {
-            let filled = self.fill(txn, most).await;
+            let filled = self.fill(txn, most, copies).await;
             txn.close_read(filled).await?;
         }
-        Ok(Rows { table: &self.way.table, rows: &self.rows })
+        Ok(())
     }
 
     /// Goes on by the definition of its table that is in force now, as its range and position are
@@ -328,19 +384,33 @@ impl Cursor {
     }
 
     /// Fetches rows into the buffer.
-    async fn fill<'db>(&mut self, txn: &mut Txn<'db>, most: usize) -> Result<(), TxnError> {
+    async fn fill<'db>(
+        &mut self,
+        txn: &mut Txn<'db>,
+        most: usize,
+        copies: bool,
+    ) -> Result<(), TxnError> {
         let state: WalkState<'db> = self.take_state(txn);
         let Self { way, own_additions, ahead, rows, entry, position, .. } = self;
         let (info, index) = (&*way.table, way.index());
         let mut walk = Walk::new(index, &way.range, way.direction, way.walk_mode(), state);
         walk.hide(own_additions);
         walk.ahead = *ahead;
-        let mut visit = |row: RowRef<'_>| {
-            rows.push(row.as_bytes());
+        let mut take = |row: &[u8]| {
+            rows.push(if copies { row } else { &[] });
             let is_full = rows.ends.len() == most;
-            Ok(if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+            if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        let stopped = txn.walk_rows(info, index, &mut walk, way.mode, &mut visit, entry).await?;
+        let stopped = if way.shows_entries() {
+            let mut made = EntryRows::new(info, index);
+            let mut visit = |key: &[u8], value: &[u8]| -> Flow {
+                Ok(take(if copies { made.row(key, value)? } else { &[] }))
+            };
+            txn.walk_entries(&mut walk, &mut visit, entry).await?
+        } else {
+            let mut visit = |row: RowRef<'_>| Ok(take(row.as_bytes()));
+            txn.walk_rows(info, index, &mut walk, way.mode, &mut visit, entry).await?
+        };
         *ahead = walk.ahead;
         match stopped {
             Some(at) => {
@@ -364,7 +434,8 @@ impl Cursor {
             self.own_additions.follow(txn, index.number, is_ahead);
         }
         // Where each operation has a snapshot, an entry of an earlier one may lead to no row.
-        let is_over = way.index.is_some() && txn.has_snapshot_each_operation();
+        let follows = way.index.is_some() && !way.is_of_entries;
+        let is_over = follows && txn.has_snapshot_each_operation();
         let kept = self.state.take().filter(|state| !has_changed && !is_over && state.is_of(txn));
         kept.unwrap_or_else(|| match self.is_begun {
             true => WalkState::behind(position, way.direction),

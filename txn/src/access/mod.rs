@@ -2,7 +2,8 @@
 //!
 //! [`leaf`] finds and latches the leaf of a key, [`walk`] goes from leaf to leaf. [`read`] has the
 //! reads, [`some_columns`] those of a part of a row, [`get_many`] those of many keys, [`kept`]
-//! those that have to stay true, [`cursor`] the cursors, which do not see [`own_additions`];
+//! those that have to stay true, [`cursor`] the cursors, which do not see [`own_additions`] and may
+//! show [`entries`] of indexes without their rows;
 //! [`read_ahead`] fetches pages early. [`locked`] locks rows, and [`insist`] whatever is read.
 //! [`write`] has the changes of rows with the entries of their indexes. A change reaches a held
 //! leaf through [`leaf_write`], or the write set through [`deferred`]. [`row_size`] says which
@@ -12,6 +13,7 @@
 
 pub(crate) mod cursor;
 pub(crate) mod deferred;
+mod entries;
 mod get_many;
 pub(crate) mod insist;
 mod kept;

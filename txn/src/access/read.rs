@@ -337,18 +337,10 @@ impl<'db> Txn<'db> {
         info.check_range(index, range)?;
         let mut walk =
             Walk::new(index, range, direction, LatchMode::Shared, WalkState::at_beginning(range));
-        while let Some(at) = walk.next(self).await? {
-            walk.key_into(self, &at, entry)?;
-            let primary = index.primary_key(entry, walk.value(self, &at)?);
-            let flow = visit(primary.ok_or_else(|| info.inconsistent(index))?);
-            if !matches!(flow, Ok(ControlFlow::Continue(()))) {
-                walk.record(self, &at)?;
-            }
-            if flow?.is_break() {
-                break;
-            }
-        }
-        Ok(())
+        let mut visit_entry = |key: &[u8], value: &[u8]| -> Flow {
+            visit(index.primary_key(key, value).ok_or_else(|| info.inconsistent(index))?)
+        };
+        self.walk_entries(&mut walk, &mut visit_entry, entry).await.map(drop)
     }
 
     /// From an index entry to its row; `None` if the row has changed since the entry was read,

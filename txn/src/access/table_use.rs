@@ -35,7 +35,7 @@ use crate::encoding::row_ref::RowRef;
 use crate::error::TxnError;
 use crate::protocol::leaf_latch::LatchMode;
 use crate::protocol::row_reads::{ColumnsRead, Digest, LeafVersion, Read};
-use crate::protocol::view::View;
+use crate::protocol::view::{SnapshotSpan, View};
 use crate::transaction::txn::Txn;
 use crate::transaction::workspace::TableInUse;
 
@@ -125,7 +125,13 @@ impl<'db> Txn<'db> {
     /// The definition that this node knows, if the transaction reads the current state, and the
     /// definition is in force there.
     fn current_table(&mut self, table: Table) -> Option<&'db Arc<TableInfo>> {
-        if self.work.changes_tables || !matches!(self.view, View::Current { .. }) {
+        let is_of_one_state = match &self.view {
+            View::Current { .. } => true,
+            // As it has begun. Those of operations and statements are followed by later ones.
+            View::At { snapshot, span } => snapshot.is_some() && *span == SnapshotSpan::Transaction,
+            View::OneLeaf => false,
+        };
+        if self.work.changes_tables || !is_of_one_state {
             return None;
         }
         let changing = self.db.directory.changing()?;
@@ -134,8 +140,9 @@ impl<'db> Txn<'db> {
         self.is_current(known).then(|| self.use_table(known, position))
     }
 
-    /// As [`is_in_force`](Self::is_in_force), of the current state. A leaf that was found as it was
-    /// is not looked at again for other tables: what is read of them counts as of that time.
+    /// As [`is_in_force`](Self::is_in_force), of the current state, or of a snapshot: a leaf whose
+    /// stamp is up to that is as it was there. A leaf that was found as it was is not looked at
+    /// again for other tables: what is read of them counts as of that time.
     fn is_current(&mut self, known: &KnownTable) -> bool {
         let seen = *known.seen.lock();
         if seen.leaf.psn.is_none() {

@@ -178,6 +178,8 @@ impl<'db> Txn<'db> {
     /// Compares all that was read. Leaves that had changed are contended from then on.
     async fn validate_pass(&mut self) -> Result<(), TxnError> {
         let (mut at, mut unchanged) = (0, [LeafVersion::NONE; REMEMBERED]);
+        // Which of them is the oldest.
+        let mut oldest = (0..REMEMBERED).cycle();
         let ahead = match self.work.rows.len() {
             0..=FEW_READS => 0,
             _ => self.db.read_ahead(),
@@ -194,8 +196,8 @@ impl<'db> Txn<'db> {
                     self.compare(at).await?;
                     self.yield_now_and_then().await;
                 } else {
-                    unchanged.rotate_right(1);
-                    unchanged[0] = leaf;
+                    let place = oldest.next().and_then(|oldest| unchanged.get_mut(oldest));
+                    place.into_iter().for_each(|oldest| *oldest = leaf);
                 }
             }
             at += 1;

@@ -93,6 +93,26 @@ impl ColumnType {
         value + nullable as usize
     }
 
+    /// Whether a key tells the values of such a column as they are, and not only what they are
+    /// equal to: of floats it does not tell -0 from 0, of decimals 1.0 from 1.00, of intervals a
+    /// month from 30 days.
+    #[must_use]
+    pub const fn has_exact_keys(self) -> bool {
+        match self {
+            Self::Bool
+            | Self::I16
+            | Self::I32
+            | Self::I64
+            | Self::Date
+            | Self::Time
+            | Self::Timestamp
+            | Self::Uuid
+            | Self::Text(_)
+            | Self::Bytes(_) => true,
+            Self::F32 | Self::F64 | Self::Interval | Self::Decimal(_) | Self::Json(_) => false,
+        }
+    }
+
     /// Fewest bytes a value takes in a key.
     pub(crate) const fn min_key_bytes(self, nullable: bool) -> usize {
         match (nullable, self) {

@@ -311,6 +311,17 @@ impl IndexInfo {
         }
     }
 
+    /// Its columns in their order, and how they are encoded.
+    pub(crate) fn parts(&self) -> &[KeyColumn] {
+        &self.parts
+    }
+
+    /// The columns of the table, one bit each, whose values its keys tell as they are.
+    pub(crate) fn told_columns(&self) -> u64 {
+        let exact = self.parts.iter().filter(|part| part.ty.has_exact_keys());
+        exact.fold(0, |columns, part| columns | 1 << part.column)
+    }
+
     /// Appends the encoded columns of `row`; returns whether one is NULL.
     pub(crate) fn encode(&self, row: RowRef<'_>, key: &mut KeyBuf) -> Result<bool, NamedRowError> {
         let mut any_null = false;

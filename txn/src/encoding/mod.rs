@@ -3,14 +3,16 @@
 //! A [`row_layout`] says where each column of a table is stored. [`row_builder`] writes a row,
 //! [`row_ref`] reads one in place, [`row_mut`] changes one; [`moved_values`] are those that a row
 //! has no room for. A [`key`] encodes columns so that bytes compare as the values do;
-//! [`key_column`] has the order of a column and tells the parts of a key apart. A [`value`] is of
-//! any type; [`decimal`] and [`temporal`] have those that Rust does not have. A [`named_row_error`]
-//! says what is wrong with a row. Nothing here knows trees or transactions.
+//! [`key_column`] has the order of a column and tells the parts of a key apart, and [`key_value`]
+//! reads them back. A [`value`] is of any type; [`decimal`] and [`temporal`] have those that Rust
+//! does not have. A [`named_row_error`] says what is wrong with a row. Nothing here knows trees or
+//! transactions.
 
 pub(crate) mod decimal;
 pub mod key;
 pub(crate) mod key_column;
 pub(crate) mod key_range;
+pub(crate) mod key_value;
 pub(crate) mod moved_values;
 pub(crate) mod named_row_error;
 pub(crate) mod row_builder;

@@ -202,6 +202,17 @@ impl<'a> RowBuilder<'a> {
         })
     }
 
+    /// The next column is not known: it must not be read from the row.
+    pub(crate) fn left_out(&mut self) -> &mut Self {
+        let column = self.next;
+        self.step(no_value, |layout, bytes, _| {
+            if let ColumnPlace::Variable(ordinal) = layout.column(column)?.place {
+                set_end(layout, bytes, ordinal, false);
+            }
+            Ok(())
+        })
+    }
+
     /// The next column, of a value that another row has a pointer to.
     pub(crate) fn pointer(&mut self, pointer: ValuePointer) -> &mut Self {
         let column = self.next;

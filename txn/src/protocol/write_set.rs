@@ -8,10 +8,15 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::{Bound, Range};
 
+use smallvec::SmallVec;
+
 use crate::protocol::per_tree::PerTree;
 
-/// The value of an entry; `None` for an entry that was removed.
-type EntryValue = Option<Box<[u8]>>;
+/// A key of a changed entry; those of most tables take no memory apart.
+type EntryKey = SmallVec<[u8; 24]>;
+
+/// Where the value of an entry is; `None` for an entry that was removed.
+type EntryValue = Option<Range<usize>>;
 
 /// A changed entry.
 struct ChangedEntry {
@@ -44,10 +49,12 @@ pub(crate) struct DeferredChange<'a> {
 /// Changed entries, by tree and key, with the log of what was before each change.
 #[derive(Default)]
 pub(crate) struct WriteSet {
-    trees: PerTree<BTreeMap<Box<[u8]>, ChangedEntry>>,
+    trees: PerTree<BTreeMap<EntryKey, ChangedEntry>>,
     earlier: Vec<EarlierEntry>,
     /// Keys of the log.
     keys: Vec<u8>,
+    /// Values of the changed entries, and of the log, in the order in which they were set.
+    values: Vec<u8>,
     /// Bytes of the changed entries, keys included.
     bytes: u64,
     /// Bytes of the entries before the changes, without keys.
@@ -56,7 +63,7 @@ pub(crate) struct WriteSet {
 
 /// What the log and the tree take for each change, at most.
 const CHANGE_BYTES: usize =
-    size_of::<EarlierEntry>() + size_of::<ChangedEntry>() + size_of::<Box<[u8]>>();
+    size_of::<EarlierEntry>() + size_of::<ChangedEntry>() + size_of::<EntryKey>();
 
 /// Bytes of an entry.
 fn entry_bytes(key: &[u8], value: &EntryValue) -> u64 {
@@ -76,16 +83,6 @@ pub(crate) enum WrittenEntry<'a> {
     Removed,
     /// Added, or changed to this value.
     Present(&'a [u8]),
-}
-
-impl<'a> WrittenEntry<'a> {
-    fn of(entry: Option<&'a ChangedEntry>) -> Self {
-        match entry.map(|entry| &entry.value) {
-            None => Self::Unchanged,
-            Some(None) => Self::Removed,
-            Some(Some(value)) => Self::Present(value),
-        }
-    }
 }
 
 impl WriteSet {
@@ -116,7 +113,28 @@ impl WriteSet {
     }
 
     pub(crate) fn get(&self, tree: usize, key: &[u8]) -> WrittenEntry<'_> {
-        WrittenEntry::of(self.trees.get(tree).and_then(|tree| tree.get(key)))
+        let entry = self.trees.get(tree).and_then(|tree| tree.get(key));
+        self.written(entry.map(|entry| &entry.value))
+    }
+
+    /// An entry with this value.
+    fn written(&self, entry: Option<&EntryValue>) -> WrittenEntry<'_> {
+        match entry {
+            None => WrittenEntry::Unchanged,
+            Some(None) => WrittenEntry::Removed,
+            Some(Some(value)) => WrittenEntry::Present(self.value(value)),
+        }
+    }
+
+    /// The bytes of a value.
+    ///
+    /// # Panics
+    /// If there are fewer: another value would be written.
+    fn value(&self, at: &Range<usize>) -> &[u8] {
+        let Some(value) = self.values.get(at.clone()) else {
+            panic!("the values end before {at:?}")
+        };
+        value
     }
 
     /// Sets an entry, or removes it if there is no value. `read` is the number of the read that has
@@ -128,9 +146,13 @@ impl WriteSet {
         value: Option<&[u8]>,
         read: Option<usize>,
     ) {
-        let value = value.map(Box::from);
+        let value = value.map(|value| {
+            let start = self.values.len();
+            self.values.extend_from_slice(value);
+            start..self.values.len()
+        });
         let added = entry_bytes(key, &value);
-        let before = match self.trees.or_default(tree).entry(key.into()) {
+        let before = match self.trees.or_default(tree).entry(EntryKey::from_slice(key)) {
             Entry::Vacant(entry) => {
                 entry.insert(ChangedEntry { value, read });
                 None
@@ -177,11 +199,7 @@ impl WriteSet {
         mark: usize,
     ) -> impl Iterator<Item = (usize, &[u8], WrittenEntry<'_>)> {
         self.earlier.iter().skip(mark).filter_map(|earlier| {
-            let before = match &earlier.before {
-                None => WrittenEntry::Unchanged,
-                Some(None) => WrittenEntry::Removed,
-                Some(Some(value)) => WrittenEntry::Present(value),
-            };
+            let before = self.written(earlier.before.as_ref());
             Some((earlier.tree, self.keys.get(earlier.key.clone())?, before))
         })
     }
@@ -197,7 +215,7 @@ impl WriteSet {
             let entries = self.trees.get_mut(tree).expect("what is taken back was changed");
             let restored = before.as_ref().map_or(0, |before| entry_bytes(&key, before));
             let taken = match before {
-                Some(value) => match entries.entry(key.as_slice().into()) {
+                Some(value) => match entries.entry(EntryKey::from_slice(&key)) {
                     Entry::Occupied(mut entry) => {
                         Some(std::mem::replace(&mut entry.get_mut().value, value))
                     }
@@ -210,6 +228,10 @@ impl WriteSet {
             };
             self.bytes += restored;
             self.bytes -= taken.as_ref().map_or(0, |taken| entry_bytes(&key, taken));
+            // Nothing else has the value of a change that is taken back: it was the last to be set.
+            if let Some(Some(value)) = taken {
+                self.values.truncate(value.start);
+            }
         }
     }
 
@@ -226,16 +248,19 @@ impl WriteSet {
         let entries = self.trees.get(tree).filter(|_| !is_empty);
         let bounds = (Bound::Included(low), high);
         let found = entries.map(|entries| entries.range::<[u8], _>(bounds));
-        found.into_iter().flatten().map(|(key, value)| (&**key, WrittenEntry::of(Some(value))))
+        let written = |(key, entry): (&'a EntryKey, &'a ChangedEntry)| {
+            (&**key, self.written(Some(&entry.value)))
+        };
+        found.into_iter().flatten().map(written)
     }
 
     /// All changed entries, tree by tree, in the order of their keys.
     pub(crate) fn all(&self) -> impl Iterator<Item = DeferredChange<'_>> {
-        self.trees.iter().flat_map(|(tree, entries)| {
+        self.trees.iter().flat_map(move |(tree, entries)| {
             entries.iter().map(move |(key, ChangedEntry { value, read })| DeferredChange {
                 tree,
                 key,
-                value: value.as_deref(),
+                value: value.as_ref().map(|value| self.value(value)),
                 read: *read,
             })
         })
@@ -245,12 +270,14 @@ impl WriteSet {
         self.trees.clear(BTreeMap::clear);
         self.earlier.clear();
         self.keys.clear();
+        self.values.clear();
         (self.bytes, self.before_bytes) = (0, 0);
     }
 
     /// Gives back memory of an empty set beyond so many bytes.
     pub(crate) fn shrink_to(&mut self, bytes: usize) {
         self.keys.shrink_to(bytes);
+        self.values.shrink_to(bytes);
         self.earlier.shrink_to(bytes / size_of::<EarlierEntry>());
     }
 }

@@ -471,6 +471,9 @@ impl<'db> Txn<'db> {
             }
         }
         for _ in 0..(self.db.backlog.len() / 16).clamp(POSTPONED_AT_ONCE, TASKS_AT_ONCE) {
+            if self.db.backlog.len() == 0 {
+                break;
+            }
             // A part of a sweep is enough for one transaction.
             if Box::pin(self.db.backlog.run_one(self.db.tree_site())).await != RanTask::Single {
                 break;

@@ -70,7 +70,7 @@ async fn ids(cursor: &mut Cursor, txn: &mut Txn<'_>, most: usize) -> Vec<i32> {
 }
 
 /// Changes of every kind, so that the write set and the leaves have parts of what is seen.
-async fn change_some(db: &Database, txn: &mut Txn<'_>, table: Table) {
+pub(crate) async fn change_some(db: &Database, txn: &mut Txn<'_>, table: Table) {
     for id in [7, 8, 30, 59] {
         txn.delete(table, &key![id]).await.unwrap();
     }

@@ -12,6 +12,7 @@ mod cursor_conflicts;
 mod cursors;
 mod ddl;
 mod deferred_writes;
+mod entries;
 mod hermitage;
 mod index_death;
 mod insist;

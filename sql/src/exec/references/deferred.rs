@@ -95,7 +95,7 @@ impl DeferredReferences {
         constraint: &Constraint,
         key: Row,
         is_of_child: bool,
-        limits: MemoryLimits,
+        limits: &MemoryLimits,
     ) -> SqlResult<()> {
         self.used.add(row_bytes(&key), limits)?;
         let (child, name) = (constraint.child.key.clone(), constraint.own.name.clone());

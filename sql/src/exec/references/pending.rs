@@ -38,7 +38,7 @@ impl PendingReferences {
         &mut self,
         pending: Pending,
         bytes: usize,
-        limits: MemoryLimits,
+        limits: &MemoryLimits,
     ) -> SqlResult<()> {
         self.all.push_back((bytes, pending));
         self.used.add(bytes, limits)

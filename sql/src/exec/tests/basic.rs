@@ -1,7 +1,7 @@
 //! Values, filters, limits, orders, sets and recursions.
 
 use super::*;
-use crate::plan::{SetOperator, SortKey};
+use crate::plan::{Reuse, SetOperator, SortKey};
 
 fn limited(limit: Option<Datum>, offset: Option<Datum>) -> Plan {
     let input = column(&(0..600).map(Some).collect::<Vec<_>>());
@@ -95,18 +95,21 @@ fn sorts_go_on_in_temporary_files() {
             _ => 0,
         });
         for operator_bytes in [2000, 100_000] {
-            let limits = MemoryLimits { operator_bytes, spill_bytes: 1 << 20 };
-            let (found, _) = run_with(&sort(None), txn, &[], limits).await.unwrap();
+            let limits =
+                MemoryLimits { operator_bytes, spill_bytes: 1 << 20, ..MemoryLimits::default() };
+            let (found, _) = run_with(&sort(None), txn, &[], limits.clone()).await.unwrap();
             assert_rows(&found, &wanted);
             let first = Some(Expr::Const(big(20_000)));
             let (found, _) = run_with(&sort(first), txn, &[], limits).await.unwrap();
             assert_rows(&found, &wanted);
         }
-        let limits = MemoryLimits { operator_bytes: 2000, spill_bytes: 10_000 };
+        let limits =
+            MemoryLimits { operator_bytes: 2000, spill_bytes: 10_000, ..MemoryLimits::default() };
         let outcome = run_with(&sort(None), txn, &[], limits).await;
         let message = "temporary files of an operation exceed the limit of 10000 bytes";
         assert_error(outcome, "53400", message);
-        let limits = MemoryLimits { operator_bytes: 2000, spill_bytes: 0 };
+        let limits =
+            MemoryLimits { operator_bytes: 2000, spill_bytes: 0, ..MemoryLimits::default() };
         assert_error(run_with(&sort(None), txn, &[], limits).await, "53200", "out of memory");
     });
 }
@@ -120,8 +123,9 @@ fn more_memory_than_allowed_is_an_error() {
             is_sorted: false,
         };
         let plan = aggregate(column(&(0..1000).map(Some).collect::<Vec<_>>()));
-        let limits = MemoryLimits { operator_bytes: 4096, spill_bytes: 0 };
-        let outcome = run_with(&plan, txn, &[], limits).await;
+        let limits =
+            MemoryLimits { operator_bytes: 4096, spill_bytes: 0, ..MemoryLimits::default() };
+        let outcome = run_with(&plan, txn, &[], limits.clone()).await;
         let error = assert_error(outcome, "53200", "out of memory");
         assert!(error.detail_text().unwrap().contains("4096"));
         let plan = aggregate(column(&[Some(1); 1000]));
@@ -209,7 +213,8 @@ fn shared_rows_are_made_once() {
             exprs: vec![col(0)].into(),
         });
         // Both readers see the rows of the first run.
-        let shared = |number| Plan::Shared { number, plan: Arc::clone(&plan) };
+        let shared =
+            |number| Plan::Shared { number, plan: Arc::clone(&plan), reuse: Reuse::IfShared };
         let both = Plan::Set {
             operator: SetOperator::Union,
             all: true,

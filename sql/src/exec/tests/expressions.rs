@@ -3,7 +3,7 @@
 use super::*;
 use crate::exec::eval::{EvalContext, eval};
 use crate::plan::{Branch, Quantifier};
-use crate::types::Array;
+use crate::types::{Array, Field};
 
 fn null() -> Expr {
     Expr::Const(Datum::Null)
@@ -34,6 +34,8 @@ fn value(expr: &Expr) -> SqlResult<Datum> {
         search_path: &[],
         to_set: &crate::functions::ToSet::default(),
         random: &|| 0.5,
+        interrupts: &crate::functions::Interrupts::default(),
+        large_values: &crate::functions::LargeValues::default(),
     };
     let context = EvalContext {
         call: &call,
@@ -85,7 +87,8 @@ fn tests_of_null_are_never_null() {
         assert_truth(Expr::IsNull { operand, negated: true }, Some(!is_null));
     }
     // Of a row with one NULL neither holds.
-    let row = Expr::Row(vec![lit(1), null()]);
+    let fields = Field::numbered([SqlType::INT4; 2]);
+    let row = Expr::Row { values: vec![lit(1), null()], fields };
     for negated in [false, true] {
         let operand = Box::new(row.clone());
         assert_truth(Expr::IsNull { operand, negated }, Some(false));

@@ -60,6 +60,33 @@ fn groups_have_their_aggregates() {
     });
 }
 
+/// Rows of a group that come one behind the other give what they give in any order, and need memory
+/// for one group.
+#[test]
+fn groups_are_given_as_they_end() {
+    let key = |n: i32| Some(n / 3).filter(|key| *key < 900);
+    let rows: Vec<Row> = (0..3000).map(|n| ints(&[key(n), Some(n % 7)])).collect();
+    let calls = vec![
+        call("count", &[], vec![]),
+        AggregateCall { is_distinct: true, ..call("sum", &[INT], vec![col(1)]) },
+        AggregateCall { order: vec![ascending(1)], ..call("array_agg", &[INT], vec![col(1)]) },
+    ];
+    let little = MemoryLimits { operator_bytes: 60_000, spill_bytes: 0, ..MemoryLimits::default() };
+    with_transaction(async |txn| {
+        let input = || Box::new(values(rows.clone(), 2));
+        let (keys, calls) = (vec![col(0)], calls);
+        let hashed = Plan::Aggregate { input: input(), keys: keys.clone(), calls: calls.clone() };
+        let wanted = run(&hashed, txn).await.unwrap();
+        assert_eq!(wanted.len(), 901);
+        assert_error(run_with(&hashed, txn, &[], little.clone()).await, "53200", "out of memory");
+        let plan = Plan::Grouped { input: input(), keys: keys.clone(), calls: calls.clone() };
+        let found = run_with(&plan, txn, &[], little).await.unwrap().0;
+        assert_rows(&found, &wanted);
+        let nothing = Box::new(Plan::Nothing { width: 2 });
+        check(&Plan::Grouped { input: nothing, keys, calls }, txn, &[]).await;
+    });
+}
+
 #[test]
 fn aggregates_add_in_the_order_that_is_asked_for() {
     let rows = [(3, "c"), (1, "a"), (2, "b"), (1, "a")].map(|(n, t)| vec![int(n), text(t)]);

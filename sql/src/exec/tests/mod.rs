@@ -91,6 +91,8 @@ async fn run_with(
         search_path: &[],
         to_set: &crate::functions::ToSet::default(),
         random: &|| 0.5,
+        interrupts: &crate::functions::Interrupts::default(),
+        large_values: &crate::functions::LargeValues::default(),
     };
     let sequences = SequenceMemory::default();
     let mut context = ExecContext {
@@ -109,10 +111,11 @@ async fn run_with(
         txn,
         call,
         parameters,
+        env: None,
         client: None,
         is_alone: false,
         read_only: false,
-        limits,
+        limits: &limits,
         outer: Vec::new(),
         shared: SharedRows::default(),
         affected: 0,
@@ -279,6 +282,8 @@ fn scan(table: &Arc<TableDef>, access: Access) -> Plan {
         filter: None,
         needed: vec![true; table.columns.len()],
         for_update: false,
+        is_ordered: false,
+        index_only: false,
     }))
 }
 

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use selkie_txn::IndexSchema;
 
 use super::*;
-use crate::plan::{Join, JoinKind, KeyBound, KeyItem, LockRows, Locking, SortKey, optimize};
+use crate::functions::resolve_aggregate;
+use crate::plan::{
+    AggregateCall, Join, JoinKind, KeyBound, KeyItem, LockRows, Locking, SortKey, optimize,
+};
 use selkie_txn::LockWait;
 
 /// `a` and `b` are the key, `n` may be NULL and has indexes in every order, `u` is unique.
@@ -234,6 +237,60 @@ fn only_needed_columns_are_read_and_filters_apply() {
     });
 }
 
+/// The entries of an index tell its columns and those of the primary key, by every access.
+#[test]
+fn entries_give_what_rows_give() {
+    let call = || AggregateCall {
+        function: resolve_aggregate("count", &[]).unwrap().unwrap(),
+        arguments: Vec::new(),
+        is_distinct: false,
+        filter: None,
+        order: Vec::new(),
+    };
+    with_table(async |table, txn| {
+        let values = [4, 52, 50, 4].iter().map(|value| KeyItem::One(lit(*value))).collect();
+        let each = Access::Each { index: None, prefix: vec![], values, suffix: vec![] };
+        let mut accesses = vec![each];
+        for descending in [false, true] {
+            for (prefix, bounds) in [
+                (vec![], [None, None]),
+                (vec![], [Some((4, false)), None]),
+                (vec![], [None, Some((50, true))]),
+                (vec![lit(7)], [None, None]),
+                (vec![lit(50)], [None, None]),
+            ] {
+                let mut access = range(None, prefix, bounds);
+                if let Access::Range { descending: own, .. } = &mut access {
+                    *own = descending;
+                }
+                accesses.push(access);
+            }
+        }
+        for (access, number) in accesses.iter().flat_map(|own| (0..5).map(move |at| (own, at))) {
+            let mut access = access.clone();
+            let (Access::Range { index, .. } | Access::Each { index, .. }) = &mut access;
+            *index = Some(number);
+            let plan = |index_only, filter| {
+                let mut plan = scan(table, access.clone());
+                if let Plan::Scan(scan) = &mut plan {
+                    let scan = Arc::make_mut(scan);
+                    scan.needed = vec![true, true, number < 4, number == 4, false];
+                    (scan.index_only, scan.filter) = (index_only, filter);
+                }
+                plan
+            };
+            let odd = || Some(op("=", op("%", col(1), lit(2)), lit(1)));
+            for filter in [None, odd()] {
+                let wanted = run(&plan(false, filter.clone()), txn).await.unwrap();
+                check(&plan(true, filter.clone()), txn, &wanted).await;
+                let (input, count) = (Box::new(plan(true, filter)), wanted.len());
+                let plan = Plan::Aggregate { input, keys: Vec::new(), calls: vec![call(); 2] };
+                check(&plan, txn, &[vec![big(i64::try_from(count).unwrap()); 2]]).await;
+            }
+        }
+    });
+}
+
 /// The columns that the reads of a plan need, in the order of the tables.
 fn needed(plan: &Plan, into: &mut Vec<Vec<usize>>) {
     match plan {
@@ -244,7 +301,7 @@ fn needed(plan: &Plan, into: &mut Vec<Vec<usize>>) {
         Plan::Project { input, .. } | Plan::Sort { input, .. } | Plan::Filter { input, .. } => {
             needed(input, into);
         }
-        Plan::Aggregate { input, .. } => needed(input, into),
+        Plan::Aggregate { input, .. } | Plan::Grouped { input, .. } => needed(input, into),
         Plan::Join(join) => {
             needed(&join.left, into);
             needed(&join.right, into);

@@ -4,10 +4,14 @@ use selkie_txn::TableSchema;
 
 use super::*;
 use crate::functions::resolve_aggregate;
-use crate::plan::{AggregateCall, Frame, Join, JoinKind, Modify, SetOperator, SortKey, WindowCall};
+use crate::plan::{
+    AggregateCall, Frame, Join, JoinKind, Modify, Reuse, SetOperator, SortKey, WindowCall,
+};
 
 /// Room for some hundred rows.
-const LITTLE: MemoryLimits = MemoryLimits { operator_bytes: 16_000, spill_bytes: 16 << 20 };
+fn little() -> MemoryLimits {
+    MemoryLimits { operator_bytes: 16_000, spill_bytes: 16 << 20, ..MemoryLimits::default() }
+}
 
 /// Many keys with some rows each, in an order that has nothing to do with them, and NULLs.
 fn many() -> Vec<Row> {
@@ -22,7 +26,7 @@ fn shown(rows: &[Row]) -> Vec<String> {
 /// Checks that a plan gives the same with little memory, in any order or in its own.
 async fn agrees(plan: &Plan, keeps_order: bool, txn: &mut Txn<'_>) {
     let mut wanted = shown(&run(plan, txn).await.unwrap());
-    let mut found = shown(&run_with(plan, txn, &[], LITTLE).await.unwrap().0);
+    let mut found = shown(&run_with(plan, txn, &[], little()).await.unwrap().0);
     if !keeps_order {
         wanted.sort();
         found.sort();
@@ -31,7 +35,7 @@ async fn agrees(plan: &Plan, keeps_order: bool, txn: &mut Txn<'_>) {
     assert!(found == wanted, "{plan:?}");
     assert!(!wanted.is_empty());
     // It does need more than it may have.
-    let none = MemoryLimits { spill_bytes: 0, ..LITTLE };
+    let none = MemoryLimits { spill_bytes: 0, ..little() };
     assert_error(run_with(plan, txn, &[], none).await, "53200", "out of memory");
 }
 
@@ -60,6 +64,104 @@ fn groups_are_put_aside() {
             agrees(&Plan::Aggregate { input, keys, calls }, false, txn).await;
         }
     });
+}
+
+/// Few groups that grow with each row: what is left for them is sorted.
+#[test]
+fn what_groups_gather_is_put_aside() {
+    let call = |name: &str, ty: SqlType, argument: Expr| AggregateCall {
+        function: resolve_aggregate(name, &[ty]).unwrap().unwrap(),
+        arguments: vec![argument],
+        is_distinct: false,
+        filter: None,
+        order: Vec::new(),
+    };
+    let all = || call("array_agg", INT, col(1));
+    let descending = || SortKey { descending: true, ..ascending(1) };
+    let last_digit = || op("%", col(1), lit(7));
+    let calls = [
+        vec![all(), call("count", INT, col(1))],
+        vec![AggregateCall { order: vec![descending()], ..all() }, all()],
+        vec![AggregateCall { order: vec![ascending(0), descending()], ..all() }],
+        vec![AggregateCall { is_distinct: true, ..call("sum", INT, col(0)) }, all()],
+        vec![AggregateCall { is_distinct: true, order: vec![descending()], ..all() }],
+        vec![
+            AggregateCall { is_distinct: true, ..call("count", INT, last_digit()) },
+            AggregateCall { filter: Some(op(">", col(1), lit(50))), ..all() },
+        ],
+    ];
+    with_transaction(async |txn| {
+        for calls in calls {
+            for keys in [vec![], vec![op("%", col(1), lit(3))], vec![op("%", col(1), lit(100))]] {
+                let (input, calls) = (Box::new(values(many(), 2)), calls.clone());
+                agrees(&Plan::Aggregate { input, keys, calls }, false, txn).await;
+            }
+        }
+    });
+}
+
+#[test]
+fn both_sides_of_intersect_and_except_are_put_aside() {
+    let side = |from: i32, to: i32| {
+        let row = |n: i32| ints(&[Some(n % 1500), (n % 7 > 0).then_some(n % 3)]);
+        Box::new(values((from..to).map(row).collect(), 2))
+    };
+    with_transaction(async |txn| {
+        for operator in [SetOperator::Intersect, SetOperator::Except] {
+            for all in [false, true] {
+                let (left, right) = (side(0, 3000), side(700, 2900));
+                agrees(&Plan::Set { operator, all, left, right }, false, txn).await;
+            }
+        }
+    });
+}
+
+#[test]
+fn rows_of_common_table_expressions_are_put_aside() {
+    let shared = |plan: Plan| {
+        let plan = Arc::new(plan);
+        let one = || {
+            Box::new(Plan::Shared { number: 1, plan: Arc::clone(&plan), reuse: Reuse::IfShared })
+        };
+        // Two that read it, one behind the other.
+        let (operator, all) = (SetOperator::Union, true);
+        Plan::Set { operator, all, left: one(), right: one() }
+    };
+    with_transaction(async |txn| {
+        agrees(&shared(values(many(), 2)), true, txn).await;
+    });
+}
+
+/// A budget that others have used up does not end what can go on in temporary files.
+#[test]
+fn operators_go_on_without_a_budget() {
+    let budget = Arc::new(crate::memory_budget::MemoryBudget::new(1 << 20));
+    budget.take(1 << 20).unwrap();
+    let none = MemoryLimits { budget: Arc::clone(&budget), ..MemoryLimits::default() };
+    let row = |n: i32| vec![int(n % 1999), text(&"x".repeat(200)), int(n)];
+    let rows = || values((0..6000).map(row).collect(), 3);
+    with_transaction(async |txn| {
+        let sort = Plan::Sort {
+            input: Box::new(rows()),
+            keys: vec![ascending(0), ascending(2)],
+            first: None,
+        };
+        let (keys, is_sorted) = (vec![col(2)], false);
+        let distinct = Plan::Distinct { input: Box::new(rows()), keys, is_sorted };
+        for plan in [sort, distinct] {
+            let mut wanted = shown(&run(&plan, txn).await.unwrap());
+            let mut found = shown(&run_with(&plan, txn, &[], none.clone()).await.unwrap().0);
+            wanted.sort();
+            found.sort();
+            assert!(found == wanted, "{plan:?}");
+        }
+        let memory_only = MemoryLimits { spill_bytes: 0, ..none.clone() };
+        let plan = Plan::Sort { input: Box::new(rows()), keys: vec![ascending(2)], first: None };
+        let outcome = run_with(&plan, txn, &[], memory_only).await;
+        let error = assert_error(outcome, "53200", "out of memory");
+        assert!(error.detail_text().unwrap().starts_with("All clients together"));
+    });
+    assert_eq!(budget.used(), 1 << 20);
 }
 
 #[test]
@@ -144,7 +246,7 @@ fn rows_of_one_key_that_memory_does_not_take_are_an_error() {
     let Plan::Join(mut join) = join(JoinKind::Inner, false) else { unreachable!() };
     (join.left, join.right) = (rows(), rows());
     with_transaction(async |txn| {
-        let outcome = run_with(&Plan::Join(join), txn, &[], LITTLE).await;
+        let outcome = run_with(&Plan::Join(join), txn, &[], little()).await;
         assert_error(outcome, "53200", "out of memory");
     });
 }
@@ -188,9 +290,9 @@ fn changes_of_many_rows_are_put_aside() {
         for assignment in [(1, op("+", col(1), lit(1))), (0, op("-", lit(5000), col(0)))] {
             let mut txn = db.begin();
             let plan = change(Some(vec![assignment]));
-            let none = MemoryLimits { spill_bytes: 0, ..LITTLE };
+            let none = MemoryLimits { spill_bytes: 0, ..little() };
             assert_error(run_with(&plan, &mut txn, &[], none).await, "53200", "out of memory");
-            let (returned, affected) = run_with(&plan, &mut txn, &[], LITTLE).await.unwrap();
+            let (returned, affected) = run_with(&plan, &mut txn, &[], little()).await.unwrap();
             assert_eq!((returned.len(), affected), (2000, 2000));
             let mut rows = run(&scan(&table, WHOLE), &mut txn).await.unwrap();
             let key = |row: &Row| format!("{row:?}");
@@ -201,7 +303,7 @@ fn changes_of_many_rows_are_put_aside() {
             txn.rollback().await;
         }
         let mut txn = db.begin();
-        let (returned, affected) = run_with(&change(None), &mut txn, &[], LITTLE).await.unwrap();
+        let (returned, affected) = run_with(&change(None), &mut txn, &[], little()).await.unwrap();
         assert_eq!((returned.len(), affected), (2000, 2000));
         assert!(run(&scan(&table, WHOLE), &mut txn).await.unwrap().is_empty());
         txn.rollback().await;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::functions::resolve_rows;
-use crate::plan::{ApplyKind, Join, JoinKind};
+use crate::plan::{ApplyKind, Join, JoinKind, Reuse};
 
 fn outer(level: usize, column: usize) -> Expr {
     Expr::Outer { level, column }
@@ -155,8 +155,9 @@ fn lateral_joins_run_the_right_side_for_each_row() {
 
 #[test]
 fn common_table_expressions_of_a_subquery_are_of_its_row() {
-    let shared = Plan::Shared { number: 1, plan: Arc::new(one(outer(0, 0))) };
-    let constant = Plan::Shared { number: 2, plan: Arc::new(one(lit(7))) };
+    let shared =
+        Plan::Shared { number: 1, plan: Arc::new(one(outer(0, 0))), reuse: Reuse::IfShared };
+    let constant = Plan::Shared { number: 2, plan: Arc::new(one(lit(7))), reuse: Reuse::IfShared };
     with_transaction(async |txn| {
         let input = || column(&[Some(1), Some(2)]);
         let plan = apply(input(), shared, ApplyKind::Scalar, true);

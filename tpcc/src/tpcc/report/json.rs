@@ -47,9 +47,9 @@ impl Report {
     ///                        districts, ... each condition is not judged; judged: how many
     ///                        conditions are judged for something
     /// journal                this driver's committed NewOrder and Payment transactions: committed,
-    ///                        looked_for, found, on_lost_pages, missing, and examples of the latter;
-    ///                        those of files that were verified are among them, and of_files says
-    ///                        for each how many it has, and what became of them
+    ///                        looked_for, found, on_lost_pages, missing, and examples of the
+    ///                        latter; those of files that were verified are among them, and
+    ///                        of_files says for each how many it has, and what became of them
     /// ```
     /// `selkie tpcc --json` adds `began_unix_ms`, when the measurement began, by the host's clock.
     #[must_use]

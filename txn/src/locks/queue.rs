@@ -21,6 +21,9 @@ pub(crate) enum Standing {
 /// Enters a request at the end of a queue, or takes it for the same if its transaction is in it
 /// already. One that is not to wait enters only a queue in which it has the lock at once. `bury`
 /// takes those out who are of nodes that are gone; `most` fit in.
+///
+/// Where it has shared the lock, it gets a place at the end for itself alone: those behind may hold
+/// the lock by now, as they have been let past.
 pub(crate) fn enter(
     value: Option<&[u8]>,
     request: LockRequest,
@@ -31,6 +34,9 @@ pub(crate) fn enter(
     let before = value.map(decode_queue).unwrap_or_default();
     let mut queue = before.clone();
     bury(&mut queue);
+    queue.retain(|other| {
+        other.owner.txn != request.owner.txn || !other.is_shared() || request.is_shared()
+    });
     let own = queue.iter().position(|other| other.owner.txn == request.owner.txn);
     let is_free = !queue.iter().any(|other| other.excludes(&request));
     let has_room = queue.is_empty() || queue.len() < most;
@@ -115,8 +121,9 @@ pub(crate) fn keeps_from(queue: &[LockRequest], txn: u64, lives: impl Fn(&Owner)
 }
 
 /// The living requests that a transaction waits for: those before its own that exclude it. One that
-/// is not in the queue, as that was full, waits for the holder at least: it cannot have the lock
-/// before that ends.
+/// is not in the queue, as that was full, waits for the first one at least: it cannot have the lock
+/// before that ends. (One that wants to share it can, if another leaves. It may give up where it
+/// would have got a place in time: that is better than a cycle that nobody finds.)
 pub(crate) fn before(
     mut queue: Vec<LockRequest>,
     txn: u64,
@@ -185,6 +192,25 @@ mod tests {
         assert_eq!(entered(&[(1, true), (2, false)], true, false, 4), Absent);
         assert_eq!(entered(&[(1, true), (2, false)], true, true, 4), Waits);
         assert_eq!(entered(&[(1, true), (2, true)], true, true, 2), Absent);
+    }
+
+    #[test]
+    fn a_place_in_which_a_lock_is_shared_is_no_place_for_one_alone() {
+        let shared = [(1, true), (9, true), (2, true)];
+        let entered = |requests: &[(u64, bool)], shared, waits| {
+            let value = encode_queue(&queue(requests));
+            let (change, standing) = enter(Some(&value), request(9, shared), waits, 4, |_| {});
+            let ValueChange::Set(value) = change else { return (Vec::new(), standing) };
+            (decode_queue(&value), standing)
+        };
+        let last = queue(&[(1, true), (2, true), (9, false)]);
+        assert_eq!(entered(&shared, false, true), (last, Waits));
+        assert_eq!(entered(&shared, false, false), (queue(&[(1, true), (2, true)]), Absent));
+        assert_eq!(entered(&[(9, true)], false, false), (queue(&[(9, false)]), Holds));
+        assert_eq!(entered(&shared, true, true), (Vec::new(), Holds));
+        // Those behind one that is alone have been let past by nobody.
+        let before = [(1, false), (9, false), (2, true)];
+        assert_eq!(entered(&before, true, true).0, queue(&[(1, false), (9, true), (2, true)]));
     }
 
     #[test]

@@ -262,6 +262,11 @@ impl QueuePlace {
         self
     }
 
+    /// Whether it lets others share the lock.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.request.is_shared()
+    }
+
     /// Lets others share the lock.
     pub(crate) async fn share(&mut self) -> Result<(), TxnError> {
         self.table.share(self.name, self.request.owner.txn).await?;

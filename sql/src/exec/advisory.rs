@@ -167,13 +167,10 @@ impl SessionLocks {
             return;
         }
         let mut taken = self.take();
-        let held = &mut *taken.held;
-        for (_, name, is_shared) in std::mem::take(&mut held.of_transaction) {
-            held.uncount(name, is_shared);
-            if held.counts.get(&name).is_none_or(Counts::is_none) {
-                held.counts.remove(&name);
-                held.locks.iter_mut().for_each(|locks| locks.unlock_later(name));
-            }
+        let own = std::mem::take(&mut taken.held.of_transaction);
+        let gone = taken.held.uncount(&own);
+        if let Some(locks) = &mut taken.held.locks {
+            locks.unlock_later(gone);
         }
     }
 
@@ -268,29 +265,47 @@ impl SessionLocks {
 
 impl HeldLocks {
     async fn give_back(&mut self, locks: Vec<(u64, AdvisoryName, bool)>) {
-        // First: what is not settled by a future that is dropped is by a later one.
-        locks.iter().for_each(|(_, name, is_shared)| self.uncount(*name, *is_shared));
-        for (_, name, _) in locks {
+        // No await between: what is not counted is not held, also where this future is dropped.
+        let gone = self.uncount(&locks);
+        if let Some(own) = &mut self.locks {
+            own.unlock(gone).await;
+        }
+        self.share_again().await;
+    }
+
+    /// The transaction has these locks once less. Those that are held no more.
+    fn uncount(&mut self, locks: &[(u64, AdvisoryName, bool)]) -> Vec<AdvisoryName> {
+        let mut gone = Vec::new();
+        for (_, name, is_shared) in locks {
+            let Some(counts) = self.counts.get_mut(name) else { continue };
+            let count = counts.of_transaction.of(*is_shared);
+            *count = count.saturating_sub(1);
+            if counts.is_none() {
+                self.counts.remove(name);
+                gone.push(*name);
+            }
+        }
+        gone
+    }
+
+    /// Shares what is only held shared: also what could not be shared when it was settled.
+    async fn share_again(&mut self) {
+        let is_left = |counts: &Counts| counts.is_exclusive && counts.exclusive() == 0;
+        let left = self.counts.iter().filter(|(_, counts)| is_left(counts));
+        let left: Vec<AdvisoryName> = left.map(|(name, _)| *name).collect();
+        for name in left {
             self.settle(name).await;
         }
     }
 
-    /// The transaction has a lock once less.
-    fn uncount(&mut self, name: AdvisoryName, is_shared: bool) {
-        if let Some(counts) = self.counts.get_mut(&name) {
-            let count = counts.of_transaction.of(is_shared);
-            *count = count.saturating_sub(1);
-        }
-    }
-
     /// Gives a lock back that is held no more, and shares one that is only held shared. One that
-    /// cannot be shared now, as the tree of locks is not reached, is when it is settled next.
+    /// cannot be shared now, as the tree of locks is not reached, is when a transaction ends next.
     async fn settle(&mut self, name: AdvisoryName) {
         let Some(counts) = self.counts.get_mut(&name) else { return };
         let Some(locks) = &mut self.locks else { return };
         if counts.is_none() {
             self.counts.remove(&name);
-            locks.unlock(name).await;
+            locks.unlock([name]).await;
         } else if counts.is_exclusive && counts.exclusive() == 0 {
             counts.is_exclusive = locks.share(name).await.is_err();
         }

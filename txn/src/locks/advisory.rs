@@ -64,8 +64,11 @@ impl AdvisoryLocks {
         self.held.contains_key(&name.lock_name())
     }
 
-    /// Locks a name that it has not locked yet, waiting for at most so long. No round trip if the
-    /// page of the lock is cached. Cancel safe: a future that is dropped has no place in the queue.
+    /// Locks a name, waiting for at most so long. No round trip if the page of the lock is cached.
+    /// Cancel safe: a future that is dropped has no place in the queue. Nothing is to be done for a
+    /// lock that it has in this mode or alone. What it shares it does not get alone
+    /// ([`LockOutcome::NotAvailable`], also for one that would wait): two that share it would wait
+    /// for each other.
     ///
     /// # Errors
     /// [`TxnError::Deadlock`] and [`TxnError::LockTimeout`], both without names, which leave the
@@ -78,8 +81,11 @@ impl AdvisoryLocks {
         timeout: Duration,
     ) -> Result<LockOutcome, TxnError> {
         let name = name.lock_name();
-        if self.held.contains_key(&name) {
-            return Ok(LockOutcome::Held);
+        if let Some(own) = self.held.get(&name) {
+            return Ok(match mode == AdvisoryMode::Exclusive && own.is_shared() {
+                true => LockOutcome::NotAvailable,
+                false => LockOutcome::Held,
+            });
         }
         let number = self.table.next_number();
         let request = match mode {
@@ -110,15 +116,20 @@ impl AdvisoryLocks {
         Ok(())
     }
 
-    /// Gives a lock back. Nothing if it does not hold that.
-    pub async fn unlock(&mut self, name: AdvisoryName) {
-        if let Some(place) = self.held.remove(&name.lock_name()) {
+    /// Gives locks back, as far as it holds them. It has none of them from the first poll on: a
+    /// future that is dropped leaves the rest to a task.
+    pub async fn unlock(&mut self, names: impl IntoIterator<Item = AdvisoryName>) {
+        for place in self.removed(names) {
             place.left().await;
         }
     }
 
-    /// As [`unlock`](Self::unlock), by a task of the node.
-    pub fn unlock_later(&mut self, name: AdvisoryName) {
-        drop(self.held.remove(&name.lock_name()));
+    /// As [`unlock`](Self::unlock), by tasks of the node.
+    pub fn unlock_later(&mut self, names: impl IntoIterator<Item = AdvisoryName>) {
+        drop(self.removed(names));
+    }
+
+    fn removed(&mut self, names: impl IntoIterator<Item = AdvisoryName>) -> Vec<QueuePlace> {
+        names.into_iter().filter_map(|name| self.held.remove(&name.lock_name())).collect()
     }
 }

@@ -47,12 +47,14 @@
 //! tree. A locker that enters later marks the leaf later, too; one that entered earlier was seen.
 //!
 //! The model in `model/` searches all orders of these steps in small worlds, with splits, merges
-//! and deaths.
+//! and deaths, and those of requests for advisory locks, alone and shared.
 //!
 //! # What is not done
 //!
 //! Locks of rows are exclusive. They stay to the end of the transaction, also if it goes back to a
-//! savepoint. A transaction that finds a queue full looks until there is room.
+//! savepoint. A transaction that finds a queue full looks until there is room. A cycle of waits
+//! that goes through advisory locks and through those of rows is found by nobody, as their owners
+//! are two: it ends when the wait for a row has lasted too long.
 
 pub(crate) mod advisory;
 pub(crate) mod deadlock;

@@ -47,15 +47,37 @@ fn numbers_are_locked_for_all_nodes_and_pairs_are_others() {
         assert!(!tries(&mut other, NAME, Shared).await && !other.holds(NAME));
         assert!(tries(&mut other, AdvisoryName::Pair(-1, -7), Exclusive).await);
         assert!(tries(&mut other, AdvisoryName::Number(0), Exclusive).await);
-        one.unlock(NAME).await;
+        one.unlock([NAME]).await;
         assert!(tries(&mut other, NAME, Shared).await);
         assert!(tries(&mut one, NAME, Shared).await);
-        other.unlock(NAME).await;
+        other.unlock([NAME]).await;
         assert!(!tries(&mut other, NAME, Exclusive).await);
-        one.unlock(NAME).await;
+        one.unlock([NAME]).await;
         assert!(tries(&mut other, NAME, Exclusive).await);
         other.share(NAME).await.unwrap();
         assert!(tries(&mut one, NAME, Shared).await);
+    });
+}
+
+#[test]
+fn what_is_shared_is_not_had_alone_and_what_is_given_back_is_not_held() {
+    use AdvisoryMode::{Exclusive, Shared};
+    with_nodes(async |_, databases| {
+        let mut one = databases[0].advisory_locks().unwrap();
+        let mut other = databases[1].advisory_locks().unwrap();
+        let second = AdvisoryName::Number(8);
+        assert!(tries(&mut one, NAME, Shared).await && tries(&mut other, NAME, Shared).await);
+        assert!(!tries(&mut one, NAME, Exclusive).await && one.holds(NAME));
+        assert!(tries(&mut one, second, Exclusive).await && tries(&mut one, second, Shared).await);
+        // The tasks that give it back have not run when it is wanted again.
+        one.unlock_later([NAME, second]);
+        assert!(!one.holds(NAME) && !one.holds(second));
+        assert!(!tries(&mut one, NAME, Exclusive).await);
+        other.unlock([NAME]).await;
+        until_free(&databases[1], &mut other, second).await;
+        assert!(tries(&mut one, NAME, Exclusive).await);
+        one.unlock([NAME, second]).await;
+        assert!(tries(&mut other, NAME, Exclusive).await);
     });
 }
 

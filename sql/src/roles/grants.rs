@@ -105,6 +105,10 @@ impl Rights {
 
 impl Grants<'_> {
     fn add(&mut self, new: &Grant) -> SqlResult<()> {
+        if new.privileges.is_empty() {
+            // A grant of nothing would keep its role from being dropped.
+            return Ok(());
+        }
         if !new.options.is_empty() {
             self.check_circle(new)?;
         }
@@ -230,6 +234,15 @@ mod tests {
         rights.take(Kind::Table, &option, true, &alone).unwrap();
         assert_eq!(readers(&rights), [2, 3]);
         assert!(rights.options(Kind::Table, |own| own == 3).is_empty());
+    }
+
+    #[test]
+    fn a_grant_of_nothing_mentions_nobody() {
+        let mut rights = chain(&[2]);
+        let nothing = Grant { privileges: Privileges::NONE, ..granted(3, Some(2), READ) };
+        let nothing = Grant { options: Privileges::NONE, ..nothing };
+        rights.add(Kind::Table, &nothing, &alone).unwrap();
+        assert!(rights.names(3).is_none() && rights.names(2).is_some());
     }
 
     #[test]

@@ -260,3 +260,23 @@ fn a_statement_that_waits_for_a_row_is_ended_by_its_timeout_or_by_others() {
         assert_eq!(rows, "[[I32(1), I32(1)], [I32(2), I32(1)], [I32(3), I32(1)]]");
     });
 }
+
+/// What a transaction has locked goes with it, though nobody waits for that: it is no lock to be
+/// had alone beside others who share it.
+#[test]
+fn a_lock_of_a_number_that_was_left_behind_is_not_had_alone_beside_others() {
+    with_database(async |database| {
+        let mut one = Session::new(database, "tester", || 0).unwrap();
+        let mut other = Session::new(database, "tester", || 0).unwrap();
+        let alone = "select pg_try_advisory_lock(1)";
+        other.execute("select pg_advisory_lock_shared(1)").await.unwrap();
+        one.execute("begin").await.unwrap();
+        one.execute("select pg_advisory_xact_lock_shared(1)").await.unwrap();
+        one.abandon(TransactionState::Idle);
+        let had = one.execute(alone).await.unwrap();
+        assert_eq!(format!("{:?}", had[0].rows), "[[Bool(false)]]");
+        other.execute("select pg_advisory_unlock_shared(1)").await.unwrap();
+        let had = one.execute(alone).await.unwrap();
+        assert_eq!(format!("{:?}", had[0].rows), "[[Bool(true)]]");
+    });
+}

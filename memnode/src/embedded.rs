@@ -13,6 +13,7 @@ use selkie_pool::control::{
 };
 use selkie_pool::{FailureDomain, Pool, PoolConfig, PoolError, PoolUsage, Reclaim, Residency};
 
+use crate::capacity::PopulationWatcher;
 use crate::monitor::{MonitorConfig, ResourceMonitor};
 use crate::node::MemoryNode;
 
@@ -64,6 +65,20 @@ impl EmbeddedPool {
         Self::start_as(fabric, config, RandomState::new().build_hasher().finish())
     }
 
+    /// As [`EmbeddedPool::start`], but all memory is populated before this returns, one node after
+    /// the other, so that no access pays for it. Blocks about half a second for each GiB.
+    ///
+    /// # Errors
+    /// As [`EmbeddedPool::start`], [`PoolError::HostMemory`] if less is free on the host, and
+    /// [`PoolError::MemoryNode`] if `watcher` breaks it off.
+    pub fn start_populated(
+        fabric: &Arc<dyn Fabric>,
+        config: PoolConfig,
+        watcher: &PopulationWatcher,
+    ) -> Result<Arc<Self>, PoolError> {
+        Self::start_nodes(fabric, config, RandomState::new().build_hasher().finish(), Some(watcher))
+    }
+
     /// As [`EmbeddedPool::start`], with a name that tells the pool's logs from those of others.
     ///
     /// # Errors
@@ -73,9 +88,18 @@ impl EmbeddedPool {
         config: PoolConfig,
         id: u64,
     ) -> Result<Arc<Self>, PoolError> {
+        Self::start_nodes(fabric, config, id, None)
+    }
+
+    fn start_nodes(
+        fabric: &Arc<dyn Fabric>,
+        config: PoolConfig,
+        id: u64,
+        watcher: Option<&PopulationWatcher>,
+    ) -> Result<Arc<Self>, PoolError> {
         let plan = config.plan()?;
         let nodes = (0..config.memory_nodes)
-            .map(|node| MemoryNode::start(fabric, node, &plan, None).map(Arc::new))
+            .map(|node| MemoryNode::start(fabric, node, &plan, watcher).map(Arc::new))
             .collect::<Result<Vec<_>, _>>()?;
         let identity = Identity { name: EMBEDDED, id, fabric: "" };
         let mut state = PoolState::new(identity, Timing::default(), &config);

@@ -6,12 +6,16 @@
     reason = "a test that meets something else has failed"
 )]
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use selkie_channels::MailboxDescriptor;
 use selkie_fabric::mem::MemFabric;
-use selkie_fabric::{Buf, Chain, Endpoint, Fabric, PeerId, RealRuntime, RemoteAddr, Verb};
-use selkie_memnode::EmbeddedPool;
+use selkie_fabric::{
+    Buf, Chain, Endpoint, Fabric, FabricError, PeerId, RealRuntime, RemoteAddr, Verb,
+};
+use selkie_memnode::{EmbeddedPool, PopulationWatcher};
 use selkie_pool::{Coding, ComputeIndex, Pool, PoolConfig, PoolError, PoolUsage, layout};
 
 const CONFIG: PoolConfig = PoolConfig {
@@ -190,4 +194,27 @@ fn a_second_pool_on_the_same_fabric_is_a_typed_error() {
     let (fabric, _pool) = pool();
     let second = EmbeddedPool::start(&fabric, CONFIG).map(drop);
     assert!(matches!(second, Err(PoolError::MemoryNode { node: 0, .. })), "{second:?}");
+}
+
+#[test]
+fn memory_is_populated_node_by_node_until_that_is_broken_off() {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let until = |most: u64| {
+        let told = Arc::clone(&told);
+        PopulationWatcher::new(move |done, of| {
+            told.lock().push((done, of));
+            if done < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })
+    };
+    let fabric: Arc<dyn Fabric> = MemFabric::new();
+    let pool = EmbeddedPool::start_populated(&fabric, CONFIG, &until(u64::MAX)).unwrap();
+    let region = pool.memory_nodes()[0].region().len() as u64;
+    assert_eq!(*told.lock(), [(0, region), (region, region), (0, region), (region, region)]);
+    let fabric: Arc<dyn Fabric> = MemFabric::new();
+    let broken_off = EmbeddedPool::start_populated(&fabric, CONFIG, &until(0)).map(drop);
+    let is_interrupted = matches!(
+        broken_off,
+        Err(PoolError::MemoryNode { node: 0, source: FabricError::Interrupted })
+    );
+    assert!(is_interrupted, "{broken_off:?}");
 }

@@ -39,6 +39,10 @@ const STACK_BYTES: usize = 8 << 20;
 /// The part of the memory of all clients that the statements of one may take, one in so many.
 const CLIENT_PART: usize = 4;
 
+/// Least bound to the threads that statements which compute for long may take, one for each: with
+/// a lower one than there are clients, nobody would be served once all are taken.
+const FEWEST_THREADS: usize = 512;
+
 /// How long a thread waits for another that goes on with its tasks.
 const HAND_OVER: Duration = Duration::from_micros(50);
 
@@ -162,6 +166,7 @@ impl Server {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .thread_name("selkie-server")
             .thread_stack_size(STACK_BYTES)
+            .max_blocking_threads(config.max_connections.max(FEWEST_THREADS))
             .enable_io()
             .enable_time()
             .build()

@@ -18,6 +18,8 @@ mod orders_of_keys;
 mod origins_of_columns;
 #[path = "scripts/plans.rs"]
 mod plans;
+#[path = "scripts/random.rs"]
+mod random;
 mod references;
 #[path = "scripts/schemas.rs"]
 mod schemas_of_sessions;

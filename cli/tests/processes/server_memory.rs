@@ -17,7 +17,8 @@ fn clients_share_the_memory_of_a_server() {
         // And what does not ends, and no other with it.
         let window = "select max(s) from (select sum(n) over () s \
                       from generate_series(1, 100000) n) w";
-        for sql in [window, "select length(repeat('x', 5000000))"] {
+        let arrays = "select cardinality(array_fill(1, array[1000000]))";
+        for sql in [window, "select length(repeat('x', 5000000))", arrays] {
             let error = one.simple_query(sql).await.unwrap_err();
             assert_eq!(state(&error), "53200", "{sql}");
             let detail = error.as_db_error().unwrap().detail().unwrap();

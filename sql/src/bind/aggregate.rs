@@ -8,7 +8,7 @@ use sqlparser::ast::{
 use super::stage::Stage;
 use super::{Binder, refuse};
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::functions::{is_aggregate, is_ordered_set, resolve_aggregate};
+use crate::functions::{ResolvedAggregate, is_aggregate, is_ordered_set, resolve_aggregate};
 use crate::plan::{AggregateCall, Expr, SortKey, Typed};
 use crate::types::SqlType;
 use crate::types::cast::CastContext;
@@ -76,7 +76,6 @@ impl Binder<'_> {
             self.within_group(key, (&mut given, &mut order), &mut inner)?;
         }
         let is_distinct = *duplicate_treatment == Some(DuplicateTreatment::Distinct);
-        let given = if is_distinct { given } else { self.as_documents(name, given)? };
         let filter = match filter {
             Some(filter) => {
                 let filter = self.expr(filter, &mut inner)?;
@@ -97,9 +96,9 @@ impl Binder<'_> {
             let message = format!("WITHIN GROUP is required for ordered-set aggregate {name}");
             return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
         }
-        let mut arguments = Vec::new();
-        for (given, ty) in given.into_iter().zip(resolved.arguments.clone()) {
-            arguments.push(self.coerce(given, ty, CastContext::Implicit)?);
+        let mut arguments = self.taken_by(given, &resolved)?;
+        if !is_distinct {
+            self.as_documents(name, &mut arguments, &resolved)?;
         }
         let ty = resolved.returns;
         let call = AggregateCall { function: resolved, arguments, is_distinct, filter, order };
@@ -109,6 +108,17 @@ impl Binder<'_> {
         grouping.applies.extend(applies);
         grouping.calls.push((function.clone(), call, ty));
         Ok(Some(Typed::new(Expr::Column(first + grouping.calls.len() - 1), ty)))
+    }
+
+    /// Arguments as an aggregate takes them.
+    pub(super) fn taken_by(
+        &mut self,
+        given: Vec<Typed>,
+        aggregate: &ResolvedAggregate,
+    ) -> SqlResult<Vec<Expr>> {
+        let types = aggregate.arguments.iter();
+        let taken = given.into_iter().zip(types);
+        taken.map(|(own, ty)| self.coerce(own, *ty, CastContext::Implicit)).collect()
     }
 
     /// The arguments of an aggregate, and the order in which it takes them.

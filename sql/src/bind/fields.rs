@@ -9,7 +9,7 @@ use super::select_list::{Item, without_parentheses};
 use super::stage::Stage;
 use super::{Binder, Scope, fold, refuse};
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::functions::{Resolved, Volatility, fields_of, row_type, slice};
+use crate::functions::{Resolved, ResolvedAggregate, Volatility, fields_of, row_type, slice};
 use crate::parse_fields::ALL_FIELDS;
 use crate::plan::{Branch, Expr, Typed};
 use crate::types::cast::CastContext;
@@ -182,22 +182,24 @@ impl Binder<'_> {
         Ok(Some(Typed::new(Expr::Case { branches, otherwise: Some(Box::new(row)) }, ty)))
     }
 
-    /// The arguments of an aggregate that makes a document, as documents where how they are printed
-    /// depends on the session, which the aggregate does not know.
+    /// Makes a document of the last argument of an aggregate that makes one of all, where how it is
+    /// printed depends on the session: the aggregate does not know that.
     pub(super) fn as_documents(
         &mut self,
         function: &str,
-        given: Vec<Typed>,
-    ) -> SqlResult<Vec<Typed>> {
-        if !matches!(function, "json_agg" | "jsonb_agg" | "json_object_agg" | "jsonb_object_agg") {
-            return Ok(given);
-        }
-        let last = given.len().saturating_sub(1);
-        let document = |(at, own): (usize, Typed)| {
-            let is_open = matches!(own.ty.scalar, Scalar::Record | Scalar::TimestampTz);
-            if at == last && is_open { self.built_in("to_json", vec![own]) } else { Ok(own) }
+        arguments: &mut [Expr],
+        aggregate: &ResolvedAggregate,
+    ) -> SqlResult<()> {
+        let (Some(argument), Some(ty)) = (arguments.last_mut(), aggregate.arguments.last()) else {
+            return Ok(());
         };
-        given.into_iter().enumerate().map(document).collect()
+        let makes_one =
+            matches!(function, "json_agg" | "jsonb_agg" | "json_object_agg" | "jsonb_object_agg");
+        if makes_one && matches!(ty.scalar, Scalar::Record | Scalar::TimestampTz) {
+            let value = Typed::new(std::mem::replace(argument, Expr::TRUE), *ty);
+            *argument = self.built_in("to_json", vec![value])?.expr;
+        }
+        Ok(())
     }
 
     /// The items that `(row).*` stands for; `None` if an expression is no such one.

@@ -99,14 +99,10 @@ impl Binder<'_> {
     ) -> SqlResult<(Option<crate::functions::ResolvedAggregate>, Vec<Expr>, SqlType)> {
         let types: Vec<SqlType> = given.iter().map(|own| own.ty).collect();
         if is_aggregate(name) {
-            let given = self.as_documents(name, given)?;
-            let types: Vec<SqlType> = given.iter().map(|own| own.ty).collect();
             let resolved = resolve_aggregate(name, &types)?
                 .ok_or_else(|| SqlError::internal(format!("{name} is no aggregate")))?;
-            let mut arguments = Vec::new();
-            for (given, ty) in given.into_iter().zip(resolved.arguments.clone()) {
-                arguments.push(self.coerce(given, ty, CastContext::Implicit)?);
-            }
+            let mut arguments = self.taken_by(given, &resolved)?;
+            self.as_documents(name, &mut arguments, &resolved)?;
             let ty = resolved.returns;
             return Ok((Some(resolved), arguments, ty));
         }

@@ -8,8 +8,8 @@
 use selkie_fabric::BoxFuture;
 
 use super::aggregate_rest::{Added, Rest};
-use super::basic::BATCH_BYTES;
-use super::context::{BATCH_ROWS, BoxOperator, ExecContext, Operator, Row};
+use super::batch::Batch;
+use super::context::{BoxOperator, ExecContext, Operator, Row};
 use super::memory::{MemoryLimits, MemoryUse, row_bytes};
 use super::partitions::{Partition, Partitions, can_divide};
 use super::row_key::{KeyMap, KeySet, RowKey, compare_keys, key_of, sort_values};
@@ -22,8 +22,9 @@ use crate::types::Datum;
 /// Bytes of an entry of a hash table beside its key.
 const ENTRY_BYTES: usize = 32;
 
-/// About what a group takes beside its key.
+/// About what a group takes beside its key, and for each of its calls.
 const GROUP_BYTES: usize = 1 << 10;
+const CALL_BYTES: usize = 256;
 
 /// What one call has gathered for one group.
 pub(super) struct CallState {
@@ -256,8 +257,10 @@ impl Aggregate {
             Some(number) => *number,
             None => {
                 let limits = context.limits;
+                let group_bytes =
+                    2 * row_bytes(&key.0) + GROUP_BYTES + self.calls.len() * CALL_BYTES;
                 let is_much = grouping.used.bytes() > limits.operator_bytes / 2
-                    || !grouping.used.has_room(2 * row_bytes(&key.0) + GROUP_BYTES, limits);
+                    || !grouping.used.has_room(group_bytes, limits);
                 if is_much && grouping.aside.is_none() && can_divide(grouping.division, limits) {
                     grouping.aside = Some(Partitions::new(grouping.division));
                 }
@@ -289,20 +292,18 @@ impl Aggregate {
     }
 
     async fn batch(&mut self, context: &mut ExecContext<'_, '_>) -> SqlResult<Option<Vec<Row>>> {
-        let (mut batch, mut bytes) = (Vec::new(), 0);
-        while batch.len() < BATCH_ROWS
-            && bytes <= BATCH_BYTES
+        let mut batch = Batch::default();
+        while batch.has_room()
             && let Some((key, states)) = self.groups.get_mut(self.next)
         {
             let (mut row, states) = (std::mem::take(key), std::mem::take(states));
             for (call, mut state) in self.calls.iter().enumerate().zip(states) {
                 row.push(state.finish(call, self.next, &mut self.rest, context).await?);
             }
-            bytes += row_bytes(&row);
             batch.push(row);
             self.next += 1;
         }
-        Ok((!batch.is_empty()).then_some(batch))
+        Ok(batch.finish())
     }
 }
 

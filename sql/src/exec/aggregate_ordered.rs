@@ -5,9 +5,9 @@ use selkie_fabric::BoxFuture;
 
 use super::aggregate::{CallState, begin_calls};
 use super::aggregate_rest::Rest;
-use super::basic::BATCH_BYTES;
-use super::context::{BATCH_ROWS, BoxOperator, ExecContext, Operator, Row};
-use super::memory::{MemoryUse, row_bytes};
+use super::batch::Batch;
+use super::context::{BoxOperator, ExecContext, Operator, Row};
+use super::memory::MemoryUse;
 use super::row_key::{RowKey, key_of};
 use crate::error::SqlResult;
 use crate::plan::{AggregateCall, Expr};
@@ -70,13 +70,11 @@ impl OrderedAggregate {
     }
 
     async fn some(&mut self, context: &mut ExecContext<'_, '_>) -> SqlResult<Option<Vec<Row>>> {
-        let (mut groups, mut bytes) = (Vec::new(), 0);
-        while groups.len() < BATCH_ROWS && bytes <= BATCH_BYTES {
+        let mut groups = Batch::default();
+        while groups.has_room() {
             if let Some(row) = self.batch.next() {
                 if let Some(group) = self.add(&row, context)? {
-                    let row = Self::finish(&self.calls, group, context).await?;
-                    bytes += row_bytes(&row);
-                    groups.push(row);
+                    groups.push(Self::finish(&self.calls, group, context).await?);
                 }
             } else if let Some(batch) = self.input.next(context).await? {
                 self.batch = batch.into_iter();
@@ -87,7 +85,7 @@ impl OrderedAggregate {
                 break;
             }
         }
-        Ok((!groups.is_empty()).then_some(groups))
+        Ok(groups.finish())
     }
 }
 

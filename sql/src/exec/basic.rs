@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use selkie_fabric::BoxFuture;
 
+use super::batch::{BATCH_BYTES, Batch};
 use super::context::{BATCH_ROWS, BoxOperator, ExecContext, Operator, Row};
 use super::memory::row_bytes;
 use crate::error::{SqlError, SqlResult, SqlState};
@@ -30,16 +31,13 @@ impl Operator for Values {
     ) -> BoxFuture<'a, SqlResult<Option<Vec<Row>>>> {
         Box::pin(async move {
             context.breathe(BATCH_ROWS).await;
-            let (mut batch, mut bytes) = (Vec::new(), 0);
-            while batch.len() < BATCH_ROWS
-                && bytes <= BATCH_BYTES
+            let mut batch = Batch::default();
+            while batch.has_room()
                 && let Some(exprs) = self.rows.next()
             {
-                let row = context.eval_all(&exprs, &[])?;
-                bytes += row_bytes(&row);
-                batch.push(row);
+                batch.push(context.eval_all(&exprs, &[])?);
             }
-            Ok((!batch.is_empty()).then_some(batch))
+            Ok(batch.finish())
         })
     }
 }
@@ -135,9 +133,6 @@ impl Operator for Filter {
         })
     }
 }
-
-/// Bytes of rows beyond which a batch has no more: few rows may be more than memory takes.
-pub(crate) const BATCH_BYTES: usize = 4 << 20;
 
 /// Expressions over each row of the input.
 pub(crate) struct Project {

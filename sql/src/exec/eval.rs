@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::memory::datum_bytes;
 use super::row_key::is_same;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::functions::{CallContext, MAX_BYTES, Resolved, too_long};
@@ -33,7 +34,7 @@ pub(crate) fn eval(expr: &Expr, row: &[Datum], context: &EvalContext<'_>) -> Sql
             if value.is_null() {
                 return Ok(value);
             }
-            context.call.interrupts.after(text_bytes(&value))?;
+            context.call.interrupts.after(steps_of(&value))?;
             let value = cast::cast(value, *from, *to, *kind, context.call.settings)?;
             check_size(&value, context)?;
             Ok(value)
@@ -142,13 +143,24 @@ fn coalesce(all: &[Expr], row: &[Datum], context: &EvalContext<'_>) -> SqlResult
     Ok(Datum::Null)
 }
 
+/// Steps that a look at an element of an array takes, about.
+const ELEMENT_STEPS: usize = 8;
+
 /// Functions count steps that are more than a pass over their arguments.
 fn call(function: &Resolved, values: &[Datum], context: &EvalContext<'_>) -> SqlResult<Datum> {
-    let steps = values.iter().fold(1_usize, |sum, value| sum.saturating_add(text_bytes(value)));
+    let steps = values.iter().fold(1_usize, |sum, value| sum.saturating_add(steps_of(value)));
     context.call.interrupts.after(steps)?;
     let value = (function.eval)(values, context.call)?;
     check_size(&value, context)?;
     Ok(value)
+}
+
+/// Steps that a pass over a value takes.
+fn steps_of(value: &Datum) -> usize {
+    match value {
+        Datum::Array(array) => array.elements.len().saturating_mul(ELEMENT_STEPS),
+        other => text_bytes(other),
+    }
 }
 
 fn text_bytes(value: &Datum) -> usize {
@@ -161,10 +173,15 @@ fn text_bytes(value: &Datum) -> usize {
 
 /// What functions make longer by some times at most, they do not look at themselves.
 fn check_size(value: &Datum, context: &EvalContext<'_>) -> SqlResult<()> {
-    match text_bytes(value) {
-        0..=MAX_BYTES => context.call.large_values.made(text_bytes(value)),
-        _ => Err(too_long()),
-    }
+    let bytes = match value {
+        // Its elements are bounded by their number.
+        Datum::Array(_) => datum_bytes(value),
+        other => match text_bytes(other) {
+            bytes @ 0..=MAX_BYTES => bytes,
+            _ => return Err(too_long()),
+        },
+    };
+    context.call.large_values.made(bytes)
 }
 
 /// AND and OR: the first operand of value `decisive` decides; NULL if none does and one is NULL.

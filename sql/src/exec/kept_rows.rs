@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use super::context::{BATCH_ROWS, Row};
+use super::batch::Batch;
+use super::context::Row;
 use super::memory::MemoryUse;
 use super::spill::{Run, RunReader};
 use crate::error::SqlResult;
@@ -42,18 +43,22 @@ impl KeptReader {
 
     /// The next rows, as an operator gives them.
     pub(crate) fn batch(&mut self) -> SqlResult<Option<Vec<Row>>> {
-        let rest = self.kept.rows.get(self.next..).unwrap_or_default();
-        let mut batch: Vec<Row> = rest.iter().take(BATCH_ROWS).cloned().collect();
-        self.next += batch.len();
-        let Some(run) = self.kept.run.as_ref().filter(|_| batch.is_empty()) else {
-            return Ok((!batch.is_empty()).then_some(batch));
-        };
-        let file = self.file.get_or_insert_with(|| run.reader());
-        while batch.len() < BATCH_ROWS
-            && let Some(keyed) = file.next()?
+        let mut batch = Batch::default();
+        while batch.has_room()
+            && let Some(row) = self.next()?
         {
-            batch.push(keyed.row);
+            batch.push(row);
         }
-        Ok((!batch.is_empty()).then_some(batch))
+        Ok(batch.finish())
+    }
+
+    fn next(&mut self) -> SqlResult<Option<Row>> {
+        if let Some(row) = self.kept.rows.get(self.next) {
+            self.next += 1;
+            return Ok(Some(row.clone()));
+        }
+        let Some(run) = &self.kept.run else { return Ok(None) };
+        let file = self.file.get_or_insert_with(|| run.reader());
+        Ok(file.next()?.map(|keyed| keyed.row))
     }
 }

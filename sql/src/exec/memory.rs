@@ -149,7 +149,8 @@ pub(crate) fn row_bytes(row: &[Datum]) -> usize {
     size_of::<Row>() + row.iter().map(datum_bytes).sum::<usize>()
 }
 
-fn datum_bytes(datum: &Datum) -> usize {
+/// About how many bytes a value takes.
+pub(crate) fn datum_bytes(datum: &Datum) -> usize {
     let apart = match datum {
         Datum::Text(text) | Datum::Json(text) => text.len(),
         Datum::Bytes(bytes) => bytes.len(),

@@ -11,7 +11,7 @@
 //!
 //! | file | duty |
 //! |---|---|
-//! | `context.rs`, `memory.rs`, `row_key.rs` | what operators share |
+//! | `context.rs`, `batch.rs`, `memory.rs`, `row_key.rs` | what operators share |
 //! | `sort.rs` | ORDER BY |
 //! | `row_queue.rs`, `kept_rows.rs`, `partitions.rs` | rows beyond what memory takes |
 //! | `row_store.rs` | rows of cursors |
@@ -32,6 +32,7 @@ mod aggregate_rest;
 mod append;
 mod apply;
 mod basic;
+mod batch;
 mod build;
 mod context;
 mod copy_in;

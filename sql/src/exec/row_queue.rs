@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use selkie_fabric::BoxFuture;
 
-use super::context::{BATCH_ROWS, BoxOperator, ExecContext, Row};
+use super::batch::Batch;
+use super::context::{BoxOperator, ExecContext, Row};
 use super::kept_rows::KeptRows;
 use super::memory::{MemoryLimits, MemoryUse, row_bytes};
 use super::sort::KeyedRow;
@@ -93,12 +94,44 @@ impl QueuedRows {
 
     /// The next rows, as an operator gives them.
     pub(crate) fn batch(&mut self) -> SqlResult<Option<Vec<Row>>> {
-        let mut batch = Vec::new();
-        while batch.len() < BATCH_ROWS
+        let mut batch = Batch::default();
+        while batch.has_room()
             && let Some(row) = self.next()?
         {
             batch.push(row);
         }
-        Ok((!batch.is_empty()).then_some(batch))
+        Ok(batch.finish())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "test code")]
+mod tests {
+    use super::super::kept_rows::KeptReader;
+    use super::super::sort::Sorter;
+    use super::*;
+    use crate::types::Datum;
+
+    /// Else 256 rows of any size would be read back at a time.
+    #[test]
+    fn large_rows_come_from_files_a_few_at_a_time() {
+        let limits = MemoryLimits { operator_bytes: 1 << 20, ..MemoryLimits::default() };
+        let row = || vec![Datum::text("x".repeat(1 << 20))];
+        let filled = || {
+            let mut queue = RowQueue::default();
+            (0..6).for_each(|_| queue.push(row(), &limits).unwrap());
+            queue
+        };
+        let mut queued = filled().finish().unwrap();
+        let mut kept = KeptReader::new(filled().keep().unwrap());
+        let mut sorter = Sorter::new(&Arc::from(Vec::new()), &limits);
+        (0..6).for_each(|_| sorter.push(KeyedRow { keys: Row::new(), row: row() }).unwrap());
+        let mut sorted = sorter.finish().unwrap();
+        let count = |batch: SqlResult<Option<Vec<Row>>>| batch.unwrap().map(|rows| rows.len());
+        for wanted in [Some(4), Some(2), None] {
+            assert_eq!(count(queued.batch()), wanted);
+            assert_eq!(count(kept.batch()), wanted);
+            assert_eq!(count(sorted.batch()), wanted);
+        }
     }
 }

@@ -2,7 +2,8 @@
 
 use selkie_fabric::BoxFuture;
 
-use super::context::{BATCH_ROWS, BoxOperator, ExecContext, Operator, Row};
+use super::batch::Batch;
+use super::context::{BoxOperator, ExecContext, Operator, Row};
 use super::memory::{MemoryUse, row_bytes};
 use super::partitions::{Partition, Partitions, can_divide};
 use super::row_key::{KeySet, RowKey, key_of};
@@ -58,15 +59,17 @@ impl Seen {
         &mut self,
         context: &mut ExecContext<'_, '_>,
     ) -> SqlResult<Option<Vec<Row>>> {
-        let mut new = Vec::new();
-        while new.len() < BATCH_ROWS {
+        let mut new = Batch::default();
+        while new.has_room() {
             let next = match self.left.last_mut() {
                 Some(partition) => partition.rows.next()?,
                 None => None,
             };
             if let Some(KeyedRow { keys, row }) = next {
                 context.breathe(1).await;
-                new.extend(self.insert(RowKey(keys), row, context)?);
+                if let Some(row) = self.insert(RowKey(keys), row, context)? {
+                    new.push(row);
+                }
                 continue;
             }
             // The keys of other rows are others.
@@ -78,7 +81,7 @@ impl Seen {
             let Some(partition) = self.left.last() else { break };
             self.division = partition.division;
         }
-        Ok((!new.is_empty()).then_some(new))
+        Ok(new.finish())
     }
 }
 

@@ -8,6 +8,7 @@ use std::collections::hash_map::Entry;
 
 use selkie_fabric::BoxFuture;
 
+use super::batch::Batch;
 use super::context::{BATCH_ROWS, BoxOperator, ExecContext, Operator, Row};
 use super::join_aside::Aside;
 use super::memory::{MemoryUse, row_bytes};
@@ -162,13 +163,13 @@ impl CountedSet {
         }
         let Some(aside) = &mut self.aside else { return Ok(None) };
         context.breathe(BATCH_ROWS).await;
-        let mut batch = Vec::new();
-        while batch.len() < BATCH_ROWS
+        let mut batch = Batch::default();
+        while batch.has_room()
             && let Some(keyed) = aside.next_left()?
         {
             batch.push(keyed.keys);
         }
-        Ok((!batch.is_empty()).then_some(batch))
+        Ok(batch.finish())
     }
 
     /// Begins with the next part; `false` if there is none.

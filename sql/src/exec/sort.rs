@@ -11,18 +11,24 @@ use std::sync::Arc;
 use selkie_fabric::BoxFuture;
 
 use super::basic::{Bound, count_of};
-use super::context::{BATCH_ROWS, BoxOperator, ExecContext, Operator, Row};
+use super::batch::Batch;
+use super::context::{BoxOperator, ExecContext, Operator, Row};
 use super::memory::{MemoryLimits, MemoryUse, row_bytes};
 use super::row_key::{compare_keys, sort_values};
 use super::spill::{RunReader, RunWriter};
 use crate::error::SqlResult;
 use crate::plan::{Expr, SortKey};
 
-/// Most rows that are kept as the first ones; for more, all are sorted.
+/// Most rows that are kept as the first ones; for more, or where memory does not take them, all are
+/// sorted.
 const MAX_HEAP_ROWS: u64 = 16 << 10;
 
 /// Most runs that are merged at a time: each is an open file.
 const MAX_RUNS: usize = 64;
+
+/// Bytes of the next row of a run that are not counted, as those of its buffer are not: so a merge
+/// of rows of a common size goes on when the budget is used up.
+const HEAD_BYTES: usize = 32 << 10;
 
 /// A row with the values of its sort keys.
 pub(crate) struct KeyedRow {
@@ -65,20 +71,20 @@ impl Sorted {
 
     /// The same, of the first `left` rows that are left.
     fn first(&mut self, left: &mut u64) -> SqlResult<Option<Vec<Row>>> {
-        let mut batch = Vec::new();
-        while batch.len() < BATCH_ROWS
+        let mut batch = Batch::default();
+        while batch.has_room()
             && *left > 0
             && let Some(next) = self.next()?
         {
             batch.push(next.row);
             *left -= 1;
         }
-        Ok((!batch.is_empty()).then_some(batch))
+        Ok(batch.finish())
     }
 }
 
 /// The rows of the input in order; rows that the order does not tell apart as they came. Where only
-/// the first rows are needed, it keeps no more than those.
+/// the first rows are needed, it keeps no more than those, as long as memory takes them.
 pub(crate) struct Sort {
     /// Until it has been read.
     input: Option<BoxOperator>,
@@ -174,7 +180,8 @@ impl Sorter {
             return Ok(Sorted::Rows { rows: self.rows.into_iter(), _used: self.used });
         }
         self.runs.add(self.rows.drain(..).map(Ok))?;
-        Ok(Sorted::Runs(Merge::new(self.runs.runs, &self.runs.keys)?))
+        self.used = MemoryUse::default();
+        Ok(Sorted::Runs(Merge::new(self.runs.runs, &self.runs.keys, &self.runs.limits)?))
     }
 }
 
@@ -193,7 +200,8 @@ impl Runs {
     /// Writes a run. When there are too many, they become one before.
     fn add(&mut self, rows: impl Iterator<Item = SqlResult<KeyedRow>>) -> SqlResult<()> {
         if self.runs.len() >= MAX_RUNS {
-            let mut merge = Merge::new(std::mem::take(&mut self.runs), &self.keys)?;
+            let runs = std::mem::take(&mut self.runs);
+            let mut merge = Merge::new(runs, &self.keys, &self.limits)?;
             self.write(std::iter::from_fn(|| merge.next().transpose()))?;
         }
         self.write(rows)
@@ -217,11 +225,15 @@ pub(crate) struct Merge {
     /// The next row of each run that has one, the first of them on top.
     heads: BinaryHeap<Reverse<HeapRow>>,
     keys: Arc<[SortKey]>,
+    /// What the heads take beyond [`HEAD_BYTES`] each.
+    used: MemoryUse,
+    limits: MemoryLimits,
 }
 
 impl Merge {
-    fn new(runs: Vec<RunReader>, keys: &Arc<[SortKey]>) -> SqlResult<Self> {
-        let mut merge = Self { runs, heads: BinaryHeap::new(), keys: Arc::clone(keys) };
+    fn new(runs: Vec<RunReader>, keys: &Arc<[SortKey]>, limits: &MemoryLimits) -> SqlResult<Self> {
+        let (heads, used) = (BinaryHeap::new(), MemoryUse::default());
+        let mut merge = Self { runs, heads, keys: Arc::clone(keys), used, limits: limits.clone() };
         for run in 0..merge.runs.len() {
             merge.refill(run)?;
         }
@@ -231,6 +243,8 @@ impl Merge {
     fn refill(&mut self, run: usize) -> SqlResult<()> {
         let Some(reader) = self.runs.get_mut(run) else { return Ok(()) };
         if let Some(keyed) = reader.next()? {
+            // One value may be larger than what an operator keeps.
+            self.used.add_unbounded(bytes_of_head(&keyed), &self.limits)?;
             let order = Arc::clone(&self.keys);
             self.heads.push(Reverse(HeapRow { keyed, number: run, order }));
         }
@@ -239,9 +253,15 @@ impl Merge {
 
     fn next(&mut self) -> SqlResult<Option<KeyedRow>> {
         let Some(Reverse(head)) = self.heads.pop() else { return Ok(None) };
+        self.used.subtract(bytes_of_head(&head.keyed));
         self.refill(head.number)?;
         Ok(Some(head.keyed))
     }
+}
+
+/// What a row of a merge counts for.
+fn bytes_of_head(keyed: &KeyedRow) -> usize {
+    keyed.bytes().saturating_sub(HEAD_BYTES)
 }
 
 /// A row in a heap, whose greatest is the last in the order.
@@ -279,27 +299,122 @@ async fn first_rows(
     first: u64,
     context: &mut ExecContext<'_, '_>,
 ) -> SqlResult<Sorted> {
-    let (mut heap, mut used, mut number) = (BinaryHeap::new(), MemoryUse::default(), 0);
     if first == 0 {
         return Ok(Sorted::none());
     }
+    let (mut kept, mut sorter) = (FirstRows::new(keys, first), None);
     while let Some(batch) = input.next(context).await? {
         for row in batch {
             let keyed = KeyedRow { keys: sort_values(keys, &row, context)?, row };
-            if heap.len() as u64 >= first {
-                let is_beyond = heap.peek().is_some_and(|last: &HeapRow| {
-                    compare_keys(&keyed.keys, &last.keyed.keys, keys).is_ge()
-                });
-                if is_beyond {
-                    continue;
-                }
-                used.subtract(heap.pop().map_or(0, |last| last.keyed.bytes()));
-            }
-            used.add(keyed.bytes(), context.limits)?;
-            heap.push(HeapRow { keyed, number, order: Arc::clone(keys) });
-            number += 1;
+            let left = match sorter {
+                Some(_) => Some(keyed),
+                None => kept.push(keyed, context.limits)?,
+            };
+            let Some(keyed) = left else { continue };
+            let all = match &mut sorter {
+                Some(all) => all,
+                none => none.insert(kept.take_sorter(context.limits)?),
+            };
+            all.push(keyed)?;
         }
     }
-    let rows: Vec<KeyedRow> = heap.into_sorted_vec().into_iter().map(|row| row.keyed).collect();
-    Ok(Sorted::Rows { rows: rows.into_iter(), _used: used })
+    sorter.map_or_else(|| Ok(kept.finish()), Sorter::finish)
+}
+
+/// The first rows of those that have come.
+struct FirstRows {
+    heap: BinaryHeap<HeapRow>,
+    first: u64,
+    used: MemoryUse,
+    next_number: usize,
+    keys: Arc<[SortKey]>,
+}
+
+impl FirstRows {
+    fn new(keys: &Arc<[SortKey]>, first: u64) -> Self {
+        let (heap, used) = (BinaryHeap::new(), MemoryUse::default());
+        Self { heap, first, used, next_number: 0, keys: Arc::clone(keys) }
+    }
+
+    /// Keeps a row if it is one of the first. It is given back if memory has no room for it, and
+    /// temporary files may have.
+    fn push(&mut self, keyed: KeyedRow, limits: &MemoryLimits) -> SqlResult<Option<KeyedRow>> {
+        if self.heap.len() as u64 >= self.first {
+            let is_beyond = self.heap.peek().is_some_and(|last| {
+                compare_keys(&keyed.keys, &last.keyed.keys, &self.keys).is_ge()
+            });
+            if is_beyond {
+                return Ok(None);
+            }
+            self.used.subtract(self.heap.pop().map_or(0, |last| last.keyed.bytes()));
+        }
+        let bytes = keyed.bytes();
+        if limits.spill_bytes > 0 && !self.used.has_room(bytes, limits) {
+            return Ok(Some(keyed));
+        }
+        self.used.add(bytes, limits)?;
+        let (number, order) = (self.next_number, Arc::clone(&self.keys));
+        self.heap.push(HeapRow { keyed, number, order });
+        self.next_number += 1;
+        Ok(None)
+    }
+
+    /// Takes the rows, for what sorts them with all that are still to come.
+    fn take_sorter(&mut self, limits: &MemoryLimits) -> SqlResult<Sorter> {
+        // What they take is counted by who has them now.
+        self.used = MemoryUse::default();
+        let mut sorter = Sorter::new(&self.keys, limits);
+        let rows = std::mem::take(&mut self.heap).into_sorted_vec();
+        rows.into_iter().try_for_each(|row| sorter.push(row.keyed))?;
+        Ok(sorter)
+    }
+
+    fn finish(self) -> Sorted {
+        let rows = self.heap.into_sorted_vec().into_iter().map(|row| row.keyed);
+        Sorted::Rows { rows: rows.collect::<Vec<_>>().into_iter(), _used: self.used }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "test code")]
+mod tests {
+    use super::*;
+    use crate::memory_budget::MemoryBudget;
+    use crate::types::Datum;
+
+    /// So many rows of a size, each of which is a run.
+    fn merged(rows: i32, text_bytes: usize, budget: &Arc<MemoryBudget>) -> SqlResult<Vec<i32>> {
+        let limits = MemoryLimits {
+            operator_bytes: text_bytes,
+            budget: Arc::clone(budget),
+            ..MemoryLimits::default()
+        };
+        let key = SortKey { expr: Expr::Column(0), descending: false, nulls_first: false };
+        let mut sorter = Sorter::new(&Arc::from([key]), &limits);
+        for number in (0..rows).rev() {
+            let row = vec![Datum::text("x".repeat(text_bytes))];
+            sorter.push(KeyedRow { keys: vec![Datum::I32(number)], row })?;
+        }
+        let (mut sorted, mut numbers) = (sorter.finish()?, Vec::new());
+        while let Some(keyed) = sorted.next()? {
+            if let Some(Datum::I32(number)) = keyed.keys.first() {
+                numbers.push(*number);
+            }
+        }
+        Ok(numbers)
+    }
+
+    /// A merge has a row of each run.
+    #[test]
+    fn rows_that_are_merged_are_counted() {
+        let budget = Arc::new(MemoryBudget::new(8 << 20));
+        let numbers = |count: i32| (0..count).collect::<Vec<_>>();
+        assert_eq!(merged(4, 1 << 20, &budget).unwrap(), numbers(4));
+        let error = merged(16, 1 << 20, &budget).unwrap_err();
+        assert_eq!(error.state().code(), "53200");
+        assert_eq!(budget.used(), 0);
+        // What is small goes on without a budget.
+        let none = Arc::new(MemoryBudget::new(0));
+        assert_eq!(merged(100, 16 << 10, &none).unwrap(), numbers(100));
+    }
 }

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::context::{ExecContext, Row};
+use super::memory::{MemoryUse, datum_bytes};
 use super::window_frame::frames;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::functions::ResolvedAggregate;
@@ -111,6 +112,8 @@ async fn aggregate_values(
     // The rows that it has, and its value of those.
     let (mut added, mut value) = (0..0, None);
     let mut values = Vec::with_capacity(partition.rows.len());
+    // Rows with the same frame share its value.
+    let mut used = MemoryUse::default();
     for frame in frames(call, partition, context)? {
         if frame != added || value.is_none() {
             // It takes no row back: a frame that begins elsewhere is begun anew.
@@ -128,7 +131,9 @@ async fn aggregate_values(
             }
             context.breathe(frame.end - added.end + 1).await;
             added = frame;
-            value = Some(accumulator.finish()?);
+            let new = accumulator.finish()?;
+            used.add(datum_bytes(&new), context.limits)?;
+            value = Some(new);
         }
         values.extend(value.clone());
     }

@@ -1,9 +1,11 @@
 //! Aggregates: what gathers a value over rows.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
 use super::arguments::{argument, boolean, float, interval, number, whole};
+use super::gather::held_bytes;
 use super::resolve::{Choice, ambiguous_function, choose, undefined_function};
 use super::signature::{AGGREGATES, Table, Types};
 use super::{gather, ordered_sets, regressions, statistics};
@@ -119,6 +121,39 @@ pub(super) fn fold<S: Send + 'static>(
     Box::new(Fold { state, step, end })
 }
 
+/// `min` and `max`: a value that may be long.
+struct Extreme {
+    kept: Datum,
+    /// Bytes that it has elsewhere.
+    held: usize,
+    /// How a value has to be to it, to be kept instead.
+    wanted: Ordering,
+}
+
+impl Extreme {
+    fn begin(wanted: Ordering) -> Box<dyn Accumulator> {
+        Box::new(Self { kept: Datum::Null, held: 0, wanted })
+    }
+}
+
+impl Accumulator for Extreme {
+    fn add(&mut self, arguments: &[Datum]) -> SqlResult<()> {
+        let value = argument(arguments, 0);
+        if self.kept.is_null() || compare(value, &self.kept) == self.wanted {
+            (self.kept, self.held) = (value.clone(), held_bytes(value));
+        }
+        Ok(())
+    }
+
+    fn finish(&self) -> SqlResult<Datum> {
+        Ok(self.kept.clone())
+    }
+
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + self.held
+    }
+}
+
 /// What `min` and `max` are for.
 const ORDERED: [&str; 15] = [
     "int2 -> int2",
@@ -152,10 +187,8 @@ pub(super) fn register(table: &mut Table<NewAccumulator>) {
         });
     }
     for signature in ORDERED {
-        table.add_body("min", signature, |_| fold(Datum::Null, keep_less, |kept| Ok(kept.clone())));
-        table.add_body("max", signature, |_| {
-            fold(Datum::Null, keep_greater, |kept| Ok(kept.clone()))
-        });
+        table.add_body("min", signature, |_| Extreme::begin(Ordering::Less));
+        table.add_body("max", signature, |_| Extreme::begin(Ordering::Greater));
     }
     register_sums(table);
     for name in ["bool_and", "every"] {
@@ -177,22 +210,6 @@ pub(super) fn register(table: &mut Table<NewAccumulator>) {
     regressions::register(table);
     statistics::register(table);
     gather::register(table);
-}
-
-fn keep_less(kept: &mut Datum, values: &[Datum]) -> SqlResult<()> {
-    let value = argument(values, 0);
-    if kept.is_null() || compare(value, kept).is_lt() {
-        *kept = value.clone();
-    }
-    Ok(())
-}
-
-fn keep_greater(kept: &mut Datum, values: &[Datum]) -> SqlResult<()> {
-    let value = argument(values, 0);
-    if kept.is_null() || compare(value, kept).is_gt() {
-        *kept = value.clone();
-    }
-    Ok(())
 }
 
 fn of_bool(value: Option<bool>) -> Datum {

@@ -8,7 +8,7 @@ use super::signature::{Table, Types};
 use super::strings::check_length;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::types::limits::check_count;
-use crate::types::{Array, Datum, FormatSettings, SqlType, json};
+use crate::types::{Array, Datum, FormatSettings, Scalar, SqlType, json};
 
 /// `string_agg` of texts: each delimiter goes before its value, but that of the first.
 #[derive(Default)]
@@ -162,13 +162,7 @@ impl Accumulator for Document {
         let open = if self.is_object { "{ " } else { "[" };
         let out = self.text.get_or_insert_with(|| open.to_owned());
         check_length(out.len(), 0)?;
-        let is_deep = matches!(arguments.last(), Some(Datum::Array(_) | Datum::Record(_)));
-        out.push_str(match is_first {
-            true => "",
-            // Rows and arrays are on lines of their own.
-            false if is_deep && !self.is_object => ", \n ",
-            false => ", ",
-        });
+        out.push_str(if is_first { "" } else { ", " });
         let at = if self.is_object {
             let key = argument(arguments, 0);
             if key.is_null() {
@@ -183,7 +177,13 @@ impl Accumulator for Document {
         } else {
             0
         };
-        print_json(argument(arguments, at), self.types.argument(at), &settings, out);
+        let (value, ty) = (argument(arguments, at), self.types.argument(at));
+        // Rows and arrays are on lines of their own.
+        let is_deep = ty.is_array || ty.scalar == Scalar::Record;
+        if is_deep && !is_first && !self.is_object && !value.is_null() {
+            out.push_str("\n ");
+        }
+        print_json(value, ty, &settings, out);
         Ok(())
     }
 

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::Plan;
+use super::walk::inputs;
 use crate::error::{SqlError, SqlResult, SqlState};
 
 /// Greatest depth of a plan, in operators.
@@ -25,15 +26,6 @@ pub(crate) fn check_depth(plan: &Plan) -> SqlResult<()> {
 #[recursive::recursive]
 fn depth(plan: &Plan, shared: &mut HashMap<usize, usize>) -> usize {
     let below = match plan {
-        Plan::One
-        | Plan::Nothing { .. }
-        | Plan::Values { .. }
-        | Plan::CopyIn { .. }
-        | Plan::Sequence(_)
-        | Plan::Advisory(_)
-        | Plan::Scan(_)
-        | Plan::Rows { .. }
-        | Plan::Working { .. } => 0,
         Plan::Shared { plan, .. } => {
             let place = Arc::as_ptr(plan).addr();
             match shared.get(&place) {
@@ -45,23 +37,11 @@ fn depth(plan: &Plan, shared: &mut HashMap<usize, usize>) -> usize {
                 }
             }
         }
-        Plan::Recursive { first, next, .. } => depth(first, shared).max(depth(next, shared)),
-        Plan::Filter { input, .. }
-        | Plan::Project { input, .. }
-        | Plan::Aggregate { input, .. }
-        | Plan::Grouped { input, .. }
-        | Plan::Window { input, .. }
-        | Plan::Sort { input, .. }
-        | Plan::Limit { input, .. }
-        | Plan::Distinct { input, .. }
-        | Plan::Measured { input, .. } => depth(input, shared),
-        Plan::Lock(lock) => depth(&lock.input, shared),
-        Plan::Join(join) => depth(&join.left, shared).max(depth(&join.right, shared)),
-        Plan::Merge(merge) => depth(&merge.join.left, shared).max(depth(&merge.join.right, shared)),
-        Plan::Apply { input, query, .. } => depth(input, shared).max(depth(query, shared)),
-        Plan::Set { left, right, .. } => depth(left, shared).max(depth(right, shared)),
-        Plan::Insert(insert) => depth(&insert.source, shared),
-        Plan::Modify(modify) => depth(&modify.source, shared),
+        plan => {
+            let mut deepest = 0;
+            inputs(plan, &mut |input, _| deepest = deepest.max(depth(input, shared)));
+            deepest
+        }
     };
     below + 1
 }

@@ -7,6 +7,7 @@ use super::first_value::read_ends;
 use super::merge::merge;
 use super::node::{AggregateCall, Plan};
 use super::scan_order::Wanted;
+use super::walk::inputs_mut;
 use crate::types::Scalar;
 
 /// The plan as it is run.
@@ -75,49 +76,8 @@ fn takes_any_order(call: &AggregateCall) -> bool {
 
 /// Calls `visit` for the inputs of a plan.
 fn each_input(plan: &mut Plan, visit: &mut dyn FnMut(&mut Plan)) {
-    match plan {
-        Plan::One
-        | Plan::Nothing { .. }
-        | Plan::Values { .. }
-        | Plan::CopyIn { .. }
-        | Plan::Scan(_)
-        | Plan::Rows { .. }
-        | Plan::Sequence(_)
-        | Plan::Advisory(_)
-        | Plan::Working { .. }
-        // It was settled when it was made, for all that read it.
-        | Plan::Shared { .. } => {}
-        Plan::Recursive { first, next, .. } => {
-            visit(first);
-            visit(next);
-        }
-        Plan::Measured { input, .. }
-        | Plan::Filter { input, .. }
-        | Plan::Project { input, .. }
-        | Plan::Aggregate { input, .. }
-        | Plan::Grouped { input, .. }
-        | Plan::Window { input, .. }
-        | Plan::Sort { input, .. }
-        | Plan::Limit { input, .. }
-        | Plan::Distinct { input, .. } => visit(input),
-        Plan::Lock(lock) => visit(&mut lock.input),
-        Plan::Join(join) => {
-            visit(&mut join.left);
-            visit(&mut join.right);
-        }
-        Plan::Merge(merge) => {
-            visit(&mut merge.join.left);
-            visit(&mut merge.join.right);
-        }
-        Plan::Apply { input, query, .. } => {
-            visit(input);
-            visit(query);
-        }
-        Plan::Set { left, right, .. } => {
-            visit(left);
-            visit(right);
-        }
-        Plan::Insert(insert) => visit(&mut insert.source),
-        Plan::Modify(modify) => visit(&mut modify.source),
+    // It was settled when it was made, for all that read it.
+    if !matches!(plan, Plan::Shared { .. }) {
+        inputs_mut(plan, &mut |input, _| visit(input));
     }
 }

@@ -58,7 +58,7 @@ pub(super) fn inputs<'p>(plan: &'p Plan, visit: &mut dyn FnMut(&'p Plan, bool)) 
 }
 
 /// As [`inputs`], with the right to change each.
-pub(super) fn inputs_mut(plan: &mut Plan, visit: &mut dyn FnMut(&mut Plan, bool)) {
+pub(crate) fn inputs_mut(plan: &mut Plan, visit: &mut dyn FnMut(&mut Plan, bool)) {
     match plan {
         Plan::One
         | Plan::Nothing { .. }

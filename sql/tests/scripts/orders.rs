@@ -3,23 +3,8 @@
 
 use selkie_sql::Session;
 
+use super::random::Random;
 use super::with_session;
-
-/// Numbers that look random and are the same each time.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as usize % end
-    }
-
-    fn one<'v>(&mut self, of: &[&'v str]) -> &'v str {
-        of[self.below(of.len())]
-    }
-}
 
 /// Columns of each table: whole numbers, and texts.
 const NUMBERS: [&str; 3] = ["id", "k", "s"];

@@ -5,23 +5,8 @@ use std::fmt::Write;
 
 use selkie_sql::Session;
 
+use super::random::Random;
 use super::with_session;
-
-/// Numbers that look random and are the same each time.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as usize % end
-    }
-
-    fn one<'v>(&mut self, of: &[&'v str]) -> &'v str {
-        of[self.below(of.len())]
-    }
-}
 
 /// The tables, with how many rows they have.
 const TABLES: [(&str, usize); 4] = [("ta", 3), ("tb", 8), ("tc", 20), ("td", 40)];

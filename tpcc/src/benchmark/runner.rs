@@ -48,9 +48,9 @@ pub fn run<B: Benchmark>(
             let env = runtime.env();
             // The calling thread is none of the runtime's, so it only waits.
             let (report, left) = runtime.block_on(async {
-                config.shape().tell_start(&**progress);
-                let started = BenchmarkRun::start(MemFabric::new(), &env, |_| env.clone(), config);
-                match started.await {
+                let env_of = |_| env.clone();
+                let told = Some(progress);
+                match BenchmarkRun::begin(MemFabric::new(), &env, env_of, config, told).await {
                     Ok(stage) => stage.play(progress).await,
                     Err(error) => (Err(error), None),
                 }
@@ -93,8 +93,20 @@ impl<B: Benchmark> BenchmarkRun<B> {
         env_of: impl Fn(usize) -> Env,
         config: &Valid<B>,
     ) -> Result<Self, TpccError> {
+        Self::begin(fabric, env, env_of, config, None).await
+    }
+
+    /// As [`BenchmarkRun::start`], with the memory populated before anything else if there is
+    /// somewhere to tell it.
+    async fn begin(
+        fabric: Arc<dyn Fabric>,
+        env: &Env,
+        env_of: impl Fn(usize) -> Env,
+        config: &Valid<B>,
+        told: Option<&Arc<dyn Progress>>,
+    ) -> Result<Self, TpccError> {
         let (shape, ledger) = (config.shape(), Arc::new(config.ledger()));
-        let cluster = Cluster::start_shaped(fabric, env, env_of, shape).await?;
+        let cluster = Cluster::start_shaped(fabric, env, env_of, shape, told).await?;
         Ok(Self { config: Arc::new(B::clone(config)), cluster, ledger })
     }
 

@@ -7,6 +7,7 @@
 //! shape             sizes of pool and caches, derived from a setup and the size of its data
 //! table_set         the tables of a benchmark: schemas, and handles in an open database
 //! page_fit          whether the rows of these tables fit the pages
+//! population        the memory of such a pool, taken before the run
 //! nodes             the running memory and compute nodes
 //! ```
 
@@ -15,6 +16,7 @@ mod durability;
 mod network;
 mod nodes;
 pub(crate) mod page_fit;
+mod population;
 mod setup;
 mod shape;
 mod table_set;
@@ -23,6 +25,7 @@ pub use durability::Durability;
 pub use network::Network;
 pub(crate) use nodes::compute_index;
 pub use nodes::{Cluster, Node};
+pub(crate) use population::start_populated;
 pub use setup::{
     MAX_DURATION, MAX_MEMORY_NODES, MAX_THREADS, MAX_VIRTUAL_DURATION, MAX_WORKERS, Setup,
 };

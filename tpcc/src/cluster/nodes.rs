@@ -48,17 +48,19 @@ pub struct Cluster<T> {
 impl<T: TableSet> Cluster<T> {
     /// Starts memory nodes and compute nodes, each of these in an environment of its own; `env` is
     /// that of the benchmark, whose configuration was found to be valid. Creates the tables on the
-    /// first compute node and opens the database on the others.
+    /// first compute node and opens the database on the others. With a progress, which is `told`,
+    /// memory is populated first.
     pub(crate) async fn start_shaped(
         fabric: Arc<dyn Fabric>,
         env: &Env,
         env_of: impl Fn(usize) -> Env,
         shape: ClusterShape,
+        told: Option<&Arc<dyn Progress>>,
     ) -> Result<Self, TpccError> {
         shape.check_log_room(true)?;
         let meter = Meter::wrap(fabric);
         let fabric: Arc<dyn Fabric> = Arc::clone(&meter) as Arc<dyn Fabric>;
-        let memory = EmbeddedPool::start(&fabric, shape.pool())?;
+        let memory = shape.start_pool(&fabric, told)?;
         let (nodes, needed) = (shape.setup.compute_nodes, shape.needed_bytes());
         let mut cluster = Self::empty(meter, Arc::clone(memory.pool()), env, shape);
         cluster.memory = Some(memory);

@@ -1,8 +1,13 @@
 //! The sizes of pool and caches, derived from a setup and the size of its data.
 
+use std::sync::Arc;
+
 use selkie_engine::EngineConfig;
+use selkie_fabric::Fabric;
+use selkie_memnode::EmbeddedPool;
 use selkie_pool::PoolConfig;
 
+use super::population::start_populated;
 use super::setup::{MIB, RANGE_BYTES, Setup};
 use crate::error::TpccError;
 use crate::figures::units::{bytes, plural};
@@ -51,15 +56,22 @@ impl ClusterShape {
         self.setup.cache_mib.map_or_else(|| (self.database_bytes / 2).max(least), |mib| mib * MIB)
     }
 
-    /// Says that nodes start, which takes a while where there is much memory to map. It is not
-    /// populated, as that of `selkie memnode` is: a run touches little of it (decision 84).
-    pub(crate) fn tell_start(&self, progress: &dyn Progress) {
+    /// Starts the memory nodes, all in this process. If there is somewhere to tell it, their memory
+    /// is populated first.
+    pub(super) fn start_pool(
+        &self,
+        fabric: &Arc<dyn Fabric>,
+        told: Option<&Arc<dyn Progress>>,
+    ) -> Result<Arc<EmbeddedPool>, TpccError> {
+        let Some(progress) = told else { return Ok(EmbeddedPool::start(fabric, self.pool())?) };
         progress.note(&format!(
             "starting {} of {} and {} in this process",
             plural(self.setup.memory_nodes as u64, "memory node"),
             bytes(self.pool().bytes_per_node),
             plural(self.setup.compute_nodes as u64, "compute node"),
         ));
+        let caches = self.cache_bytes().saturating_mul(self.setup.compute_nodes as u64);
+        start_populated(fabric, self.pool(), caches, progress)
     }
 
     /// The pool.

@@ -9,7 +9,7 @@ use selkie_pool::{Coding, PoolConfig, layout};
 use crate::cluster::Network;
 use crate::error::TpccError;
 
-const MIB: u64 = 1 << 20;
+pub(super) const MIB: u64 = 1 << 20;
 /// Bytes of a range of the pool.
 const RANGE_BYTES: u64 = 1 << 20;
 /// Memory nodes, workers and pages a run may have.

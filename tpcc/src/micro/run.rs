@@ -15,10 +15,10 @@ use selkie_fabric::sim::{AdapterBusy, Controls, CostModel, World, WorldConfig};
 use selkie_fabric::{Fabric, MemFabric, PeerId};
 use selkie_memnode::EmbeddedPool;
 
-use super::config::Config;
+use super::config::{Config, MIB};
 use super::report::{AdapterLoad, Histogram, Report, ThroughputSample};
 use super::workload::{PageChooser, PageSets};
-use crate::cluster::Network;
+use crate::cluster::{Network, start_populated};
 use crate::error::TpccError;
 use crate::run::Progress;
 use crate::run::tasks::{both, join_all};
@@ -104,7 +104,14 @@ impl MicroRun {
 
     async fn play(self, progress: &Arc<dyn Progress>) -> Result<Report, TpccError> {
         let fabric: Arc<dyn Fabric> = Arc::clone(&self.meter) as Arc<dyn Fabric>;
-        let memory = EmbeddedPool::start(&fabric, self.config.pool())?;
+        let memory = match self.controls {
+            None => {
+                let caches = self.config.cache_mib.saturating_mul(MIB * self.envs.len() as u64);
+                start_populated(&fabric, self.config.pool(), caches, progress)?
+            }
+            // There is no memory but that of the world.
+            Some(_) => EmbeddedPool::start(&fabric, self.config.pool())?,
+        };
         let engines = self.start_engines(&memory, &fabric).await?;
         let allocated = self.allocate(&engines, progress).await?;
         let pages = Arc::new(PageSets::divide(&self.config, allocated));

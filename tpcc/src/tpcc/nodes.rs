@@ -10,6 +10,7 @@ use selkie_pool::Pool;
 use super::config::Config;
 use super::schema::Tables;
 use super::shared_pool::{Driver, DriverRole};
+use crate::Progress;
 use crate::cluster::{Cluster, Node};
 use crate::error::TpccError;
 
@@ -28,6 +29,20 @@ impl Cluster<Tables> {
         Self::start_on(MemFabric::new(), env, &|_| env.clone(), config).await
     }
 
+    /// As [`Cluster::start`], with the memory populated before anything else, in a stage of the
+    /// progress.
+    pub(super) fn start_told<'a>(
+        env: &'a Env,
+        config: &'a Config,
+        progress: &'a Arc<dyn Progress>,
+    ) -> BoxFuture<'a, Result<Self, TpccError>> {
+        Box::pin(async move {
+            config.validate()?;
+            let (fabric, shape) = (MemFabric::new(), config.shape());
+            Self::start_shaped(fabric, env, |_| env.clone(), shape, Some(progress)).await
+        })
+    }
+
     /// As [`Cluster::start`], on any fabric, with each compute node in an environment of its own;
     /// `env` is that of the driver.
     ///
@@ -41,7 +56,7 @@ impl Cluster<Tables> {
     ) -> BoxFuture<'a, Result<Self, TpccError>> {
         Box::pin(async move {
             config.validate()?;
-            Self::start_shaped(fabric, env, env_of, config.shape()).await
+            Self::start_shaped(fabric, env, env_of, config.shape(), None).await
         })
     }
 

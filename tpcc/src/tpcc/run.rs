@@ -35,8 +35,7 @@ pub fn run(config: &Config, progress: &Arc<dyn Progress>) -> Result<Report, Tpcc
             let env = runtime.env();
             // The calling thread is none of the runtime's, so it only waits.
             let (report, left) = runtime.block_on(async {
-                config.shape().tell_start(&**progress);
-                match TpccCluster::start(&env, config).await {
+                match TpccCluster::start_told(&env, config, progress).await {
                     Ok(cluster) => run_and_leave(cluster, config, progress).await,
                     Err(error) => (Err(error), None),
                 }

@@ -320,6 +320,7 @@ mod tests {
         assert!(writes.is_tree_unchanged(0));
         writes.take_back(0);
         assert!(writes.is_tree_unchanged(1) && writes.all().next().is_none());
+        assert!(writes.values.is_empty() && writes.keys.is_empty());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::exec::eval::{EvalContext, eval};
+use crate::functions::Interrupts;
 use crate::plan::{Branch, Quantifier};
 use crate::types::{Array, Field};
 
@@ -19,6 +20,11 @@ fn fails() -> Expr {
 
 /// The value of an expression, without a row.
 fn value(expr: &Expr) -> SqlResult<Datum> {
+    value_unless(expr, &Interrupts::default())
+}
+
+/// The same, unless it is ended.
+fn value_unless(expr: &Expr, interrupts: &Interrupts) -> SqlResult<Datum> {
     let settings = FormatSettings::default();
     let call = CallContext {
         settings: &settings,
@@ -34,7 +40,7 @@ fn value(expr: &Expr) -> SqlResult<Datum> {
         search_path: &[],
         to_set: &crate::functions::ToSet::default(),
         random: &|| 0.5,
-        interrupts: &crate::functions::Interrupts::default(),
+        interrupts,
         large_values: &crate::functions::LargeValues::default(),
     };
     let context = EvalContext {
@@ -53,6 +59,26 @@ fn assert_value(expr: Expr, wanted: Datum) {
 #[track_caller]
 fn assert_truth(expr: Expr, wanted: Option<bool>) {
     assert_value(expr, wanted.map_or(Datum::Null, Datum::Bool));
+}
+
+/// Few calls may take long by themselves.
+#[test]
+fn a_pass_over_a_long_array_counts() {
+    let many = |count: usize| {
+        let elements = vec![int(1); count];
+        let array = Array { element: INT.scalar, dimensions: vec![(count, 1)], elements };
+        Expr::Const(Datum::Array(Arc::new(array)))
+    };
+    let ask = || Err(SqlError::new(crate::error::SqlState::QUERY_CANCELED, "ended"));
+    let interrupts = Interrupts::new(Box::new(ask), None);
+    let ints = SqlType::array(INT.scalar);
+    let is_same = |count: usize| Expr::Call {
+        function: Box::new(resolve_operator("=", Some(ints), ints).unwrap()),
+        arguments: vec![many(count), many(count)],
+        comparison: None,
+    };
+    value_unless(&is_same(10), &interrupts).unwrap();
+    assert_error(value_unless(&is_same(200_000), &interrupts), "57014", "ended");
 }
 
 #[test]

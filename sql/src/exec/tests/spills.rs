@@ -100,6 +100,24 @@ fn what_groups_gather_is_put_aside() {
     });
 }
 
+/// Few groups, each with a value that is long.
+#[test]
+fn long_values_of_groups_are_put_aside() {
+    let row = |n: i32| vec![int(n % 20), text(&format!("{}{}", n * 7 % 60, "x".repeat(1000)))];
+    let call = |name: &str| AggregateCall {
+        function: resolve_aggregate(name, &[SqlType::TEXT]).unwrap().unwrap(),
+        arguments: vec![col(1)],
+        is_distinct: false,
+        filter: None,
+        order: Vec::new(),
+    };
+    with_transaction(async |txn| {
+        let (input, keys) = (Box::new(values((0..60).map(row).collect(), 2)), vec![col(0)]);
+        let calls = vec![call("min"), call("max")];
+        agrees(&Plan::Aggregate { input, keys, calls }, false, txn).await;
+    });
+}
+
 #[test]
 fn both_sides_of_intersect_and_except_are_put_aside() {
     let side = |from: i32, to: i32| {
@@ -148,7 +166,20 @@ fn operators_go_on_without_a_budget() {
         };
         let (keys, is_sorted) = (vec![col(2)], false);
         let distinct = Plan::Distinct { input: Box::new(rows()), keys, is_sorted };
-        for plan in [sort, distinct] {
+        // A group of many calls takes much at once.
+        let sum = || AggregateCall {
+            function: resolve_aggregate("sum", &[INT]).unwrap().unwrap(),
+            arguments: vec![col(0)],
+            is_distinct: false,
+            filter: None,
+            order: Vec::new(),
+        };
+        let sums = [20, 40, 60].map(|count| Plan::Aggregate {
+            input: Box::new(rows()),
+            keys: vec![col(2)],
+            calls: (0..count).map(|_| sum()).collect(),
+        });
+        for plan in [sort, distinct].into_iter().chain(sums) {
             let mut wanted = shown(&run(&plan, txn).await.unwrap());
             let mut found = shown(&run_with(&plan, txn, &[], none.clone()).await.unwrap().0);
             wanted.sort();
@@ -162,6 +193,18 @@ fn operators_go_on_without_a_budget() {
         assert!(error.detail_text().unwrap().starts_with("All clients together"));
     });
     assert_eq!(budget.used(), 1 << 20);
+}
+
+/// The first rows alone, of keys that repeat: those that came first of them.
+#[test]
+fn first_rows_are_put_aside() {
+    let digit = SortKey { expr: op("%", col(1), lit(10)), descending: true, nulls_first: false };
+    with_transaction(async |txn| {
+        for (keys, first) in [(vec![digit], 1000), (vec![ascending(0)], 2900)] {
+            let (input, first) = (Box::new(values(many(), 2)), Some(Expr::Const(big(first))));
+            agrees(&Plan::Sort { input, keys, first }, true, txn).await;
+        }
+    });
 }
 
 #[test]
@@ -266,6 +309,30 @@ fn rows_of_windows_are_put_aside() {
     let calls = vec![call("row_number", ascending(1)), call("sum", last)];
     let plan = Plan::Window { input: Box::new(values(many(), 2)), calls };
     with_transaction(async |txn| agrees(&plan, true, txn).await);
+}
+
+/// Few rows of a partition may have values that are long: each one longer than that before.
+#[test]
+fn values_of_windows_are_counted() {
+    let array_agg = |order| WindowCall {
+        aggregate: Some(resolve_aggregate("array_agg", &[INT]).unwrap().unwrap()),
+        name: "array_agg".to_owned(),
+        arguments: vec![col(1)],
+        filter: None,
+        partition: Vec::new(),
+        order,
+        frame: Frame::default(),
+    };
+    let plan = |order| {
+        let rows = (0..80).map(|n| ints(&[Some(1), Some(n)])).collect();
+        Plan::Window { input: Box::new(values(rows, 2)), calls: vec![array_agg(order)] }
+    };
+    with_transaction(async |txn| {
+        let shared = run_with(&plan(Vec::new()), txn, &[], little()).await.unwrap().0;
+        assert_eq!(shared.len(), 80);
+        let outcome = run_with(&plan(vec![ascending(1)]), txn, &[], little()).await;
+        assert_error(outcome, "53200", "out of memory");
+    });
 }
 
 /// UPDATE and DELETE of a whole table with RETURNING, also of the primary key.

@@ -6,6 +6,8 @@
 mod contention;
 #[path = "scripts/copies.rs"]
 mod copies;
+#[path = "scripts/cursors.rs"]
+mod cursors_in_memory;
 #[path = "scripts/deep.rs"]
 mod deep_statements;
 #[path = "scripts/keys.rs"]

@@ -75,13 +75,14 @@ mod window_frame;
 use crate::plan::walk;
 
 pub(crate) use advisory::{AdvisoryContext, SessionLocks};
+pub(crate) use batch::Batch;
 pub(crate) use build::build;
-pub(crate) use context::{BATCH_ROWS, CopiedRows, Counts, ExecContext, Operator, Row, SharedRows};
+pub(crate) use context::{CopiedRows, Counts, ExecContext, Operator, Row, SharedRows};
 pub(crate) use memory::{MemoryLimits, WORK_MEMORY_BYTES, row_bytes};
 pub(crate) use references::{
     DeferredMark, DeferredReferences, PendingReferences, RelationCache, check_rows, settle_deferred,
 };
-pub(crate) use row_store::{RowStore, StoreBudget};
+pub(crate) use row_store::{RowStore, RowWriter, StoreMemory};
 pub(crate) use sequence::SequenceMemory;
 pub(crate) use spill::TempFiles;
 pub(crate) use txn_error::{from_txn, read_only_error};

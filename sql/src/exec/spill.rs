@@ -46,6 +46,12 @@ impl TempFiles {
         self.most.store(most_bytes.unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
+    /// How large they are.
+    #[cfg(test)]
+    pub(super) fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
     fn take(&self, bytes: u64) -> SqlResult<()> {
         let most = self.most.load(Ordering::Relaxed);
         let taken = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
@@ -61,13 +67,17 @@ impl TempFiles {
 
 /// What a file counts for among those of its session, until it is gone.
 #[derive(Debug)]
-struct FileShare {
+pub(super) struct FileShare {
     files: Arc<TempFiles>,
     bytes: u64,
 }
 
 impl FileShare {
-    fn grow_to(&mut self, bytes: u64) -> SqlResult<()> {
+    pub(super) fn new(limits: &MemoryLimits) -> Self {
+        Self { files: Arc::clone(&limits.files), bytes: 0 }
+    }
+
+    pub(super) fn grow_to(&mut self, bytes: u64) -> SqlResult<()> {
         self.files.take(bytes.saturating_sub(self.bytes))?;
         self.bytes = self.bytes.max(bytes);
         Ok(())
@@ -149,7 +159,7 @@ impl RunWriter {
     pub(crate) fn new(limits: &MemoryLimits) -> SqlResult<Self> {
         let file = open().map_err(|error| failed(&error))?;
         let file = BufWriter::with_capacity(BUFFER_BYTES, file);
-        let share = FileShare { files: Arc::clone(&limits.files), bytes: 0 };
+        let share = FileShare::new(limits);
         Ok(Self { file, share, bytes: 0, row: Vec::new() })
     }
 

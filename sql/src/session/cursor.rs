@@ -16,7 +16,7 @@ use super::run::Run;
 use crate::bind::{NewCursor, OutputColumn, fold, is_name};
 use crate::client::Client;
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::exec::{BATCH_ROWS, ExecContext, Operator, Row};
+use crate::exec::{Batch, ExecContext, Operator, Row};
 use crate::types::object_names::Names;
 
 impl Run {
@@ -33,14 +33,14 @@ impl Run {
             return Err(SqlError::new(SqlState::NO_ACTIVE_TRANSACTION, message));
         }
         self.kept.check_new_cursor(&new.name)?;
-        let mut rows = self.kept.new_store();
+        let mut rows = self.kept.new_store(context.limits);
         while let Some(batch) = operator.next(context).await? {
             batch.into_iter().try_for_each(|row| rows.push(row))?;
         }
         let shows_names = planned.columns.iter().any(|own| is_name(own.ty));
         let names = if shows_names { self.settings.format.names.clone() } else { Names::default() };
         let text = (&self.work.parsed.sql, context.call.statement_start);
-        self.kept.open(new, text, (&planned.columns, rows, names))
+        self.kept.open(new, text, (&planned.columns, rows.finish()?, names))
     }
 }
 
@@ -92,18 +92,16 @@ impl Session {
             return Ok(format!("MOVE {}", motion.rows));
         }
         let given = async {
-            let mut at = 0;
-            while at < motion.rows {
-                let end = motion.rows.min(at + BATCH_ROWS as u64);
-                let number = |at: u64| match motion.is_backward {
-                    true => motion.first - at,
-                    false => motion.first + at,
-                };
-                let rows = rows_of(&mut cursor.lock(), (at..end).map(number))?;
+            let number = |at: u64| match motion.is_backward {
+                true => motion.first - at,
+                false => motion.first + at,
+            };
+            let mut numbers = (0..motion.rows).map(number);
+            loop {
+                let batch = batch_of(&mut cursor.lock(), &mut numbers)?;
+                let Some(rows) = batch else { return Ok(()) };
                 client.rows(rows).await?;
-                at = end;
             }
-            Ok(())
         };
         self.unless_ended(given).await??;
         Ok(format!("FETCH {}", motion.rows))
@@ -159,12 +157,19 @@ impl Session {
     }
 }
 
-/// Rows by their numbers from 1.
-fn rows_of(cursor: &mut Cursor, numbers: impl Iterator<Item = u64>) -> SqlResult<Vec<Row>> {
+/// The next rows by their numbers from 1, as many as are given at a time; `None` behind the last.
+fn batch_of(
+    cursor: &mut Cursor,
+    numbers: &mut impl Iterator<Item = u64>,
+) -> SqlResult<Option<Vec<Row>>> {
     let missing = || SqlError::internal("a cursor has lost a row");
-    let row = |number: u64| {
+    let mut batch = Batch::default();
+    while batch.has_room()
+        && let Some(number) = numbers.next()
+    {
         let at = number.checked_sub(1).ok_or_else(missing)?;
-        cursor.rows.get(at)?.ok_or_else(missing)
-    };
-    numbers.map(row).collect()
+        batch.push(cursor.rows.get(at)?.ok_or_else(missing)?);
+    }
+    cursor.rows.rest();
+    Ok(batch.finish())
 }

@@ -10,7 +10,7 @@ use super::motion::{Direction, Motion, Place};
 use super::prepared::Prepared;
 use crate::bind::{NewCursor, OutputColumn};
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::exec::{RowStore, StoreBudget};
+use crate::exec::{MemoryLimits, RowStore, RowWriter, StoreMemory};
 use crate::system::{KeptCursor, KeptStatement};
 use crate::types::object_names::Names;
 
@@ -22,7 +22,8 @@ const MOST_NAMED: usize = 10_000;
 pub(super) struct Kept {
     statements: Mutex<BTreeMap<String, NamedStatement>>,
     cursors: Mutex<Cursors>,
-    budget: Arc<StoreBudget>,
+    /// What the rows of the cursors take.
+    memory: Arc<StoreMemory>,
 }
 
 /// A prepared statement.
@@ -172,8 +173,8 @@ impl Kept {
     }
 
     /// Where rows of a cursor come.
-    pub(super) fn new_store(&self) -> RowStore {
-        RowStore::new(&self.budget)
+    pub(super) fn new_store(&self, limits: &MemoryLimits) -> RowWriter {
+        RowWriter::new(&self.memory, limits)
     }
 
     /// Opens a cursor on rows.

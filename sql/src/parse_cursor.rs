@@ -210,7 +210,7 @@ mod tests {
         for sql in [
             "declare c cursor for select 1",
             "declare c insensitive scroll cursor without hold for values (1)",
-            "declare c no scroll asensitive cursor with hold for select 1 for update",
+            "declare c no scroll asensitive cursor with hold for select a from t for update",
         ] {
             assert!(parse(sql).is_ok(), "{sql}");
         }

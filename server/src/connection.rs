@@ -192,15 +192,14 @@ impl Connection {
     /// Runs the statements of a text.
     async fn query(&mut self, sql: &str) -> SqlResult<()> {
         self.extended.forget_unnamed();
-        let sink: Arc<dyn Client> =
-            Arc::new(ResultRows::described(&self.output, &self.frames, self.extended.statements()));
+        let sink: Arc<dyn Client> = Arc::new(ResultRows::described(&self.output, &self.frames));
         let ran = self.session.execute_into(sql, &sink).await;
         self.extended.end_undone(&mut self.session);
         if !ran? {
             let empty = PgWireBackendMessage::EmptyQueryResponse(EmptyQueryResponse::new());
             self.output.send(&empty);
         }
-        self.extended.end_portals(self.session.state());
+        self.extended.end_portals(&self.session);
         Ok(())
     }
 
@@ -212,7 +211,7 @@ impl Connection {
             }
             FrontendMessage::Bind(bind) => output.send(&extended.bind(session, bind)?),
             FrontendMessage::Describe(target) => extended.describe(session, &target, output)?,
-            FrontendMessage::Close(target) => output.send(&extended.close(&target)),
+            FrontendMessage::Close(target) => output.send(&extended.close(session, &target)),
             FrontendMessage::Execute { portal, most } => {
                 // Alone it is a transaction, which can be run again; else it is one with all that
                 // comes before the next Sync.
@@ -239,7 +238,7 @@ impl Connection {
             self.stats.error(&error);
             self.output.send(&error_response(Severity::Error, &error));
         }
-        self.extended.end_portals(self.session.state());
+        self.extended.end_portals(&self.session);
         self.report();
         self.ready();
     }

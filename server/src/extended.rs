@@ -25,14 +25,12 @@ use crate::memory_limit::MemoryLimit;
 use crate::output::Output;
 use crate::portal_rows::{MOST_KEPT_BYTES, PortalRows, Rest};
 use crate::result_rows::{ResultRows, complete};
-use crate::statements::{SharedStatements, no_statement};
 
-/// Most statements, and most portals, of a connection.
-const MOST_NAMED: usize = 10_000;
-
-/// The statements that a client has prepared, and those that it has bound.
+/// The statements that a client has bound. Those that it has prepared, and the names of portals,
+/// are in its session: PREPARE and DECLARE add to them.
 pub(crate) struct Extended {
-    statements: SharedStatements,
+    /// The statement without a name.
+    unnamed: Option<Prepared>,
     portals: HashMap<String, Portal>,
     /// How much of rows the portals may keep.
     limit: Arc<MemoryLimit>,
@@ -65,7 +63,7 @@ impl Extended {
     /// Of a connection of a server whose portals may keep so much.
     pub(crate) fn new(server: &Arc<MemoryLimit>) -> Self {
         let limit = Arc::new(MemoryLimit::within(server, MOST_KEPT_BYTES));
-        Self { statements: SharedStatements::default(), portals: HashMap::new(), limit }
+        Self { unnamed: None, portals: HashMap::new(), limit }
     }
 
     pub(crate) async fn parse(
@@ -76,11 +74,9 @@ impl Extended {
         types: &[u32],
         output: &Output,
     ) -> SqlResult<PgWireBackendMessage> {
-        if !name.is_empty() && self.statements.lock().contains_key(&name) {
-            let message = format!("prepared statement \"{name}\" already exists");
-            return Err(SqlError::new(SqlState::DUPLICATE_PREPARED, message));
+        if !name.is_empty() {
+            session.check_new_prepared(&name)?;
         }
-        check_count(self.statements.lock().len(), "prepared statements")?;
         let known = types.iter().map(|oid| match oid {
             0 => Ok(None),
             // A client that says so does not know.
@@ -95,7 +91,10 @@ impl Extended {
         for notice in prepared.notices().iter().filter(|own| session.wants(own)) {
             output.send(&notice_response(notice));
         }
-        self.statements.lock().insert(name, prepared);
+        match &*name {
+            "" => self.unnamed = Some(prepared),
+            name => session.keep_prepared(name, prepared)?,
+        }
         Ok(PgWireBackendMessage::ParseComplete(ParseComplete::new()))
     }
 
@@ -109,8 +108,11 @@ impl Extended {
             let message = format!("cursor \"{portal}\" already exists");
             return Err(SqlError::new(SqlState::DUPLICATE_CURSOR, message));
         }
-        check_count(self.portals.len(), "portals")?;
-        let prepared = self.statement(&statement)?;
+        let prepared = match &*statement {
+            "" => self.unnamed.clone(),
+            name => session.prepared(name),
+        };
+        let prepared = prepared.ok_or_else(|| no_statement(&statement))?;
         let (given, wanted) = (parameters.len(), prepared.parameters().len());
         if given != wanted {
             return Err(violation(format!(
@@ -129,6 +131,10 @@ impl Extended {
                 .map_err(|error| error.detail(format!("It is parameter ${}.", at + 1)))
         });
         let parameters = values.collect::<SqlResult<_>>()?;
+        session.note_prepared_run(&statement);
+        if !portal.is_empty() {
+            session.enter_portal(&portal, &prepared)?;
+        }
         let bound = Portal {
             statement: prepared,
             parameters,
@@ -148,13 +154,22 @@ impl Extended {
     ) -> SqlResult<()> {
         match target {
             Target::Statement(name) => {
-                let statement = self.statement(name)?;
+                let statement = match &**name {
+                    "" => self.unnamed.clone(),
+                    name => session.prepared(name),
+                };
+                let statement = statement.ok_or_else(|| no_statement(name))?;
                 check_described(session, &statement)?;
                 output.send(&parameter_description(statement.parameters()));
                 output.send(&description(statement.columns(), &[]));
             }
             Target::Portal(name) => {
-                let portal = self.portals.get(name).ok_or_else(|| no_portal(name))?;
+                let Some(portal) = self.portals.get(name) else {
+                    let columns = session.cursor_columns(name).ok_or_else(|| no_portal(name))?;
+                    check_not_failed(session)?;
+                    output.send(&description(&columns, &[]));
+                    return Ok(());
+                };
                 check_described(session, &portal.statement)?;
                 output.send(&description(portal.statement.columns(), &portal.formats));
             }
@@ -162,10 +177,14 @@ impl Extended {
         Ok(())
     }
 
-    pub(crate) fn close(&mut self, target: &Target) -> PgWireBackendMessage {
+    pub(crate) fn close(&mut self, session: &Session, target: &Target) -> PgWireBackendMessage {
         match target {
-            Target::Statement(name) => drop(self.statements.lock().remove(name)),
-            Target::Portal(name) => drop(self.portals.remove(name)),
+            Target::Statement(name) if name.is_empty() => self.unnamed = None,
+            Target::Statement(name) => session.forget_prepared(name),
+            Target::Portal(name) => match self.portals.remove(name) {
+                Some(_) => session.leave_portal(name),
+                None => session.close_cursor(name),
+            },
         }
         PgWireBackendMessage::CloseComplete(CloseComplete::new())
     }
@@ -190,7 +209,9 @@ impl Extended {
         most: u32,
         (output, frames): (&Arc<Output>, &SharedFrames),
     ) -> SqlResult<()> {
-        let portal = self.portals.get_mut(name).ok_or_else(|| no_portal(name))?;
+        let Some(portal) = self.portals.get_mut(name) else {
+            return fetch(session, name, most, (output, frames)).await;
+        };
         if portal.statement.is_empty() {
             output.send(&PgWireBackendMessage::EmptyQueryResponse(EmptyQueryResponse::new()));
             return Ok(());
@@ -199,15 +220,14 @@ impl Extended {
             // Until it has succeeded.
             portal.progress = Progress::Failed;
             let parameters = std::mem::take(&mut portal.parameters);
-            let (formats, statements) = (portal.formats.clone(), &self.statements);
+            let formats = portal.formats.clone();
             if most == 0 || portal.statement.is_copy() {
-                let sink: Arc<dyn Client> =
-                    Arc::new(ResultRows::of(output, frames, statements, formats));
+                let sink: Arc<dyn Client> = Arc::new(ResultRows::of(output, frames, formats));
                 session.run_prepared_into(&portal.statement, parameters, &sink).await?;
                 portal.progress = Progress::Over;
                 return Ok(());
             }
-            let rows = Arc::new(PortalRows::new(output, &self.limit, statements, formats));
+            let rows = Arc::new(PortalRows::new(output, &self.limit, formats));
             let sink: Arc<dyn Client> = Arc::clone(&rows) as _;
             session.run_prepared_into(&portal.statement, parameters, &sink).await?;
             portal.progress = Progress::Rows(rows.rest());
@@ -228,34 +248,50 @@ impl Extended {
         }
     }
 
-    /// Ends the portals that were made after a savepoint to which the transaction has returned.
+    /// Ends the portals that CLOSE has closed, and those that were made after a savepoint to which
+    /// the transaction has returned.
     pub(crate) fn end_undone(&mut self, session: &mut Session) {
+        for name in session.take_closed_portals() {
+            self.portals.remove(&name);
+        }
         if let Some(number) = session.take_returned_to() {
             self.portals.retain(|_, portal| portal.savepoints < number);
         }
     }
 
     /// Ends all portals, as the end of a transaction does.
-    pub(crate) fn end_portals(&mut self, state: TransactionState) {
-        if state == TransactionState::Idle {
-            self.portals.clear();
+    pub(crate) fn end_portals(&mut self, session: &Session) {
+        if session.state() == TransactionState::Idle {
+            self.portals.drain().for_each(|(name, _)| session.leave_portal(&name));
         }
     }
 
     /// Forgets the statement and the portal without a name, as a text of statements does.
     pub(crate) fn forget_unnamed(&mut self) {
-        self.statements.lock().remove("");
+        self.unnamed = None;
         self.portals.remove("");
     }
+}
 
-    /// Those that are prepared.
-    pub(crate) fn statements(&self) -> &SharedStatements {
-        &self.statements
+/// Gives the next rows of a cursor of DECLARE, at most so many; 0 for all.
+async fn fetch(
+    session: &mut Session,
+    name: &str,
+    most: u32,
+    (output, frames): (&Arc<Output>, &SharedFrames),
+) -> SqlResult<()> {
+    if session.cursor_columns(name).is_none() {
+        return Err(no_portal(name));
     }
-
-    fn statement(&self, name: &str) -> SqlResult<Prepared> {
-        self.statements.lock().get(name).cloned().ok_or_else(|| no_statement(name))
+    check_not_failed(session)?;
+    let sink: Arc<dyn Client> = Arc::new(ResultRows::of(output, frames, Vec::new()));
+    let given = session.fetch_next(name, most, &sink).await?;
+    if most > 0 && given == u64::from(most) {
+        output.send(&PgWireBackendMessage::PortalSuspended(PortalSuspended::new()));
+    } else {
+        output.send(&complete(&format!("SELECT {given}")));
     }
+    Ok(())
 }
 
 /// Gives at most so many rows of what is left; 0 for all.
@@ -315,12 +351,13 @@ fn value(bytes: &Bytes, ty: SqlType, format: i16, settings: &FormatSettings) -> 
     from_text(text, ty, settings)
 }
 
-fn check_count(count: usize, what: &str) -> SqlResult<()> {
-    if count < MOST_NAMED {
-        return Ok(());
-    }
-    let message = format!("the connection has too many {what} (allowed: {MOST_NAMED})");
-    Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message))
+/// That no statement has such a name.
+fn no_statement(name: &str) -> SqlError {
+    let message = match name {
+        "" => "unnamed prepared statement does not exist".to_owned(),
+        name => format!("prepared statement \"{name}\" does not exist"),
+    };
+    SqlError::new(SqlState::INVALID_STATEMENT_NAME, message)
 }
 
 fn no_portal(name: &str) -> SqlError {

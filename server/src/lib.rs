@@ -7,7 +7,7 @@
 //! | `output.rs` | what is sent to a client, many messages in one write |
 //! | `transport.rs`, `tls.rs`, `startup.rs` | the beginning of a connection |
 //! | `newcomers.rs`, `login.rs`, `scram.rs` | who is let in |
-//! | `connection.rs`, `extended.rs`, `statements.rs` | a client's messages, one after the other |
+//! | `connection.rs`, `extended.rs` | a client's messages, one after the other |
 //! | `columns.rs`, `result_rows.rs`, `portal_rows.rs` | rows and their columns |
 //! | `error_response.rs` | errors and notices |
 //! | `memory_limit.rs`, `registry.rs`, `server.rs` | all connections |
@@ -33,7 +33,6 @@ mod result_rows;
 mod scram;
 mod server;
 mod startup;
-mod statements;
 mod stats;
 mod tls;
 mod transport;

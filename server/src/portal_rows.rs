@@ -14,7 +14,6 @@ use crate::error_response::notice_response;
 use crate::memory_limit::{Counted, MemoryLimit};
 use crate::output::{Mark, Output};
 use crate::result_rows::RowEncoder;
-use crate::statements::{SharedStatements, forget};
 
 /// Most bytes of rows that the portals of a connection keep.
 pub(crate) const MOST_KEPT_BYTES: usize = 1 << 30;
@@ -41,7 +40,6 @@ pub(crate) struct PortalRows {
     limit: Arc<MemoryLimit>,
     /// Of the columns.
     formats: Vec<i16>,
-    statements: SharedStatements,
     present: Mutex<Present>,
 }
 
@@ -108,17 +106,12 @@ fn length_of(bytes: &[u8], messages: usize) -> usize {
 }
 
 impl PortalRows {
-    pub(crate) fn new(
-        output: &Arc<Output>,
-        limit: &Arc<MemoryLimit>,
-        statements: &SharedStatements,
-        formats: Vec<i16>,
-    ) -> Self {
+    pub(crate) fn new(output: &Arc<Output>, limit: &Arc<MemoryLimit>, formats: Vec<i16>) -> Self {
         let (encoder, kept) = (RowEncoder::default(), KeptRows::new(limit));
         let present = Present { mark: None, encoder, kept, has_columns: false, tag: String::new() };
         let present = Mutex::new(present);
         let (output, limit) = (Arc::clone(output), Arc::clone(limit));
-        Self { output, limit, formats, statements: Arc::clone(statements), present }
+        Self { output, limit, formats, present }
     }
 
     /// What the statement has given.
@@ -157,10 +150,6 @@ impl Client for PortalRows {
 
     fn is_final(&self) -> bool {
         false
-    }
-
-    fn deallocate(&self, name: Option<&str>) -> SqlResult<()> {
-        forget(&self.statements, name)
     }
 
     fn end(&self, tag: &str) {

@@ -19,7 +19,6 @@ use crate::error_response::notice_response;
 use crate::frames::{Frames, SharedFrames};
 use crate::frontend::{FrontendMessage, decode, violation};
 use crate::output::{Mark, Output, framed};
-use crate::statements::{SharedStatements, forget};
 
 /// Longest row, in bytes: the protocol counts them in 32 bits, and clients take no more.
 const LONGEST_ROW: usize = (1 << 30) - 1;
@@ -36,7 +35,6 @@ pub(crate) struct ResultRows {
     frames: Arc<tokio::sync::Mutex<Frames>>,
     /// Whether that was asked for.
     has_copied: AtomicBool,
-    statements: SharedStatements,
 }
 
 /// The statement that runs.
@@ -62,25 +60,15 @@ pub(crate) struct RowEncoder {
 
 impl ResultRows {
     /// For statements that come as text: their columns are said, and all values are text.
-    pub(crate) fn described(
-        output: &Arc<Output>,
-        frames: &SharedFrames,
-        statements: &SharedStatements,
-    ) -> Self {
-        Self { describes: true, ..Self::of(output, frames, statements, Vec::new()) }
+    pub(crate) fn described(output: &Arc<Output>, frames: &SharedFrames) -> Self {
+        Self { describes: true, ..Self::of(output, frames, Vec::new()) }
     }
 
     /// For a portal, of which the client knows the columns.
-    pub(crate) fn of(
-        output: &Arc<Output>,
-        frames: &SharedFrames,
-        statements: &SharedStatements,
-        formats: Vec<i16>,
-    ) -> Self {
+    pub(crate) fn of(output: &Arc<Output>, frames: &SharedFrames, formats: Vec<i16>) -> Self {
         let (output, frames) = (Arc::clone(output), Arc::clone(frames));
         let (present, has_copied) = (Mutex::default(), AtomicBool::new(false));
-        let statements = Arc::clone(statements);
-        Self { output, formats, describes: false, present, frames, has_copied, statements }
+        Self { output, formats, describes: false, present, frames, has_copied }
     }
 
     /// The next data of COPY.
@@ -149,10 +137,6 @@ impl Client for ResultRows {
 
     fn notice(&self, notice: &Notice) {
         self.output.send(&notice_response(notice));
-    }
-
-    fn deallocate(&self, name: Option<&str>) -> SqlResult<()> {
-        forget(&self.statements, name)
     }
 
     fn is_final(&self) -> bool {

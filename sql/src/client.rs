@@ -77,20 +77,6 @@ pub trait Client: Send + Sync {
         let _ = notice;
     }
 
-    /// Forgets a statement that the client has prepared; all of them without a name.
-    ///
-    /// # Errors
-    /// 26000 if there is none of that name.
-    fn deallocate(&self, name: Option<&str>) -> SqlResult<()> {
-        match name {
-            None => Ok(()),
-            Some(name) => {
-                let message = format!("prepared statement \"{name}\" does not exist");
-                Err(SqlError::new(SqlState::INVALID_STATEMENT_NAME, message))
-            }
-        }
-    }
-
     /// The statement has done what the tag says, as PostgreSQL does: `INSERT 0 1`.
     fn end(&self, tag: &str);
 }

@@ -67,6 +67,7 @@ states! {
     INVALID_BINARY = "22P03", "Bytes are no value of their type.";
     INVALID_CATALOG_NAME = "3D000", "There is no such database.";
     INVALID_COLUMN_REFERENCE = "42P10", "A column is named that is not among those meant.";
+    INVALID_CURSOR_DEFINITION = "42P11", "A cursor cannot be as it is declared.";
     INVALID_CURSOR = "34000", "There is no such cursor or portal.";
     INVALID_DATETIME = "22007", "A text is no date or time.";
     INVALID_DISPLACEMENT = "22009", "A distance to UTC is out of range.";
@@ -94,6 +95,8 @@ states! {
     NO_ACTIVE_TRANSACTION = "25P01", "No transaction is in progress.";
     NUMERIC_OUT_OF_RANGE = "22003", "A number is out of range.";
     OBJECT_IN_USE = "55006", "An object is in use, and cannot be changed.";
+    PRIVILEGE_NOT_GRANTED = "01007", "Some privileges were not granted.";
+    PRIVILEGE_NOT_REVOKED = "01006", "Some privileges were not revoked.";
     OBJECT_NOT_READY = "55000", "An object is not in a state in which this can be done.";
     OUT_OF_MEMORY = "53200", "A statement needs more memory than it may have.";
     PROGRAM_LIMIT_EXCEEDED = "54000", "A statement is larger than this engine takes.";
@@ -120,6 +123,7 @@ states! {
     UNDEFINED_TABLE = "42P01", "There is no such table.";
     UNIQUE_VIOLATION = "23505", "Another row has the same key.";
     WINDOWING_ERROR = "42P20", "A window function stands where it may not.";
+    WARNING = "01000", "Something is probably not as it was meant.";
     WRONG_OBJECT_TYPE = "42809", "An object is not of the kind that is needed.";
 }
 

@@ -39,6 +39,7 @@ mod parse_alter;
 mod parse_comment;
 mod parse_constraints;
 mod parse_copy;
+mod parse_cursor;
 mod parse_depth;
 mod parse_fields;
 mod parse_lists;

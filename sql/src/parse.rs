@@ -12,6 +12,7 @@ use crate::parse_alter::parse_alter_table;
 use crate::parse_comment::parse_comment;
 use crate::parse_constraints::{is_set_constraints, parse_set_constraints};
 use crate::parse_copy::parse_copy;
+use crate::parse_cursor::{CANNOT_SPECIFY_BOTH, current_of, parse_cursor};
 use crate::parse_depth::{Depth, MAX_CONDITIONS, MAX_ENTRIES, MAX_WORDS, TooComplex};
 use crate::parse_fields::{in_form, name_all_fields};
 use crate::parse_lists::balance;
@@ -66,6 +67,13 @@ pub(crate) fn parse_noting(sql: &str) -> SqlResult<(Vec<Statement>, Vec<Notice>)
     let dialect = PostgreSqlDialect {};
     let tokens = Tokenizer::new(&dialect, sql).tokenize_with_location();
     let mut tokens = tokens.map_err(|error| error_of(sql, ParserError::from(error)))?;
+    if let Some(span) = current_of(&tokens) {
+        let error = SqlError::unsupported("WHERE CURRENT OF");
+        return Err(match position(sql, span) {
+            Some(position) => error.at(position),
+            None => error,
+        });
+    }
     plain_locks(&mut tokens);
     let may_have_parts = name_all_fields(&mut tokens);
     let notices = tokens.iter_mut().filter_map(cut_name).collect();
@@ -134,6 +142,11 @@ fn statements(parser: &mut Parser<'_>) -> Result<Vec<Statement>, ParserError> {
         }
         if let Some(set) = parse_set_role(parser)? {
             statements.push(set);
+            end_of_statement(parser)?;
+            continue;
+        }
+        if let Some(moved) = parse_cursor(parser)? {
+            statements.push(moved);
             end_of_statement(parser)?;
             continue;
         }
@@ -227,6 +240,9 @@ fn error_of(sql: &str, error: ParserError) -> SqlError {
     let message = match what.split_once(", found: ") {
         Some((_, "EOF")) => "syntax error at end of input".to_owned(),
         Some((_, found)) => format!("syntax error at or near \"{found}\""),
+        None if what.starts_with(CANNOT_SPECIFY_BOTH) => {
+            return SqlError::new(SqlState::INVALID_CURSOR_DEFINITION, what);
+        }
         None => format!("syntax error: {what}"),
     };
     let mut error = SqlError::new(SqlState::SYNTAX_ERROR, message);

@@ -125,6 +125,7 @@ pub use encoding::{
     NamedRowError, RowBuilder, RowError, RowMut, RowRef, Value, key,
 };
 pub use error::{AbortCause, BulkLoadError, LongestValue, TxnError};
+pub use locks::advisory::{AdvisoryLocks, AdvisoryMode, AdvisoryName};
 pub use locks::row_locks::{LOCK_TIMEOUT, LockOutcome, LockWait};
 pub use protocol::{Isolation, Protocol, UnknownProtocol};
 pub use selkie_btree::{Direction, is_unlinked, written_at};

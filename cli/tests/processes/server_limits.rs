@@ -10,7 +10,7 @@ use tokio_postgres::NoTls;
 use crate::server::{PATIENCE, block_on, config, connect, frame, rows, start, startup, state};
 
 /// A client by the bytes that it sends and reads.
-struct Raw {
+pub(crate) struct Raw {
     stream: TcpStream,
     /// What is to be sent to cancel its statements.
     cancel: Vec<u8>,
@@ -18,7 +18,7 @@ struct Raw {
 
 impl Raw {
     /// A client that was let in.
-    fn connect(addr: SocketAddr) -> Self {
+    pub(crate) fn connect(addr: SocketAddr) -> Self {
         let mut stream = TcpStream::connect(addr).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.write_all(&startup()).unwrap();
@@ -33,11 +33,11 @@ impl Raw {
         }
     }
 
-    fn send(&mut self, frames: &[Vec<u8>]) {
+    pub(crate) fn send(&mut self, frames: &[Vec<u8>]) {
         self.stream.write_all(&frames.concat()).unwrap();
     }
 
-    fn query(&mut self, sql: &str) {
+    pub(crate) fn query(&mut self, sql: &str) {
         self.send(&[frame(b'Q', &[sql.as_bytes(), b"\0"].concat())]);
     }
 
@@ -52,7 +52,7 @@ impl Raw {
     }
 
     /// The messages up to one that says that the server is ready.
-    fn answers(&mut self) -> Vec<(u8, Vec<u8>)> {
+    pub(crate) fn answers(&mut self) -> Vec<(u8, Vec<u8>)> {
         let mut answers = Vec::new();
         loop {
             answers.push(self.frame());
@@ -64,7 +64,7 @@ impl Raw {
 }
 
 /// The kinds of messages, and the codes of errors among them.
-fn kinds(answers: &[(u8, Vec<u8>)]) -> String {
+pub(crate) fn kinds(answers: &[(u8, Vec<u8>)]) -> String {
     let kind = |(kind, body): &(u8, Vec<u8>)| match kind {
         b'E' => {
             let mut fields = body.split(|byte| *byte == 0);
@@ -76,19 +76,19 @@ fn kinds(answers: &[(u8, Vec<u8>)]) -> String {
     answers.iter().map(kind).collect::<Vec<_>>().join(" ")
 }
 
-fn parse(name: &str, sql: &str) -> Vec<u8> {
+pub(crate) fn parse(name: &str, sql: &str) -> Vec<u8> {
     frame(b'P', &[name.as_bytes(), b"\0", sql.as_bytes(), b"\0\0\0"].concat())
 }
 
-fn bind(portal: &str, statement: &str) -> Vec<u8> {
+pub(crate) fn bind(portal: &str, statement: &str) -> Vec<u8> {
     frame(b'B', &[portal.as_bytes(), b"\0", statement.as_bytes(), b"\0\0\0\0\0\0\0"].concat())
 }
 
-fn execute(portal: &str, most: u32) -> Vec<u8> {
+pub(crate) fn execute(portal: &str, most: u32) -> Vec<u8> {
     frame(b'E', &[portal.as_bytes(), b"\0", &most.to_be_bytes()].concat())
 }
 
-fn sync() -> Vec<u8> {
+pub(crate) fn sync() -> Vec<u8> {
     frame(b'S', b"")
 }
 

@@ -2,6 +2,7 @@
 //! refused with SQLSTATE 0A000. Nothing of a statement is left out silently: syntax trees are taken
 //! apart field by field.
 
+mod advisory;
 mod aggregate;
 mod alter;
 mod altered_sequence;
@@ -10,6 +11,7 @@ mod coerce;
 mod column_name;
 mod constant;
 mod copy;
+mod cursor;
 mod definition;
 mod expr;
 mod fields;
@@ -64,6 +66,7 @@ pub(crate) use altered_sequence::altered_sequence;
 pub(crate) use children::{ChildChange, change_children};
 pub(crate) use coerce::{MOMENT_OF_DEFINITION, is_name};
 pub(crate) use copy::BoundCopy;
+pub(crate) use cursor::NewCursor;
 pub(crate) use definition::{
     HIDDEN_KEY, MAX_NAME_BYTES, bind_create_table, check_name, default_expr, index_column,
 };

@@ -256,15 +256,7 @@ impl Binder<'_> {
         let mut arguments = Vec::new();
         for (own, ty) in given.into_iter().zip(types) {
             let mut own = self.coerce(own, *ty, CastContext::Implicit)?;
-            let mut is_of_row = false;
-            own.visit_mut(&mut |expr| match expr {
-                Expr::Column(column) => {
-                    is_of_row = true;
-                    *expr = Expr::Outer { level: 0, column: *column };
-                }
-                Expr::Outer { level, .. } => *level += 1,
-                _ => {}
-            });
+            let is_of_row = seen_from_below(&mut own);
             refuse(
                 is_of_row && !stage.is_plain(),
                 "a column as an argument of a function of sequences, or that waits, beside \
@@ -281,7 +273,22 @@ impl Binder<'_> {
     }
 }
 
+/// Makes an expression one of a query that is applied to its rows, which are outer rows there.
+/// Whether there are columns in it.
+pub(super) fn seen_from_below(expr: &mut Expr) -> bool {
+    let mut is_of_row = false;
+    expr.visit_mut(&mut |own| match own {
+        Expr::Column(column) => {
+            is_of_row = true;
+            *own = Expr::Outer { level: 0, column: *column };
+        }
+        Expr::Outer { level, .. } => *level += 1,
+        _ => {}
+    });
+    is_of_row
+}
+
 const INT8: SqlType = SqlType::INT8;
 
 /// Most calls of a clause: the plan gets deeper by each.
-const MOST_CALLS: usize = 400;
+pub(super) const MOST_CALLS: usize = 400;

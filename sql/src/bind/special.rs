@@ -19,7 +19,7 @@ use crate::functions::{
     CallContext, Resolved, gives_rows, needs_names, resolve_function, resolve_operator,
     resolve_pause,
 };
-use crate::plan::{ApplyKind, Expr, Quantifier, Typed};
+use crate::plan::{AdvisoryFunction, ApplyKind, Expr, Quantifier, Typed};
 use crate::types::cast::CastContext;
 use crate::types::{Datum, Scalar, SqlType};
 
@@ -312,17 +312,23 @@ impl Binder<'_> {
         match sequence_function(name) {
             Some(function) => self.sequence_call(function, name, given, stage),
             None if name == "row" && is_plain => Ok(row_of(given)),
-            None => self.built_in(name, given).map_err(|error| match error.state() {
-                SqlState::UNDEFINED_FUNCTION if gives_rows(name) => {
-                    if stage.clause == "SELECT" {
-                        return SqlError::unsupported("this use of a set-returning function");
+            None => {
+                let bound = self.built_in(name, given).map_err(|error| match error.state() {
+                    SqlState::UNDEFINED_FUNCTION if gives_rows(name) => {
+                        if stage.clause == "SELECT" {
+                            return SqlError::unsupported("this use of a set-returning function");
+                        }
+                        let message =
+                            format!("set-returning functions are not allowed in {}", stage.clause);
+                        SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
                     }
-                    let message =
-                        format!("set-returning functions are not allowed in {}", stage.clause);
-                    SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
+                    _ => error,
+                })?;
+                match AdvisoryFunction::named(name) {
+                    Some(function) => self.advisory_call(function, bound, stage),
+                    None => Ok(bound),
                 }
-                _ => error,
-            }),
+            }
         }
     }
 

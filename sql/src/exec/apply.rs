@@ -31,6 +31,9 @@ pub(crate) struct Apply {
     kept: Option<Outcome>,
     /// Common table expressions in the subquery that depend on its outer rows.
     forget: Vec<usize>,
+    /// Rows of the input that are given one by one: what locks something does so for no row more
+    /// than is wanted.
+    waiting: Option<std::vec::IntoIter<Row>>,
 }
 
 impl Apply {
@@ -41,7 +44,9 @@ impl Apply {
         is_correlated: bool,
     ) -> Self {
         let forget = shared_to_forget(query);
-        Self { input, query: Box::new(query.clone()), kind, is_correlated, kept: None, forget }
+        let waiting = matches!(query, Plan::Advisory(_)).then(|| Vec::new().into_iter());
+        let query = Box::new(query.clone());
+        Self { input, query, kind, is_correlated, kept: None, forget, waiting }
     }
 
     /// Runs the subquery.
@@ -114,7 +119,17 @@ impl Operator for Apply {
         context: &'a mut ExecContext<'_, '_>,
     ) -> BoxFuture<'a, SqlResult<Option<Vec<Row>>>> {
         Box::pin(async move {
+            if let Some(row) = self.waiting.as_mut().and_then(Iterator::next) {
+                return Ok(Some(vec![self.extend(row, context).await?]));
+            }
             let Some(batch) = self.input.next(context).await? else { return Ok(None) };
+            if let Some(waiting) = &mut self.waiting {
+                let mut batch = batch.into_iter();
+                let first = batch.next();
+                *waiting = batch;
+                let Some(row) = first else { return Ok(None) };
+                return Ok(Some(vec![self.extend(row, context).await?]));
+            }
             let mut rows = Vec::with_capacity(batch.len());
             for row in batch {
                 rows.push(self.extend(row, context).await?);

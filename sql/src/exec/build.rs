@@ -1,5 +1,6 @@
 //! From plans to operators.
 
+use super::advisory::Advisory;
 use super::aggregate::Aggregate;
 use super::aggregate_ordered::OrderedAggregate;
 use super::append::Append;
@@ -87,6 +88,7 @@ pub(crate) fn build(plan: &Plan) -> BoxOperator {
         Plan::Lock(lock) => Box::new(Lock::new(lock)),
         Plan::Insert(insert) => Box::new(Insert::new(insert)),
         Plan::Modify(modify) => Box::new(Modify::new(modify)),
+        Plan::Advisory(call) => Box::new(Advisory::new(call)),
         Plan::Sequence(call) => Box::new(Sequence::new(call)),
     }
 }

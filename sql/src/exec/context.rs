@@ -9,6 +9,7 @@ use selkie_fabric::BoxFuture;
 use selkie_fabric::env::{Env, yield_now};
 use selkie_txn::Txn;
 
+use super::advisory::AdvisoryContext;
 use super::eval::{EvalContext, eval};
 use super::kept_rows::KeptRows;
 use super::memory::MemoryLimits;
@@ -49,6 +50,7 @@ pub(crate) struct ExecContext<'x, 'db> {
     pub(crate) references: PendingReferences,
     /// What they look at when the transaction commits.
     pub(crate) deferred: &'x Mutex<DeferredReferences>,
+    pub(crate) advisory: AdvisoryContext<'x>,
     /// The role that the statement runs as; `None` if it may do everything.
     pub(crate) authority: Option<&'x Authority>,
     pub(crate) limits: &'x MemoryLimits,

@@ -86,6 +86,11 @@ impl Share {
         self.bytes += bytes;
         Ok(())
     }
+
+    fn shrink_to(&mut self, bytes: usize) {
+        self.budget.give_back(self.bytes.saturating_sub(bytes));
+        self.bytes = self.bytes.min(bytes);
+    }
 }
 
 impl Drop for Share {
@@ -137,6 +142,13 @@ impl MemoryUse {
     /// Bytes that are not kept any more.
     pub(crate) fn subtract(&mut self, bytes: usize) {
         self.bytes = self.bytes.saturating_sub(bytes);
+    }
+
+    /// The same, of what lives longer than a statement: the budget has them again.
+    pub(crate) fn give_back(&mut self, bytes: usize) {
+        self.subtract(bytes);
+        let needed = self.bytes.saturating_sub(FREE_BYTES);
+        self.share.iter_mut().for_each(|share| share.shrink_to(needed));
     }
 
     pub(crate) fn bytes(&self) -> usize {

@@ -14,6 +14,7 @@
 //! | `context.rs`, `batch.rs`, `memory.rs`, `row_key.rs` | what operators share |
 //! | `sort.rs` | ORDER BY |
 //! | `row_queue.rs`, `kept_rows.rs`, `partitions.rs` | rows beyond what memory takes |
+//! | `row_store.rs` | rows of cursors |
 //! | `aggregate_rest.rs` | groups beyond it |
 //! | `spill.rs`, `spill_value.rs` | their files |
 //! | `eval.rs` | values of expressions |
@@ -24,6 +25,7 @@
 //! | `txn_error.rs` | errors of transactions as errors of SQL |
 //! | others | an operator each |
 
+mod advisory;
 mod aggregate;
 mod aggregate_ordered;
 mod aggregate_rest;
@@ -51,6 +53,7 @@ mod partitions;
 mod references;
 mod row_key;
 mod row_queue;
+mod row_store;
 mod row_write;
 mod scan;
 mod scan_target;
@@ -71,12 +74,15 @@ mod window_frame;
 
 use crate::plan::walk;
 
+pub(crate) use advisory::{AdvisoryContext, SessionLocks};
+pub(crate) use batch::Batch;
 pub(crate) use build::build;
 pub(crate) use context::{CopiedRows, Counts, ExecContext, Operator, Row, SharedRows};
 pub(crate) use memory::{MemoryLimits, WORK_MEMORY_BYTES, row_bytes};
 pub(crate) use references::{
     DeferredMark, DeferredReferences, PendingReferences, RelationCache, check_rows, settle_deferred,
 };
+pub(crate) use row_store::{RowStore, RowWriter, StoreMemory};
 pub(crate) use sequence::SequenceMemory;
 pub(crate) use spill::TempFiles;
 pub(crate) use txn_error::{from_txn, read_only_error};

@@ -46,6 +46,12 @@ impl TempFiles {
         self.most.store(most_bytes.unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
+    /// How large they are.
+    #[cfg(test)]
+    pub(super) fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
     fn take(&self, bytes: u64) -> SqlResult<()> {
         let most = self.most.load(Ordering::Relaxed);
         let taken = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
@@ -61,13 +67,17 @@ impl TempFiles {
 
 /// What a file counts for among those of its session, until it is gone.
 #[derive(Debug)]
-struct FileShare {
+pub(super) struct FileShare {
     files: Arc<TempFiles>,
     bytes: u64,
 }
 
 impl FileShare {
-    fn grow_to(&mut self, bytes: u64) -> SqlResult<()> {
+    pub(super) fn new(limits: &MemoryLimits) -> Self {
+        Self { files: Arc::clone(&limits.files), bytes: 0 }
+    }
+
+    pub(super) fn grow_to(&mut self, bytes: u64) -> SqlResult<()> {
         self.files.take(bytes.saturating_sub(self.bytes))?;
         self.bytes = self.bytes.max(bytes);
         Ok(())
@@ -120,7 +130,8 @@ impl Read for RunFile {
     }
 }
 
-fn failed(error: &io::Error) -> SqlError {
+/// That a file cannot be used.
+pub(super) fn failed(error: &io::Error) -> SqlError {
     let state = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => SqlState::DISK_FULL,
         // Too many are open, in the process or on the machine.
@@ -130,7 +141,8 @@ fn failed(error: &io::Error) -> SqlError {
     SqlError::new(state, format!("a temporary file cannot be used: {error}"))
 }
 
-fn open() -> io::Result<File> {
+/// A file without a name.
+pub(super) fn open() -> io::Result<File> {
     let number = NEXT_FILE.fetch_add(1, Ordering::Relaxed);
     let name = format!("selkie-sort-{}-{number}", std::process::id());
     let path = std::env::temp_dir().join(name);
@@ -147,7 +159,7 @@ impl RunWriter {
     pub(crate) fn new(limits: &MemoryLimits) -> SqlResult<Self> {
         let file = open().map_err(|error| failed(&error))?;
         let file = BufWriter::with_capacity(BUFFER_BYTES, file);
-        let share = FileShare { files: Arc::clone(&limits.files), bytes: 0 };
+        let share = FileShare::new(limits);
         Ok(Self { file, share, bytes: 0, row: Vec::new() })
     }
 

@@ -113,6 +113,7 @@ fn shown<'p>(plan: &'p Plan, outer: &[Vec<String>]) -> Shown<'p> {
         Plan::Values { rows, .. } if rows.len() == 1 => return leaf("Result".to_owned()),
         Plan::Values { .. } => return leaf("Values Scan".to_owned()),
         Plan::CopyIn { table, .. } => return leaf(format!("Data for {table}")),
+        Plan::Advisory(_) => return leaf("Advisory Lock".to_owned()),
         Plan::Sequence(_) => return leaf("Sequence".to_owned()),
         Plan::Scan(scan) => return of_scan(scan, outer),
         Plan::Rows { function, .. } => {

@@ -31,6 +31,7 @@ mod key_bounds;
 mod large_values;
 mod like;
 mod listing;
+mod locks;
 mod math;
 mod moments;
 mod number_text;

@@ -7,7 +7,7 @@ use super::aggregates::{self, NewAccumulator};
 use super::{
     CallContext, Volatility, arithmetic, array_forms, arrays, byte_strings, catalogue,
     catalogue_objects, comparison, dates, document_functions, document_objects, document_paths,
-    documents, from_char, math, moments, number_text, numbers, parts, patterns, periods,
+    documents, from_char, locks, math, moments, number_text, numbers, parts, patterns, periods,
     privileges, regex_parts, strings, system, text_forms, to_char, trigonometry,
 };
 use crate::error::SqlResult;
@@ -179,6 +179,7 @@ pub(super) static FUNCTIONS: LazyLock<Table<Body>> = LazyLock::new(|| {
     trigonometry::register_functions(&mut table);
     text_forms::register_functions(&mut table);
     system::register_functions(&mut table);
+    locks::register_functions(&mut table);
     table
 });
 

@@ -72,8 +72,6 @@ pub(super) fn register_functions(table: &mut Table<Body>) {
     table.add("pg_terminate_backend", "volatile int4 -> bool", |values, context| {
         end_one_of(values, context, "process is being terminated", |found| (found.terminate)())
     });
-    // Nothing takes such a lock; clients give theirs back when they leave a session to others.
-    table.add("pg_advisory_unlock_all", "volatile -> void", |_, _| Ok(Datum::text("")));
     table.add("pg_client_encoding", "stable -> name", |_, _| Ok(Datum::text("UTF8")));
 }
 

@@ -49,7 +49,7 @@ impl Statistics {
     #[recursive::recursive]
     pub(crate) fn rows(&self, plan: &Plan) -> Option<f64> {
         Some(match plan {
-            Plan::One | Plan::Sequence(_) => 1.0,
+            Plan::One | Plan::Sequence(_) | Plan::Advisory(_) => 1.0,
             Plan::Nothing { .. } => 0.0,
             Plan::Values { rows, .. } => rows.len() as f64,
             Plan::Rows { .. } => ROWS_OF_FUNCTION,

@@ -134,6 +134,7 @@ impl Inlining {
 pub(crate) fn is_fixed(plan: &Plan) -> bool {
     let mut fixed = match plan {
         Plan::Sequence(_)
+        | Plan::Advisory(_)
         | Plan::CopyIn { .. }
         | Plan::Lock(_)
         | Plan::Insert(_)

@@ -6,6 +6,7 @@
 //! each node gives is said at its variant.
 
 mod access;
+mod advisory;
 mod arrange;
 mod conditions;
 mod cover;
@@ -26,6 +27,7 @@ mod scan_order;
 mod semi_join;
 pub(crate) mod walk;
 
+pub(crate) use advisory::{AdvisoryCall, AdvisoryFunction};
 pub(crate) use depth::check_depth;
 pub(crate) use estimate::Statistics;
 pub(crate) use expr::{Branch, Comparison, Expr, Quantifier, Typed};

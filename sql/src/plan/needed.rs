@@ -105,6 +105,7 @@ fn need(plan: &mut Plan, asked: Columns) {
         | Plan::Rows { .. }
         | Plan::Working { .. }
         | Plan::Sequence(_)
+        | Plan::Advisory(_)
         // It was told when it was made.
         | Plan::Shared { .. } => {}
     }

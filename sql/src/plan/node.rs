@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use selkie_txn::LockWait;
 
+use super::advisory::AdvisoryCall;
 use super::expr::Expr;
 use crate::catalogue::TableDef;
 use crate::copy::CopyFormat;
@@ -72,6 +73,8 @@ pub(crate) enum Plan {
     Modify(Box<Modify>),
     /// Gives one row: a value of a sequence.
     Sequence(Box<SequenceCall>),
+    /// Gives one row: what a function of advisory locks gives.
+    Advisory(Box<AdvisoryCall>),
 }
 
 /// Whether the rows of a common table expression are kept for all that read it.

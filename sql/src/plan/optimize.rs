@@ -444,7 +444,7 @@ impl Plan {
     /// How many columns its rows have.
     pub(crate) fn width(&self) -> usize {
         match self {
-            Self::Sequence(_) => 1,
+            Self::Sequence(_) | Self::Advisory(_) => 1,
             Self::One => 0,
             Self::Nothing { width } | Self::Values { width, .. } => *width,
             Self::CopyIn { columns, .. } => columns.len(),

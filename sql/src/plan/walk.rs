@@ -19,6 +19,7 @@ pub(super) fn inputs<'p>(plan: &'p Plan, visit: &mut dyn FnMut(&'p Plan, bool)) 
         | Plan::Scan(_)
         | Plan::Rows { .. }
         | Plan::Sequence(_)
+        | Plan::Advisory(_)
         | Plan::Working { .. } => {}
         Plan::Shared { plan, .. } => visit(plan, false),
         Plan::Recursive { first, next, .. } => {
@@ -66,6 +67,7 @@ pub(crate) fn inputs_mut(plan: &mut Plan, visit: &mut dyn FnMut(&mut Plan, bool)
         | Plan::Scan(_)
         | Plan::Rows { .. }
         | Plan::Sequence(_)
+        | Plan::Advisory(_)
         | Plan::Working { .. } => {}
         Plan::Shared { plan, .. } => visit(Arc::make_mut(plan), false),
         Plan::Recursive { first, next, .. } => {
@@ -122,6 +124,7 @@ pub(super) fn exprs<'p>(plan: &'p Plan, visit: &mut dyn FnMut(&'p Expr)) {
             scan.filter.iter().for_each(visit);
         }
         Plan::Rows { arguments, .. } => arguments.iter().for_each(visit),
+        Plan::Advisory(call) => call.arguments.iter().for_each(visit),
         Plan::Sequence(call) => call.arguments.iter().chain(&call.when).for_each(visit),
         Plan::Filter { condition, .. } => visit(condition),
         Plan::Project { exprs, .. } => exprs.iter().for_each(visit),

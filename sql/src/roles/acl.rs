@@ -24,6 +24,8 @@ const NAMES: [(char, &str); 9] = [
 
 impl Privileges {
     pub(crate) const NONE: Self = Self(0);
+    /// Of all kinds of objects.
+    pub(crate) const ALL: Self = Self((1 << NAMES.len()) - 1);
     pub(crate) const INSERT: Self = Self(1);
     pub(crate) const SELECT: Self = Self(1 << 1);
     pub(crate) const UPDATE: Self = Self(1 << 2);
@@ -66,6 +68,19 @@ impl Privileges {
 
     pub(crate) const fn has_all(self, wanted: Self) -> bool {
         self.0 & wanted.0 == wanted.0
+    }
+
+    /// As PostgreSQL prints them: behind each of those that may be granted further is a star.
+    pub(crate) fn letters(self, options: Self) -> String {
+        let mut letters = String::new();
+        for (at, (letter, _)) in (0..).zip(NAMES) {
+            let bit = 1 << at;
+            if self.0 & bit != 0 {
+                letters.push(letter);
+                letters.extend((options.0 & bit != 0).then_some('*'));
+            }
+        }
+        letters
     }
 
     /// PostgreSQL's names of them.
@@ -127,12 +142,34 @@ pub(crate) struct Rights {
     grants: Option<Vec<Grant>>,
 }
 
-/// What a role has been granted; the owner of the object has granted it.
+/// What a role has been granted by another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Grant {
     /// The role, [`EVERYONE`] for all of them.
     pub(crate) to: u32,
+    /// Who has granted it; `None` is the owner of the object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) by: Option<u32>,
     pub(crate) privileges: Privileges,
+    /// Those that it may grant further.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub(crate) options: Privileges,
+}
+
+fn is_none(privileges: &Privileges) -> bool {
+    privileges.is_empty()
+}
+
+impl Grant {
+    /// What the owner grants, which is not granted further.
+    fn plain(to: u32, privileges: Privileges) -> Self {
+        Self { to, by: None, privileges, options: Privileges::NONE }
+    }
+
+    /// Whether it is to the same role, and by the same.
+    pub(super) fn is_by_same(&self, other: &Self) -> bool {
+        (self.to, self.by) == (other.to, other.by)
+    }
 }
 
 /// In the place of a role: PUBLIC.
@@ -180,36 +217,47 @@ impl Rights {
         own.fold(Privileges::NONE, |all, own| all.with(own.privileges))
     }
 
-    fn explicit(&mut self, kind: Kind) -> &mut Vec<Grant> {
-        let owner = Grant { to: self.owner, privileges: kind.all() };
+    pub(super) fn explicit(&mut self, kind: Kind) -> &mut Vec<Grant> {
+        let owner = Grant::plain(self.owner, kind.all());
         self.grants.get_or_insert_with(|| vec![owner])
+    }
+
+    pub(super) fn put_grants(&mut self, grants: Vec<Grant>) {
+        self.grants = Some(grants);
     }
 
     /// Makes another role the owner, with what the last one could do as that.
     pub(crate) fn give_to(&mut self, owner: u32) {
         let last = std::mem::replace(&mut self.owner, owner);
         let Some(grants) = &mut self.grants else { return };
-        let own = grants.iter().position(|own| own.to == owner).map(|at| grants.remove(at));
-        match (grants.iter_mut().find(|grant| grant.to == last), own) {
-            (Some(grant), own) => {
-                grant.to = owner;
-                let more = own.map_or(Privileges::NONE, |own| own.privileges);
-                grant.privileges = grant.privileges.with(more);
+        let mut merged: Vec<Grant> = Vec::with_capacity(grants.len());
+        for mut own in grants.drain(..) {
+            if own.to == last {
+                own.to = owner;
             }
-            (None, own) => grants.extend(own),
+            own.by = own.by.filter(|by| *by != owner);
+            match merged.iter_mut().find(|other| other.is_by_same(&own)) {
+                Some(other) => {
+                    other.privileges = other.privileges.with(own.privileges);
+                    other.options = other.options.with(own.options);
+                }
+                None => merged.push(own),
+            }
         }
+        *grants = merged;
     }
 
-    /// Gives a role privileges.
+    /// Gives a role privileges, as the owner does, which it may not grant further.
     pub(crate) fn grant(&mut self, kind: Kind, to: u32, privileges: Privileges) {
+        let new = Grant::plain(to, privileges);
         let grants = self.explicit(kind);
-        match grants.iter_mut().find(|own| own.to == to) {
+        match grants.iter_mut().find(|own| own.is_by_same(&new)) {
             Some(own) => own.privileges = own.privileges.with(privileges),
-            None => grants.push(Grant { to, privileges }),
+            None => grants.push(new),
         }
     }
 
-    /// Takes privileges from a role.
+    /// Takes privileges from a role that nobody has granted further.
     pub(crate) fn revoke(&mut self, kind: Kind, from: u32, privileges: Privileges) {
         let grants = self.explicit(kind);
         for own in grants.iter_mut().filter(|own| own.to == from) {
@@ -218,13 +266,13 @@ impl Rights {
         grants.retain(|own| !own.privileges.is_empty());
     }
 
-    /// Whether a role owns it or was granted something of it.
+    /// Whether a role owns it, or was granted something of it or has granted that.
     pub(crate) fn names(&self, role: u32) -> Option<Mention> {
         if self.owner == role {
             return Some(Mention::Owner);
         }
         let mut grants = self.grants.iter().flatten();
-        grants.any(|own| own.to == role).then_some(Mention::Grantee)
+        grants.any(|own| own.to == role || own.by == Some(role)).then_some(Mention::Grantee)
     }
 }
 

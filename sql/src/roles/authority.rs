@@ -103,6 +103,27 @@ impl Authority {
         rights.held(kind, |role| self.inherited.contains(&role))
     }
 
+    /// What it may grant of an object.
+    pub(crate) fn options(&self, kind: Kind, rights: &Rights) -> Privileges {
+        if self.is_superuser {
+            return kind.all();
+        }
+        rights.options(kind, |role| self.inherited.contains(&role))
+    }
+
+    /// As whom it grants privileges of an object, `None` as the owner, and which of them it may.
+    pub(crate) fn grantor(
+        &self,
+        wanted: Privileges,
+        kind: Kind,
+        rights: &Rights,
+    ) -> (Option<u32>, Privileges) {
+        if self.is_superuser {
+            return (None, kind.all());
+        }
+        rights.grantor(kind, wanted, self.oid, &self.inherited)
+    }
+
     /// What a role may do with an object, such as the owner of a view.
     pub(crate) fn held_by(&self, role: u32, kind: Kind, rights: &Rights) -> Privileges {
         let Some(roles) = &self.roles else { return kind.all() };

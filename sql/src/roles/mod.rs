@@ -9,6 +9,7 @@
 //! | file | duty |
 //! |---|---|
 //! | `acl.rs` | privileges, and who has them of an object |
+//! | `grants.rs` | privileges that are granted further |
 //! | `document.rs` | roles and their memberships |
 //! | `verifier.rs` | what is kept of a password |
 //! | `authority.rs` | what the role of a session may do |
@@ -19,12 +20,13 @@
 mod acl;
 mod authority;
 mod document;
+mod grants;
 mod login;
 mod needed;
 mod store;
 mod verifier;
 
-pub(crate) use acl::{EVERYONE, Kind, Mention, Privileges, Rights};
+pub(crate) use acl::{EVERYONE, Grant, Kind, Mention, Privileges, Rights};
 pub(crate) use authority::{Authority, Standing, denied, no_privilege};
 pub(crate) use document::{BOOTSTRAP, BOOTSTRAP_NAME, Role, Roles, no_role};
 pub use login::{LogIn, ProvenRole, RoleLogIn, have_password, log_in};

@@ -17,6 +17,8 @@ impl Session {
             self.txn.abandon();
             self.over();
             self.end_settings(true);
+            self.kept.end_transaction(true);
+            self.locks.end_transaction_later();
         } else {
             self.state = TransactionState::Failed;
         }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use sqlparser::ast::{self, CloseCursor, DateTimeField, DiscardObject, Expr, Statement, Value};
 
 use super::Session;
+use super::parsed::ParsedStatement;
 use crate::bind::{OutputColumn, fold};
 use crate::client::Client;
-use crate::error::{SqlError, SqlResult, SqlState};
+use crate::error::{SqlError, SqlResult};
 use crate::schemas::text_of_list;
 use crate::types::{Datum, SqlType};
 
@@ -27,6 +28,8 @@ pub(super) fn has_tables(statement: &Statement) -> bool {
             Statement::Savepoint { .. }
                 | Statement::ReleaseSavepoint { .. }
                 | Statement::Set(_)
+                | Statement::Prepare { .. }
+                | Statement::Fetch { .. }
                 | Statement::Close { .. }
                 | Statement::Deallocate { .. }
                 | Statement::Discard { .. }
@@ -46,9 +49,13 @@ impl Session {
     /// Does a statement about transactions or settings. What it says in the end.
     pub(super) async fn control(
         &mut self,
-        statement: &Statement,
+        parsed: &Arc<ParsedStatement>,
         client: &Arc<dyn Client>,
     ) -> SqlResult<String> {
+        let statement = &parsed.statement;
+        if let Statement::Fetch { name, direction, position, into: None } = statement {
+            return self.fetch(name, direction, position, client).await;
+        }
         client.begin(&self.control_columns(statement)?.into(), &self.settings.format);
         let tag = match statement {
             Statement::StartTransaction { modes, statements, exception, modifier, .. } => {
@@ -83,11 +90,19 @@ impl Session {
             }
             Statement::Set(set) => self.set(set, client).await?,
             Statement::Reset(reset) => self.reset(&reset.reset, client).await?,
-            Statement::Deallocate { name, prepare: _ } => deallocate(name, client)?,
-            Statement::Discard { object_type } => self.discard(object_type, client).await?,
-            Statement::Close { cursor: CloseCursor::All } => "CLOSE CURSOR ALL",
+            Statement::Prepare { name, data_types, statement } => {
+                self.prepare_as(parsed, (name, data_types), statement).await?;
+                "PREPARE"
+            }
+            Statement::Deallocate { name, prepare: _ } => self.deallocate(name)?,
+            Statement::Discard { object_type } => self.discard(object_type).await?,
+            Statement::Close { cursor: CloseCursor::All } => {
+                self.kept.close(None)?;
+                "CLOSE CURSOR ALL"
+            }
             Statement::Close { cursor: CloseCursor::Specific { name } } => {
-                return Err(no_cursor(&fold(name)));
+                self.kept.close(Some(&fold(name)))?;
+                "CLOSE CURSOR"
             }
             // Nothing can be listened to.
             Statement::UNLISTEN { .. } => "UNLISTEN",
@@ -145,15 +160,13 @@ impl Session {
     }
 
     /// Forgets what earlier statements of the session have left.
-    async fn discard(
-        &mut self,
-        what: &DiscardObject,
-        client: &Arc<dyn Client>,
-    ) -> SqlResult<&'static str> {
+    async fn discard(&mut self, what: &DiscardObject) -> SqlResult<&'static str> {
         Ok(match what {
             DiscardObject::ALL => {
                 self.not_in_transaction("DISCARD ALL")?;
-                client.deallocate(None)?;
+                self.kept.close(None)?;
+                self.kept.forget_statement(None)?;
+                self.locks.unlock_all().await;
                 self.set_role(None, false).await?;
                 self.reset_all()?;
                 self.sequences = Arc::default();
@@ -167,6 +180,15 @@ impl Session {
             DiscardObject::PLANS => "DISCARD PLANS",
             DiscardObject::TEMP => "DISCARD TEMP",
         })
+    }
+
+    fn deallocate(&self, name: &ast::Ident) -> SqlResult<&'static str> {
+        if name.quote_style.is_none() && name.value.eq_ignore_ascii_case("all") {
+            self.kept.forget_statement(None)?;
+            return Ok("DEALLOCATE ALL");
+        }
+        self.kept.forget_statement(Some(&fold(name)))?;
+        Ok("DEALLOCATE")
     }
 
     async fn set(&mut self, set: &ast::Set, client: &Arc<dyn Client>) -> SqlResult<&'static str> {
@@ -230,6 +252,9 @@ impl Session {
 
     /// The columns of a statement about the session.
     pub(super) fn control_columns(&self, statement: &Statement) -> SqlResult<Vec<OutputColumn>> {
+        if let Statement::Fetch { name, position, .. } = statement {
+            return Ok(self.fetched_columns(name, position));
+        }
         let Statement::ShowVariable { variable } = statement else { return Ok(Vec::new()) };
         let name = shown_name(variable);
         let names = match &*name {
@@ -293,19 +318,6 @@ fn zone_text(value: &Expr) -> SqlResult<String> {
     }
     let unit = if is_number { unit } else { "" };
     Ok(format!("INTERVAL '{}'", format!("{text}{unit}").replace('\'', "''")))
-}
-
-fn deallocate(name: &ast::Ident, client: &Arc<dyn Client>) -> SqlResult<&'static str> {
-    if name.quote_style.is_none() && name.value.eq_ignore_ascii_case("all") {
-        client.deallocate(None)?;
-        return Ok("DEALLOCATE ALL");
-    }
-    client.deallocate(Some(&fold(name)))?;
-    Ok("DEALLOCATE")
-}
-
-fn no_cursor(name: &str) -> SqlError {
-    SqlError::new(SqlState::INVALID_CURSOR, format!("cursor \"{name}\" does not exist"))
 }
 
 fn setting_text(value: &Expr) -> SqlResult<String> {

@@ -79,6 +79,16 @@ impl Run {
         explain: &Explain<'_>,
     ) -> Result<SqlResult<Ran>, TxnError> {
         let Explain { statement, analyze, costs } = explain;
+        if let Statement::Execute { .. } = statement {
+            let work = match Box::pin(self.named_work(txn, statement)).await? {
+                Ok(work) => work,
+                Err(error) => return Ok(Err(error)),
+            };
+            let (parsed, mut run) = (Arc::clone(&work.parsed), self.clone());
+            run.work = work;
+            let named = Explain { statement: &parsed.statement, analyze: *analyze, costs: *costs };
+            return Box::pin(run.explain(txn, &named)).await;
+        }
         let sql = &self.work.parsed.sql;
         let source = self.path_source();
         let planned = match plan_anew(txn, statement, sql, &self.work.types, &source, None).await? {

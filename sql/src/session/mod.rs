@@ -8,9 +8,13 @@ mod cancel;
 mod constraints;
 mod control;
 mod copy_out;
+mod cursor;
 mod define;
+mod execute;
 mod explain;
+mod kept;
 mod memory;
+mod motion;
 mod parameters;
 mod parsed;
 mod path;
@@ -31,6 +35,7 @@ use parking_lot::Mutex;
 use selkie_txn::{Database, Isolation, SessionLimits, TxnError};
 use sqlparser::ast::Statement;
 
+use self::kept::Kept;
 use self::parsed::{ParsedStatement, Planned};
 use self::path::PathMemory;
 use self::savepoint::SetSavepoint;
@@ -38,7 +43,7 @@ use self::settings::Settings;
 use self::transaction::Modes;
 use crate::client::{Client, Collected, Outcome};
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::exec::{DeferredReferences, SequenceMemory, TempFiles, from_txn};
+use crate::exec::{DeferredReferences, SequenceMemory, SessionLocks, TempFiles, from_txn};
 use crate::functions::ToSet;
 use crate::memory_budget::MemoryBudget;
 use crate::roles::{ProvenRole, Standing};
@@ -131,6 +136,9 @@ pub struct Session {
     path: Arc<PathMemory>,
     /// What a statement that runs has set by calls.
     to_set: Arc<ToSet>,
+    /// Prepared statements and cursors.
+    kept: Arc<Kept>,
+    locks: Arc<SessionLocks>,
     cancel: CancelHandle,
     /// Gives what waits for the thread to another.
     hand_over: Option<fn()>,
@@ -177,6 +185,8 @@ impl Session {
             sequences: Arc::default(),
             path: Arc::default(),
             to_set: Arc::default(),
+            kept: Arc::default(),
+            locks: Arc::default(),
             cancel,
             hand_over: None,
             memory: Arc::default(),
@@ -359,7 +369,9 @@ impl Session {
         self.check_not_failed(statement)?;
         let begun = self.note_statement(&work.parsed.sql);
         let ran = match self.state {
-            _ if !control::has_tables(statement) => Box::pin(self.control(statement, client)).await,
+            _ if !control::has_tables(statement) => {
+                Box::pin(self.control(&work.parsed, client)).await
+            }
             TransactionState::Idle => self.alone(work, client).await,
             _ => {
                 self.has_run = true;
@@ -456,6 +468,8 @@ impl Session {
         let (ended, mut why) = (self.ended_at(end), None);
         let committed = self.txn.commit_until(async { why = Some(ended.await) }).await;
         self.end_settings(committed.is_err());
+        self.kept.end_transaction(committed.is_err());
+        self.locks.end_transaction().await;
         committed.map_err(|error| match (error, why) {
             (TxnError::CommitStopped, Some(why)) => why,
             (error, _) => from_txn(error, None),
@@ -474,7 +488,10 @@ impl Session {
     async fn end_failed(&mut self) -> SqlResult<()> {
         self.over();
         self.end_settings(true);
-        match self.txn.rollback().await {
+        self.kept.end_transaction(true);
+        let rolled_back = self.txn.rollback().await;
+        self.locks.end_transaction().await;
+        match rolled_back {
             Ok(()) | Err(TxnError::NoTransaction) => Ok(()),
             Err(error) => Err(from_txn(error, None)),
         }

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use selkie_txn::{DefinitionId, Table};
 use sqlparser::ast::Statement;
 
-use crate::bind::OutputColumn;
+use crate::bind::{NewCursor, OutputColumn};
 use crate::copy::CopyFormat;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::RelationCache;
@@ -99,6 +99,8 @@ pub(super) enum Verb {
     CopyIn,
     /// With how its rows are written.
     CopyOut(Arc<CopyFormat>),
+    /// Its rows are kept, for FETCH.
+    Declare(Arc<NewCursor>),
 }
 
 impl ParsedStatement {
@@ -119,6 +121,12 @@ impl ParsedStatement {
             Self { statement, sql: Arc::clone(&sql), stats, notices, planned }
         };
         Ok(statements.into_iter().map(|statement| Arc::new(own(statement))).collect())
+    }
+
+    /// A statement that is part of another one of a text.
+    pub(super) fn within(statement: Statement, sql: &Arc<str>) -> Self {
+        let (stats, sql) = (Arc::new(StatementStats::new(Arc::clone(sql))), Arc::clone(sql));
+        Self { statement, sql, stats, notices: Vec::new(), planned: Mutex::default() }
     }
 
     /// A plan for these types, this format and this path. Whether its tables are what they were is

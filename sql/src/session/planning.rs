@@ -174,6 +174,15 @@ fn bind(binder: &mut Binder<'_>, statement: &Statement) -> SqlResult<(Verb, Boun
         Statement::Insert(insert) => (Verb::Insert, binder.insert(insert)?),
         Statement::Update(update) => (Verb::Update, binder.update(update)?),
         Statement::Delete(delete) => (Verb::Delete, binder.delete(delete)?),
+        Statement::Declare { stmts, separator: _ } => {
+            let (new, bound) = binder.cursor(stmts)?;
+            (Verb::Declare(Arc::new(new)), bound)
+        }
+        // The query that gives the values.
+        Statement::Execute { parameters, .. } => {
+            let name = super::execute::executed_name(statement)?;
+            (Verb::Select, binder.given_values(&name, parameters)?)
+        }
         copy @ Statement::Copy { .. } => {
             let BoundCopy { bound, out } = binder.copy(copy)?;
             (out.map_or(Verb::CopyIn, Verb::CopyOut), bound)

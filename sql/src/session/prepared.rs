@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use sqlparser::ast::Statement;
+
 use super::parsed::{ParsedStatement, Planned, Verb};
 use super::{Session, TransactionState, Work, control};
 use crate::bind::OutputColumn;
@@ -48,7 +50,17 @@ impl Prepared {
     #[must_use]
     pub fn is_copy(&self) -> bool {
         let statement = self.work.as_ref().map(|work| &work.parsed.statement);
-        matches!(statement, Some(sqlparser::ast::Statement::Copy { .. }))
+        matches!(statement, Some(Statement::Copy { .. }))
+    }
+
+    /// What is run.
+    pub(super) fn work(&self) -> Option<&Work> {
+        self.work.as_ref()
+    }
+
+    /// The text that it is in.
+    pub(super) fn text(&self) -> Arc<str> {
+        self.work.as_ref().map_or_else(|| Arc::from(""), |work| Arc::clone(&work.parsed.sql))
     }
 
     /// Whether it is no statement at all.
@@ -89,12 +101,29 @@ impl Session {
                 return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
             }
         };
+        self.prepare_parsed(parsed, types).await
+    }
+
+    /// As [`prepare`](Self::prepare), of a statement that was parsed.
+    pub(super) async fn prepare_parsed(
+        &mut self,
+        parsed: &Arc<ParsedStatement>,
+        types: &[Option<SqlType>],
+    ) -> SqlResult<Prepared> {
         self.check_not_failed(&parsed.statement)?;
+        if let Statement::Execute { .. } = &parsed.statement {
+            // That there is none yet is for when it is run.
+            let name = super::execute::executed_name(&parsed.statement)?;
+            let named = self.kept.statement(&name);
+            let columns = named.map_or_else(|_| Arc::default(), |own| own.columns);
+            return Ok(Prepared { columns, ..Prepared::of(Some(Work::of(parsed))) });
+        }
         if !control::has_tables(&parsed.statement) {
             let columns = self.control_columns(&parsed.statement)?.into();
             return Ok(Prepared { columns, ..Prepared::of(Some(Work::of(parsed))) });
         }
-        if super::define::is_definition(&parsed.statement) {
+        let is_lock = matches!(parsed.statement, Statement::Lock(_));
+        if is_lock || super::define::is_definition(&parsed.statement) {
             return Ok(Prepared::of(Some(Work::of(parsed))));
         }
         if super::explain::explained(&parsed.statement)?.is_some() {
@@ -113,7 +142,8 @@ impl Session {
         // The rows of a COPY are data to its client.
         let no_columns = Arc::default();
         let columns = match planned.verb {
-            Verb::CopyOut(_) => &no_columns,
+            // So are those of a cursor to who fetches them.
+            Verb::CopyOut(_) | Verb::Declare(_) => &no_columns,
             _ => &planned.columns,
         };
         let columns = Arc::clone(columns);

@@ -9,6 +9,7 @@ use selkie_fabric::env::Env;
 use selkie_txn::{Database, LOCK_TIMEOUT, Txn, TxnError};
 
 use super::cancel::CancelHandle;
+use super::kept::Kept;
 use super::memory::Bounds;
 use super::parsed::{PlanCache, Planned, Verb};
 use super::path::PathMemory;
@@ -19,8 +20,9 @@ use crate::catalogue::TableDef;
 use crate::client::Client;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::{
-    CopiedRows, Counts, DeferredReferences, ExecContext, MemoryLimits, PendingReferences,
-    RelationCache, Row, SequenceMemory, SharedRows, build, check_rows, from_txn, settle_deferred,
+    AdvisoryContext, CopiedRows, Counts, DeferredReferences, ExecContext, MemoryLimits,
+    PendingReferences, RelationCache, SequenceMemory, SessionLocks, SharedRows, build, check_rows,
+    from_txn, settle_deferred,
 };
 use crate::explain::Counted;
 use crate::functions::{CallContext, ToSet};
@@ -50,6 +52,8 @@ pub(super) struct Run {
     pub(super) plans: Arc<PlanCache>,
     pub(super) known_path: Arc<PathMemory>,
     to_set: Arc<ToSet>,
+    pub(super) kept: Arc<Kept>,
+    locks: Arc<SessionLocks>,
     /// Where a statement that changes tables looks for names.
     pub(super) path: Arc<SearchPath>,
     sequences: Arc<SequenceMemory>,
@@ -62,7 +66,7 @@ pub(super) struct Run {
     session_number: i32,
     pub(super) is_alone: bool,
     transaction_start: i64,
-    clock: Clock,
+    pub(super) clock: Clock,
     /// As whom the session began.
     pub(super) user: Arc<str>,
 }
@@ -80,6 +84,7 @@ impl Session {
         let mut attempt = 0;
         loop {
             self.begin_until(end, self.settings.modes)?;
+            self.locks.begin_run();
             let ran = match self.run(work, client, true).await {
                 Ok(Ran::Done(tag)) => self.commit_until(end).await.map(|()| tag),
                 Ok(Ran::BuildIndex(build)) => {
@@ -92,7 +97,12 @@ impl Session {
                 }
             };
             match ran {
-                Err(error) if error.is_retryable() && attempt < ATTEMPTS && !client.is_final() => {
+                Err(error)
+                    if error.is_retryable()
+                        && attempt < ATTEMPTS
+                        && !client.is_final()
+                        && !self.locks.keeps_from_another_run() =>
+                {
                     let pause = Duration::from_micros(100 << attempt.min(8));
                     self.txn.database().engine().env().sleep(pause).await;
                     attempt += 1;
@@ -126,6 +136,7 @@ impl Session {
         let run = self.new_run(work, client, is_alone);
         let ran = self.txn.run(move |txn| Box::pin(async move { run.go(txn).await })).await;
         let to_set = self.to_set.take();
+        self.locks.take_warnings().iter().for_each(|warning| self.tell(client, warning));
         let ran = ran.map_err(|error| from_txn(error, None))??;
         for (name, value, is_local) in to_set {
             match value {
@@ -154,6 +165,8 @@ impl Session {
             plans: Arc::clone(&self.plans),
             known_path: Arc::clone(&self.path),
             to_set: Arc::clone(&self.to_set),
+            kept: Arc::clone(&self.kept),
+            locks: Arc::clone(&self.locks),
             path: self.path.plain(),
             sequences: Arc::clone(&self.sequences),
             relations: Arc::clone(self.plans.relations()),
@@ -178,7 +191,10 @@ impl Run {
     }
 
     /// The same with the role that it runs as, in the state that the transaction sees.
-    async fn with_authority(&self, txn: &mut Txn<'_>) -> Result<SqlResult<Self>, TxnError> {
+    pub(super) async fn with_authority(
+        &self,
+        txn: &mut Txn<'_>,
+    ) -> Result<SqlResult<Self>, TxnError> {
         let loaded = crate::roles::load(txn, &self.plans.roles).await?;
         let set = self.settings.role.as_ref().map(|own| own.oid);
         let authority =
@@ -196,7 +212,7 @@ impl Run {
         ran.unwrap_or_else(|cancelled| Ok(Err(cancelled)))
     }
 
-    async fn in_statement(&self, txn: &mut Txn<'_>) -> Result<SqlResult<Ran>, TxnError> {
+    pub(super) async fn in_statement(&self, txn: &mut Txn<'_>) -> Result<SqlResult<Ran>, TxnError> {
         let Work { parsed, parameters, types, told } = &self.work;
         if super::define::is_definition(&parsed.statement) {
             let may_rename = super::define::changes_names(&parsed.statement);
@@ -216,6 +232,9 @@ impl Run {
                 Ok(run) => Box::pin(super::define::define(&run, txn)).await,
                 Err(error) => Err(error),
             });
+        }
+        if let Some(ran) = self.other_than_planned(txn).await? {
+            return Ok(ran);
         }
         match super::explain::explained(&parsed.statement) {
             Ok(None) => {}
@@ -303,6 +322,8 @@ impl Run {
             statements: Arc::clone(&self.plans.list),
             path: Arc::clone(path),
             settings: self.settings.all(self.modes),
+            prepared: self.kept.shown_statements(),
+            cursors: self.kept.shown_cursors(),
             transaction_start: self.transaction_start,
         };
         let loaded = SystemSnapshot::load(txn, session, authority).await?;
@@ -317,6 +338,7 @@ impl Run {
     async fn execute(&self, txn: &mut Txn<'_>, planned: &Planned) -> SqlResult<String> {
         let random = || random(self.clock);
         let mut context = self.context(txn, &random, &planned.path);
+        context.advisory.may_see_later = planned.tables.is_empty() && !planned.uses_catalogue;
         let mut operator = build(&planned.plan);
         let client = &*self.client;
         let mut given = 0;
@@ -325,6 +347,10 @@ impl Run {
                 client.begin(&Arc::default(), &self.settings.format);
                 let copied = self.copy_out(&mut *operator, &mut context, planned, format);
                 given = Box::pin(copied).await?;
+            }
+            Verb::Declare(new) => {
+                client.begin(&Arc::default(), &self.settings.format);
+                Box::pin(self.declare(&mut *operator, &mut context, planned, new)).await?;
             }
             // Its rows have no columns.
             Verb::Insert | Verb::Update | Verb::Delete if planned.columns.is_empty() => {
@@ -351,11 +377,12 @@ impl Run {
             Verb::Delete => format!("DELETE {affected}"),
             Verb::CopyIn => format!("COPY {affected}"),
             Verb::CopyOut(_) => format!("COPY {given}"),
+            Verb::Declare(_) => "DECLARE CURSOR".to_owned(),
         })
     }
 
     /// What a plan runs in.
-    fn context<'x, 'db>(
+    pub(super) fn context<'x, 'db>(
         &'x self,
         txn: &'x mut Txn<'db>,
         random: &'x (dyn Fn() -> f64 + Sync),
@@ -394,6 +421,12 @@ impl Run {
             relations: &self.relations,
             references: PendingReferences::default(),
             deferred: &self.deferred,
+            advisory: AdvisoryContext {
+                locks: &self.locks,
+                database: Some(&self.database),
+                timeout: self.settings.lock_timeout,
+                may_see_later: false,
+            },
             authority: self.authority.as_deref(),
             limits: &self.limits,
             outer: Vec::new(),
@@ -451,18 +484,10 @@ impl Run {
         let mut context = self.context(txn, &random, &self.path);
         check_rows(&Arc::new(table.clone()), at, &mut context).await
     }
-
-    /// The first row of what a plan gives.
-    pub(super) async fn first_row(&self, txn: &mut Txn<'_>, plan: &Plan) -> SqlResult<Option<Row>> {
-        let random = || random(self.clock);
-        let mut context = self.context(txn, &random, &self.path);
-        let batch = build(plan).next(&mut context).await?;
-        Ok(batch.and_then(|batch| batch.into_iter().next()))
-    }
 }
 
 /// A number from 0 to below 1.
-fn random(clock: Clock) -> f64 {
+pub(super) fn random(clock: Clock) -> f64 {
     use std::hash::{BuildHasher, RandomState};
     // The state differs from one to the next.
     let bits = RandomState::new().hash_one(clock());

@@ -31,6 +31,8 @@ impl Session {
         let savepoint = made.map_err(|error| from_txn(error, None))?;
         let deferred = self.deferred.lock().mark();
         self.savepoints_set += 1;
+        self.kept.note_savepoint(self.savepoints_set);
+        self.locks.note_savepoint(self.savepoints_set);
         self.savepoints.push(SetSavepoint {
             name,
             savepoint,
@@ -62,6 +64,8 @@ impl Session {
         gone.map_err(|error| from_txn(error, None))?;
         self.deferred.lock().return_to(&own.deferred);
         self.savepoints.truncate(at + 1);
+        self.kept.return_to(own.number);
+        self.locks.return_to(own.number).await;
         self.returned_to = Some(self.returned_to.map_or(own.number, |least| least.min(own.number)));
         self.modes_now = own.modes;
         self.set_back(&own.settings, own.lasting);

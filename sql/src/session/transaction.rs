@@ -96,7 +96,7 @@ pub(super) fn check_writes(modes: Modes, statement: &Statement, verb: &Verb) -> 
         Verb::Update => "UPDATE".to_owned(),
         Verb::Delete => "DELETE".to_owned(),
         Verb::CopyIn => "COPY FROM".to_owned(),
-        Verb::Select | Verb::CopyOut(_) => return Ok(()),
+        Verb::Select | Verb::CopyOut(_) | Verb::Declare(_) => return Ok(()),
     };
     Err(read_only_error(&command))
 }

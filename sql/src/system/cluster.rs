@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::oids;
 use super::record::{Cell, Record};
 use super::relation::Relation;
-use super::snapshot::SystemSnapshot;
+use super::snapshot::{KeptCursor, KeptStatement, SystemSnapshot};
 use crate::session_list::Activity;
 use crate::statement_list::StatementStats;
 use crate::types::Datum;
@@ -22,6 +22,8 @@ pub(super) fn rows(system: &SystemSnapshot, relation: &'static Relation) -> Opti
         "pg_catalog.pg_database" => vec![database(system, relation)],
         "pg_catalog.pg_tablespace" => tablespaces(relation),
         "pg_catalog.pg_settings" => settings(system, relation),
+        "pg_catalog.pg_prepared_statements" => prepared(system, relation),
+        "pg_catalog.pg_cursors" => cursors(system, relation),
         "pg_catalog.pg_stat_activity" => activity(system, relation),
         "pg_catalog.pg_stat_progress_create_index" => index_builds(system, relation),
         "pg_catalog.pg_stat_statements" => statements(system, relation),
@@ -53,6 +55,36 @@ fn database(system: &SystemSnapshot, relation: &'static Relation) -> Vec<Datum> 
         .set("datcollate", "C")
         .set("datctype", "C.UTF-8")
         .row()
+}
+
+/// Plans are for all values, so that all runs are by such.
+fn prepared(system: &SystemSnapshot, relation: &'static Relation) -> Rows {
+    let record = |own: &KeptStatement| {
+        Record::new(relation)
+            .set("name", &*own.name)
+            .set("statement", &*own.text)
+            .set("prepare_time", Cell::Moment(own.prepared_at))
+            .set("parameter_types", own.types.iter().map(|ty| ty.oid()).collect::<Vec<u32>>())
+            .set("from_sql", own.is_from_sql)
+            .set("generic_plans", i64::try_from(own.runs).unwrap_or(i64::MAX))
+            .set("custom_plans", 0)
+            .row()
+    };
+    system.session.prepared.iter().map(record).collect()
+}
+
+fn cursors(system: &SystemSnapshot, relation: &'static Relation) -> Rows {
+    let record = |own: &KeptCursor| {
+        Record::new(relation)
+            .set("name", &*own.name)
+            .set("statement", &*own.text)
+            .set("is_holdable", own.is_holdable)
+            .set("is_binary", false)
+            .set("is_scrollable", own.is_scrollable)
+            .set("creation_time", Cell::Moment(own.opened_at))
+            .row()
+    };
+    system.session.cursors.iter().map(record).collect()
 }
 
 fn tablespaces(relation: &'static Relation) -> Rows {

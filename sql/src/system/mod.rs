@@ -43,5 +43,5 @@ mod views;
 pub(crate) use callables::{function_arguments, function_result};
 pub(crate) use oids::table as table_oid;
 pub(crate) use relation::{Relation, SystemColumn, find_relation};
-pub(crate) use snapshot::{SessionFacts, SystemSnapshot};
+pub(crate) use snapshot::{KeptCursor, KeptStatement, SessionFacts, SystemSnapshot};
 pub(crate) use views::view;

@@ -5,7 +5,7 @@ use super::relation::Relation;
 use super::snapshot::{SystemSnapshot, SystemTable};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::roles::{
-    Authority, BOOTSTRAP, BOOTSTRAP_NAME, EVERYONE, Kind, Privileges, Rights, Role, no_role,
+    Authority, BOOTSTRAP, BOOTSTRAP_NAME, EVERYONE, Grant, Kind, Privileges, Rights, Role, no_role,
 };
 use crate::schemas::{PUBLIC, names_of_text, no_schema};
 use crate::types::Datum;
@@ -103,21 +103,25 @@ fn table_privileges(
     let mut rows = Vec::new();
     for table in &system.tables {
         let (kind, rights) = (table.def.kind(), &table.def.rights);
-        for (to, privileges) in explicit(kind, rights) {
-            let is_shown = has(rights.owner) || has(to) || (to == EVERYONE && with_public);
+        for Grant { to, by, privileges, options } in explicit(kind, rights) {
+            let by = by.unwrap_or(rights.owner);
+            let is_shown = has(by) || has(to) || (to == EVERYONE && with_public);
             if !is_shown {
                 continue;
             }
+            // Who has what the owner has may grant it.
+            let grants_all = to != EVERYONE && has_role(system, Some(to), rights.owner);
             for privilege in privileges.names() {
+                let may_grant = grants_all || options.names().any(|own| own == privilege);
                 let yes = |is: bool| if is { "YES" } else { "NO" };
                 let record = Record::new(relation)
-                    .set("grantor", name(rights.owner))
+                    .set("grantor", name(by))
                     .set("grantee", name(to))
                     .set("table_catalog", system.session.database)
                     .set("table_schema", &*table.schema)
                     .set("table_name", &*table.def.name)
                     .set("privilege_type", privilege)
-                    .set("is_grantable", yes(to == rights.owner))
+                    .set("is_grantable", yes(may_grant))
                     .set("with_hierarchy", yes(privilege == "SELECT"));
                 rows.push(record.row());
             }
@@ -127,10 +131,13 @@ fn table_privileges(
 }
 
 /// Who has what of an object, also as long as nothing was granted.
-fn explicit(kind: Kind, rights: &Rights) -> Vec<(u32, Privileges)> {
+fn explicit(kind: Kind, rights: &Rights) -> Vec<Grant> {
     match rights.grants() {
-        Some(grants) => grants.iter().map(|own| (own.to, own.privileges)).collect(),
-        None => vec![(rights.owner, kind.all())],
+        Some(grants) => grants.to_vec(),
+        None => {
+            let (privileges, options) = (kind.all(), Privileges::NONE);
+            vec![Grant { to: rights.owner, by: None, privileges, options }]
+        }
     }
 }
 
@@ -141,11 +148,11 @@ pub(super) fn acl(system: &SystemSnapshot, rights: &Rights) -> Cell {
         EVERYONE => String::new(),
         oid => system.user(oid).map_or_else(|| oid.to_string(), |name| of_acl(&name)),
     };
-    let item = |to: u32, privileges: Privileges| {
-        format!("{}={}/{}", name(to), String::from(privileges), name(rights.owner))
+    let item = |own: &Grant| {
+        let by = own.by.unwrap_or(rights.owner);
+        format!("{}={}/{}", name(own.to), own.privileges.letters(own.options), name(by))
     };
-    let items: Vec<String> = grants.iter().map(|own| item(own.to, own.privileges)).collect();
-    items.into()
+    grants.iter().map(item).collect::<Vec<String>>().into()
 }
 
 /// The name of a role as PostgreSQL prints it in privileges.
@@ -235,15 +242,16 @@ impl SystemSnapshot {
             _ => return Ok(Some(true)),
         };
         let held = authority.held(kind, &rights);
-        let is_owner = authority.owns(&rights);
+        let options = authority.options(kind, &rights);
         let known = match function {
             "has_column_privilege" | "has_any_column_privilege" => Privileges::OF_COLUMNS,
             _ => kind.all(),
         };
         let wanted = wanted_of(known, wanted)?;
-        Ok(Some(
-            wanted.iter().any(|(own, grantable)| held.has_all(*own) && (!grantable || is_owner)),
-        ))
+        Ok(Some(wanted.iter().any(|(own, grantable)| match grantable {
+            true => options.has_all(*own),
+            false => held.has_all(*own),
+        })))
     }
 
     fn membership(&self, role: Option<u32>, of: &Datum, wanted: &str) -> SqlResult<bool> {

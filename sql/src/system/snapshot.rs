@@ -17,7 +17,7 @@ use crate::schemas::{INFORMATION_SCHEMA, PG_CATALOG, PUBLIC, SearchPath, names_o
 use crate::session_list::SessionList;
 use crate::statement_list::StatementList;
 use crate::types::object_names::ObjectNames;
-use crate::types::{Datum, Scalar};
+use crate::types::{Datum, Scalar, SqlType};
 
 /// What the catalogue tells of a session.
 #[derive(Clone, Debug)]
@@ -32,8 +32,33 @@ pub(crate) struct SessionFacts {
     pub(crate) path: Arc<SearchPath>,
     /// Parameters, with their values.
     pub(crate) settings: Vec<(String, String)>,
+    pub(crate) prepared: Vec<KeptStatement>,
+    pub(crate) cursors: Vec<KeptCursor>,
     /// When its transaction began, in microseconds since 2000-01-01.
     pub(crate) transaction_start: i64,
+}
+
+/// A prepared statement of a session.
+#[derive(Clone, Debug)]
+pub(crate) struct KeptStatement {
+    pub(crate) name: String,
+    pub(crate) text: Arc<str>,
+    pub(crate) prepared_at: i64,
+    pub(crate) types: Vec<SqlType>,
+    /// Whether by PREPARE.
+    pub(crate) is_from_sql: bool,
+    /// How often it was run.
+    pub(crate) runs: u64,
+}
+
+/// A cursor of a session, or a portal.
+#[derive(Clone, Debug)]
+pub(crate) struct KeptCursor {
+    pub(crate) name: String,
+    pub(crate) text: Arc<str>,
+    pub(crate) is_holdable: bool,
+    pub(crate) is_scrollable: bool,
+    pub(crate) opened_at: i64,
 }
 
 /// The definitions of all tables in the state that a transaction sees.

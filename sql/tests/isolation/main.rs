@@ -311,4 +311,6 @@ specs![
     update_chain,
     sequences,
     truncate,
+    advisory_locks,
+    lock_table,
 ];

@@ -6,12 +6,12 @@ use selkie_engine::GAddr;
 use crate::access::cursor::Cursor;
 use crate::access::leaf::no_stable_leaf;
 use crate::catalogue::handles::Table;
-use crate::catalogue::table_info::IndexInfo;
+use crate::catalogue::table_info::{IndexInfo, TableInfo};
 use crate::encoding::key::KeyBuf;
 use crate::encoding::key_range::KeyRange;
 use crate::encoding::row_ref::RowRef;
 use crate::error::TxnError;
-use crate::locks::entry::{LockName, Owner};
+use crate::locks::entry::LockName;
 use crate::locks::row_locks::{LockOutcome, LockWait};
 use crate::protocol::leaf_latch::LatchMode;
 use crate::transaction::txn::Txn;
@@ -43,6 +43,41 @@ impl Txn<'_> {
         info.check_key(&info.primary, key)?;
         let locked = self.lock_key(&info.primary, key, wait).await;
         self.close_read(locked).await
+    }
+
+    /// Locks all rows of a table to the end of the transaction, those that are not there, too:
+    /// commits of others that change the table wait for that end. Those that only read do not, nor
+    /// does who locks a row ([`lock_row`](Self::lock_row)) before it changes it. Marks all leaves
+    /// of the table, one after the other.
+    ///
+    /// # Errors
+    /// As [`lock_row`](Self::lock_row).
+    pub async fn lock_table(
+        &mut self,
+        table: Table,
+        wait: LockWait,
+    ) -> Result<LockOutcome, TxnError> {
+        self.open_read_for(LatchMode::Exclusive)?;
+        self.check_locks_rows()?;
+        let info = self.table_info(table).await?;
+        let locked = self.lock_tree(info, wait).await;
+        self.close_read(locked).await
+    }
+
+    async fn lock_tree(
+        &mut self,
+        info: &TableInfo,
+        wait: LockWait,
+    ) -> Result<LockOutcome, TxnError> {
+        if wait != LockWait::Wait {
+            let name = LockName::of_tree(info.primary.tree.root());
+            let acquired = self.acquire_lock(name, wait).await;
+            let (outcome, _) = acquired.map_err(|error| info.primary.of_lock(error, None))?;
+            if outcome == LockOutcome::NotAvailable {
+                return Ok(outcome);
+            }
+        }
+        self.insist_on_table(info).await.map(|()| LockOutcome::Held)
     }
 
     /// The row with this primary key, locked as by [`lock_row`](Self::lock_row), in its newest
@@ -253,12 +288,7 @@ impl Txn<'_> {
         let Some(table) = &self.db.locks else { return Err(TxnError::NoRowLocks) };
         self.work.last_read = None;
         let (db, age) = (self.db, self.row_locks.age);
-        let new = || Owner {
-            node: u8::try_from(db.engine.node().index()).unwrap_or(u8::MAX),
-            incarnation: db.engine.incarnation(),
-            txn: db.unique_number(),
-            age: age.unwrap_or_else(|| db.latest_stamp()).get(),
-        };
+        let new = || db.lock_owner(age);
         let (Workspace { pin, .. }, view, mut waited) = (&mut self.work, &mut self.view, false);
         let before_wait = || {
             waited = true;

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! key   | root of the row's tree u64 BE | hash of the row's key u64 BE, 0: the whole tree |
+//! key   | kind of advisory lock, from u64::MAX downward, u64 BE | its number u64 BE |
 //! value | request, 25 bytes | request | ...        the first one holds the lock
 //!
 //! request | node u8 | incarnation u32 | transaction u64 | ticket u32 | age u64 |
@@ -9,7 +10,8 @@
 //! key   | 0 u64 | transaction u64 BE |
 //! value | node u8 | incarnation u32 | wait number u64 | name of the lock, 16 bytes |
 //! ```
-//! Numbers in values are little-endian.
+//! The highest bit of a ticket says that the lock is wanted shared. Numbers in values are
+//! little-endian.
 
 use selkie_engine::GAddr;
 
@@ -48,6 +50,11 @@ impl LockName {
         Self { root: root.to_u64(), hash: 0 }
     }
 
+    /// Of an advisory lock. No tree has its root there.
+    pub(crate) fn advisory(kind: u8, number: u64) -> Self {
+        Self { root: u64::MAX - u64::from(kind), hash: number }
+    }
+
     pub(crate) fn key(self) -> [u8; NAME] {
         (u128::from(self.root) << u64::BITS | u128::from(self.hash)).to_be_bytes()
     }
@@ -78,8 +85,42 @@ pub(crate) struct Owner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LockRequest {
     pub(crate) owner: Owner,
-    /// Which of its requests it is.
+    /// Which of its requests it is, and whether the lock is wanted shared.
     pub(crate) ticket: u32,
+}
+
+/// The bit of a ticket that says so.
+const SHARED: u32 = 1 << 31;
+
+impl LockRequest {
+    /// For a lock that nobody shares. `number` is of no other request of the owner, of late.
+    pub(crate) fn exclusive(owner: Owner, number: u64) -> Self {
+        Self { owner, ticket: number as u32 & !SHARED }
+    }
+
+    /// For a lock that others may share.
+    pub(crate) fn shared(owner: Owner, number: u64) -> Self {
+        Self { owner, ticket: number as u32 | SHARED }
+    }
+
+    /// The same, for a lock that others may share.
+    pub(crate) fn to_shared(self) -> Self {
+        Self { ticket: self.ticket | SHARED, ..self }
+    }
+
+    pub(crate) fn is_shared(&self) -> bool {
+        self.ticket & SHARED != 0
+    }
+
+    /// Whether a ticket is of this request, shared or not.
+    pub(crate) fn has_ticket(&self, ticket: u32) -> bool {
+        self.ticket | SHARED == ticket | SHARED
+    }
+
+    /// Whether they cannot hold a lock both.
+    pub(crate) fn excludes(&self, other: &Self) -> bool {
+        !(self.is_shared() && other.is_shared())
+    }
 }
 
 /// Those who hold a lock or wait for it, in their order.

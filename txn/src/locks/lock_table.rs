@@ -97,7 +97,7 @@ impl LockTable {
     }
 
     /// Enters a request at the end of the queue, or takes it for the same if its transaction is in
-    /// it already. One that is not to wait enters an empty queue only.
+    /// it already. One that is not to wait enters only a queue in which it has the lock at once.
     pub(crate) async fn enter(
         &self,
         name: LockName,
@@ -137,6 +137,14 @@ impl LockTable {
         let is_done = is_done.await;
         self.bell.ring(name);
         is_done
+    }
+
+    /// Lets others share the lock of a transaction.
+    pub(crate) async fn share(&self, name: LockName, txn: u64) -> Result<(), TreeError> {
+        let change = |value: Option<&[u8]>| (queue::share(value, txn), ());
+        let shared = self.tree.modify(&self.engine, &name.key(), change).await;
+        self.bell.ring(name);
+        shared
     }
 
     /// Makes it known that a transaction waits.

@@ -10,6 +10,7 @@
 //! | [`entry`] | names of locks, queues and waits, as bytes |
 //! | [`queue`] | what becomes of a queue: who enters, who leaves, who holds the lock |
 //! | [`lock_table`] | the lock tree: to enter a queue, look at it, leave it |
+//! | [`advisory`] | locks of numbers, which may be shared, of owners that are no transactions |
 //! | [`row_locks`] | what one transaction holds; waiting; release, whatever becomes of it |
 //! | [`deadlock`] | who waits for whom, and who gives up |
 //! | [`lock_bell`] | wakes the waiters of this node |
@@ -46,13 +47,16 @@
 //! tree. A locker that enters later marks the leaf later, too; one that entered earlier was seen.
 //!
 //! The model in `model/` searches all orders of these steps in small worlds, with splits, merges
-//! and deaths.
+//! and deaths, and those of requests for advisory locks, alone and shared.
 //!
 //! # What is not done
 //!
-//! Locks are exclusive. They stay to the end of the transaction, also if it goes back to a
-//! savepoint. A transaction that finds a queue full looks until there is room.
+//! Locks of rows are exclusive. They stay to the end of the transaction, also if it goes back to a
+//! savepoint. A transaction that finds a queue full looks until there is room. A cycle of waits
+//! that goes through advisory locks and through those of rows is found by nobody, as their owners
+//! are two: it ends when the wait for a row has lasted too long.
 
+pub(crate) mod advisory;
 pub(crate) mod deadlock;
 pub(crate) mod entry;
 pub(crate) mod held_turns;

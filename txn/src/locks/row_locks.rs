@@ -171,24 +171,9 @@ impl RowLocks {
         }
         let owner = *self.owner.get_or_insert_with(new);
         self.table.get_or_insert_with(|| Arc::clone(table));
-        let request = LockRequest { owner, ticket: table.next_number() as u32 };
-        let table = Arc::clone(table);
-        let mut place =
-            QueuePlace { table, name, request, wait: None, is_in: true, is_task: false };
-        let waits = wait == LockWait::Wait;
-        let outcome = match place.table.enter(name, request, waits).await? {
-            Standing::Holds => Ok(LockOutcome::Held),
-            _ if !waits => {
-                if wait == LockWait::NoWait {
-                    place.table.counts.refused();
-                }
-                Ok(LockOutcome::NotAvailable)
-            }
-            standing => {
-                before_wait();
-                place.wait(standing, self.timeout).await.map(|()| LockOutcome::Held)
-            }
-        };
+        let request = LockRequest::exclusive(owner, table.next_number());
+        let mut place = QueuePlace::new(table, name, request);
+        let outcome = place.taken(wait, self.timeout, before_wait).await;
         if matches!(outcome, Ok(LockOutcome::Held)) {
             // No await between: it is noted here or there.
             place.is_in = false;
@@ -204,8 +189,9 @@ fn patience_of(is_task: bool) -> Patience {
     if is_task { Patience::Endless } else { Patience::Once }
 }
 
-/// A place in a queue, of a transaction that does not know yet whether it has the lock.
-struct QueuePlace {
+/// A place in a queue, which is left when it is dropped: of a transaction that does not know yet
+/// whether it has the lock, or of the owner of an advisory lock.
+pub(crate) struct QueuePlace {
     table: Arc<LockTable>,
     name: LockName,
     request: LockRequest,
@@ -236,8 +222,60 @@ impl Drop for QueuePlace {
 }
 
 impl QueuePlace {
+    /// A place that is about to be taken.
+    pub(crate) fn new(table: &Arc<LockTable>, name: LockName, request: LockRequest) -> Self {
+        let table = Arc::clone(table);
+        Self { table, name, request, wait: None, is_in: true, is_task: false }
+    }
+
+    /// Enters the queue, and waits for the lock. Calls `before_wait` if it has to wait.
+    pub(crate) async fn taken(
+        &mut self,
+        wait: LockWait,
+        timeout: Duration,
+        before_wait: impl FnOnce() + Send,
+    ) -> Result<LockOutcome, TxnError> {
+        let waits = wait == LockWait::Wait;
+        match self.table.enter(self.name, self.request, waits).await? {
+            Standing::Holds => Ok(LockOutcome::Held),
+            _ if !waits => {
+                if wait == LockWait::NoWait {
+                    self.table.counts.refused();
+                }
+                Ok(LockOutcome::NotAvailable)
+            }
+            standing => {
+                before_wait();
+                self.wait(standing, timeout).await.map(|()| LockOutcome::Held)
+            }
+        }
+    }
+
+    /// The place of one that has the lock: that it waits is known no more.
+    pub(crate) async fn withdrawn(mut self) -> Self {
+        if let Some(number) = self.wait {
+            let txn = self.request.owner.txn;
+            if self.table.withdraw(txn, number, patience_of(self.is_task)).await {
+                self.wait = None;
+            }
+        }
+        self
+    }
+
+    /// Whether it lets others share the lock.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.request.is_shared()
+    }
+
+    /// Lets others share the lock.
+    pub(crate) async fn share(&mut self) -> Result<(), TxnError> {
+        self.table.share(self.name, self.request.owner.txn).await?;
+        self.request = self.request.to_shared();
+        Ok(())
+    }
+
     /// Takes back what is not the transaction's: its wait, and its place unless it holds the lock.
-    async fn left(mut self) {
+    pub(crate) async fn left(mut self) {
         let (txn, patience) = (self.request.owner.txn, patience_of(self.is_task));
         // First: one that says that it waits, and is in no queue, counts as one without room.
         if let Some(number) = self.wait {

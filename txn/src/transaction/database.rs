@@ -20,6 +20,7 @@ use crate::encoding::row_layout::MAX_NUMBER_BYTES;
 use crate::encoding::row_ref::RowRef;
 use crate::encoding::value::Value;
 use crate::error::TxnError;
+use crate::locks::advisory::AdvisoryLocks;
 use crate::protocol::choice::{Isolation, Protocol};
 use crate::stats::{TxnStats, shard_here};
 use crate::transaction::bulk_load::{BulkLoad, BulkLoadOptions};
@@ -35,6 +36,16 @@ pub struct Database {
 }
 
 impl Database {
+    /// A new owner of advisory locks, which all nodes of the pool see.
+    ///
+    /// # Errors
+    /// [`TxnError::NoRowLocks`] of a database of another protocol than
+    /// [`Protocol::Snapshot`].
+    pub fn advisory_locks(&self) -> Result<AdvisoryLocks, TxnError> {
+        let Some(table) = &self.state.locks else { return Err(TxnError::NoRowLocks) };
+        Ok(AdvisoryLocks::new(table, self.state.lock_owner(None)))
+    }
+
     /// Creates a database with these tables in the engine's pool, for all nodes. The protocol of
     /// the schema decides which protocols its transactions may use, and is that of the handle.
     ///

@@ -9,6 +9,7 @@ use selkie_engine::{Engine, EngineError, Snapshot};
 use crate::catalogue::directory::TableDirectory;
 use crate::catalogue::handles::Table;
 use crate::catalogue::table_info::IndexInfo;
+use crate::locks::entry::Owner;
 use crate::locks::lock_table::LockTable;
 use crate::locks::turns::Turns;
 use crate::protocol::clock::Clock;
@@ -97,6 +98,16 @@ impl DatabaseState {
         // A load first: most stamps that are seen are earlier.
         if stamp > self.latest_stamp() {
             self.latest_stamp.fetch_max(stamp.get(), Ordering::Relaxed);
+        }
+    }
+
+    /// A new owner of locks, of an age, or as old as what is committed now.
+    pub(crate) fn lock_owner(&self, age: Option<Stamp>) -> Owner {
+        Owner {
+            node: u8::try_from(self.engine.node().index()).unwrap_or(u8::MAX),
+            incarnation: self.engine.incarnation(),
+            txn: self.unique_number(),
+            age: age.unwrap_or_else(|| self.latest_stamp()).get(),
         }
     }
 

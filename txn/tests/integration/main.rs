@@ -1,5 +1,6 @@
 //! Transactions on small clusters in one process.
 
+mod advisory;
 mod beyond_cache;
 mod bulk_load;
 mod cancel;

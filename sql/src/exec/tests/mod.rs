@@ -101,6 +101,12 @@ async fn run_with(
         relations: &crate::exec::RelationCache::default(),
         references: crate::exec::PendingReferences::default(),
         deferred: &Default::default(),
+        advisory: crate::exec::AdvisoryContext {
+            locks: &crate::exec::SessionLocks::default(),
+            database: None,
+            timeout: None,
+            may_see_later: false,
+        },
         authority: None,
         txn,
         call,

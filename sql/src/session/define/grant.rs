@@ -1,9 +1,11 @@
 //! GRANT and REVOKE of privileges.
 
+use std::collections::BTreeSet;
+
 use selkie_txn::{Txn, TxnError};
 use sqlparser::ast::{
-    Action, Grant, GrantObjects, Grantee, GranteeName, GranteesType, ObjectName, Privileges as Ast,
-    Revoke, Statement,
+    Action, CascadeOption, Grant, GrantObjects, Grantee, GranteeName, GranteesType, ObjectName,
+    Privileges as Ast, Revoke, Statement,
 };
 
 use super::super::run::Run;
@@ -15,7 +17,10 @@ use crate::bind::{is_system_schema, name_parts, no_relation, refuse};
 use crate::catalogue::{SchemaId, TableDef, load_all, name_of, split_key};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::from_txn;
-use crate::roles::{EVERYONE, Kind, Privileges, Rights, change, denied, no_privilege};
+use crate::notice::Notice;
+use crate::roles::{
+    EVERYONE, Grant as Granted, Kind, Privileges, Rights, change, denied, no_privilege,
+};
 use crate::schemas::PUBLIC;
 
 /// What is granted or revoked, of what, and to whom.
@@ -23,7 +28,14 @@ struct Wanted<'s> {
     privileges: &'s Ast,
     objects: &'s GrantObjects,
     grantees: &'s [Grantee],
-    revokes: bool,
+    how: How,
+}
+
+/// What is done with privileges.
+#[derive(Clone, Copy)]
+enum How {
+    Grant { with_option: bool },
+    Revoke { only_option: bool, cascades: bool },
 }
 
 /// An object that has rights.
@@ -52,18 +64,18 @@ pub(super) async fn run(
                 granted_by,
                 current_grants,
             } = own;
-            refuse(*with_grant_option, "WITH GRANT OPTION")?;
             refuse(as_grantor.is_some() || granted_by.is_some(), "GRANTED BY")?;
             refuse(current_grants.is_some() || objects.is_none(), "this form of GRANT")?;
-            (wanted(privileges, objects.as_ref(), grantees, false)?, "GRANT")
+            let how = How::Grant { with_option: *with_grant_option };
+            (wanted(privileges, objects.as_ref(), grantees, how)?, "GRANT")
         }
         Statement::Revoke(own) => {
-            // There are no grants by others that CASCADE could be about.
-            let Revoke { grant_option_for, privileges, objects, grantees, granted_by, cascade: _ } =
+            let Revoke { grant_option_for, privileges, objects, grantees, granted_by, cascade } =
                 own;
-            refuse(*grant_option_for, "GRANT OPTION FOR")?;
             refuse(granted_by.is_some(), "GRANTED BY")?;
-            (wanted(privileges, objects.as_ref(), grantees, true)?, "REVOKE")
+            let cascades = matches!(cascade, Some(CascadeOption::Cascade));
+            let how = How::Revoke { only_option: *grant_option_for, cascades };
+            (wanted(privileges, objects.as_ref(), grantees, how)?, "REVOKE")
         }
         other => return Err(SqlError::unsupported(other)),
     };
@@ -78,10 +90,10 @@ fn wanted<'s>(
     privileges: &'s Ast,
     objects: Option<&'s GrantObjects>,
     grantees: &'s [Grantee],
-    revokes: bool,
+    how: How,
 ) -> SqlResult<Wanted<'s>> {
     let objects = objects.ok_or_else(|| SqlError::unsupported("this form of GRANT"))?;
-    Ok(Wanted { privileges, objects, grantees, revokes })
+    Ok(Wanted { privileges, objects, grantees, how })
 }
 
 /// The name of a role behind TO or FROM; `None` for PUBLIC.
@@ -217,45 +229,98 @@ async fn grant(
     };
     let privileges = privileges_of(kind, wanted.privileges)?;
     // Everyone has to find the tables in it.
-    let takes_usage = wanted.revokes && privileges.has_all(Privileges::USAGE);
+    let takes_usage = wanted.how.takes_privileges() && privileges.has_all(Privileges::USAGE);
     let is_public = matches!(&object, Object::Schema(name) if name == PUBLIC);
     refuse(is_public && takes_usage, "REVOKE of USAGE of the schema public")?;
-    if !authority.owns(&rights) {
+    let (by, available) = authority.grantor(privileges, kind, &rights);
+    let held = authority.held(kind, &rights).with(authority.options(kind, &rights));
+    if available.is_empty() && held.is_empty() {
         return Err(no_privilege(kind, &name));
     }
+    let allowed = privileges.and(available);
+    let is_all = !matches!(wanted.privileges, Ast::Actions(_));
+    wanted.how.warn(run, &name, allowed.is_empty(), is_all || allowed == privileges);
+    let known = authority.roles().cloned();
+    let inherited = move |role: u32| match &known {
+        Some(roles) => roles.inherited(role),
+        None => BTreeSet::from([role]),
+    };
     let apply = |rights: &mut Rights| {
-        for to in grantees {
-            match wanted.revokes {
-                true => rights.revoke(kind, *to, privileges),
-                false => rights.grant(kind, *to, privileges),
-            }
-        }
+        let mut each = grantees.iter();
+        each.try_for_each(|to| wanted.how.apply(rights, (kind, *to, by), allowed, &inherited))
     };
     match object {
-        Object::Table(table) => change_note(txn, &table, |note| apply(&mut note.rights)).await,
+        Object::Table(table) => {
+            let mut changed = rights;
+            apply(&mut changed)?;
+            change_note(txn, &table, |note| note.rights = changed).await
+        }
         Object::Sequence(key) => {
-            change(txn, of_txn, |roles| {
-                apply(roles.sequences.entry(key).or_default());
-                Ok(())
-            })
-            .await
+            change(txn, of_txn, |roles| apply(roles.sequences.entry(key).or_default())).await
         }
         Object::Schema(name) if name == PUBLIC => {
-            change(txn, of_txn, |roles| {
-                apply(&mut roles.public);
-                Ok(())
-            })
-            .await
+            change(txn, of_txn, |roles| apply(&mut roles.public)).await
         }
         Object::Schema(name) => {
-            crate::schemas::change(txn, of_txn, |all| {
-                apply(&mut all.find_mut(&name)?.rights);
-                Ok(())
-            })
-            .await
+            let changed =
+                crate::schemas::change(txn, of_txn, |all| apply(&mut all.find_mut(&name)?.rights));
+            changed.await
         }
         // That is done above.
         Object::Database => Ok(()),
+    }
+}
+
+impl How {
+    /// Whether it takes privileges, and not only the right to grant them.
+    fn takes_privileges(self) -> bool {
+        matches!(self, Self::Revoke { only_option: false, .. })
+    }
+
+    /// Says that not all is done that was wanted, for want of grant options.
+    fn warn(self, run: &Run, name: &str, does_nothing: bool, does_all: bool) {
+        let (state, message) = match (self, does_nothing) {
+            _ if does_all && !does_nothing => return,
+            (Self::Grant { .. }, true) => {
+                (SqlState::PRIVILEGE_NOT_GRANTED, "no privileges were granted")
+            }
+            (Self::Grant { .. }, false) => {
+                (SqlState::PRIVILEGE_NOT_GRANTED, "not all privileges were granted")
+            }
+            (Self::Revoke { .. }, true) => {
+                (SqlState::PRIVILEGE_NOT_REVOKED, "no privileges could be revoked")
+            }
+            (Self::Revoke { .. }, false) => {
+                (SqlState::PRIVILEGE_NOT_REVOKED, "not all privileges could be revoked")
+            }
+        };
+        let message = format!("{message} for \"{name}\"");
+        super::skip::tell(run, &Notice::warning(state, message));
+    }
+
+    /// Grants privileges to a role, or revokes them from it, as the owner or as another.
+    fn apply(
+        self,
+        rights: &mut Rights,
+        (kind, to, by): (Kind, u32, Option<u32>),
+        privileges: Privileges,
+        inherited: &dyn Fn(u32) -> BTreeSet<u32>,
+    ) -> SqlResult<()> {
+        match self {
+            Self::Grant { with_option } => {
+                if with_option && to == EVERYONE {
+                    let message = "grant options can only be granted to roles";
+                    return Err(SqlError::new(SqlState::INVALID_GRANT, message));
+                }
+                let options = if with_option { privileges } else { Privileges::NONE };
+                rights.add(kind, &Granted { to, by, privileges, options }, inherited)
+            }
+            Self::Revoke { only_option, cascades } => {
+                let (options, none) = (privileges, Privileges::NONE);
+                let privileges = if only_option { none } else { privileges };
+                rights.take(kind, &Granted { to, by, privileges, options }, cascades, inherited)
+            }
+        }
     }
 }
 
@@ -286,13 +351,19 @@ async fn grant_database(
     }
     let is_of_all = grantees.contains(&EVERYONE);
     let what = "REVOKE of CONNECT or TEMPORARY from PUBLIC";
-    refuse(wanted.revokes && others && is_of_all, what)?;
+    let has_option = matches!(
+        wanted.how,
+        How::Grant { with_option: true } | How::Revoke { only_option: true, .. }
+    );
+    refuse(has_option, "a grant option for a database")?;
+    let revokes = wanted.how.takes_privileges();
+    refuse(revokes && others && is_of_all, what)?;
     if !creates {
         return Ok(());
     }
     change(txn, of_txn, |roles| {
         for to in grantees {
-            match wanted.revokes {
+            match revokes {
                 true => roles.database.revoke(Kind::Schema, *to, Privileges::CREATE),
                 false => roles.database.grant(Kind::Schema, *to, Privileges::CREATE),
             }

@@ -15,6 +15,7 @@ mod comment;
 mod drop;
 mod grant;
 mod index;
+mod lock_table;
 mod lookup;
 mod move_schema;
 mod names;

@@ -41,6 +41,7 @@ pub(super) fn search(model: &Marks) -> Result<Found, String> {
     while let Some((number, world)) = to_follow.pop() {
         seen.overcome |= world.seen.overcome;
         seen.cleared |= world.seen.cleared;
+        seen.shared |= world.seen.shared;
         if world.is_over() {
             rest.push(number as u32);
         }

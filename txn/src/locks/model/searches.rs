@@ -1,6 +1,6 @@
 //! The worlds that are searched, and the mistakes that are found.
 
-use super::Does::{Commits, Locks, Scans};
+use super::Does::{Commits, Locks, Numbers, Scans};
 use super::{Marks, Mistake, Part, breaks, search};
 
 const fn world(parts: &'static [Part]) -> Marks {
@@ -73,6 +73,35 @@ const SUCCESSOR: Marks = Marks {
         Part { incarnation: 2, ..Part::new(Locks, 0, 0) },
         Part::new(Locks, 0, 1),
         Part::new(Commits, 0, 2),
+    ])
+};
+
+const SHARE: Part = Part::new(Numbers(&[&[(0, true)]]), 0, 1);
+const ALONE: Part = Part::new(Numbers(&[&[(0, false)]]), 0, 2);
+/// It shares a number, and has it alone then.
+const SHARE_THEN_ALONE: Part =
+    Part { may_give_up: true, ..Part::new(Numbers(&[&[(0, true)], &[(0, false)]]), 0, 1) };
+
+const NUMBER: Marks = world(&[SHARE, SHARE, ALONE]);
+
+const ANOTHER_TURN: Marks = world(&[SHARE_THEN_ALONE, SHARE, SHARE]);
+
+const SHARED_LATER: Marks =
+    world(&[Part { may_share: true, ..ALONE }, SHARE, Part { waits: false, ..SHARE_THEN_ALONE }]);
+
+const CYCLE_OF_SHARED: Marks = world(&[
+    Part::new(Numbers(&[&[(0, true), (1, false)]]), 0, 1),
+    Part::new(Numbers(&[&[(1, true), (0, false)]]), 0, 1),
+    SHARE,
+]);
+
+const DEATH_OF_SHARER: Marks = Marks {
+    mortal: true,
+    ..world(&[
+        Part { node: 0, ..SHARE_THEN_ALONE },
+        Part { node: 0, incarnation: 2, ..SHARE },
+        SHARE_THEN_ALONE,
+        Part { may_share: true, ..ALONE },
     ])
 };
 
@@ -155,6 +184,36 @@ fn a_death_a_successor_a_split_and_a_merge_are_right() {
 }
 
 #[test]
+fn those_who_share_a_number_hold_it_together() {
+    is_right(NUMBER, 620);
+}
+
+#[test]
+fn who_has_shared_a_number_gets_it_alone_in_its_turn() {
+    is_right(ANOTHER_TURN, 2_784);
+}
+
+#[test]
+fn a_queue_of_a_number_without_room_is_right() {
+    is_right(Marks { room: 2, ..ANOTHER_TURN }, 3_328);
+}
+
+#[test]
+fn a_number_that_is_shared_later_is_right() {
+    is_right(SHARED_LATER, 3_120);
+}
+
+#[test]
+fn a_cycle_of_those_who_share_ends() {
+    is_right(CYCLE_OF_SHARED, 1_510);
+}
+
+#[test]
+fn one_that_shares_and_dies_is_right() {
+    is_right(DEATH_OF_SHARER, 291_733);
+}
+
+#[test]
 fn a_mark_before_the_entry_is_found() {
     fails(COMMITTERS, Mistake::MarkFirst, "locked rows stay");
 }
@@ -212,4 +271,24 @@ fn cycles_in_which_none_gives_up_are_found() {
 #[test]
 fn who_leaves_the_queue_before_it_says_so_is_found() {
     fails(LOCKERS, Mistake::LeavesFirst, "waits are true");
+}
+
+#[test]
+fn who_wants_a_number_alone_where_it_has_shared_it_is_found() {
+    fails(ANOTHER_TURN, Mistake::KeepsPlace, "locks are of one");
+}
+
+#[test]
+fn a_task_that_leaves_for_another_request_is_found() {
+    fails(ANOTHER_TURN, Mistake::LeavesAny, "locks are of one");
+}
+
+#[test]
+fn a_cycle_of_those_who_share_in_which_none_gives_up_is_found() {
+    comes_not_to_rest(CYCLE_OF_SHARED, Mistake::NoneGivesUp);
+}
+
+#[test]
+fn one_that_shares_and_is_dead_and_stays_is_found() {
+    comes_not_to_rest(DEATH_OF_SHARER, Mistake::DeadStay);
 }

@@ -1,9 +1,11 @@
 //! The steps of a model. Each is what a node does between two moments at which others may come
 //! between: one look at a leaf or at the lock tree, or one change there.
 
-use super::world::{Agent, At, Life, Lock, MORTAL, World, txn_of};
+use selkie_btree::ValueChange;
+
+use super::world::{Agent, At, Life, Lock, MORTAL, World, numbers, txn_of};
 use super::{Does, Marks, Mistake, Part};
-use crate::locks::entry::{LockRequest, Owner};
+use crate::locks::entry::{LockRequest, Owner, decode_queue, encode_queue};
 use crate::locks::queue::{self, Standing};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,6 +18,12 @@ pub(super) enum Step {
     GivesUp(usize),
     /// It splits the leaf that it has latched, before it changes it.
     Splits(usize),
+    /// It lets others share the number that it has alone.
+    Shares(usize),
+    /// It leaves what it has of numbers, or waits for, to tasks.
+    Drops(usize),
+    /// One of its tasks takes a request out of its queue.
+    Tidies(usize, usize),
     /// The second leaf is merged with the first.
     Merge,
     Die,
@@ -74,6 +82,7 @@ impl Marks {
         if may_go {
             out.push(Step::Goes(id));
         }
+        self.steps_of_numbers(world, id, out);
         match agent.at {
             At::HasRead if part.does == Does::Locks => out.push(Step::Ends(id)),
             At::Waits(_) if part.may_give_up || world.is_victim(self, id) => {
@@ -83,6 +92,26 @@ impl Marks {
                 out.push(Step::Splits(id));
             }
             _ => {}
+        }
+    }
+
+    fn steps_of_numbers(&self, world: &World, id: usize, out: &mut Vec<Step>) {
+        let (part, agent) = (&self.parts[id], &world.agents[id]);
+        out.extend((0..agent.left.len()).map(|at| Step::Tidies(id, at)));
+        if !matches!(part.does, Does::Numbers(_)) {
+            return;
+        }
+        let may_drop = match agent.at {
+            At::HasRead | At::GivesUp { is_known: false, is_in: true } => true,
+            At::Waits(_) => part.may_give_up,
+            _ => false,
+        };
+        if may_drop {
+            out.push(Step::Drops(id));
+        }
+        let is_alone = |lock: &Lock| !world.is_shared(self, id, *lock);
+        if agent.at == At::HasRead && part.may_share && agent.held.iter().all(is_alone) {
+            out.push(Step::Shares(id));
         }
     }
 
@@ -101,6 +130,26 @@ impl Marks {
             Step::Goes(id) => self.go(world, id),
             Step::Ends(id) => world.agents[id].end(),
             Step::GivesUp(id) => world.agents[id].at = At::GivesUp { is_known: true, is_in: true },
+            Step::Shares(id) => {
+                for lock in world.agents[id].held.clone() {
+                    world.modify(lock, |value| (queue::share(value, txn_of(id)), ()));
+                }
+                world.agents[id].shares = true;
+            }
+            Step::Drops(id) => {
+                let agent = &mut world.agents[id];
+                agent.left.extend(agent.held.drain(..).zip(agent.tickets.drain(..)));
+                if agent.at != At::HasRead {
+                    agent.left.push((agent.wants[0], agent.ticket));
+                }
+                let next = self.next_turn(world, id);
+                world.agents[id].at = next;
+            }
+            Step::Tidies(id, at) => {
+                let (lock, ticket) = world.agents[id].left.remove(at);
+                let ticket = (self.mistake != Mistake::LeavesAny).then_some(ticket);
+                world.modify(lock, |value| (queue::leave(value, txn_of(id), ticket), ()));
+            }
             Step::Splits(id) => {
                 let is_marked = world.leaves[0].is_marked;
                 world.leaves[1].is_marked = is_marked && self.mistake != Mistake::UnmarkedSplit;
@@ -180,6 +229,7 @@ impl Marks {
                 world.agents[id].end();
                 At::Leaves
             }
+            At::HasRead if matches!(part.does, Does::Numbers(_)) => At::Leaves,
             At::HasRead => {
                 world.agents[id].commits = true;
                 At::Commits { knows: None }
@@ -198,13 +248,20 @@ impl Marks {
         world.agents[id].ticket += u32::from(is_new);
         let (txn, ticket) = (txn_of(id), world.agents[id].ticket);
         let owner = Owner { node: part.node, incarnation: part.incarnation, txn, age: txn };
+        let request = match world.is_shared(self, id, lock) {
+            true => LockRequest::shared(owner, ticket.into()),
+            false => LockRequest::exclusive(owner, ticket.into()),
+        };
+        if self.mistake == Mistake::KeepsPlace {
+            world.modify(lock, |value| (in_its_place(value, request), ()));
+        }
         let waits = part.waits || world.agents[id].commits;
         let known = world.clone();
         let standing = world.modify(lock, |value| {
             let bury = |queue: &mut Vec<LockRequest>| {
                 queue.retain(|request| known.lives(self, id, &request.owner));
             };
-            queue::enter(value, LockRequest { owner, ticket }, waits, self.room, bury)
+            queue::enter(value, request, waits, self.room, bury)
         });
         match standing {
             Standing::Holds => self.has_lock(world, id),
@@ -215,12 +272,18 @@ impl Marks {
 
     /// What a transaction does with the lock that it has just got.
     fn has_lock(&self, world: &mut World, id: usize) -> At {
+        let lock = world.agents[id].wants.remove(0);
+        let mut living = world.agents.iter().filter(|other| other.at != At::Dead);
+        world.seen.shared |= living.any(|other| other.held.contains(&lock));
         let (part, agent) = (&self.parts[id], &mut world.agents[id]);
-        let lock = agent.wants.remove(0);
         agent.held.push(lock);
+        if let Lock::Number(_) = lock {
+            agent.tickets.push(agent.ticket);
+        }
         let row = if part.does == Does::Scans { 0 } else { part.row };
         match agent.wants.is_empty() {
             false => At::Enters,
+            true if matches!(part.does, Does::Numbers(_)) => At::HasRead,
             true if agent.commits => At::Commits { knows: None },
             true if matches!(self.mistake, Mistake::MarkFirst | Mistake::MarkLast) => {
                 At::Reads { row }
@@ -327,11 +390,41 @@ impl Marks {
     fn leave_one(&self, world: &mut World, id: usize) -> At {
         let agent = &mut world.agents[id];
         if agent.held.is_empty() {
-            return At::Over;
+            return self.next_turn(world, id);
         }
         let lock = agent.held.remove(0);
-        world.modify(lock, |value| (queue::leave(value, txn_of(id), None), ()));
+        let is_number = matches!(lock, Lock::Number(_));
+        let ticket = is_number.then(|| agent.tickets.remove(0));
+        world.modify(lock, |value| (queue::leave(value, txn_of(id), ticket), ()));
         At::Leaves
+    }
+
+    /// What a transaction does that has nothing: it goes on with its next numbers, if there are
+    /// any, and is over else, when its tasks are.
+    fn next_turn(&self, world: &mut World, id: usize) -> At {
+        let (part, agent) = (&self.parts[id], &mut world.agents[id]);
+        agent.shares = false;
+        agent.wants = numbers(part, agent.turn + 1);
+        match (agent.wants.is_empty(), agent.left.is_empty()) {
+            (false, _) => {
+                agent.turn += 1;
+                At::Enters
+            }
+            (true, true) => At::Over,
+            (true, false) => At::Leaves,
+        }
+    }
+}
+
+/// A request takes the place that its owner has already, if there is one.
+fn in_its_place(value: Option<&[u8]>, request: LockRequest) -> ValueChange {
+    let mut queue = value.map(decode_queue).unwrap_or_default();
+    match queue.iter_mut().find(|own| own.owner.txn == request.owner.txn) {
+        None => ValueChange::Keep,
+        Some(own) => {
+            *own = request;
+            ValueChange::Set(encode_queue(&queue))
+        }
     }
 }
 

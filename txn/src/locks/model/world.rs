@@ -23,6 +23,7 @@ const ROOT: u64 = 4096;
 pub(super) enum Lock {
     Tree,
     Row(usize),
+    Number(usize),
 }
 
 impl Lock {
@@ -31,6 +32,7 @@ impl Lock {
         match self {
             Self::Tree => LockName::of_tree(root),
             Self::Row(row) => LockName::of_row(root, &[row as u8]),
+            Self::Number(number) => LockName::advisory(0, number as u64),
         }
     }
 }
@@ -93,6 +95,14 @@ pub(super) struct Agent {
     pub(super) read: [Option<u8>; ROWS],
     /// Its latest request.
     pub(super) ticket: u32,
+    /// Which turn of its numbers it is at.
+    pub(super) turn: usize,
+    /// It lets others share what it has locked alone in this turn.
+    pub(super) shares: bool,
+    /// Requests for numbers, each of which a task takes out of its queue.
+    pub(super) left: Vec<(Lock, u32)>,
+    /// Those of the numbers that it holds.
+    pub(super) tickets: Vec<u32>,
 }
 
 /// A leaf as all nodes see it.
@@ -135,6 +145,8 @@ pub(super) struct Seen {
     /// A commit has waited for a lock.
     pub(super) overcome: bool,
     pub(super) cleared: bool,
+    /// Two have held one lock.
+    pub(super) shared: bool,
 }
 
 impl World {
@@ -145,11 +157,16 @@ impl World {
                 Does::Locks => vec![Lock::Row(part.row)],
                 Does::Scans => vec![Lock::Tree],
                 Does::Commits => Vec::new(),
+                Does::Numbers(_) => numbers(part, 0),
             },
             held: Vec::new(),
             commits: part.does == Does::Commits,
             read: [None; ROWS],
             ticket: 0,
+            turn: 0,
+            shares: false,
+            left: Vec::new(),
+            tickets: Vec::new(),
         };
         let nodes = model.parts.iter().map(|part| usize::from(part.node) + 1).max();
         Self {
@@ -278,11 +295,24 @@ impl World {
         self.agents.iter().filter(|agent| agent.at != At::Dead).all(same)
     }
 
-    pub(super) fn locks_are_of_one(&self) -> bool {
-        let living = self.agents.iter().filter(|agent| agent.at != At::Dead);
-        let mut held: Vec<_> = living.flat_map(|agent| &agent.held).collect();
+    /// Whether no two hold one lock that do not share it.
+    pub(super) fn locks_are_of_one(&self, model: &Marks) -> bool {
+        let mut held: Vec<_> = (0..self.agents.len())
+            .filter(|id| self.agents[*id].at != At::Dead)
+            .flat_map(|id| self.agents[id].held.iter().map(move |lock| (*lock, id)))
+            .map(|(lock, id)| (lock, self.is_shared(model, id, lock)))
+            .collect();
+        // Those that are alone first.
         held.sort_unstable();
-        held.is_sorted_by(|one, next| one < next)
+        held.is_sorted_by(|one, next| one.0 < next.0 || one.1)
+    }
+
+    /// Whether a transaction shares a lock that it wants or has.
+    pub(super) fn is_shared(&self, model: &Marks, id: usize, lock: Lock) -> bool {
+        let agent = &self.agents[id];
+        let wanted = model.parts[id].turn(agent.turn).iter();
+        let is_wanted = wanted.filter(|(number, _)| lock == Lock::Number(*number));
+        is_wanted.map(|(_, is_shared)| *is_shared || agent.shares).next().unwrap_or(false)
     }
 
     /// Whether no transaction that has ended is in a queue.
@@ -290,6 +320,11 @@ impl World {
         let mut requests = self.tree.values().flat_map(|value| decode_queue(value));
         requests.all(|request| self.agents[agent_of(request.owner.txn)].at != At::Over)
     }
+}
+
+/// The locks of a turn.
+pub(super) fn numbers(part: &super::Part, turn: usize) -> Vec<Lock> {
+    part.turn(turn).iter().map(|(number, _)| Lock::Number(*number)).collect()
 }
 
 pub(super) fn txn_of(id: usize) -> u64 {

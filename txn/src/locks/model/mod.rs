@@ -33,14 +33,14 @@
 //! | L0 C0, and L0 whose node may die at any time and has a successor with L0 | 73,743 |
 //! | L1 C1, and L1 C0 whose node may die and has a successor with C1; split and merge | 909,556 |
 //!
-//! | owners of numbers (s shares, x is alone, one after the other; a task may leave for them) | states |
+//! | owners of numbers (s shares, x is alone; one after the other; tasks may leave) | states |
 //! |---|---|
 //! | s, s, x | 620 |
 //! | s then x, s, s | 2,784 |
 //! | the same, two requests in a queue | 3,328 |
 //! | x that may be shared later, s, s then x that do not wait | 3,120 |
 //! | s0 with x1, s1 with x0, s0: cycles | 1,510 |
-//! | s then x, and s then x whose node may die and has a successor with s; x that may be shared later | 291,733 |
+//! | s then x, s then x that may die and have a successor s, x that may be shared later | 291,733 |
 //!
 //! Each node learns of a death, and of a successor, in a step of its own. One whose node has died
 //! takes no more steps; leaves that it has latched are free once a recovery has undone what it had

@@ -87,6 +87,8 @@ mod sync;
 pub mod tcp;
 mod tls_error;
 mod verb;
+#[cfg(all(target_os = "linux", feature = "verbs"))]
+pub mod verbs;
 
 pub use access::Access;
 pub use api::{Endpoint, Fabric, FenceScope, LocalRegion, QueuePair};
@@ -95,7 +97,7 @@ pub use completion::{Completion, Outstanding};
 pub use domain::{Domain, DomainError, MAX_GRANTS, Rights};
 pub use doorbell::{Doorbell, WaitPast};
 pub use env::{BoxFuture, Env, RealRuntime};
-pub use error::{FabricError, Refusal};
+pub use error::{FabricError, RdmaFault, Refusal};
 pub use id::{PeerId, RegionKey, RemoteAddr};
 pub use mem::MemFabric;
 pub use populate::want_huge_pages;

@@ -25,14 +25,14 @@ pub struct VerbsConfig {
     /// Device, port and address.
     pub device: DeviceChoice,
     /// How long a poll of the only outstanding chain of a node asks for its completion before it
-    /// lets a thread wait for it. By default 100 us.
+    /// lets a thread wait for it: longer than a round trip takes. By default 200 us.
     pub poll_for: Duration,
 }
 
 impl VerbsConfig {
     /// The defaults, over these connections.
     pub fn new(tcp: TcpConfig) -> Self {
-        let poll_for = Duration::from_micros(100);
+        let poll_for = Duration::from_micros(200);
         Self { tcp, device: DeviceChoice::default(), poll_for }
     }
 }

@@ -20,7 +20,7 @@
 //!
 //! Lock order: `polling`, then the state of a connection. `collecting` is locked alone.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -109,10 +109,10 @@ pub(super) struct Hub {
     polling: Mutex<Vec<Completed>>,
     /// As above, of receives.
     collecting: Mutex<Vec<Completed>>,
-    connections: RwLock<HashMap<u32, Arc<Connection>>>,
-    targets: RwLock<HashMap<u32, Weak<RcQueuePair>>>,
+    connections: RwLock<BTreeMap<u32, Arc<Connection>>>,
+    targets: RwLock<BTreeMap<u32, Weak<RcQueuePair>>>,
     /// By the number that a write with doorbell carries.
-    regions: RwLock<HashMap<u32, Arc<MemRegion>>>,
+    regions: RwLock<BTreeMap<u32, Arc<MemRegion>>>,
     next_id: AtomicU32,
     /// Chains without an outcome.
     outstanding: AtomicUsize,

@@ -4,7 +4,7 @@
 //! checks first, and finds the same errors as on fabrics where the peer checks. What the peer
 //! allows is enforced by its card, whatever the poster believes.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use super::setup::Window;
 use crate::buf::WORD_BYTES;
@@ -19,8 +19,9 @@ pub(super) struct RemoteRegion {
     pub(super) windows: Vec<Window>,
 }
 
-/// Regions by key. A region keeps its key, so what is known stays true.
-pub(super) type RemoteRegions = HashMap<RegionKey, RemoteRegion>;
+/// Regions by key: few, and looked up for every verb. A region keeps its key, so what is known
+/// stays true.
+pub(super) type RemoteRegions = BTreeMap<RegionKey, RemoteRegion>;
 
 /// Bytes that a verb moves.
 pub(super) fn bytes_of(verb: &Verb) -> usize {

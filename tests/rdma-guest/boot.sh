@@ -22,7 +22,7 @@ timeout --kill-after=5 "$limit" qemu-system-x86_64 \
   -accel tcg,thread=multi -cpu max -M pc -smp 2 -m 3072 \
   -nodefaults -no-user-config -display none -serial stdio -no-reboot \
   -kernel "$dir/vmlinux" -initrd "$dir/initrd" \
-  -append "console=ttyS0 panic=-1 quiet mitigations=off nokaslr" \
+  -append "console=ttyS0 panic=-1 quiet mitigations=off nokaslr tsc=reliable clocksource=tsc" \
   -fsdev local,id=r,path=/,security_model=none,readonly=on,multidevs=remap \
   -device virtio-9p-pci,fsdev=r,mount_tag=host0 \
   -fsdev "local,id=o,path=$out,security_model=none" \

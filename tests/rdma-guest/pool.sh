@@ -7,6 +7,8 @@ set -euo pipefail
 selkie=${1:?usage: pool.sh SELKIE}
 work=$(mktemp -d)
 cd "$work"
+# A process that is left would hold the device.
+trap 'kill -9 $(jobs -p) 2>/dev/null || :' EXIT
 fail() {
   echo "pool.sh: $*" >&2
   tail -n 20 "$work"/*.log >&2 || :
@@ -23,7 +25,7 @@ has() {
 driver() { # NAME OPTIONS...
   local name=$1
   shift
-  "$selkie" tpcc --pool tcp:127.0.0.1:7000,127.0.0.1:7001,127.0.0.1:7002 --threads 2 --cache-mb 32 "$@" \
+  "$selkie" tpcc --pool tcp:127.0.0.1:7000,127.0.0.1:7001,127.0.0.1:7002 --threads 2 --cache-mb 32 --scale 100 "$@" \
     >"$name.log" 2>&1
 }
 consistent() { grep -q 'consistency: ok' "$1.log" || fail "$1: not consistent"; }
@@ -58,7 +60,7 @@ two_drivers() { # SUFFIX OPTIONS...
 for coding in plain 2+1; do
   name=net${coding%%+*}
   make_pool "$name" "$coding"
-  driver "load-$name" --load-only --warehouses 2 --scale 100 || fail "the load failed"
+  driver "load-$name" --load-only --warehouses 2 || fail "the load failed"
   two_drivers "-$name"
   echo "pool.sh: $coding: two drivers, consistency ok ($(cut -d. -f1 /proc/uptime) s)"
   # A driver that is killed in the middle of its work: the next one recovers its pages.

@@ -56,7 +56,7 @@ for part in "${parts[@]}"; do
       say "$part"
       case $part in
         bench) echo "$selkie bench verbs --rounds 500 || failed=1" >>"$job" ;;
-        *) echo "$here/$part.sh $selkie || failed=1" >>"$job" ;;
+        *) echo "timeout -k 5 240 $here/$part.sh $selkie || failed=1" >>"$job" ;;
       esac
       ;;
     *) echo "run.sh: no part is called $part" >&2; exit 2 ;;

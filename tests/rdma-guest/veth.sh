@@ -57,3 +57,9 @@ grep -q "is dead" "$said" && [ "$code" = 1 ] || { echo "veth.sh: exit code $code
 echo "veth.sh: the wire is cut: $(cat "$said")"
 kill "$server"
 wait "$server" 2>/dev/null || :
+# What follows finds the guest as it was.
+rdma link delete rxea
+rdma link delete rxeb
+ip link delete va
+ip rule add pref 0 lookup local
+ip rule del pref 100

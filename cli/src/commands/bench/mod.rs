@@ -33,7 +33,7 @@ enum Command {
 
 /// Options of `selkie bench verbs`.
 #[derive(Args)]
-#[cfg_attr(not(feature = "verbs"), expect(dead_code, reason = "checked, and then refused"))]
+#[cfg_attr(not(feature = "verbs"), allow(dead_code, reason = "checked, and then refused"))]
 pub(crate) struct VerbsArguments {
     /// Rounds of each measurement, 100 to 10000000
     #[arg(long, value_name = "N", default_value_t = 10_000)]
@@ -64,7 +64,7 @@ pub(crate) struct VerbsArguments {
 
 /// Memory that another host serves.
 #[derive(Clone, Copy, Debug)]
-#[cfg_attr(not(feature = "verbs"), expect(dead_code, reason = "as above"))]
+#[cfg_attr(not(feature = "verbs"), allow(dead_code, reason = "as above"))]
 pub(crate) struct Served {
     at: SocketAddr,
     key: u32,

@@ -254,6 +254,7 @@ impl LinkTable for Driver {
         drop(link);
     }
 
+    #[cfg(feature = "verbs")]
     fn note_silent(&self, token: u64, peer: PeerId) {
         self.note_silence(token, peer);
     }

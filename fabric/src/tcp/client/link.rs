@@ -92,7 +92,7 @@ pub(crate) trait LinkTable: Send + Sync {
     fn remove(&self, token: u64, was_dropped: bool);
 
     /// Notes that the link ends because its peer is silent.
-    #[cfg_attr(not(feature = "verbs"), expect(dead_code, reason = "other fabrics tell"))]
+    #[cfg(feature = "verbs")]
     fn note_silent(&self, token: u64, peer: PeerId);
 
     /// Has a link connect again after a pause.

@@ -13,7 +13,7 @@ pub(crate) const SETUP_REGION: RegionKey = RegionKey::from_raw(0);
 
 /// A guest that was admitted.
 #[derive(Clone)]
-#[cfg_attr(not(feature = "verbs"), expect(dead_code, reason = "no fabric sets anything up"))]
+#[cfg_attr(not(feature = "verbs"), allow(dead_code, reason = "no fabric sets anything up"))]
 pub(crate) struct Guest {
     pub(crate) peer: PeerId,
     pub(crate) incarnation: u64,

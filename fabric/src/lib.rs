@@ -58,10 +58,10 @@
 //! - Clock, sleep, tasks and random numbers come from an [`Env`] only.
 //!
 //! # Contents
-//! Backends [`mem`], `shm` (processes of one host), `tcp` (machines without an RDMA NIC) and
-//! [`sim`] (virtual time); decorators [`meter`] (counts round trips, verbs and bytes) and [`fault`]
-//! (delays, deaths, torn writes, corruption); protection [`Domain`]s, which `tcp` enforces;
-//! [`env`](mod@env); [`conformance`].
+//! Backends [`mem`], `shm` (processes of one host), `tcp` (machines without an RDMA NIC), `verbs`
+//! (RDMA cards, with the feature of that name) and [`sim`] (virtual time); decorators [`meter`]
+//! (counts round trips, verbs and bytes) and [`fault`] (delays, deaths, torn writes, corruption);
+//! protection [`Domain`]s, which `tcp` and `verbs` enforce; [`env`](mod@env); [`conformance`].
 
 mod access;
 mod api;

@@ -4,17 +4,19 @@
 #![cfg(all(target_os = "linux", feature = "verbs"))]
 #![expect(clippy::unwrap_used, reason = "helpers of tests may fail like tests")]
 
+mod certificates;
+
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
 use selkie_fabric::conformance::{Report, Subject, run_all};
-use selkie_fabric::tcp::{Admission, TcpConfig};
+use selkie_fabric::tcp::{AccessKey, Admission, Invitation, TcpConfig};
 use selkie_fabric::verbs::{DeviceChoice, VerbsConfig, VerbsError, VerbsFabric};
 use selkie_fabric::{
-    Buf, Chain, Endpoint, Fabric, FabricError, PeerId, QueuePair, RealRuntime, RegionKey,
-    RemoteAddr, Verb,
+    Access, Buf, Chain, Domain, Endpoint, Fabric, FabricError, PeerId, QueuePair, RealRuntime,
+    RegionKey, RemoteAddr, Rights, Verb,
 };
 
 const MEMORY: PeerId = PeerId::memory(0);
@@ -65,6 +67,16 @@ fn conformance_among_those_who_have_met() {
         over_verbs(|config| {
             config.tcp.admission = Admission::ByCard;
             config.poll_for = Duration::ZERO;
+        })
+        .assert_passed();
+    }
+}
+
+#[test]
+fn conformance_with_sessions_that_are_secured() {
+    if has_device() {
+        over_verbs(|config| {
+            config.tcp.security = Some(certificates::Authority::new("pool").node());
         })
         .assert_passed();
     }
@@ -150,11 +162,16 @@ struct Apart {
 
 impl Apart {
     fn new() -> Self {
+        Self::admitting(Admission::Anyone, None)
+    }
+
+    fn admitting(admission: Admission, key: Option<AccessKey>) -> Self {
         let runtime = RealRuntime::new(2).unwrap();
-        let (memory, compute) = (open(&runtime, |_| {}), open(&runtime, |_| {}));
+        let memory = open(&runtime, |config| config.tcp.admission = admission);
+        let compute = open(&runtime, |_| {});
         let memory_node = memory.join(MEMORY).unwrap();
         let node = compute.join(NODE).unwrap();
-        compute.tcp().introduce(MEMORY, memory.tcp().listen_addr(MEMORY).unwrap(), None);
+        compute.tcp().introduce(MEMORY, memory.tcp().listen_addr(MEMORY).unwrap(), key);
         Self { runtime, memory, compute, memory_node, node }
     }
 }
@@ -183,6 +200,34 @@ fn a_fenced_node_of_another_process_writes_nothing_more() {
     let refused = refused.map_err(|error| error.error).err();
     assert!(matches!(refused, Some(FabricError::Refused { .. })), "{refused:?}");
     assert_eq!(region.load(0), 1);
+}
+
+#[test]
+fn a_guest_does_what_its_domain_allows_and_nothing_else() {
+    if !has_device() {
+        return;
+    }
+    let key = AccessKey::random().unwrap();
+    let apart = Apart::admitting(Admission::Invited, Some(key));
+    let region = apart.memory_node.register(8192).unwrap();
+    let domain = Domain::new([(0..8192, Rights::READ), (64..128, Rights::ATOMIC)]).unwrap();
+    apart.memory.tcp().invite(MEMORY, NODE, Invitation::new(key).within(domain)).unwrap();
+    let queue_pair = apart.node.connect(MEMORY).unwrap();
+    let at = |offset| RemoteAddr::new(region.key(), offset);
+    let add = Verb::fetch_and_add(at(120), 3);
+    let chain = post(&apart.runtime, &queue_pair, [add, Verb::read(at(0), Buf::zeroed(8192))]);
+    assert_eq!(chain.buf(1).unwrap().words()[15], 3, "over three windows");
+    for (bad, offset, what) in [
+        (Verb::write(at(64), Buf::zeroed(8)), 64, Access::Write),
+        (Verb::fetch_and_add(at(128), 1), 128, Access::Atomic),
+    ] {
+        let chain = Chain::from([Verb::fetch_and_add(at(64), 1), bad]);
+        let error = apart.runtime.block_on(queue_pair.post(chain)).unwrap_err();
+        let region = region.key();
+        let expected = FabricError::Forbidden { peer: MEMORY, region, offset, what };
+        assert_eq!((error.executed, error.error), (1, expected));
+    }
+    assert_eq!([region.load(64), region.load(128)], [2, 0]);
 }
 
 #[test]

@@ -36,12 +36,18 @@ impl DirectPair {
     /// # Errors
     /// What is missing.
     pub fn open(choice: &DeviceChoice) -> Result<Self, VerbsError> {
-        let device = Device::open(choice)?;
-        let name = device.info.device.clone();
-        Self::make(device).map_err(|why| VerbsError::refused(&name, "no pair of queue pairs", &why))
+        Self::open_with(choice, Rights::ALL)
     }
 
-    fn make(device: Device) -> io::Result<Self> {
+    /// A pair whose source has these rights.
+    fn open_with(choice: &DeviceChoice, rights: Rights) -> Result<Self, VerbsError> {
+        let device = Device::open(choice)?;
+        let name = device.info.device.clone();
+        Self::make(device, rights)
+            .map_err(|why| VerbsError::refused(&name, "no pair of queue pairs", &why))
+    }
+
+    fn make(device: Device, rights: Rights) -> io::Result<Self> {
         let channel = EventChannel::new(&device.context)?;
         let completions = CompletionQueue::new(&channel, 4 * REQUESTS)?;
         let (near, far) =
@@ -51,7 +57,7 @@ impl DirectPair {
             Ok(Arc::new(words))
         };
         let staging = Registration::new(&near, words()?, 0..BYTES, Rights::default())?;
-        let memory = Registration::new(&far, words()?, 0..BYTES, Rights::ALL)?;
+        let memory = Registration::new(&far, words()?, 0..BYTES, rights)?;
         let capacity = Capacity { sends: REQUESTS, receives: 1, inline: 0 };
         let queues = (&completions, &completions);
         let source = RcQueuePair::new(&near, queues, capacity, Some(staging))?;
@@ -143,7 +149,11 @@ mod tests {
 
     /// The pair, unless the host has no device.
     fn pair() -> Option<DirectPair> {
-        match DirectPair::open(&DeviceChoice::default()) {
+        pair_with(Rights::ALL)
+    }
+
+    fn pair_with(rights: Rights) -> Option<DirectPair> {
+        match DirectPair::open_with(&DeviceChoice::default(), rights) {
             Ok(pair) => Some(pair),
             Err(error) => {
                 assert!(std::env::var_os("SELKIE_RDMA").is_none(), "no device: {error}");
@@ -186,6 +196,21 @@ mod tests {
         // The key of memory of another protection domain, though the bytes are registered.
         let there = own.address().wrapping_sub(pair.memory.address());
         assert_eq!(fault(&pair, own.remote_key(), there), Some(RdmaFault::RemoteAccess));
+    }
+
+    #[test]
+    fn a_card_refuses_what_the_rights_of_a_window_do_not_have() {
+        for (rights, is_right) in [
+            (Rights::READ, false),
+            (Rights { atomic: false, ..Rights::ALL }, false),
+            (Rights::ATOMIC, true),
+        ] {
+            let Some(pair) = pair_with(rights) else { return };
+            let at = pair.memory.address();
+            let status = pair.run([(add(), at)], pair.memory.remote_key()).unwrap();
+            assert_eq!(status == Some(0), is_right, "{rights:?}: {status:?}");
+            assert_eq!(first_word(&pair), u64::from(is_right));
+        }
     }
 
     #[test]

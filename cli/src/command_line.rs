@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    backup, cert, completions, config, man, memnode, micro, pool, recover, restore, server, sim,
-    smallbank, sql, tatp, tpcc,
+    backup, bench, cert, completions, config, man, memnode, micro, pool, recover, restore, server,
+    sim, smallbank, sql, tatp, tpcc,
 };
 use crate::support::config_file::{self, Checked};
 use crate::support::exit::{self, Refusal};
@@ -64,6 +64,8 @@ enum Command {
     Top(top::Arguments),
     /// Measures page accesses under a coherence protocol, in real or in virtual time.
     Micro(Box<micro::Arguments>),
+    /// Measures the network of a pool: an RDMA card, verb by verb.
+    Bench(bench::Arguments),
     /// Measures the papers' experiments in virtual time: CSV, plots, and a page that compares.
     Figures(figures::Arguments),
     /// Runs whole clusters in virtual time from seeds, with faults, and checks what they did.
@@ -109,6 +111,7 @@ impl Command {
             Command::Restore(arguments) => restore::check(arguments),
             Command::Top(arguments) => top::check(arguments),
             Command::Micro(arguments) => micro::check(arguments),
+            Command::Bench(arguments) => bench::check(arguments),
             Command::Server(arguments) => server::check(arguments),
             Command::Memnode(arguments) => memnode::check(arguments),
             Command::Cert(arguments) => cert::check(arguments),
@@ -136,6 +139,7 @@ impl Command {
             Command::Pool(arguments) => arguments.minds_signals(),
             Command::Cert(_)
             | Command::Micro(_)
+            | Command::Bench(_)
             | Command::Sim(_)
             | Command::Doctor(_)
             | Command::Completions(_)
@@ -182,6 +186,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Cert(arguments) => cert::run(&arguments),
         Command::Figures(arguments) => figures::run(&arguments),
         Command::Micro(arguments) => micro::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
         Command::Scenario(arguments) => scenario::run(&arguments),
         Command::Config(arguments) => config::run::<Cli>(&arguments),

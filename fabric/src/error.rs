@@ -157,6 +157,14 @@ pub enum FabricError {
         /// What could not be done, and why.
         what: String,
     },
+    /// The RDMA device ended the queue pair.
+    #[error("queue pair to {peer}: {why}")]
+    Rdma {
+        /// The peer.
+        peer: PeerId,
+        /// What the device says.
+        why: RdmaFault,
+    },
     /// The environment stopped before the operation was done. If it stopped while the chain was
     /// executing, the chain was dropped, and an empty one comes back.
     #[error("the environment stopped while an operation to {peer} was outstanding")]
@@ -202,6 +210,57 @@ pub enum Refusal {
     /// It has the maximum of connections.
     #[error("it has as many connections as it takes")]
     Full,
+}
+
+/// Why an RDMA device ends a queue pair: its error completion, or its event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RdmaFault {
+    /// The target does not allow the access: the key was revoked, or is of other bytes.
+    #[error("the target's device refuses the access: its key was revoked, or is of other memory")]
+    RemoteAccess,
+    /// The target's device does not understand the request.
+    #[error("the target's device calls the request invalid")]
+    RemoteRequest,
+    /// The target's device could not carry the request out.
+    #[error("the target's device failed to carry the request out")]
+    RemoteOperation,
+    /// This node's device refuses memory of this node.
+    #[error("the device refuses the memory of a request")]
+    Local,
+    /// The response did not fit the request.
+    #[error("the device received a response that does not fit")]
+    Response,
+    /// The queue pair failed without a request.
+    #[error("the device reports that the queue pair failed")]
+    QueuePair,
+    /// The device failed.
+    #[error("the device failed")]
+    Device,
+    /// The peer told of memory that is not where it said.
+    #[error("the peer does not tell where the memory is")]
+    Window,
+    /// Another status of a completion.
+    #[error("completion with status {0} of libibverbs")]
+    Other(u32),
+}
+
+impl RdmaFault {
+    /// The fault of a completion with this status of libibverbs. `None` if it says no more than
+    /// that the peer does not answer, or that the queue pair has ended already.
+    pub fn of_status(status: u32) -> Option<Self> {
+        Some(match status {
+            // Flushed; retries exceeded, also for want of a receive; the response timed out.
+            5 | 12 | 13 | 20 => return None,
+            1 | 2 | 3 | 4 | 6 | 8 => Self::Local,
+            7 => Self::Response,
+            9 | 15 => Self::RemoteRequest,
+            10 => Self::RemoteAccess,
+            11 | 16 => Self::RemoteOperation,
+            19 => Self::Device,
+            other => Self::Other(other),
+        })
+    }
 }
 
 impl FabricError {

@@ -58,10 +58,10 @@
 //! - Clock, sleep, tasks and random numbers come from an [`Env`] only.
 //!
 //! # Contents
-//! Backends [`mem`], `shm` (processes of one host), `tcp` (machines without an RDMA NIC) and
-//! [`sim`] (virtual time); decorators [`meter`] (counts round trips, verbs and bytes) and [`fault`]
-//! (delays, deaths, torn writes, corruption); protection [`Domain`]s, which `tcp` enforces;
-//! [`env`](mod@env); [`conformance`].
+//! Backends [`mem`], `shm` (processes of one host), `tcp` (machines without an RDMA NIC), `verbs`
+//! (RDMA cards, with the feature of that name) and [`sim`] (virtual time); decorators [`meter`]
+//! (counts round trips, verbs and bytes) and [`fault`] (delays, deaths, torn writes, corruption);
+//! protection [`Domain`]s, which `tcp` and `verbs` enforce; [`env`](mod@env); [`conformance`].
 
 mod access;
 mod api;
@@ -87,6 +87,8 @@ mod sync;
 pub mod tcp;
 mod tls_error;
 mod verb;
+#[cfg(all(target_os = "linux", feature = "verbs"))]
+pub mod verbs;
 
 pub use access::Access;
 pub use api::{Endpoint, Fabric, FenceScope, LocalRegion, QueuePair};
@@ -95,7 +97,7 @@ pub use completion::{Completion, Outstanding};
 pub use domain::{Domain, DomainError, MAX_GRANTS, Rights};
 pub use doorbell::{Doorbell, WaitPast};
 pub use env::{BoxFuture, Env, RealRuntime};
-pub use error::{FabricError, Refusal};
+pub use error::{FabricError, RdmaFault, Refusal};
 pub use id::{PeerId, RegionKey, RemoteAddr};
 pub use mem::MemFabric;
 pub use populate::want_huge_pages;

@@ -193,8 +193,8 @@ impl PoolOptions {
     }
 
     fn is_networked(&self) -> bool {
-        let Network { listen, advertise, insecure } = &self.network;
-        listen.is_some() || advertise.is_some() || *insecure
+        let Network { listen, advertise, insecure, rdma } = &self.network;
+        listen.is_some() || advertise.is_some() || *insecure || rdma.is_given()
     }
 
     /// Refuses options that have no meaning for the pool.

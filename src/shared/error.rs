@@ -157,7 +157,7 @@ pub enum SharedPoolError {
         what: String,
     },
     /// The pool's nodes meet on a fabric that this software does not have.
-    #[error("{place}: the pool's fabric is {fabric:?}; there are shm and tcp")]
+    #[error("{place}: the pool's fabric is {fabric:?}; there are shm, tcp and verbs")]
     UnknownFabric {
         /// The pool.
         place: String,
@@ -167,6 +167,19 @@ pub enum SharedPoolError {
     /// The software was built without etcd.
     #[error("this selkie was built without etcd: build it with --features etcd")]
     NoEtcd,
+    /// The software was built without RDMA.
+    #[error("this selkie was built without RDMA: build it with --features verbs")]
+    NoVerbs,
+    /// A device was chosen for a pool that uses none.
+    #[error(
+        "--rdma-device, --rdma-port and --rdma-gid are for pools over RDMA, made with --fabric \
+         verbs; this is none"
+    )]
+    NoRdma,
+    /// There is no RDMA device that could be used.
+    #[cfg(feature = "verbs")]
+    #[error(transparent)]
+    Verbs(#[from] crate::fabric::verbs::VerbsError),
     /// An address that this process must not, or cannot, listen at.
     #[error("{option} {address}: {why}")]
     Address {
@@ -208,8 +221,12 @@ impl SharedPoolError {
             | Self::AllMemoryGone { .. }
             | Self::UnknownFabric { .. }
             | Self::NoEtcd
+            | Self::NoVerbs
+            | Self::NoRdma
             | Self::Address { .. }
             | Self::NoNetwork => false,
+            #[cfg(feature = "verbs")]
+            Self::Verbs(_) => false,
         }
     }
 }

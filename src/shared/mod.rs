@@ -25,6 +25,6 @@ mod url;
 
 pub use credentials::Credentials;
 pub use error::SharedPoolError;
-pub use network::{FabricKind, Network};
+pub use network::{FabricKind, Network, RdmaChoice};
 pub use pool::{OpenedPool, SharedPool};
 pub use url::{HostPort, Place, PoolName, PoolUrl, UrlError};

@@ -6,7 +6,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use super::error::SharedPoolError;
-use crate::fabric::tcp::{Admission, Security, TcpConfig};
+use crate::fabric::tcp::{Admission, Security, TcpConfig, TcpFabric};
+use crate::fabric::{Env, Fabric};
 use crate::pool::control::PoolState;
 
 /// The fabrics that processes can meet on.
@@ -16,6 +17,8 @@ pub enum FabricKind {
     Shm,
     /// TCP.
     Tcp,
+    /// RDMA cards, set up over TCP; only with the feature `verbs`.
+    Verbs,
 }
 
 impl FabricKind {
@@ -25,6 +28,16 @@ impl FabricKind {
         match self {
             Self::Shm => "shm",
             Self::Tcp => "tcp",
+            Self::Verbs => "verbs",
+        }
+    }
+
+    /// Whether its nodes may be on several hosts.
+    #[must_use]
+    pub fn is_network(self) -> bool {
+        match self {
+            Self::Shm => false,
+            Self::Tcp | Self::Verbs => true,
         }
     }
 }
@@ -36,7 +49,8 @@ impl FromStr for FabricKind {
         match name {
             "shm" => Ok(Self::Shm),
             "tcp" => Ok(Self::Tcp),
-            _ => Err("a fabric is `shm` or `tcp`".to_owned()),
+            "verbs" => Ok(Self::Verbs),
+            _ => Err("a fabric is `shm`, `tcp` or `verbs`".to_owned()),
         }
     }
 }
@@ -57,6 +71,27 @@ pub struct Network {
     /// Whether to listen where others than the processes of this host can come, though connections
     /// are not secured: clients are not authenticated then.
     pub insecure: bool,
+    /// Which RDMA device a process uses, in a pool over RDMA.
+    pub rdma: RdmaChoice,
+}
+
+/// Which RDMA device, port and address are used. What is not said is chosen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RdmaChoice {
+    /// Name of the device, as `ibv_devices` shows it.
+    pub device: Option<String>,
+    /// Number of its port, from 1 on.
+    pub port: Option<u8>,
+    /// Index of the address in the port's table, as `ibv_devinfo -v` shows it.
+    pub gid_index: Option<u8>,
+}
+
+impl RdmaChoice {
+    /// Whether anything is chosen.
+    #[must_use]
+    pub fn is_given(&self) -> bool {
+        *self != Self::default()
+    }
 }
 
 impl Network {
@@ -93,10 +128,58 @@ impl Network {
 
     /// Refuses what has no meaning where memory is shared.
     pub(super) fn check_absent(&self, is_secured: bool) -> Result<(), SharedPoolError> {
+        self.check_rdma(FabricKind::Shm)?;
         match self {
             Self { listen: None, advertise: None, .. } if !is_secured => Ok(()),
             _ => Err(SharedPoolError::NoNetwork),
         }
+    }
+
+    /// Refuses a choice of an RDMA device where none is used.
+    fn check_rdma(&self, kind: FabricKind) -> Result<(), SharedPoolError> {
+        let is_used = kind == FabricKind::Verbs || !self.rdma.is_given();
+        if is_used { Ok(()) } else { Err(SharedPoolError::NoRdma) }
+    }
+
+    /// The fabric of a pool over a network, and the part of it that accepts connections.
+    pub(super) fn open(
+        &self,
+        kind: FabricKind,
+        state: &PoolState,
+        security: Option<Arc<Security>>,
+        env: &Env,
+    ) -> Result<(Arc<dyn Fabric>, Arc<TcpFabric>), SharedPoolError> {
+        self.check_rdma(kind)?;
+        let config = self.config(state, security)?;
+        if kind == FabricKind::Verbs {
+            return self.open_verbs(config, env);
+        }
+        let tcp = TcpFabric::new(config, env.clone());
+        Ok((Arc::clone(&tcp) as Arc<dyn Fabric>, tcp))
+    }
+
+    #[cfg(feature = "verbs")]
+    fn open_verbs(
+        &self,
+        config: TcpConfig,
+        env: &Env,
+    ) -> Result<(Arc<dyn Fabric>, Arc<TcpFabric>), SharedPoolError> {
+        use crate::fabric::verbs::{DeviceChoice, VerbsConfig, VerbsFabric};
+        let RdmaChoice { device, port, gid_index } = self.rdma.clone();
+        let device = DeviceChoice { device, port, gid_index };
+        let verbs =
+            VerbsFabric::open(VerbsConfig { device, ..VerbsConfig::new(config) }, env.clone())?;
+        let tcp = Arc::clone(verbs.tcp());
+        Ok((verbs, tcp))
+    }
+
+    #[cfg(not(feature = "verbs"))]
+    fn open_verbs(
+        &self,
+        _config: TcpConfig,
+        _env: &Env,
+    ) -> Result<(Arc<dyn Fabric>, Arc<TcpFabric>), SharedPoolError> {
+        Err(SharedPoolError::NoVerbs)
     }
 
     pub(super) fn config(
@@ -127,6 +210,7 @@ mod tests {
             listen: Some(listen.parse().unwrap()),
             advertise: advertise.map(|ip| ip.parse().unwrap()),
             insecure,
+            rdma: RdmaChoice::default(),
         };
         for good in [
             network("127.0.0.1:0", None, false),

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use rustix::process::getuid;
 
 use crate::fabric::shm::ShmFabric;
-use crate::fabric::tcp::{Security, TcpFabric};
+use crate::fabric::tcp::Security;
 use crate::fabric::{BoxFuture, Env, Fabric, PeerId, Role};
 use crate::memnode::{
     Capacity, MemoryServer,
@@ -138,7 +138,7 @@ impl SharedPool {
             };
             self.check_kind(fabric)?;
             let identity = Identity { name, id: random(env), fabric: fabric.name() };
-            let has_token = fabric == FabricKind::Tcp && !trusts_network;
+            let has_token = fabric.is_network() && !trusts_network;
             let token = has_token.then(Token::random).transpose();
             let token = token.map_err(|error| {
                 let path = self.directory().unwrap_or_default();
@@ -203,11 +203,10 @@ impl SharedPool {
                     network.check_absent(self.credentials.are_given())?;
                     self.shm(state)?
                 }
-                FabricKind::Tcp => {
+                FabricKind::Tcp | FabricKind::Verbs => {
                     self.credentials.check_role("to lend memory", &[Role::Memory])?;
                     self.check_trust(state).await?;
-                    let config = network.config(state, self.security())?;
-                    let tcp = TcpFabric::new(config, env.clone());
+                    let (fabric, tcp) = network.open(kind, state, self.security(), env)?;
                     let relay = Relay::new(Arc::clone(&self.plane), &state.name)?;
                     let serve = move |stream, from| {
                         if let Err(error) = relay.serve(stream) {
@@ -215,7 +214,7 @@ impl SharedPool {
                         }
                     };
                     tcp.serve_protocol(RELAY_MAGIC, Arc::new(serve));
-                    tcp
+                    fabric
                 }
             };
             let (plane, headroom) = (Arc::clone(&self.plane), offer.headroom);
@@ -255,12 +254,13 @@ impl SharedPool {
     ) -> BoxFuture<'a, Result<OpenedPool, SharedPoolError>> {
         Box::pin(async move {
             let started = env.now();
-            let shm = match self.kind_of(state)? {
+            let kind = self.kind_of(state)?;
+            let shm = match kind {
                 FabricKind::Shm => {
                     network.check_absent(self.credentials.are_given())?;
                     Some(self.shm(state)?)
                 }
-                FabricKind::Tcp => {
+                FabricKind::Tcp | FabricKind::Verbs => {
                     let allowed = &[Role::Compute, Role::Reader];
                     self.credentials.check_role("to run a compute node", allowed)?;
                     None
@@ -268,7 +268,7 @@ impl SharedPool {
             };
             let fabric: Arc<dyn Fabric> = match &shm {
                 Some(shm) => Arc::clone(shm) as Arc<dyn Fabric>,
-                None => TcpFabric::new(network.config(state, self.security())?, env.clone()),
+                None => network.open(kind, state, self.security(), env)?.0,
             };
             self.check_memory(env, state).await?;
             let mut arrivals = Arrivals::new(started);
@@ -342,7 +342,7 @@ impl SharedPool {
             let compute = state.compute_nodes.keys().map(|index| PeerId::compute(*index));
             let nodes = memory.chain(compute);
             let mut living = Vec::new();
-            if self.kind_of(&state)? == FabricKind::Tcp {
+            if self.kind_of(&state)?.is_network() {
                 let beats = self.plane.beats().await?;
                 let is_fresh = |peer: &PeerId| {
                     beats.iter().any(|(beat, age)| beat.node == *peer && *age <= state.timing.lease)
@@ -390,8 +390,8 @@ impl SharedPool {
 
     fn check_kind(&self, kind: FabricKind) -> Result<(), SharedPoolError> {
         match (&self.place, kind) {
-            (Place::Host { is_shm: true, .. }, FabricKind::Tcp) => {
-                let (pool, asked) = ("tcp".to_owned(), "shm".to_owned());
+            (Place::Host { is_shm: true, .. }, kind) if kind.is_network() => {
+                let (pool, asked) = (kind.name().to_owned(), "shm".to_owned());
                 Err(PoolError::OtherFabric { pool, asked }.into())
             }
             _ => Ok(()),

@@ -40,7 +40,7 @@ impl SharedPool {
         let nodes = state.memory_nodes.iter().flatten().filter(|node| !has_left(node)).count();
         let silent_for = match self.kind_of(state)? {
             FabricKind::Shm => None,
-            FabricKind::Tcp => Some(state.timing.lease),
+            FabricKind::Tcp | FabricKind::Verbs => Some(state.timing.lease),
         };
         let started = env.now();
         while nodes > 0 && !self.shows_memory(silent_for.map(|_| env.now() - started)).await? {

@@ -46,7 +46,7 @@ pub(crate) struct Arguments {
     /// pools [default: it returns nothing]
     #[arg(long, value_name = "SIZE", value_parser = values::size)]
     headroom: Option<u64>,
-    /// Fabric of the pool, `shm` or `tcp` [default: the one that the pool was made with]
+    /// Fabric of the pool, `shm`, `tcp` or `verbs` [default: the one that the pool was made with]
     #[arg(long, value_name = "FABRIC")]
     fabric: Option<FabricKind>,
     #[command(flatten)]

@@ -1,6 +1,7 @@
 //! Commands: one module each.
 
 pub(crate) mod backup;
+pub(crate) mod bench;
 mod benchmark;
 pub(crate) mod cert;
 pub(crate) mod completions;

@@ -34,7 +34,7 @@ enum Command {
         /// `NAME` on this host (1 to 64 letters, digits, `-` or `_`), or `etcd:HOST:PORT,.../NAME`
         #[arg(value_name = "POOL")]
         name: Place,
-        /// Fabric: `shm`, memory shared by the processes of one host, or `tcp`
+        /// Fabric: `shm`, memory shared by the processes of one host, `tcp`, or `verbs`, RDMA cards
         #[arg(long, value_name = "FABRIC", default_value = "shm")]
         fabric: FabricKind,
         /// Memory nodes that are to join, 1 to 1024
@@ -197,7 +197,7 @@ fn validate(config: &PoolConfig, timing: Timing) -> Result<(), (Option<String>, 
 }
 
 fn check_trust(fabric: FabricKind, trusts_network: bool) -> Result<(), exit::Refusal> {
-    if trusts_network && fabric != FabricKind::Tcp {
+    if trusts_network && !fabric.is_network() {
         let what = "trust-network: is for pools over TCP: give --fabric tcp".to_owned();
         return Err(exit::Refusal { key: "trust-network".to_owned(), what });
     }

@@ -176,10 +176,10 @@ pub(crate) fn check(arguments: &Arguments) -> Result<(), exit::Refusal> {
 }
 
 fn check_network(arguments: &Arguments) -> Result<(), exit::Refusal> {
-    let Network { listen, advertise, insecure } = arguments.network.network();
+    let Network { listen, advertise, insecure, rdma } = arguments.network.network();
     let insecure = insecure && !arguments.metrics.are_given();
     let needs_tcp = arguments.network.tls().need_tcp();
-    let given = listen.is_some() || advertise.is_some() || insecure || needs_tcp;
+    let given = listen.is_some() || advertise.is_some() || insecure || needs_tcp || rdma.is_given();
     if given && arguments.pool.is_embedded() {
         let what = SharedPoolError::NoNetwork.to_string();
         return Err(exit::Refusal { key: "listen".to_owned(), what });

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::Args;
-use selkie::shared::{Credentials, Network, SharedPoolError};
+use selkie::shared::{Credentials, Network, RdmaChoice, SharedPoolError};
 
 use crate::support::exit;
 
@@ -54,6 +54,17 @@ pub(crate) struct NetworkArguments {
     /// nothing is encrypted
     #[arg(long)]
     insecure: bool,
+    /// RDMA device of a pool over RDMA, as `ibv_devices` shows it [default: the first that can be
+    /// used]
+    #[arg(long, value_name = "NAME")]
+    rdma_device: Option<String>,
+    /// Port of the RDMA device, from 1 on [default: the first that is active]
+    #[arg(long, value_name = "PORT")]
+    rdma_port: Option<u8>,
+    /// Index of the port's address, as `ibv_devinfo -v` shows it [default: the one that reaches
+    /// furthest]
+    #[arg(long, value_name = "INDEX")]
+    rdma_gid: Option<u8>,
     #[command(flatten)]
     tls: TlsArguments,
 }
@@ -61,7 +72,13 @@ pub(crate) struct NetworkArguments {
 impl NetworkArguments {
     /// The network that they describe.
     pub(crate) fn network(&self) -> Network {
-        Network { listen: self.listen, advertise: self.advertise, insecure: self.insecure }
+        let rdma = RdmaChoice {
+            device: self.rdma_device.clone(),
+            port: self.rdma_port,
+            gid_index: self.rdma_gid,
+        };
+        let Self { listen, advertise, insecure, .. } = *self;
+        Network { listen, advertise, insecure, rdma }
     }
 
     /// Whether to listen beyond loopback without certificates.

@@ -375,6 +375,24 @@ fn the_shared_pools_of_the_guide_are_worked_on_shown_and_removed() {
     assert!(said.contains("operator"), "the certificates are shown: {said}");
 }
 
+/// The tests of `tests/rdma-guest` have a device, and run such commands.
+#[test]
+fn what_the_guide_says_of_rdma_takes_a_device() {
+    let place = tempfile::tempdir().unwrap();
+    let takes = "it takes an RDMA device";
+    let _said = Page {
+        file: "rdma.md",
+        left_out: &[
+            ("cargo build", "it is built"),
+            ("selkie ", takes),
+            ("for i", takes),
+            ("tests/", takes),
+        ],
+        ..Page::default()
+    }
+    .is_run(place.path());
+}
+
 #[test]
 fn the_simulations_of_the_guide_are_run() {
     let place = tempfile::tempdir().unwrap();

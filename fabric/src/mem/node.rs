@@ -173,6 +173,11 @@ pub(crate) fn slot_of(key: RegionKey) -> usize {
 }
 
 impl MemRegion {
+    #[cfg(feature = "verbs")]
+    pub(crate) fn key(&self) -> RegionKey {
+        self.key
+    }
+
     pub(crate) fn new(key: RegionKey, words: Words, doorbell: Doorbell) -> Self {
         Self { key, words, doorbell }
     }
@@ -191,6 +196,12 @@ impl MemRegion {
 
     pub(crate) fn bytes(&self) -> usize {
         self.words.len() * WORD_BYTES
+    }
+
+    /// All its words.
+    #[cfg(feature = "verbs")]
+    pub(crate) fn all_words(&self) -> &[AtomicU64] {
+        &self.words
     }
 
     /// The word of a local access. Panics as [`MemRegion::local`].

@@ -16,7 +16,7 @@ use crate::id::{PeerId, RegionKey};
 use crate::mem::node::{MAX_REGION_BYTES, MAX_REGIONS, MemRegion, SLOT_BITS};
 use crate::mem::words::{PAGE_BYTES, Words};
 
-pub(super) struct TcpEndpoint {
+pub(crate) struct TcpEndpoint {
     node: Arc<TcpNode>,
 }
 
@@ -53,9 +53,7 @@ impl Endpoint for TcpEndpoint {
     }
 
     fn connect(&self, peer: PeerId) -> Result<Arc<dyn QueuePair>, FabricError> {
-        self.node.host.node().check_alive()?;
-        let link = self.node.connect(peer)?;
-        Ok(Arc::new(TcpQueuePair::new(Arc::clone(&self.node), link)))
+        Ok(Arc::new(self.connect_queue_pair(peer)?))
     }
 
     fn silence_of(&self, peer: PeerId) -> Duration {
@@ -64,12 +62,29 @@ impl Endpoint for TcpEndpoint {
 }
 
 impl TcpEndpoint {
+    /// A queue pair to `peer`.
+    pub(crate) fn connect_queue_pair(&self, peer: PeerId) -> Result<TcpQueuePair, FabricError> {
+        self.node.host.node().check_alive()?;
+        let link = self.node.connect(peer)?;
+        Ok(TcpQueuePair::new(Arc::clone(&self.node), link))
+    }
+
     /// Registers memory that `prepare` makes ready first.
     fn register_words(
         &self,
         bytes: usize,
         prepare: impl FnOnce(&Words) -> Result<(), FabricError>,
     ) -> Result<Arc<dyn LocalRegion>, FabricError> {
+        Ok(self.register_with(bytes, Doorbell::new(), prepare)?)
+    }
+
+    /// As above, with a doorbell that the caller made.
+    pub(crate) fn register_with(
+        &self,
+        bytes: usize,
+        doorbell: Doorbell,
+        prepare: impl FnOnce(&Words) -> Result<(), FabricError>,
+    ) -> Result<Arc<MemRegion>, FabricError> {
         let node = self.node.host.node();
         node.check_alive()?;
         if !(1..=MAX_REGION_BYTES).contains(&(bytes as u64)) {
@@ -90,9 +105,9 @@ impl TcpEndpoint {
             }
         };
         let key = RegionKey::from_raw(secret | *registered);
-        let region = MemRegion::new(key, words, Doorbell::new());
+        let region = MemRegion::new(key, words, doorbell);
         let region = node.enter(*registered as usize, region).ok_or(full)?;
         *registered += 1;
-        Ok(Arc::clone(region) as Arc<dyn LocalRegion>)
+        Ok(Arc::clone(region))
     }
 }

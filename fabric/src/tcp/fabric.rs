@@ -15,6 +15,7 @@ use super::security::key::AccessKey;
 use super::server::admissions::Invitation;
 use super::server::host::{BadConnections, Host};
 use super::server::port_mux::ProtocolHandler;
+use super::server::setup::SetupService;
 use crate::api::{Endpoint, Fabric, FenceScope};
 use crate::domain::Domain;
 use crate::env::Env;
@@ -171,8 +172,13 @@ impl TcpFabric {
     }
 }
 
-impl Fabric for TcpFabric {
-    fn join(&self, id: PeerId) -> Result<Arc<dyn Endpoint>, FabricError> {
+impl TcpFabric {
+    /// As [`Fabric::join`], for a node that sets something up for its guests.
+    pub(crate) fn join_as(
+        &self,
+        id: PeerId,
+        setup: Option<Arc<dyn SetupService>>,
+    ) -> Result<Arc<TcpEndpoint>, FabricError> {
         let failed = |what: String| FabricError::Network { peer: id, what };
         let mut directory = self.directory.write();
         let before = match directory.get(&id) {
@@ -185,7 +191,7 @@ impl Fabric for TcpFabric {
         }
         let (config, env) = (&self.process.config, &self.process.env);
         let incarnation = random_bits(id)?.max(1);
-        let host = Host::listen(id, incarnation, Arc::clone(&self.process))
+        let host = Host::listen(id, incarnation, Arc::clone(&self.process), setup)
             .map_err(|error| failed(format!("cannot listen at {}: {error}", config.listen)))?;
         let addr = reachable(host.listen_addr());
         let driver = Driver::start(Arc::clone(&host), config.clone(), env.clone())
@@ -208,6 +214,12 @@ impl Fabric for TcpFabric {
             self.admit_known_peers(&node);
         }
         Ok(Arc::new(TcpEndpoint::new(node)))
+    }
+}
+
+impl Fabric for TcpFabric {
+    fn join(&self, id: PeerId) -> Result<Arc<dyn Endpoint>, FabricError> {
+        Ok(self.join_as(id, None)?)
     }
 
     /// Holds in this process: the peer is revoked at all endpoints of the process, also at those

@@ -89,14 +89,14 @@
 //! chains), `server` (executes them), `wire` (the bytes), `security` (certificates, TLS, keys,
 //! cards), `transport` (sockets), `config`, `process` (what the endpoints of a process share).
 
-mod client;
+pub(crate) mod client;
 mod config;
-mod endpoint;
+pub(crate) mod endpoint;
 mod fabric;
 mod node;
 mod process;
 mod security;
-mod server;
+pub(crate) mod server;
 mod transport;
 mod wire;
 

@@ -254,6 +254,11 @@ impl LinkTable for Driver {
         drop(link);
     }
 
+    #[cfg(feature = "verbs")]
+    fn note_silent(&self, token: u64, peer: PeerId) {
+        self.note_silence(token, peer);
+    }
+
     fn reconnect(&self, token: u64, pause: Duration) {
         let at = self.reactor.now() + pause;
         self.links.lock().due.push((at, token));

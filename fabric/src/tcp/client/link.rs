@@ -72,7 +72,12 @@ pub(crate) struct Link {
     pub(super) inbox: Mutex<Inbox>,
     /// Counts signs of life of the peer.
     signs: AtomicU64,
+    /// Is told when the link has ended.
+    watcher: Mutex<Option<EndWatcher>>,
 }
+
+/// Is told why a link has ended.
+pub(crate) type EndWatcher = Box<dyn FnOnce(FabricError) + Send>;
 
 /// What is received, and the connection it comes from.
 pub(super) struct Inbox {
@@ -85,6 +90,10 @@ pub(super) struct Inbox {
 pub(crate) trait LinkTable: Send + Sync {
     /// Removes a link that has ended, perhaps only because its queue pair was dropped.
     fn remove(&self, token: u64, was_dropped: bool);
+
+    /// Notes that the link ends because its peer is silent.
+    #[cfg(feature = "verbs")]
+    fn note_silent(&self, token: u64, peer: PeerId);
 
     /// Has a link connect again after a pause.
     fn reconnect(&self, token: u64, pause: Duration);
@@ -103,7 +112,8 @@ impl Link {
         let state = Mutex::new(LinkState::new(Arc::clone(&pipe), hello));
         let connection = hello.session.attempt;
         let inbox = Mutex::new(Inbox { frames: FrameBuffer::new(), pipe, connection });
-        Self { token, peer, addr, reactor, table, state, inbox, signs: AtomicU64::new(0) }
+        let (signs, watcher) = (AtomicU64::new(0), Mutex::new(None));
+        Self { token, peer, addr, reactor, table, state, inbox, signs, watcher }
     }
 
     pub(crate) fn peer(&self) -> PeerId {
@@ -440,6 +450,34 @@ impl Link {
             table.remove(self.token, was_dropped);
         }
         wake(completed);
+        self.tell_watcher(error);
+    }
+
+    /// Has `watcher` told when the link has ended, without locks; at once if it has.
+    #[cfg(feature = "verbs")]
+    pub(crate) fn on_end(&self, watcher: EndWatcher) {
+        *self.watcher.lock() = Some(watcher);
+        let end = self.state.lock().end.clone();
+        if let Some(error) = end {
+            self.tell_watcher(error);
+        }
+    }
+
+    fn tell_watcher(&self, error: FabricError) {
+        let watcher = self.watcher.lock().take();
+        if let Some(watcher) = watcher {
+            watcher(error);
+        }
+    }
+
+    /// The peer is silent on another way that belongs to the link: ends it as silence here does.
+    #[cfg(feature = "verbs")]
+    pub(crate) fn end_by_silence(&self) {
+        let peer = self.peer;
+        if let Some(table) = self.table.upgrade() {
+            table.note_silent(self.token, peer);
+        }
+        self.end(FabricError::PeerDead { peer });
     }
 
     /// Lets the driver receive.

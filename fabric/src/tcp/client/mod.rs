@@ -6,11 +6,11 @@
 //! `reactor` (readiness of sockets).
 
 pub(super) mod driver;
-pub(super) mod link;
+pub(crate) mod link;
 mod link_failure;
 mod link_state;
-mod outcome;
-pub(super) mod queue_pair;
+pub(crate) mod outcome;
+pub(crate) mod queue_pair;
 mod reactor;
 mod reconnect;
 mod silence;

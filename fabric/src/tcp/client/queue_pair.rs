@@ -18,8 +18,14 @@ pub(crate) struct TcpQueuePair {
 }
 
 impl TcpQueuePair {
-    pub(crate) fn new(node: Arc<TcpNode>, link: Arc<Link>) -> Self {
+    pub(in crate::tcp) fn new(node: Arc<TcpNode>, link: Arc<Link>) -> Self {
         Self { _node: node, link }
+    }
+
+    /// Its link.
+    #[cfg(feature = "verbs")]
+    pub(crate) fn link(&self) -> &Arc<Link> {
+        &self.link
     }
 }
 

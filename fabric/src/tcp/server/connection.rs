@@ -6,11 +6,11 @@
 //! sends it again.
 
 use std::io::{self, Read, Write};
-use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::session::Session;
+use super::session::{Gate, Session};
+use super::setup::{Guest, SETUP_REGION, SetupService, SetupSession};
 use crate::buf::Buf;
 use crate::domain::Domain;
 use crate::error::FabricError;
@@ -59,8 +59,9 @@ pub(crate) struct Connection<'h> {
     /// Its number within the session.
     number: u32,
     stream: Blocking,
-    /// What the connection may do; `None` is everything.
-    domain: Option<Arc<Domain>>,
+    /// Who it serves, and within which domain.
+    guest: Guest,
+    setup: Option<&'h dyn SetupService>,
     inbox: FrameBuffer,
     /// The payload of an earlier verb, for the next of the same length.
     spare: Buf,
@@ -71,11 +72,11 @@ impl<'h> Connection<'h> {
         node: &'h Node,
         process: &'h ProcessState,
         (session, number): (&'h Session, u32),
-        domain: Option<Arc<Domain>>,
+        (guest, setup): (Guest, Option<&'h dyn SetupService>),
         stream: Blocking,
     ) -> Self {
         let (inbox, spare) = (FrameBuffer::new(), Buf::default());
-        Self { node, process, session, number, stream, domain, inbox, spare }
+        Self { node, process, session, number, stream, guest, setup, inbox, spare }
     }
 
     /// Serves it until it ends.
@@ -144,15 +145,54 @@ impl<'h> Connection<'h> {
             Decoded::Whole(bytes, request) => (bytes, request),
         };
         let mut gate = self.session.open(self.number).ok_or(ConnectionEnd::Closed)?;
-        let domain = self.domain.as_deref();
-        let out = gate.answers.begin(&request)?;
-        let rung = execute(self.node, domain, &request, out, &mut self.spare);
+        let Gate { answers, setup, .. } = &mut *gate;
+        let out = answers.begin(&request)?;
+        let rung = match self.setup.filter(|_| is_setup(&request)) {
+            Some(service) => {
+                let setup = setup.get_or_insert_with(|| service.open(self.guest.clone()));
+                set_up(self.node, &mut **setup, &request, out);
+                Rung::new()
+            }
+            None => {
+                let domain = self.guest.domain.as_deref();
+                execute(self.node, domain, &request, out, &mut self.spare)
+            }
+        };
         let unsent = gate.answers.unsent().len();
         drop(gate);
         // Outside the gate, as wakers may do anything. Before the answer is sent.
         rung.into_iter().for_each(|region| region.doorbell().ring());
         Ok(Decoded::Whole(bytes, unsent))
     }
+}
+
+/// Whether a chain asks the fabric that sets something up here.
+fn is_setup(request: &Request<'_>) -> bool {
+    let region = match request.verbs().next() {
+        Some(RequestedVerb::Read { at, .. } | RequestedVerb::Write { at, .. }) => at.region,
+        _ => return false,
+    };
+    region == SETUP_REGION
+}
+
+/// Hands the writes of a chain over, and answers its reads.
+fn set_up(node: &Node, setup: &mut dyn SetupSession, request: &Request<'_>, out: &mut Vec<u8>) {
+    let mut response = ResponseWriter::begin(out, request.sequence);
+    let mut failure = None;
+    for requested in request.verbs() {
+        let mut verb = verb_of(requested, &mut Buf::default());
+        match &mut verb {
+            Verb::Write { at, from } if at.region == SETUP_REGION => setup.ask(node, from),
+            Verb::Read { at, into } if at.region == SETUP_REGION => setup.answer(into),
+            other => {
+                let (peer, region) = (node.id(), other.at().region);
+                failure = Some(FabricError::UnknownRegion { peer, region });
+                break;
+            }
+        }
+        response.result(&verb);
+    }
+    response.end(failure.as_ref());
 }
 
 type Rung<'n> = SmallVec<[&'n MemRegion; 4]>;

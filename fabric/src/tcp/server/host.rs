@@ -14,6 +14,7 @@ use super::connection::{Connection, ConnectionEnd};
 use super::newcomers::{MAX_NEWCOMERS, Newcomers};
 use super::port_mux::{ForeignConnections, MAX_FOREIGN_CONNECTIONS, ProtocolHandler};
 use super::session::Session;
+use super::setup::{Guest, SetupService};
 use crate::error::Refusal;
 use crate::id::PeerId;
 use crate::mem::node::Node;
@@ -44,6 +45,7 @@ pub(crate) struct Host {
     threads: AtomicUsize,
     bad: Mutex<BadConnections>,
     process: Arc<ProcessState>,
+    setup: Option<Arc<dyn SetupService>>,
 }
 
 /// Connections that were closed because of bad bytes.
@@ -57,10 +59,11 @@ pub struct BadConnections {
 
 impl Host {
     /// A host that listens. It accepts connections when [`Host::accept`] is called.
-    pub(crate) fn listen(
+    pub(in crate::tcp) fn listen(
         id: PeerId,
         incarnation: u64,
         process: Arc<ProcessState>,
+        setup: Option<Arc<dyn SetupService>>,
     ) -> io::Result<Arc<Self>> {
         let listener = TcpListener::bind(process.config.listen)?;
         listener.set_nonblocking(true)?;
@@ -76,6 +79,7 @@ impl Host {
             threads: AtomicUsize::new(0),
             bad: Mutex::new(BadConnections::default()),
             process,
+            setup,
         }))
     }
 
@@ -213,7 +217,10 @@ impl Host {
             admitted;
         let _guard = ConnectionGuard { host: self, session: &session, number };
         let own = (&*session, number);
-        let ended = Connection::new(&self.node, &self.process, own, domain, stream).run();
+        let (peer, incarnation, _) = name;
+        let guest = Guest { peer, incarnation, domain };
+        let of = (guest, self.setup.as_deref());
+        let ended = Connection::new(&self.node, &self.process, own, of, stream).run();
         if let Err(why @ ConnectionEnd::Bad(_)) = ended {
             // A peer that sends bad bytes is not one to go on with.
             self.admissions.lock().leave(name);

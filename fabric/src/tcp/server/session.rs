@@ -14,6 +14,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::answers::Answers;
+use super::setup::SetupSession;
 use crate::error::Refusal;
 use crate::tcp::wire::hello::SessionHello;
 
@@ -43,6 +44,8 @@ pub(crate) struct Gate {
     /// Since when there is no connection.
     unconnected_since: Option<Duration>,
     pub(super) answers: Answers,
+    /// What was set up beside the session.
+    pub(super) setup: Option<Box<dyn SetupSession>>,
 }
 
 impl Session {
@@ -91,6 +94,8 @@ impl Session {
         let mut gate = self.gate.lock();
         gate.is_closed = true;
         gate.answers = Answers::default();
+        // Under the gate, so that nothing of it executes, either, once this returns.
+        drop(gate.setup.take());
     }
 
     /// Since when the session has no connection; `None` if it has one.

@@ -56,7 +56,7 @@ pub(super) fn typical(info: &DeviceInfo, program: &str, bytes: Option<u32>) -> O
 /// The column `t_typical[usec]` of the last line with numbers.
 fn typical_of(said: &str) -> Option<f64> {
     let is_row = |line: &&str| line.trim_start().starts_with(|c: char| c.is_ascii_digit());
-    let row = said.lines().filter(is_row).next_back()?;
+    let row = said.lines().rfind(is_row)?;
     row.split_whitespace().nth(4)?.parse().ok()
 }
 

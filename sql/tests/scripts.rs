@@ -182,6 +182,7 @@ scripts![
     alter_forms,
     alter_types,
     indexes,
+    alter_rewrites,
     sequences,
     views,
     roles,

@@ -13,6 +13,7 @@
 //! |---|---|
 //! | `context.rs`, `batch.rs`, `memory.rs`, `row_key.rs` | what operators share |
 //! | `sort.rs` | ORDER BY |
+//! | `fill.rs`, `entry_sort.rs` | tables that are written anew |
 //! | `row_queue.rs`, `kept_rows.rs`, `partitions.rs` | rows beyond what memory takes |
 //! | `aggregate_rest.rs` | groups beyond it |
 //! | `spill.rs`, `spill_value.rs` | their files |
@@ -36,7 +37,9 @@ mod context;
 mod copy_in;
 mod count;
 mod eval;
+mod entry_sort;
 mod insert;
+mod fill;
 mod join;
 mod join_aside;
 mod join_side;
@@ -77,6 +80,7 @@ pub(crate) use memory::{MemoryLimits, WORK_MEMORY_BYTES, row_bytes};
 pub(crate) use references::{
     DeferredMark, DeferredReferences, PendingReferences, RelationCache, check_rows, settle_deferred,
 };
+pub(crate) use fill::fill_table;
 pub(crate) use sequence::SequenceMemory;
 pub(crate) use spill::TempFiles;
 pub(crate) use txn_error::{from_txn, read_only_error};

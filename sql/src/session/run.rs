@@ -20,7 +20,8 @@ use crate::client::Client;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::{
     CopiedRows, Counts, DeferredReferences, ExecContext, MemoryLimits, PendingReferences,
-    RelationCache, Row, SequenceMemory, SharedRows, build, check_rows, from_txn, settle_deferred,
+    RelationCache, Row, SequenceMemory, SharedRows, build, check_rows, fill_table, from_txn,
+    settle_deferred,
 };
 use crate::explain::Counted;
 use crate::functions::{CallContext, ToSet};
@@ -429,6 +430,20 @@ impl Run {
     }
 
     /// Looks at what constraints have put off.
+    /// Gives a table that the transaction has created the rows of a plan, which come in the order of
+    /// its primary key if `is_in_order` says so. How many there are.
+    pub(super) async fn fill(
+        &self,
+        txn: &mut Txn<'_>,
+        table: &TableDef,
+        source: &Plan,
+        is_in_order: bool,
+    ) -> SqlResult<u64> {
+        let random = || random(self.clock);
+        let mut context = self.context(txn, &random, &self.path);
+        fill_table(table, source, is_in_order, &mut context).await
+    }
+
     pub(super) async fn settle_deferred(&self, txn: &mut Txn<'_>) -> SqlResult<()> {
         txn.begin_statement().map_err(|error| from_txn(error, None))?;
         let random = || random(self.clock);

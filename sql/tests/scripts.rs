@@ -160,6 +160,7 @@ scripts![
     long_texts,
     from,
     joins,
+    joins_outer_conditions,
     aggregates,
     aggregates_ordered,
     groups,

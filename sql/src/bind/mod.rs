@@ -23,6 +23,7 @@ mod named_arguments;
 mod names;
 mod new_type;
 mod open_type;
+mod outer_condition;
 mod power;
 mod query;
 mod references;

@@ -14,6 +14,7 @@ use super::lock::Lock;
 use super::measured::Measured;
 use super::merge_join::MergeJoin;
 use super::modify::Modify;
+use super::number_rows::NumberRows;
 use super::scan::Scan;
 use super::sequence::Sequence;
 use super::set::{Distinct, Union};
@@ -65,6 +66,9 @@ pub(crate) fn build(plan: &Plan) -> BoxOperator {
             Box::new(OrderedAggregate::new(build(input), keys.clone(), calls.clone()))
         }
         Plan::Window { input, calls } => Box::new(Window::new(build(input), calls.clone())),
+        Plan::Window { input, calls } if NumberRows::are_it(calls) => {
+            Box::new(NumberRows::new(build(input), calls.len()))
+        }
         Plan::Sort { input, keys, first } => {
             Box::new(Sort::new(build(input), keys.clone(), first.clone()))
         }

@@ -52,6 +52,7 @@ mod merge_join;
 mod modify;
 mod partitions;
 mod references;
+mod number_rows;
 mod row_key;
 mod row_queue;
 mod row_write;

@@ -21,6 +21,7 @@ use super::set::{Distinct, Union};
 use super::set_counted::CountedSet;
 use super::shared::{Recursive, Shared, Working};
 use super::sort::Sort;
+use super::together::Together;
 use super::window::Window;
 use crate::plan::{Plan, SetOperator};
 
@@ -65,10 +66,10 @@ pub(crate) fn build(plan: &Plan) -> BoxOperator {
         Plan::Grouped { input, keys, calls } => {
             Box::new(OrderedAggregate::new(build(input), keys.clone(), calls.clone()))
         }
-        Plan::Window { input, calls } => Box::new(Window::new(build(input), calls.clone())),
         Plan::Window { input, calls } if NumberRows::are_it(calls) => {
             Box::new(NumberRows::new(build(input), calls.len()))
         }
+        Plan::Window { input, calls } => Box::new(Window::new(build(input), calls.clone())),
         Plan::Sort { input, keys, first } => {
             Box::new(Sort::new(build(input), keys.clone(), first.clone()))
         }
@@ -89,6 +90,7 @@ pub(crate) fn build(plan: &Plan) -> BoxOperator {
             Box::new(CountedSet::new(is_intersect, *all, build(left), build(right)))
         }
         Plan::Lock(lock) => Box::new(Lock::new(lock)),
+        Plan::Together { changes, main } => Box::new(Together::new(changes, main)),
         Plan::Insert(insert) => Box::new(Insert::new(insert)),
         Plan::Modify(modify) => Box::new(Modify::new(modify)),
         Plan::Sequence(call) => Box::new(Sequence::new(call)),

@@ -21,6 +21,7 @@
 //! | `build.rs` | from plans to operators |
 //! | `scan.rs`, `scan_target.rs`, `key_value.rs`, `stored_row.rs` | reads of tables |
 //! | `insert.rs`, `modify.rs`, `row_write.rs`, `lock.rs` | changes and locks |
+//! | `together.rs`, `insert_together.rs` | changes of one statement that do not see each other |
 //! | `references/` | FOREIGN KEY constraints |
 //! | `txn_error.rs` | errors of transactions as errors of SQL |
 //! | others | an operator each |
@@ -36,10 +37,11 @@ mod build;
 mod context;
 mod copy_in;
 mod count;
-mod eval;
 mod entry_sort;
-mod insert;
+mod eval;
 mod fill;
+mod insert;
+mod insert_together;
 mod join;
 mod join_aside;
 mod join_side;
@@ -50,9 +52,9 @@ mod measured;
 mod memory;
 mod merge_join;
 mod modify;
+mod number_rows;
 mod partitions;
 mod references;
-mod number_rows;
 mod row_key;
 mod row_queue;
 mod row_write;
@@ -68,6 +70,7 @@ mod spill_value;
 mod stored_row;
 #[cfg(test)]
 mod tests;
+mod together;
 mod txn_error;
 mod window;
 mod window_call;
@@ -77,11 +80,11 @@ use crate::plan::walk;
 
 pub(crate) use build::build;
 pub(crate) use context::{CopiedRows, Counts, ExecContext, Operator, Row, SharedRows};
+pub(crate) use fill::fill_table;
 pub(crate) use memory::{MemoryLimits, WORK_MEMORY_BYTES, row_bytes};
 pub(crate) use references::{
     DeferredMark, DeferredReferences, PendingReferences, RelationCache, check_rows, settle_deferred,
 };
-pub(crate) use fill::fill_table;
 pub(crate) use sequence::SequenceMemory;
 pub(crate) use spill::TempFiles;
 pub(crate) use txn_error::{from_txn, read_only_error};

@@ -136,6 +136,7 @@ pub(crate) fn is_fixed(plan: &Plan) -> bool {
         Plan::Sequence(_)
         | Plan::CopyIn { .. }
         | Plan::Lock(_)
+        | Plan::Together { .. }
         | Plan::Insert(_)
         | Plan::Modify(_) => false,
         Plan::Apply { kind: ApplyKind::Compare { comparison, .. }, .. } => {

@@ -402,6 +402,7 @@ impl Run {
             affected: 0,
             counts: Counts::default(),
             copied: CopiedRows::default(),
+            gathered: None,
             unbroken: 0,
         }
     }
@@ -429,7 +430,6 @@ impl Run {
         Ok(context.affected)
     }
 
-    /// Looks at what constraints have put off.
     /// Gives a table that the transaction has created the rows of a plan, which come in the order of
     /// its primary key if `is_in_order` says so. How many there are.
     pub(super) async fn fill(
@@ -444,6 +444,7 @@ impl Run {
         fill_table(table, source, is_in_order, &mut context).await
     }
 
+    /// Looks at what constraints have put off.
     pub(super) async fn settle_deferred(&self, txn: &mut Txn<'_>) -> SqlResult<()> {
         txn.begin_statement().map_err(|error| from_txn(error, None))?;
         let random = || random(self.clock);

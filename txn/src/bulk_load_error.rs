@@ -24,6 +24,15 @@ pub enum BulkLoadError {
         /// The table.
         table: String,
     },
+    /// The table that is to be filled is not one that the transaction has created, after all
+    /// savepoints ([`Txn::fill_table`](crate::Txn::fill_table)).
+    #[error(
+        "table {table} cannot be filled: this transaction has not created it since its last savepoint"
+    )]
+    NotNew {
+        /// The table.
+        table: String,
+    },
     /// The entries of the table's indexes take more memory than the load may use.
     #[error(
         "table {table}: the entries of its indexes take {need} bytes (allowed: {limit}), most of them \

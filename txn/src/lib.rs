@@ -134,6 +134,6 @@ pub use sequences::{MAX_SEQUENCE_BLOCK, SequenceError, SequenceSchema};
 pub use statistics::{AnalyzeOptions, ColumnStatistics, CommonValue, TableStatistics};
 pub use stats::{AbortCounts, TxnStats};
 pub use transaction::{
-    BulkLoad, BulkLoadOptions, Database, RetryError, RetryPolicy, Retryable, Savepoint, Session,
-    SessionLimits, Txn, retry, retry_numbered,
+    BulkLoad, BulkLoadOptions, Database, EntryBuffer, RetryError, RetryPolicy, Retryable,
+    Savepoint, Session, SessionLimits, TableFill, TreeFill, Txn, retry, retry_numbered,
 };

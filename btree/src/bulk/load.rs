@@ -11,9 +11,9 @@ use super::built::{BuiltTree, NewPages, YIELD_PAGES, is_empty_leaf};
 use super::level::Level;
 use crate::error::TreeError;
 use crate::latch::{ExclusiveLatch, SharedLatch, latch};
-use crate::leaf::LeafView;
+use crate::leaf::{LeafView, leaf_stamp};
 use crate::ops::check_size;
-use crate::page::{self, PageSpec, PageView};
+use crate::page::{self, PageSpec, PageView, Stamps};
 use crate::reclaim::StampRule;
 use crate::tree::Tree;
 
@@ -44,6 +44,10 @@ pub struct BulkLoad<'e> {
     pages: NewPages,
     rows: u64,
     last: Vec<u8>,
+    /// Of the leaf of the empty tree.
+    old: Stamps,
+    /// Of new leaves, unless they get theirs later.
+    stamps: Option<Stamps>,
 }
 
 impl Tree {
@@ -70,6 +74,7 @@ impl Tree {
         if !is_empty_leaf(&guard).map_err(|error| error.at(leaf))? {
             return Err(TreeError::NotEmpty);
         }
+        let old = LeafView::new(&guard).map_err(|error| error.at(leaf))?.stamps();
         let fill = usize::from(fill.clamp(LEAST_FILL, 100));
         let most = usize::try_from(self.most_rows()).unwrap_or(usize::MAX);
         Ok(BulkLoad {
@@ -84,6 +89,8 @@ impl Tree {
             pages: NewPages { engine: engine.clone(), pages: Vec::new() },
             rows: 0,
             last: Vec::new(),
+            old,
+            stamps: None,
         })
     }
 }
@@ -93,6 +100,19 @@ impl<'e> BulkLoad<'e> {
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.rows
+    }
+
+    /// Gives new leaves the stamps of the leaf of the empty tree: of a tree that the caller alone
+    /// knows, as if all rows had been there when it was created.
+    pub fn with_old_stamps(mut self) -> Self {
+        self.stamps = Some(self.old);
+        self
+    }
+
+    /// The key of the row that came last; empty before the first.
+    #[must_use]
+    pub fn last_key(&self) -> &[u8] {
+        &self.last
     }
 
     /// Leaves so far, but for the one of the empty tree.
@@ -205,6 +225,9 @@ impl<'e> BulkLoad<'e> {
         let (addr, bytes) = (guard.addr(), guard.len());
         page::format(guard.bytes_mut(0..bytes), &spec, entries.iter())
             .map_err(TreeError::damaged(addr))?;
+        if let Some(stamps) = self.stamps.filter(|_| at == 0) {
+            leaf_stamp(&mut guard, stamps);
+        }
         // In the log with that.
         drop(guard);
         drop(room);

@@ -88,7 +88,7 @@ pub(crate) fn bind_create_table(
         sequences: Vec::new(),
     };
     if let Some(query) = &create.query {
-        for OutputColumn { name, ty, origin: _ } in binder.statement(query)?.columns {
+        for OutputColumn { name, ty, origin: _ } in binder.changing_statement(query)?.0.columns {
             table.add_queried(name, ty)?;
         }
     }

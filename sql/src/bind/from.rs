@@ -177,6 +177,11 @@ impl Binder<'_> {
         if parts.len() == 1
             && let Some(query) = self.named_query(&own)
         {
+            if query.gives_no_rows() {
+                let message = format!("WITH query \"{own}\" does not have a RETURNING clause");
+                let error = SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message);
+                return Err(self.place(error, name));
+            }
             let mut columns = query.columns;
             rename(&mut columns, &names, &called)?;
             let scope = scope_of(&called, &columns, outer)?;

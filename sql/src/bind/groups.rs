@@ -112,16 +112,19 @@ pub(super) fn add_dependent(
     let is_key = |keys: &[GroupKey], at: usize| {
         keys.iter().any(|own| matches!(own.key.expr, Expr::Column(own) if own == at))
     };
-    for LockableTable { table, first_column, .. } in lockable {
+    for LockableTable { name: called, table, first_column } in lockable {
         let has_key = !table.primary_key.is_empty()
             && table.primary_key.iter().all(|at| is_key(keys, first_column + at));
         let columns = *first_column..first_column + table.columns.len();
         if !has_key {
             continue;
         }
+        // Its row may be named as a whole.
+        let is_whole = named.contains(called);
         for column in &scope.columns {
             let ScopeColumn { name, at, ty, .. } = column;
-            if columns.contains(at) && named.contains(name) && !is_key(keys, *at) {
+            let is_named = is_whole && column.is_shown || named.contains(name);
+            if columns.contains(at) && is_named && !is_key(keys, *at) {
                 let key = Typed::new(Expr::Column(*at), *ty);
                 keys.push(GroupKey { meant: place(0, *at), key });
             }

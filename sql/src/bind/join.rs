@@ -7,11 +7,12 @@
 use sqlparser::ast::{JoinConstraint, JoinOperator};
 
 use super::from::Part;
+use super::outer_condition::{NUMBERS, joined};
 use super::scope::{SchemaName, Scope, ScopeColumn, TableName};
 use super::stage::{Stage, with_applies};
-use super::{Binder, name_parts, refuse};
+use super::{Binder, name_parts};
 use crate::error::{SqlError, SqlResult, SqlState};
-use crate::plan::{Expr, Join, JoinKind, Plan, Typed};
+use crate::plan::{Expr, JoinKind, Plan, Typed};
 use crate::types::SqlType;
 use crate::types::cast::{CastContext, common_type};
 
@@ -46,6 +47,9 @@ impl Binder<'_> {
         let (mut condition, mut applies) = (None, Vec::new());
         if let JoinConstraint::On(on) = constraint {
             let mut stage = Stage::new(&scope, "JOIN/ON");
+            if kind != JoinKind::Inner {
+                stage.width += NUMBERS;
+            }
             let on = self.expr(on, &mut stage)?;
             condition = Some(self.condition(on, "JOIN/ON")?);
             applies = stage.applies;
@@ -53,31 +57,22 @@ impl Binder<'_> {
         if !merged.equal.is_empty() {
             condition = Some(Expr::And(merged.equal));
         }
-        let join = |condition| {
-            let (left, right, is_lateral) = (left.plan, right.plan, right.is_lateral);
-            let equal = Vec::new();
-            let join = Join {
-                left,
-                right,
-                left_width,
-                right_width,
-                kind,
-                equal,
-                condition,
-                is_lateral,
-                keeps_order: false,
-            };
-            Plan::Join(Box::new(join))
-        };
-        let mut plan = if applies.is_empty() {
-            join(condition)
-        } else {
-            refuse(kind != JoinKind::Inner, "a subquery in the condition of an outer join")?;
-            let width = scope.width;
-            let input = Box::new(with_applies(join(None), applies));
-            let condition = condition.unwrap_or(Expr::TRUE);
-            let exprs = (0..width).map(Expr::Column).collect();
-            Plan::Project { input: Box::new(Plan::Filter { input, condition }), exprs }
+        let (left_plan, right_plan) = ((left.plan, left_width), (right.plan, right_width));
+        let is_lateral = right.is_lateral;
+        let mut plan = match (applies.is_empty(), kind) {
+            (true, _) => joined(left_plan, right_plan, kind, condition, is_lateral),
+            (false, JoinKind::Inner) => {
+                let width = scope.width;
+                let pairs = joined(left_plan, right_plan, kind, None, is_lateral);
+                let input = Box::new(with_applies(pairs, applies));
+                let condition = condition.unwrap_or(Expr::TRUE);
+                let exprs = (0..width).map(Expr::Column).collect();
+                Plan::Project { input: Box::new(Plan::Filter { input, condition }), exprs }
+            }
+            (false, _) => {
+                let condition = condition.unwrap_or(Expr::TRUE);
+                self.outer_join((left_plan, right_plan), (kind, is_lateral), applies, condition)?
+            }
         };
         if !merged.columns.is_empty() {
             self.joins += 1;

@@ -25,6 +25,7 @@ mod named_arguments;
 mod names;
 mod new_type;
 mod open_type;
+mod outer_condition;
 mod power;
 mod query;
 mod references;
@@ -135,6 +136,20 @@ pub(crate) struct NamedQuery {
     plan: Plan,
 }
 
+impl NamedQuery {
+    /// Whether it changes rows and returns none.
+    fn gives_no_rows(&self) -> bool {
+        match &self.plan {
+            Plan::Shared { plan, .. } => match &**plan {
+                Plan::Insert(insert) => insert.returning.is_none(),
+                Plan::Modify(modify) => modify.returning.is_none(),
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+}
+
 /// Binds the expressions and queries of one statement.
 pub(crate) struct Binder<'b> {
     /// The text of the statement, for positions.
@@ -157,6 +172,11 @@ pub(crate) struct Binder<'b> {
     queries: Vec<NamedQuery>,
     /// How many numbers of common table expressions that were given.
     shared: usize,
+    /// Whether the next WITH is that of the statement itself, whose common table expressions may
+    /// change rows.
+    pub(crate) may_change: bool,
+    /// Those that do.
+    pub(crate) changes: Vec<Plan>,
     /// How many names of joins that were given.
     joins: usize,
     /// The outermost query whose columns were named since this was set, by
@@ -212,6 +232,8 @@ impl<'b> Binder<'b> {
             parameters,
             queries: Vec::new(),
             shared: 0,
+            may_change: false,
+            changes: Vec::new(),
             joins: 0,
             reached: usize::MAX,
             uses_catalogue: false,

@@ -41,6 +41,13 @@ impl Binder<'_> {
         self.query(query, None)
     }
 
+    /// The same, and those of its common table expressions that change rows.
+    pub(crate) fn changing_statement(&mut self, query: &Query) -> SqlResult<(Bound, Vec<Plan>)> {
+        self.may_change = true;
+        let bound = self.statement(query)?;
+        Ok((bound, std::mem::take(&mut self.changes)))
+    }
+
     /// A query within an expression, and whether it names columns of the row there.
     pub(super) fn subquery(
         &mut self,
@@ -100,11 +107,12 @@ impl Binder<'_> {
             format_clause,
             pipe_operators,
         } = query;
+        let may_change = std::mem::take(&mut self.may_change);
         refuse(for_clause.is_some(), "FOR XML or JSON")?;
         refuse(settings.is_some() || format_clause.is_some(), "SETTINGS or FORMAT")?;
         refuse(!pipe_operators.is_empty(), "a pipe")?;
         if let Some(with) = with {
-            self.with(with, outer)?;
+            self.with(with, outer, may_change)?;
         }
         let order = match order_by {
             None => &[][..],

@@ -10,6 +10,7 @@ use sqlparser::ast::{
 };
 use sqlparser::tokenizer::Span;
 
+use super::with::changed_by;
 use super::{Binder, Bound, OutputColumn, fold, refuse};
 use crate::catalogue::{SchemaId, TableDef, ViewColumn, ViewNote, split_key};
 use crate::error::{SqlError, SqlResult, SqlState};
@@ -54,6 +55,11 @@ pub(crate) fn with_schemas(
 
 /// A view that is to be created.
 pub(crate) fn bind_view(binder: &mut Binder<'_>, create: &ast::CreateView) -> SqlResult<ViewNote> {
+    let mut named = create.query.with.iter().flat_map(|own| &own.cte_tables);
+    if named.any(|own| changed_by(&own.query).is_some()) {
+        let message = "views must not contain data-modifying statements in WITH";
+        return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
+    }
     binder.named = Some(Vec::new());
     let bound = binder.statement(&create.query)?;
     let named = binder.named.take().unwrap_or_default();

@@ -25,10 +25,17 @@ impl Binder<'_> {
         let is_bare = query.order_by.is_none() && query.limit_clause.is_none();
         refuse(!is_bare, "ORDER BY or LIMIT of a statement that changes rows")?;
         refuse_others(query)?;
-        query.with.iter().try_for_each(|with| self.with(with, None))
+        let may_change = std::mem::take(&mut self.may_change);
+        query.with.iter().try_for_each(|with| self.with(with, None, may_change))
     }
 
-    pub(super) fn with(&mut self, with: &ast::With, outer: Option<&Scope<'_>>) -> SqlResult<()> {
+    /// The common table expressions of a WITH, which may be such that change rows.
+    pub(super) fn with(
+        &mut self,
+        with: &ast::With,
+        outer: Option<&Scope<'_>>,
+        may_change: bool,
+    ) -> SqlResult<()> {
         let ast::With { with_token: _, recursive, cte_tables } = with;
         for (at, cte) in cte_tables.iter().enumerate() {
             let ast::Cte { alias, query, from, materialized, closing_paren_token: _ } = cte;
@@ -47,20 +54,46 @@ impl Binder<'_> {
                 let bound = self.recursive_query((&name, &names), query, number, outer);
                 self.queries.truncate(known);
                 bound?
+            } else if let Some(change) = changed_by(query) {
+                if !may_change {
+                    let message = "WITH clause containing a data-modifying statement must be at \
+                                   the top level";
+                    let error = SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message);
+                    return Err(self.place(error, &ast::ObjectName::from(vec![alias.name.clone()])));
+                }
+                self.changing_query(query, change)?
             } else {
                 self.query(query, outer)?
             };
             rename(&mut bound.columns, &names, &name)?;
             let Bound { plan, columns } = bound;
+            let changes = matches!(plan, Plan::Insert(_) | Plan::Modify(_));
             let reuse = match materialized {
+                _ if changes => Reuse::Always,
                 Some(CteAsMaterialized::Materialized) => Reuse::Always,
                 Some(CteAsMaterialized::NotMaterialized) => Reuse::Never,
                 None => Reuse::IfShared,
             };
             let plan = Plan::Shared { number, plan: Arc::new(plan), reuse };
+            if changes {
+                self.changes.push(plan.clone());
+            }
             self.queries.push(NamedQuery { name, columns, plan });
         }
         Ok(())
+    }
+
+    /// A common table expression that changes rows.
+    fn changing_query(&mut self, query: &Query, change: &Statement) -> SqlResult<Bound> {
+        let known = self.queries.len();
+        let bound = self.before_change(query).and_then(|()| match change {
+            Statement::Insert(insert) => self.insert(insert),
+            Statement::Update(update) => self.update(update),
+            Statement::Delete(delete) => self.delete(delete),
+            other => Err(SqlError::unsupported(format!("{other} in WITH"))),
+        });
+        self.queries.truncate(known);
+        bound
     }
 
     fn recursive_query(
@@ -70,6 +103,11 @@ impl Binder<'_> {
         number: usize,
         outer: Option<&Scope<'_>>,
     ) -> SqlResult<Bound> {
+        if changed_by(query).is_some() {
+            let message =
+                format!("recursive query \"{name}\" must not contain data-modifying statements");
+            return Err(SqlError::new(SqlState::INVALID_RECURSION, message));
+        }
         let SetExpr::SetOperation { left, op: ast::SetOperator::Union, set_quantifier, right } =
             &*query.body
         else {
@@ -84,7 +122,7 @@ impl Binder<'_> {
         if let Some(with) = &query.with {
             let is_within = with.cte_tables.iter().any(|own| names_itself(&own.query, name));
             refuse(is_within, "a recursive query that is named within its WITH")?;
-            self.with(with, outer)?;
+            self.with(with, outer, false)?;
         }
         let mut first = self.part(left, outer)?;
         rename(&mut first.columns, names, name)?;

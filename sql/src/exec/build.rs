@@ -15,12 +15,14 @@ use super::lock::Lock;
 use super::measured::Measured;
 use super::merge_join::MergeJoin;
 use super::modify::Modify;
+use super::number_rows::NumberRows;
 use super::scan::Scan;
 use super::sequence::Sequence;
 use super::set::{Distinct, Union};
 use super::set_counted::CountedSet;
 use super::shared::{Recursive, Shared, Working};
 use super::sort::Sort;
+use super::together::Together;
 use super::window::Window;
 use crate::plan::{Plan, SetOperator};
 
@@ -65,6 +67,9 @@ pub(crate) fn build(plan: &Plan) -> BoxOperator {
         Plan::Grouped { input, keys, calls } => {
             Box::new(OrderedAggregate::new(build(input), keys.clone(), calls.clone()))
         }
+        Plan::Window { input, calls } if NumberRows::are_it(calls) => {
+            Box::new(NumberRows::new(build(input), calls.len()))
+        }
         Plan::Window { input, calls } => Box::new(Window::new(build(input), calls.clone())),
         Plan::Sort { input, keys, first } => {
             Box::new(Sort::new(build(input), keys.clone(), first.clone()))
@@ -86,6 +91,7 @@ pub(crate) fn build(plan: &Plan) -> BoxOperator {
             Box::new(CountedSet::new(is_intersect, *all, build(left), build(right)))
         }
         Plan::Lock(lock) => Box::new(Lock::new(lock)),
+        Plan::Together { changes, main } => Box::new(Together::new(changes, main)),
         Plan::Insert(insert) => Box::new(Insert::new(insert)),
         Plan::Modify(modify) => Box::new(Modify::new(modify)),
         Plan::Advisory(call) => Box::new(Advisory::new(call)),

@@ -15,6 +15,7 @@ use super::kept_rows::KeptRows;
 use super::memory::MemoryLimits;
 use super::references::{DeferredReferences, PendingReferences, RelationCache};
 use super::sequence::SequenceMemory;
+use super::together::Gathered;
 use super::txn_error::read_only_error;
 use crate::client::Client;
 use crate::error::SqlResult;
@@ -67,6 +68,9 @@ pub(crate) struct ExecContext<'x, 'db> {
     pub(crate) counts: Counts,
     /// Where the rows of COPY are from that were read last.
     pub(crate) copied: CopiedRows,
+    /// The changes that are made in the end, of a statement with several; `None` if a change is
+    /// made at once.
+    pub(crate) gathered: Option<Gathered>,
     /// Rows that were looked at since others could last run.
     pub(crate) unbroken: usize,
 }

@@ -13,7 +13,7 @@ use selkie_txn::{KeyBuf, KeyRange, LockOutcome, LockWait, RowBuilder, TxnError};
 
 use super::build::build;
 use super::context::{BoxOperator, ExecContext, Operator, Row};
-use super::modify::{Rekeyed, plan_change};
+use super::modify::{Change, Rekeyed, plan_change};
 use super::references::{Tracked, Tracker};
 use super::row_queue::{QueuedRows, RowQueue};
 use super::row_write::{Returned, change_error, check_row, insert_row};
@@ -27,23 +27,23 @@ use crate::types::Datum;
 
 /// An INSERT that runs.
 pub(crate) struct Insert {
-    change: InsertRows,
+    pub(super) change: InsertRows,
     /// Until it has run.
     source: Option<BoxOperator>,
     /// Whether all of the source is read before the first row is inserted.
     reads_first: bool,
-    returned: QueuedRows,
+    pub(super) returned: QueuedRows,
 }
 
 /// What is done with each row.
-struct InsertRows {
-    table: Arc<TableDef>,
-    checks: Vec<(String, Expr)>,
-    on_conflict: Option<ConflictAction>,
-    returning: Option<Vec<Expr>>,
+pub(super) struct InsertRows {
+    pub(super) table: Arc<TableDef>,
+    pub(super) checks: Vec<(String, Expr)>,
+    pub(super) on_conflict: Option<ConflictAction>,
+    pub(super) returning: Option<Vec<Expr>>,
     /// Rows that this command has inserted or changed, by their primary keys, where it may change
     /// rows.
-    touched: HashSet<KeyBuf, RandomState>,
+    pub(super) touched: HashSet<KeyBuf, RandomState>,
     tracker: Tracker,
 }
 
@@ -109,7 +109,10 @@ impl Operator for Insert {
     ) -> BoxFuture<'a, SqlResult<Option<Vec<Row>>>> {
         Box::pin(async move {
             if let Some(source) = self.source.take() {
-                self.run(source, context).await?;
+                match context.gathered {
+                    Some(_) => Box::pin(self.gather(source, context)).await?,
+                    None => self.run(source, context).await?,
+                }
             }
             self.returned.batch()
         })
@@ -146,7 +149,7 @@ impl InsertRows {
     }
 
     /// The columns that ON CONFLICT may update.
-    fn updated_columns(&self) -> Option<Vec<usize>> {
+    pub(super) fn updated_columns(&self) -> Option<Vec<usize>> {
         let (assignments, _) = self.on_conflict.as_ref()?.update.as_ref()?;
         Some(assignments.iter().map(|(at, _)| *at).collect())
     }
@@ -162,7 +165,7 @@ impl InsertRows {
     /// it is to be changed; so is the primary key that is to be inserted if there is none: others
     /// that insert or change it wait, instead of failing at their commit. What is read before the
     /// lock is held need not stay as it is, so it is not read to be changed.
-    async fn settle_conflict(
+    pub(super) async fn settle_conflict(
         &self,
         row: &[Datum],
         context: &mut ExecContext<'_, '_>,
@@ -198,9 +201,20 @@ impl InsertRows {
         is_to_change: bool,
         context: &mut ExecContext<'_, '_>,
     ) -> SqlResult<Option<Row>> {
-        let Some(target) = self.on_conflict.as_ref().and_then(|action| action.target) else {
-            return Ok(None);
-        };
+        match self.on_conflict.as_ref().and_then(|action| action.target) {
+            Some(target) => self.find_by(target, row, is_to_change, context).await,
+            None => Ok(None),
+        }
+    }
+
+    /// The row that has the key of this one in an index, or in the primary key.
+    pub(super) async fn find_by(
+        &self,
+        target: Option<usize>,
+        row: &[Datum],
+        is_to_change: bool,
+        context: &mut ExecContext<'_, '_>,
+    ) -> SqlResult<Option<Row>> {
         let table = &*self.table;
         let failed = |error| from_txn(error, Some(table));
         let Some((columns, _)) = table.key(target) else {
@@ -245,29 +259,9 @@ impl InsertRows {
         returned: &mut Returned,
         context: &mut ExecContext<'_, '_>,
     ) -> SqlResult<()> {
-        let update = self.on_conflict.as_ref().and_then(|action| action.update.as_ref());
-        let Some((assignments, condition)) = update else { return Ok(()) };
+        let planned = self.planned_update(old, (row, &rest), context)?;
+        let Some(PlannedUpdate { key, old, mut new, change }) = planned else { return Ok(()) };
         let table = Arc::clone(&self.table);
-        let Some(key) = primary_key(context.txn, &table, &old)? else { return Ok(()) };
-        let width = old.len();
-        let mut both = old;
-        both.extend(row);
-        both.extend_from_slice(&rest);
-        if !context.holds(condition.as_ref(), &both)? {
-            return Ok(());
-        }
-        if self.touched.contains(&key) {
-            let message = "ON CONFLICT DO UPDATE command cannot affect row a second time";
-            let hint = "Ensure that no rows proposed for insertion within the same command have \
-                        duplicate constrained values.";
-            return Err(SqlError::new(SqlState::CARDINALITY_VIOLATION, message).hint(hint));
-        }
-        let values: Vec<(usize, Datum)> = assignments
-            .iter()
-            .map(|(at, expr)| Ok((*at, context.eval(expr, &both)?)))
-            .collect::<SqlResult<_>>()?;
-        let old: Row = both.drain(..width.min(both.len())).collect();
-        let (mut new, change) = plan_change(&table, &key, &old, values, &self.checks, context)?;
         self.tracker.updated(&old, &new, context)?;
         let rekeyed = change.run(&table, &key, &new, context).await?;
         let key = match rekeyed {
@@ -282,4 +276,50 @@ impl InsertRows {
         new.extend(rest);
         returned.add(self.returning.as_deref(), &new, context)
     }
+
+    /// How ON CONFLICT DO UPDATE changes a row; `None` if it does not.
+    pub(super) fn planned_update(
+        &self,
+        old: Row,
+        (row, rest): (Row, &[Datum]),
+        context: &ExecContext<'_, '_>,
+    ) -> SqlResult<Option<PlannedUpdate>> {
+        let update = self.on_conflict.as_ref().and_then(|action| action.update.as_ref());
+        let Some((assignments, condition)) = update else { return Ok(None) };
+        let table = &*self.table;
+        let Some(key) = primary_key(context.txn, table, &old)? else { return Ok(None) };
+        let width = old.len();
+        let mut both = old;
+        both.extend(row);
+        both.extend_from_slice(rest);
+        if !context.holds(condition.as_ref(), &both)? {
+            return Ok(None);
+        }
+        if self.touched.contains(&key) {
+            return Err(changed_twice());
+        }
+        let values: Vec<(usize, Datum)> = assignments
+            .iter()
+            .map(|(at, expr)| Ok((*at, context.eval(expr, &both)?)))
+            .collect::<SqlResult<_>>()?;
+        let old: Row = both.drain(..width.min(both.len())).collect();
+        let (new, change) = plan_change(table, &key, &old, values, &self.checks, context)?;
+        Ok(Some(PlannedUpdate { key, old, new, change }))
+    }
+}
+
+/// How a row is changed that is there already.
+pub(super) struct PlannedUpdate {
+    pub(super) key: KeyBuf,
+    pub(super) old: Row,
+    pub(super) new: Row,
+    change: Change,
+}
+
+/// The error of ON CONFLICT DO UPDATE for a row that the command has inserted or changed.
+pub(super) fn changed_twice() -> SqlError {
+    let message = "ON CONFLICT DO UPDATE command cannot affect row a second time";
+    let hint = "Ensure that no rows proposed for insertion within the same command have \
+                duplicate constrained values.";
+    SqlError::new(SqlState::CARDINALITY_VIOLATION, message).hint(hint)
 }

@@ -13,6 +13,7 @@
 //! |---|---|
 //! | `context.rs`, `batch.rs`, `memory.rs`, `row_key.rs` | what operators share |
 //! | `sort.rs` | ORDER BY |
+//! | `fill.rs`, `entry_sort.rs` | tables that are written anew |
 //! | `row_queue.rs`, `kept_rows.rs`, `partitions.rs` | rows beyond what memory takes |
 //! | `row_store.rs` | rows of cursors |
 //! | `aggregate_rest.rs` | groups beyond it |
@@ -21,6 +22,7 @@
 //! | `build.rs` | from plans to operators |
 //! | `scan.rs`, `scan_target.rs`, `key_value.rs`, `stored_row.rs` | reads of tables |
 //! | `insert.rs`, `modify.rs`, `row_write.rs`, `lock.rs` | changes and locks |
+//! | `together.rs`, `insert_together.rs` | changes of one statement that do not see each other |
 //! | `references/` | FOREIGN KEY constraints |
 //! | `txn_error.rs` | errors of transactions as errors of SQL |
 //! | others | an operator each |
@@ -37,8 +39,11 @@ mod build;
 mod context;
 mod copy_in;
 mod count;
+mod entry_sort;
 mod eval;
+mod fill;
 mod insert;
+mod insert_together;
 mod join;
 mod join_aside;
 mod join_side;
@@ -49,6 +54,7 @@ mod measured;
 mod memory;
 mod merge_join;
 mod modify;
+mod number_rows;
 mod partitions;
 mod references;
 mod row_key;
@@ -67,6 +73,7 @@ mod spill_value;
 mod stored_row;
 #[cfg(test)]
 mod tests;
+mod together;
 mod txn_error;
 mod window;
 mod window_call;
@@ -78,6 +85,7 @@ pub(crate) use advisory::{AdvisoryContext, SessionLocks};
 pub(crate) use batch::Batch;
 pub(crate) use build::build;
 pub(crate) use context::{CopiedRows, Counts, ExecContext, Operator, Row, SharedRows};
+pub(crate) use fill::fill_table;
 pub(crate) use memory::{MemoryLimits, WORK_MEMORY_BYTES, row_bytes};
 pub(crate) use references::{
     DeferredMark, DeferredReferences, PendingReferences, RelationCache, check_rows, settle_deferred,

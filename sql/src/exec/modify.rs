@@ -26,15 +26,15 @@ use crate::types::Datum;
 
 /// An UPDATE or DELETE that runs.
 pub(crate) struct Modify {
-    table: Arc<TableDef>,
+    pub(super) table: Arc<TableDef>,
     /// Until it has run.
     source: Option<BoxOperator>,
-    assignments: Option<Vec<(usize, Expr)>>,
-    checks: Vec<(String, Expr)>,
-    returning: Option<Vec<Expr>>,
+    pub(super) assignments: Option<Vec<(usize, Expr)>>,
+    pub(super) checks: Vec<(String, Expr)>,
+    pub(super) returning: Option<Vec<Expr>>,
     /// Whether the source gives no row twice.
-    gives_each_once: bool,
-    returned: QueuedRows,
+    pub(super) gives_each_once: bool,
+    pub(super) returned: QueuedRows,
 }
 
 impl Modify {
@@ -119,7 +119,10 @@ impl Operator for Modify {
     ) -> BoxFuture<'a, SqlResult<Option<Vec<Row>>>> {
         Box::pin(async move {
             if let Some(source) = self.source.take() {
-                self.run(source, context).await?;
+                match context.gathered {
+                    Some(_) => Box::pin(self.gather(source, context)).await?,
+                    None => self.run(source, context).await?,
+                }
             }
             self.returned.batch()
         })
@@ -132,6 +135,7 @@ fn gives_each_once(plan: &Plan) -> bool {
     loop {
         plan = match plan {
             Plan::Scan(_) => return true,
+            Plan::Lock(lock) => &lock.input,
             Plan::Filter { input, .. }
             | Plan::Project { input, .. }
             | Plan::Apply { input, .. }

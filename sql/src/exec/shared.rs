@@ -38,8 +38,11 @@ impl Operator for Shared {
                 let rows = match known {
                     Some(rows) => rows,
                     None => {
+                        // Rows that it changes are not those of the statement's own change.
+                        let affected = context.affected;
                         let rows =
                             RowQueue::filled(&mut build(&self.plan), context).await?.keep()?;
+                        context.affected = affected;
                         context.shared.complete.insert(self.number, Arc::clone(&rows));
                         rows
                     }

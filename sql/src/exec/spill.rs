@@ -6,7 +6,9 @@
 //! ```text
 //! row:    u32 bytes of what follows, u16 number of keys, the keys, the columns
 //! value:  u8 tag, then by tag a number (little-endian), or u32 bytes and these
+//! entry:  u32 bytes of what follows, u32 bytes of the key, the key, the value
 //! ```
+//! A run has either rows or entries.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
@@ -130,6 +132,10 @@ impl Read for RunFile {
     }
 }
 
+fn too_large(_: std::num::TryFromIntError) -> SqlError {
+    SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "a row is too large to be sorted")
+}
+
 /// That a file cannot be used.
 pub(super) fn failed(error: &io::Error) -> SqlError {
     let state = match error.kind() {
@@ -164,13 +170,25 @@ impl RunWriter {
     }
 
     pub(crate) fn write(&mut self, row: &KeyedRow) -> SqlResult<()> {
-        let too_large =
-            |_| SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "a row is too large to be sorted");
         self.row.clear();
         let keys = u16::try_from(row.keys.len()).map_err(too_large)?;
         self.row.extend_from_slice(&keys.to_le_bytes());
         write_values(&row.keys, &mut self.row)?;
         write_values(&row.row, &mut self.row)?;
+        self.append()
+    }
+
+    /// Writes an entry of a tree.
+    pub(crate) fn write_entry(&mut self, key: &[u8], value: &[u8]) -> SqlResult<()> {
+        let bytes = u32::try_from(key.len()).map_err(too_large)?;
+        self.row.clear();
+        self.row.extend_from_slice(&bytes.to_le_bytes());
+        self.row.extend_from_slice(key);
+        self.row.extend_from_slice(value);
+        self.append()
+    }
+
+    fn append(&mut self) -> SqlResult<()> {
         let bytes = u32::try_from(self.row.len()).map_err(too_large)?;
         self.bytes += u64::from(bytes) + 4;
         if self.bytes - self.share.bytes >= BUFFER_BYTES as u64 {
@@ -218,15 +236,9 @@ impl RunReader {
 
     /// The next row.
     pub(crate) fn next(&mut self) -> SqlResult<Option<KeyedRow>> {
-        if self.left == 0 {
+        if !self.read()? {
             return Ok(None);
         }
-        let mut length = [0; 4];
-        self.file.read_exact(&mut length).map_err(|error| failed(&error))?;
-        let length = u32::from_le_bytes(length);
-        self.left = self.left.saturating_sub(u64::from(length) + 4);
-        self.row.resize(length as usize, 0);
-        self.file.read_exact(&mut self.row).map_err(|error| failed(&error))?;
         let (count, rest) = self.row.split_first_chunk().ok_or_else(damaged)?;
         let mut values = ValueReader::new(rest);
         let mut keys = Vec::new();
@@ -238,6 +250,31 @@ impl RunReader {
             row.push(values.next()?);
         }
         Ok(Some(KeyedRow { keys, row }))
+    }
+
+    /// The next entry: its key and its value.
+    pub(crate) fn next_entry(&mut self) -> SqlResult<Option<(Vec<u8>, Vec<u8>)>> {
+        if !self.read()? {
+            return Ok(None);
+        }
+        let (length, entry) = self.row.split_first_chunk().ok_or_else(damaged)?;
+        let length = u32::from_le_bytes(*length) as usize;
+        let (key, value) = entry.split_at_checked(length).ok_or_else(damaged)?;
+        Ok(Some((key.to_vec(), value.to_vec())))
+    }
+
+    /// Reads what was written next; whether there was something.
+    fn read(&mut self) -> SqlResult<bool> {
+        if self.left == 0 {
+            return Ok(false);
+        }
+        let mut length = [0; 4];
+        self.file.read_exact(&mut length).map_err(|error| failed(&error))?;
+        let length = u32::from_le_bytes(length);
+        self.left = self.left.saturating_sub(u64::from(length) + 4);
+        self.row.resize(length as usize, 0);
+        self.file.read_exact(&mut self.row).map_err(|error| failed(&error))?;
+        Ok(true)
     }
 }
 

@@ -157,6 +157,14 @@ fn shown<'p>(plan: &'p Plan, outer: &[Vec<String>]) -> Shown<'p> {
             over(name_of_set(*operator, *all), vec![], vec![left, right])
         }
         Plan::Lock(lock) => over("LockRows", vec![], vec![&lock.input]),
+        Plan::Together { .. } | Plan::Insert(_) | Plan::Modify(_) => of_change(plan),
+    };
+    Shown { title, details, inputs, is_lateral }
+}
+
+/// What changes rows.
+fn of_change(plan: &Plan) -> (String, Vec<(&'static str, String)>, Vec<&Plan>) {
+    match plan {
         Plan::Insert(insert) => {
             (format!("Insert on {}", insert.table.name), vec![], vec![&insert.source])
         }
@@ -165,8 +173,12 @@ fn shown<'p>(plan: &'p Plan, outer: &[Vec<String>]) -> Shown<'p> {
             let word = if assignments.is_some() { "Update" } else { "Delete" };
             (format!("{word} on {}", table.name), vec![], vec![source])
         }
-    };
-    Shown { title, details, inputs, is_lateral }
+        Plan::Together { changes, main } => {
+            let all = std::iter::once(&**main).chain(changes).collect();
+            over("Changes Together", vec![], all)
+        }
+        _ => over("Result", vec![], vec![]),
+    }
 }
 
 fn name_of_apply(kind: &ApplyKind) -> &'static str {

@@ -62,6 +62,7 @@ impl Statistics {
             | Plan::Window { input, .. }
             | Plan::Sort { input, .. } => self.rows(input)?,
             Plan::Lock(lock) => self.rows(&lock.input)?,
+            Plan::Together { main, .. } => self.rows(main)?,
             Plan::Filter { input, condition } => {
                 (self.rows(input)? * self.fraction(condition, &[input])).max(1.0)
             }

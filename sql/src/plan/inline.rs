@@ -137,6 +137,7 @@ pub(crate) fn is_fixed(plan: &Plan) -> bool {
         | Plan::Advisory(_)
         | Plan::CopyIn { .. }
         | Plan::Lock(_)
+        | Plan::Together { .. }
         | Plan::Insert(_)
         | Plan::Modify(_) => false,
         Plan::Apply { kind: ApplyKind::Compare { comparison, .. }, .. } => {

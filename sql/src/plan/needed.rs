@@ -96,6 +96,8 @@ fn need(plan: &mut Plan, asked: Columns) {
             need_all(next);
         }
         Plan::Lock(lock) => need_all(&mut lock.input),
+        // Those of `changes` were told when they were made.
+        Plan::Together { main, .. } => need_all(main),
         Plan::Insert(insert) => need_all(&mut insert.source),
         Plan::Modify(modify) => need_all(&mut modify.source),
         Plan::One

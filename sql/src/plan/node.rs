@@ -71,6 +71,10 @@ pub(crate) enum Plan {
     Insert(Box<Insert>),
     /// As [`Plan::Insert`].
     Modify(Box<Modify>),
+    /// A statement with common table expressions that change rows: gives the rows of `main`, once
+    /// each of `changes` has been run to its end. None of them, nor `main`, sees what another
+    /// changes.
+    Together { changes: Vec<Plan>, main: Box<Plan> },
     /// Gives one row: a value of a sequence.
     Sequence(Box<SequenceCall>),
     /// Gives one row: what a function of advisory locks gives.

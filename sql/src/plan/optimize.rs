@@ -229,6 +229,10 @@ fn below(plan: Plan, known: &mut Known<'_>) -> Plan {
             lock.input = push(lock.input, Vec::new(), known);
             Plan::Lock(lock)
         }
+        Plan::Together { changes, main } => {
+            let changes = changes.into_iter().map(|own| push(own, Vec::new(), known)).collect();
+            Plan::Together { changes, main: boxed(main, known) }
+        }
         Plan::Insert(mut insert) => {
             insert.source = push(insert.source, Vec::new(), known);
             Plan::Insert(insert)
@@ -470,6 +474,7 @@ impl Plan {
             }
             Self::Window { input, calls } => input.width() + calls.len(),
             Self::Set { left, .. } => left.width(),
+            Self::Together { main, .. } => main.width(),
             Self::Insert(insert) => insert.returning.as_ref().map_or(0, Vec::len),
             Self::Modify(modify) => modify.returning.as_ref().map_or(0, Vec::len),
         }

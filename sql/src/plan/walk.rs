@@ -52,6 +52,10 @@ pub(super) fn inputs<'p>(plan: &'p Plan, visit: &mut dyn FnMut(&'p Plan, bool)) 
             visit(left, false);
             visit(right, false);
         }
+        Plan::Together { changes, main } => {
+            changes.iter().for_each(|change| visit(change, false));
+            visit(main, false);
+        }
         Plan::Insert(insert) => visit(&insert.source, false),
         Plan::Modify(modify) => visit(&modify.source, false),
     }
@@ -101,6 +105,10 @@ pub(crate) fn inputs_mut(plan: &mut Plan, visit: &mut dyn FnMut(&mut Plan, bool)
             visit(left, false);
             visit(right, false);
         }
+        Plan::Together { changes, main } => {
+            changes.iter_mut().for_each(|change| visit(change, false));
+            visit(main, false);
+        }
         Plan::Insert(insert) => visit(&mut insert.source, false),
         Plan::Modify(modify) => visit(&mut modify.source, false),
     }
@@ -116,6 +124,7 @@ pub(super) fn exprs<'p>(plan: &'p Plan, visit: &mut dyn FnMut(&'p Expr)) {
         | Plan::Shared { .. }
         | Plan::Working { .. }
         | Plan::Recursive { .. }
+        | Plan::Together { .. }
         | Plan::Set { .. } => {}
         Plan::Lock(lock) => lock.condition.iter().for_each(visit),
         Plan::Values { rows, .. } => rows.iter().flatten().for_each(visit),

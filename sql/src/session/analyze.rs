@@ -1,5 +1,7 @@
 //! ANALYZE and VACUUM.
 
+use std::time::Duration;
+
 use selkie_txn::{AnalyzeOptions, SchemaError, Table, Txn, TxnError};
 use sqlparser::ast;
 
@@ -11,10 +13,13 @@ use crate::catalogue::load;
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::from_txn;
 
+/// How long VACUUM works on trees at most.
+const MAINTENANCE: Duration = Duration::from_secs(2);
+
 impl Session {
     /// Finds out what the rows of tables are like, or of all tables. It is no part of the
-    /// transaction: what it finds is kept whatever becomes of that. VACUUM does nothing else, as
-    /// space is given back when rows are deleted.
+    /// transaction: what it finds is kept whatever becomes of that. VACUUM does what transactions
+    /// have left to trees besides, such as separators of leaves that were split.
     pub(super) async fn analyze(&mut self, analyze: &ast::Analyze) -> SqlResult<&'static str> {
         let is_vacuum = analyze.compute_statistics;
         if is_vacuum {
@@ -33,6 +38,9 @@ impl Session {
         }
         if is_all {
             tables.extend(database.tables());
+        }
+        if is_vacuum {
+            self.unless_ended(database.maintain(MAINTENANCE)).await?;
         }
         for table in tables.into_iter().filter(|_| !analyze.noscan) {
             let analyzed = database.analyze(table, AnalyzeOptions::default());

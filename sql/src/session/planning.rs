@@ -11,7 +11,7 @@ use super::path::{CurrentPath, PathSource};
 use crate::bind::{Binder, Bound, BoundCopy, changed_by, is_name};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::parse_depth::MAX_ENTRIES;
-use crate::plan::{Statistics, optimize_by};
+use crate::plan::{Plan, Statistics, optimize_by};
 use crate::types::SqlType;
 
 /// The plan of a statement, in the state of its tables that the transaction sees: the one that was
@@ -162,12 +162,24 @@ fn check_width(columns: usize) -> SqlResult<()> {
     Err(SqlError::new(SqlState::TOO_MANY_COLUMNS, message))
 }
 
+/// Binds a statement with all that it changes.
 fn bind(binder: &mut Binder<'_>, statement: &Statement) -> SqlResult<(Verb, Bound)> {
+    binder.may_change = matches!(statement, Statement::Query(_) | Statement::Copy { .. });
+    let (verb, mut bound) = bind_main(binder, statement)?;
+    let changes = std::mem::take(&mut binder.changes);
+    if !changes.is_empty() {
+        let main = Box::new(std::mem::replace(&mut bound.plan, Plan::One));
+        bound.plan = Plan::Together { changes, main };
+    }
+    Ok((verb, bound))
+}
+
+fn bind_main(binder: &mut Binder<'_>, statement: &Statement) -> SqlResult<(Verb, Bound)> {
     Ok(match statement {
         Statement::Query(query) => match changed_by(query) {
             Some(change) => {
                 binder.before_change(query)?;
-                return bind(binder, change);
+                return bind_main(binder, change);
             }
             None => (Verb::Select, binder.statement(query)?),
         },

@@ -22,7 +22,7 @@ use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::{
     AdvisoryContext, CopiedRows, Counts, DeferredReferences, ExecContext, MemoryLimits,
     PendingReferences, RelationCache, SequenceMemory, SessionLocks, SharedRows, build, check_rows,
-    from_txn, settle_deferred,
+    fill_table, from_txn, settle_deferred,
 };
 use crate::explain::Counted;
 use crate::functions::{CallContext, ToSet};
@@ -434,6 +434,7 @@ impl Run {
             affected: 0,
             counts: Counts::default(),
             copied: CopiedRows::default(),
+            gathered: None,
             unbroken: 0,
         }
     }
@@ -459,6 +460,20 @@ impl Run {
         let mut operator = build(plan);
         while operator.next(&mut context).await?.is_some() {}
         Ok(context.affected)
+    }
+
+    /// Gives a table that the transaction has created the rows of a plan, which come in the order of
+    /// its primary key if `is_in_order` says so. How many there are.
+    pub(super) async fn fill(
+        &self,
+        txn: &mut Txn<'_>,
+        table: &TableDef,
+        source: &Plan,
+        is_in_order: bool,
+    ) -> SqlResult<u64> {
+        let random = || random(self.clock);
+        let mut context = self.context(txn, &random, &self.path);
+        fill_table(table, source, is_in_order, &mut context).await
     }
 
     /// Looks at what constraints have put off.

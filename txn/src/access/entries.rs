@@ -99,6 +99,16 @@ impl<'i> EntryRows<'i> {
     }
 }
 
+/// The bytes of a row with what an entry of an index tells of it.
+pub(crate) fn row_of_entry(
+    info: &TableInfo,
+    index: &IndexInfo,
+    key: &[u8],
+    value: &[u8],
+) -> Result<Vec<u8>, TxnError> {
+    EntryRows::new(info, index).row(key, value).map(<[u8]>::to_vec)
+}
+
 /// The columns of a table, one bit each, that the entries of an index tell.
 pub(super) fn told_columns(info: &TableInfo, index: &IndexInfo) -> u64 {
     index.told_columns() | info.primary.told_columns()

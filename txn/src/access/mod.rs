@@ -13,7 +13,7 @@
 
 pub(crate) mod cursor;
 pub(crate) mod deferred;
-mod entries;
+pub(crate) mod entries;
 mod get_many;
 pub(crate) mod insist;
 mod kept;

@@ -55,6 +55,13 @@ struct DrawnLeaves {
     in_tree: u64,
 }
 
+/// The leaves all of whose rows were looked at.
+#[derive(Default)]
+struct WholeLeaves {
+    leaves: u64,
+    rows: u64,
+}
+
 impl Database {
     /// Finds out what the rows of a table are like, from a sample, and keeps that in the catalogue
     /// in place of what was found before. Reads all inner pages above the leaves, and about as many
@@ -140,16 +147,29 @@ impl<'db> Txn<'db> {
         let types: Vec<ColumnType> = info.schema.columns.iter().map(|column| column.ty).collect();
         let mut columns: Vec<SampledColumn> = Vec::new();
         columns.resize_with(types.len(), SampledColumn::default);
-        let (mut rows, mut row_bytes, mut sampled_leaves) = (0_u64, 0_u64, 0_u64);
+        let (mut rows, mut row_bytes, most) = (0_u64, 0_u64, most as u64);
+        let mut whole = WholeLeaves::default();
         for leaf in leaves {
-            if rows >= most as u64 {
+            if rows >= most {
                 break;
             }
             let range = match &leaf.high {
                 Some(high) => KeyRange::half_open(&leaf.low, high),
                 None => KeyRange::from(&leaf.low),
             };
+            let mut in_leaf = 0;
             let sample = |row: RowRef<'_>| {
+                in_leaf += 1;
+                if rows >= most {
+                    // What has no separators yet counts as one leaf, and may be most of a tree: it
+                    // is counted if nothing else tells how many rows there are.
+                    let is_needed = whole.leaves == 0;
+                    return Ok(if is_needed {
+                        ControlFlow::Continue(())
+                    } else {
+                        ControlFlow::Break(())
+                    });
+                }
                 (rows, row_bytes) = (rows + 1, row_bytes + row.as_bytes().len() as u64);
                 for ((column, sampled), ty) in (0..).zip(&mut columns).zip(&types) {
                     let Some(bytes) = row.value_bytes(column)? else {
@@ -165,11 +185,14 @@ impl<'db> Txn<'db> {
                 }
                 Ok(ControlFlow::Continue(()))
             };
-            self.scan_separators(table, &range, sample).await?;
-            sampled_leaves += 1;
+            let is_whole = self.scan_separators(table, &range, sample).await?;
+            if is_whole {
+                whole.leaves += 1;
+                whole.rows += in_leaf;
+            }
             yield_now().await;
         }
-        let in_table = rows as f64 * in_tree as f64 / (sampled_leaves as f64).max(1.0);
+        let in_table = whole.rows as f64 * in_tree as f64 / (whole.leaves as f64).max(1.0);
         let in_table = (in_table.round() as u64).max(rows);
         let names = info.schema.columns.iter().map(|column| column.name.as_str());
         let columns = columns.into_iter().zip(names);
@@ -183,17 +206,20 @@ impl<'db> Txn<'db> {
     }
 
     /// As [`scan`](Self::scan) of a table, between separators of its tree, which are no whole keys.
+    /// Whether it has come to the end.
     async fn scan_separators<F>(
         &mut self,
         table: Table,
         range: &KeyRange,
         mut visit: F,
-    ) -> Result<(), TxnError>
+    ) -> Result<bool, TxnError>
     where
         F: FnMut(RowRef<'_>) -> Result<ControlFlow<()>, TxnError> + Send,
     {
         self.open_read()?;
         let info = self.table_info(table).await?;
+        let mut is_whole = true;
+        let mut visit = |row: RowRef<'_>| visit(row).inspect(|flow| is_whole = flow.is_continue());
         let mut entry = std::mem::take(&mut self.work.entry);
         let (index, shared) = (&info.primary, LatchMode::Shared);
         let mut walk =
@@ -203,7 +229,8 @@ impl<'db> Txn<'db> {
         // An error is looked into with no leaf latched.
         drop(walk);
         self.work.entry = entry;
-        self.close_read(scanned).await
+        self.close_read(scanned).await?;
+        Ok(is_whole)
     }
 
     async fn keep_statistics(

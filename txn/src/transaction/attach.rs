@@ -37,7 +37,7 @@ use std::time::Duration;
 use selkie_btree::{
     BuiltTree, KeyLocation, LEAF_HEADER_BYTES, LeafView, Stamp, Stamps, TreeError, leaf_stamp,
 };
-use selkie_engine::log::LogReservation;
+use selkie_engine::log::{LogReservation, Lsn};
 use selkie_engine::{EngineError, ExclusiveGuard, GAddr, ImageLink, SharedGuard, change_together};
 use selkie_fabric::env::yield_now;
 
@@ -95,16 +95,49 @@ pub(super) async fn attach(
         Some(known) => Some(hold_definition(db, known).await?),
         None => None,
     };
-    for ((tree, leaf), root) in built.iter().zip(&leaves).zip(&roots) {
+    let lsn = change_all(built, &mut leaves, &mut roots, stamps)?;
+    drop((roots, leaves, definition, room));
+    engine.until_durable(lsn).await.map_err(|source| TxnError::Undetermined { source })
+}
+
+/// As [`attach`], of trees that no other transaction knows before that of the caller commits. Their
+/// new leaves have the stamps of the old ones. Nothing waits for the log: the commit does.
+pub(super) async fn attach_unseen(
+    db: &DatabaseState,
+    mut built: Vec<BuiltTree>,
+) -> Result<(), TxnError> {
+    built.sort_unstable_by_key(|tree| tree.leaf().to_u64());
+    let room = room_for(db, &built, false).await?;
+    let Some(mut leaves) = latch_leaves(db, &built, &room).await? else {
+        let leaf = built.first().map_or(GAddr::NULL, BuiltTree::leaf);
+        return Err(TxnError::Conflict { leaf, upgrade: false });
+    };
+    let mut stamps = Vec::with_capacity(leaves.len());
+    for leaf in &leaves {
+        stamps.push(view(leaf)?.stamps());
+    }
+    let mut roots = latch_roots(db, &built, &room).await?;
+    change_all(built, &mut leaves, &mut roots, stamps)?;
+    drop((roots, leaves, room));
+    Ok(())
+}
+
+/// Gives leaves and roots that are latched their content, all in one change, if all trees are empty
+/// still. Where it ends in the log.
+fn change_all<'db>(
+    built: Vec<BuiltTree>,
+    leaves: &mut [ExclusiveGuard<'db>],
+    roots: &mut [ExclusiveGuard<'db>],
+    stamps: Vec<Stamps>,
+) -> Result<Lsn, TxnError> {
+    for ((tree, leaf), root) in built.iter().zip(&*leaves).zip(&*roots) {
         tree.check(leaf, root)?;
     }
-    let pages = leaves.iter_mut().zip(&mut roots);
+    let pages = leaves.iter_mut().zip(&mut *roots);
     for ((tree, (leaf, root)), stamps) in built.into_iter().zip(pages).zip(stamps) {
         tree.attach(leaf, root, stamps)?;
     }
-    let lsn = change_together(leaves.iter_mut().chain(&mut roots)).unwrap_or(0);
-    drop((roots, leaves, definition, room));
-    engine.until_durable(lsn).await.map_err(|source| TxnError::Undetermined { source })
+    Ok(change_together(leaves.iter_mut().chain(roots)).unwrap_or(0))
 }
 
 /// Latches the leaf of the catalogue that says that a definition is in force, so that no commit

@@ -43,6 +43,19 @@ impl Database {
         before(env, env.now().saturating_add(at_most), all).await.is_some()
     }
 
+    /// As [`finish_maintenance`](Self::finish_maintenance), of what can be done now: it waits for no
+    /// snapshot, and for no page that is in use.
+    pub async fn maintain(&self, at_most: Duration) {
+        let (state, env) = (self.state(), self.engine().env());
+        let all = async {
+            while state.backlog.run_one(state.tree_site()).await != RanTask::None {
+                yield_now().await;
+            }
+        };
+        // What is left then is left to later transactions.
+        let _ = before(env, env.now().saturating_add(at_most), all).await;
+    }
+
     /// From now on a task of the node does such work while no transaction of this node ends. It
     /// ends with the last handle of the database. For a program that stays, such as a server.
     pub fn maintain_when_idle(&self) {

@@ -8,7 +8,8 @@
 //! [`retry`](mod@retry) runs a failed one again. A [`session`] owns a client's transactions,
 //! [`parked`] between operations, for as long as it may be [`idle`]. [`leaf_budget`] and
 //! [`limits`] bound what one transaction may hold. [`bulk_load`] fills an empty table without
-//! transactions, and [`attach`] makes what it has built the table's.
+//! transactions, and [`attach`] makes what it has built the table's; [`table_fill`] does so
+//! in a transaction that has created the table.
 
 mod attach;
 mod backlog_bell;
@@ -32,6 +33,7 @@ mod rollback;
 pub(crate) mod savepoint;
 pub(crate) mod session;
 mod statement;
+mod table_fill;
 pub(crate) mod txn;
 pub(crate) mod workspace;
 
@@ -40,4 +42,5 @@ pub use database::Database;
 pub use retry::{RetryError, RetryPolicy, Retryable, retry, retry_numbered};
 pub use savepoint::Savepoint;
 pub use session::{Session, SessionLimits};
+pub use table_fill::{EntryBuffer, TableFill, TreeFill};
 pub use txn::Txn;

@@ -56,6 +56,11 @@ impl Savepoints {
         Ok(())
     }
 
+    /// How many changes there were when the last one was made that can be rolled back to.
+    pub(super) fn last_changes(&self) -> Option<usize> {
+        self.0.iter().map(|mark| mark.at.changes).max()
+    }
+
     /// The position of a savepoint, and where it was made.
     fn find(&self, savepoint: Savepoint) -> Result<(usize, SavepointPosition), TxnError> {
         let marks = self.0.iter().enumerate().rev();

@@ -39,6 +39,7 @@ mod snapshot;
 mod some_columns;
 mod statements;
 mod statistics;
+mod table_fill;
 mod table_notes;
 mod timestamp;
 mod turns;

@@ -222,3 +222,29 @@ fn databases_whose_tables_never_change_have_no_statistics() {
         assert!(is_fixed, "{protocol}: {analyzed:?}");
     });
 }
+
+/// A transaction that inserts many rows splits leaves whose separators come later: until then they
+/// count as one.
+#[test]
+fn of_rows_that_came_at_once_no_more_are_looked_at() {
+    let (cluster, databases, table) = filled(1, 0);
+    let db = &databases[0];
+    let near = |found: u64| (2_000..10_000).contains(&found);
+    cluster.runtime.block_on(async {
+        let mut txn = db.begin();
+        for id in 0..5_000 {
+            insert(db, &mut txn, table, id).await;
+        }
+        txn.commit().await.unwrap();
+        let options = AnalyzeOptions { sample_rows: 400 };
+        assert_eq!(db.analyze(table, options).await.unwrap().sampled_rows, 400);
+        db.maintain(std::time::Duration::from_secs(60)).await;
+        let found = db.analyze(table, options).await.unwrap();
+        assert_eq!(found.sampled_rows, 400);
+        assert!(near(found.rows), "{} rows", found.rows);
+        let leaves = db.tree(table).unwrap().verify(db.engine()).await.unwrap().leaves;
+        assert_eq!(found.leaves, leaves as u64);
+    });
+    drop(databases);
+    cluster.close();
+}

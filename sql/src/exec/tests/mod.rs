@@ -121,6 +121,7 @@ async fn run_with(
         affected: 0,
         counts: Counts::default(),
         copied: crate::exec::CopiedRows::default(),
+        gathered: None,
         unbroken: 0,
     };
     let mut operator = build(plan);

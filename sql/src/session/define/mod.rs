@@ -45,7 +45,7 @@ use crate::catalogue::TableNote;
 use crate::error::{SqlError, SqlResult};
 use crate::parse_alter::VIEW;
 use crate::parse_sequences::SEQUENCE;
-use crate::plan::optimize;
+use crate::plan::{Plan, optimize};
 use crate::roles::Kind;
 
 /// Whether a statement changes tables.
@@ -297,8 +297,12 @@ async fn create_as(run: &Run, txn: &mut Txn<'_>, create: &CreateTable) -> SqlRes
     let shown = table.columns.iter().enumerate().filter(|(_, column)| !column.is_hidden);
     let targets: Vec<usize> = shown.map(|(at, _)| at).collect();
     let plan = bound(run, txn, |binder| {
-        let source = binder.statement(query)?;
-        let plan = binder.insert_rows(table, &targets, source)?;
+        let (source, changes) = binder.changing_statement(query)?;
+        let plan = binder.insert_rows(Arc::clone(&table), &targets, source)?;
+        let plan = match changes.is_empty() {
+            true => plan,
+            false => Plan::Together { changes, main: Box::new(plan) },
+        };
         Ok((plan, std::mem::take(&mut binder.needed)))
     });
     let (plan, needed) = plan.await?;
@@ -308,8 +312,11 @@ async fn create_as(run: &Run, txn: &mut Txn<'_>, create: &CreateTable) -> SqlRes
     if create.with_data.as_ref().is_some_and(|own| !own.data) {
         return Ok(tag);
     }
-    let plan = optimize(plan);
-    Ok(format!("SELECT {}", run.perform(txn, &plan).await?))
+    let rows = match optimize(plan) {
+        Plan::Insert(insert) => run.fill(txn, &table, &insert.source, false).await?,
+        plan => run.perform(txn, &plan).await?,
+    };
+    Ok(format!("SELECT {rows}"))
 }
 
 /// Creates a table, and tells the parents of its constraints.

@@ -1,7 +1,8 @@
 //! A table in the place of another, with its rows.
 //!
-//! The table that is there gets another name, a new one gets its name and its rows, in the order of
-//! the new primary key, and the old one is dropped, all in the transaction. Others that change rows
+//! The table that is there gets another name, a new one gets its name and its rows, each tree of it
+//! written from its first entry to its last ([`fill_table`](crate::exec::fill_table)), and the old
+//! one is dropped, all in the transaction. Others that change rows
 //! meanwhile have used the definition that is dropped; those that commit before have changed what
 //! this transaction has read ([`record_rows`]).
 
@@ -15,7 +16,7 @@ use crate::bind::{HIDDEN_KEY, scan_of};
 use crate::catalogue::{ColumnNote, TableDef, TableNote, aside};
 use crate::error::{SqlError, SqlResult, SqlState};
 use crate::exec::from_txn;
-use crate::plan::{ApplyKind, Expr, Insert, Plan, SortKey};
+use crate::plan::{ApplyKind, Expr, Plan};
 use crate::types::stored::column_type;
 use crate::types::{Scalar, SqlType};
 
@@ -107,41 +108,26 @@ pub(super) async fn rebuild(
     let mut table = found(txn, key).await?;
     // The rows have passed the constraints, and stay what they are.
     table.foreign_keys.clear();
-    let table = Arc::new(table);
-    let sort = order_of(&table, old, &values);
+    let is_in_order = is_in_order(&table, old, &values);
     let mut input = Box::new(scan_of(Arc::new(old.clone()), false));
     if let Some(query) = applied {
         let (query, kind, is_correlated) = (Box::new(query), ApplyKind::Scalar, true);
         input = Box::new(Plan::Apply { input, query, kind, is_correlated });
     }
-    let mut source = Plan::Project { input, exprs: values.into() };
-    if let Some(keys) = sort {
-        source = Plan::Sort { input: Box::new(source), keys, first: None };
-    }
-    let (checks, on_conflict, returning) = (Vec::new(), None, None);
-    let insert = Insert { table, source, checks, on_conflict, returning };
-    let copied = run.perform(txn, &Plan::Insert(Box::new(insert))).await;
-    copied.map_err(of_key)?;
+    let source = Plan::Project { input, exprs: values.into() };
+    run.fill(txn, &table, &source, is_in_order).await.map_err(of_key)?;
     txn.drop_table(old.table).await.map_err(failed)
 }
 
-/// The order in which rows are inserted, if it is not that in which they are read.
-fn order_of(table: &TableDef, old: &TableDef, values: &[Expr]) -> Option<Vec<SortKey>> {
+/// Whether the rows have the order of the new primary key as they are read.
+fn is_in_order(table: &TableDef, old: &TableDef, values: &[Expr]) -> bool {
     let source = |at: &usize| match values.get(*at) {
         Some(Expr::Column(column)) => Some(*column),
         _ => None,
     };
-    let sources: Vec<Option<usize>> = table.primary_key.iter().map(source).collect();
-    let is_same = sources.iter().copied().eq(old.primary_key.iter().map(|at| Some(*at)));
-    if is_same && table.primary_order == old.primary_order {
-        return None;
-    }
-    let keys = table.primary_key.iter().enumerate().map(|(number, at)| SortKey {
-        expr: Expr::Column(*at),
-        descending: table.primary_order.get(number).is_some_and(|own| own.descending),
-        nulls_first: false,
-    });
-    Some(keys.collect())
+    let sources = table.primary_key.iter().map(source);
+    sources.eq(old.primary_key.iter().map(|at| Some(*at)))
+        && table.primary_order == old.primary_order
 }
 
 /// The error for a key that cannot be made, as there are rows that agree in it.

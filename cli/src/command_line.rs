@@ -7,7 +7,7 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     backup, bench, cert, completions, config, man, memnode, micro, pool, recover, restore, server,
-    sim, smallbank, sql, tatp, tpcc,
+    sim, smallbank, sql, tatp, tpcc, ycsb,
 };
 use crate::support::config_file::{self, Checked};
 use crate::support::exit::{self, Refusal};
@@ -44,6 +44,8 @@ enum Command {
     Smallbank(Box<smallbank::Arguments>),
     /// Runs TATP: loads, runs the mix, checks every row.
     Tatp(Box<tatp::Arguments>),
+    /// Runs YCSB: loads, runs a core workload, checks every record.
+    Ycsb(Box<ycsb::Arguments>),
     /// Runs SQL on the database of a pool.
     Sql(sql::Arguments),
     /// Serves PostgreSQL clients from the database of a pool.
@@ -105,6 +107,7 @@ impl Command {
             Command::Tpcc(arguments) => tpcc::check(arguments),
             Command::Smallbank(arguments) => smallbank::check(arguments),
             Command::Tatp(arguments) => tatp::check(arguments),
+            Command::Ycsb(arguments) => ycsb::check(arguments),
             Command::Pool(arguments) => pool::check(arguments),
             Command::Recover(arguments) => recover::check(arguments),
             Command::Backup(arguments) => backup::check(arguments),
@@ -132,7 +135,7 @@ impl Command {
     /// nothing to leave.
     fn minds_signals(&self) -> bool {
         match self {
-            Command::Tpcc(_) | Command::Smallbank(_) | Command::Tatp(_) => true,
+            Command::Tpcc(_) | Command::Smallbank(_) | Command::Tatp(_) | Command::Ycsb(_) => true,
             Command::Backup(_) | Command::Restore(_) | Command::Recover(_) => true,
             Command::Figures(_) | Command::Server(_) | Command::Sql(_) => true,
             Command::Memnode(_) | Command::Top(_) | Command::Scenario(_) | Command::Demo(_) => true,
@@ -175,6 +178,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Tpcc(arguments) => tpcc::run(&arguments),
         Command::Smallbank(arguments) => smallbank::run(&arguments),
         Command::Tatp(arguments) => tatp::run(&arguments),
+        Command::Ycsb(arguments) => ycsb::run(&arguments),
         Command::Server(arguments) => server::run(&arguments),
         Command::Sql(arguments) => sql::run(&arguments),
         Command::Pool(arguments) => pool::run(&arguments),

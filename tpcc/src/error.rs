@@ -34,6 +34,16 @@ pub enum TpccError {
         /// Bytes that the database and its growth are estimated to take.
         needed: u64,
     },
+    /// A load has ended before all was loaded.
+    #[error("{why}; the load had got to {} of {} keys", count(*.loaded), count(*.keys))]
+    LoadStopped {
+        /// Keys that were loaded.
+        loaded: u64,
+        /// Keys that were to be loaded.
+        keys: u64,
+        /// What has ended it.
+        why: Box<TpccError>,
+    },
     /// The pool has no room for a new database beside the one that is there. Nothing was changed.
     #[error(
         "no room for a new database beside the one that is there: it needs about {}, and {} of {} are free. What is there \
@@ -276,12 +286,19 @@ impl TpccError {
     /// A full pool as [`TpccError::PoolFull`], with what would be `needed`; all else as it is.
     #[must_use]
     pub fn or_pool_full(self, needed: u64) -> Self {
-        match self {
-            Self::Engine(EngineError::PoolFull { used, capacity })
-            | Self::Txn(TxnError::Engine(EngineError::PoolFull { used, capacity }))
-            | Self::Tree(TreeError::Engine(EngineError::PoolFull { used, capacity })) => {
+        match self.of_engine() {
+            Some(&EngineError::PoolFull { used, capacity }) => {
                 Self::PoolFull { used, capacity, needed: needed.max(used) }
             }
+            _ => self,
+        }
+    }
+
+    /// A full pool with how far a load had got; all else as it is.
+    #[must_use]
+    pub fn or_load_stopped(self, loaded: u64, keys: u64) -> Self {
+        match self {
+            Self::PoolFull { .. } => Self::LoadStopped { loaded, keys, why: Box::new(self) },
             other => other,
         }
     }
@@ -383,6 +400,9 @@ mod tests {
             "pool full: used 60.0 MiB of 64.0 MiB, needs about 200.0 MiB"
         );
         assert!(!error.is_retryable());
+        let stopped = error.or_load_stopped(1_234, 100_000).to_string();
+        let told = "needs about 200.0 MiB; the load had got to 1,234 of 100,000 keys";
+        assert!(stopped.starts_with("pool full: used ") && stopped.ends_with(told), "{stopped}");
         let error =
             TpccError::NoRoomToReload { used: 60 << 20, capacity: 64 << 20, needed: 200 << 20 };
         let said = error.to_string();

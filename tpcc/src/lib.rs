@@ -1,4 +1,4 @@
-//! Benchmarks over a Selkie pool: TPC-C, [`smallbank`], [`tatp`], and a micro-benchmark of the
+//! Benchmarks over a Selkie pool: TPC-C, [`smallbank`], [`tatp`], [`ycsb`], and a micro-benchmark of the
 //! coherence protocols ([`micro`]). Each benchmark loads its data, runs its mix on all compute
 //! nodes, checks the result, and reports.
 //!
@@ -9,10 +9,11 @@
 //! | folder | duty |
 //! |---|---|
 //! | `tpcc/` | TPC-C: schema, load, inputs, transactions, checks; `partitioned/` on partitions |
-//! | [`smallbank`], [`tatp`] | the other two benchmarks; [`benchmark`] has what they share |
+//! | [`smallbank`], [`tatp`], [`ycsb`] | the other benchmarks; [`benchmark`] has what they share |
 //! | [`micro`] | the micro-benchmark of the coherence protocols |
 //! | [`cluster`] | shape and network of a pool and its compute nodes, in this process |
 //! | `run/` | workers, retries, the measured interval, progress |
+//! | `connection` | SQL that a benchmark runs, and what runs it |
 //! | `workload/` | random values, texts, decks of transaction types |
 //! | `figures/` | tables and units of reports |
 //!
@@ -38,6 +39,7 @@
 
 pub mod benchmark;
 pub mod cluster;
+mod connection;
 mod error;
 mod figures;
 pub mod micro;
@@ -46,11 +48,13 @@ pub mod smallbank;
 pub mod tatp;
 mod tpcc;
 mod workload;
+pub mod ycsb;
 
 pub use cluster::{
     ClusterShape, Durability, MAX_DURATION, MAX_MEMORY_NODES, MAX_THREADS, MAX_VIRTUAL_DURATION,
     MAX_WORKERS, Network, Setup, TableSet,
 };
+pub use connection::{SqlConnection, SqlConnector, SqlRow, SqlValue, StatementText};
 pub use error::TpccError;
 pub use figures::units;
 pub use run::{
@@ -61,9 +65,8 @@ pub use tpcc::{
     Affinity, CommitRecords, Config, CustomerBy, DISTRICTS, DeliveryInput, Driver, DriverRole,
     InputSource, LineInput, Lines, LoadPolicy, MAX_COMMIT_RECORDS, MAX_LINES, MAX_WAREHOUSES,
     MIN_LINES, NewOrderInput, NuConstants, ORIGINAL, OrderStatusInput, PaymentInput, Purpose,
-    Report, Scale, Session, SqlConnection, SqlConnector, SqlRow, SqlStatement, SqlValue,
-    StockLevelInput, TpccCluster, TpccInterval, TpccNode, TransactionType, UNUSED_ITEM, Via, check,
-    columns, last_name, load, measure, run, run_on, run_shared, schema, transactions,
-    warehouses_in,
+    Report, Scale, Session, SqlStatement, StockLevelInput, TpccCluster, TpccInterval, TpccNode,
+    TransactionType, UNUSED_ITEM, Via, check, columns, last_name, load, measure, run, run_on,
+    run_shared, schema, transactions, warehouses_in,
 };
 pub use workload::{Deck, Mix, Random, Text};

@@ -1,4 +1,4 @@
-//! Shared by `selkie smallbank` and `selkie tatp`: options of nodes and workers, the run, the
+//! Shared by `selkie smallbank`, `selkie tatp` and `selkie ycsb`: options of nodes and workers, the run, the
 //! report.
 
 use std::process::ExitCode;
@@ -26,7 +26,7 @@ const VIRTUAL: Duration = Duration::from_millis(20);
 /// Shortest time that may be asked for.
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// Options of both commands.
+/// Options of these commands.
 #[derive(Args)]
 pub(crate) struct BenchmarkOptions {
     /// Seconds to run the mix for, 0.001 to 86400, with --sim of virtual time and up to 3600
@@ -63,12 +63,13 @@ pub(crate) struct BenchmarkOptions {
     /// with `,delta=D`, `,mode=recover|detect|correct|ec-only` and `,journal=auto|always` [default:
     /// 2+1, or plain with fewer than 3 memory nodes]
     #[arg(long, value_name = "CODING")]
-    coding: Option<Coding>,
+    pub(super) coding: Option<Coding>,
     /// Concurrency control: `2pl`, two-phase locking without waiting; `to`, timestamp ordering;
     /// `occ`, optimistic with validation at commit; or `snapshot`, optimistic for rows and ranges,
-    /// with snapshots for transactions that only read
-    #[arg(long, value_name = "NAME", default_value_t = Setup::default().protocol)]
-    protocol: Protocol,
+    /// with snapshots for transactions that only read [default: 2pl, or snapshot with `ycsb --via
+    /// sql`]
+    #[arg(long, value_name = "NAME")]
+    pub(super) protocol: Option<Protocol>,
     #[command(flatten)]
     durability: DurabilityArguments,
     /// Simulate the network, in virtual time: paper, modern, cxl or tcp
@@ -104,7 +105,7 @@ impl BenchmarkOptions {
             overflow_mib: self.overflow_mb,
             memory_bytes: self.memory_mb.map(|mib| mib.saturating_mul(1 << 20)),
             gcl_bytes: self.gcl,
-            protocol: self.protocol,
+            protocol: self.protocol.unwrap_or(Setup::default().protocol),
             coding: self.coding.unwrap_or(Coding::usual_for(self.memory_nodes)),
             durability: self.durability.in_own_pool()?,
             seed: self.seed,
@@ -136,6 +137,16 @@ pub(super) fn run<B: Benchmark>(
     options: &BenchmarkOptions,
     start: impl FnOnce(&Valid<B>, &Arc<dyn Progress>) -> Result<Report<B>, TpccError>,
 ) -> ExitCode {
+    run_and(config, options, start, |_| Ok(()))
+}
+
+/// As [`run`], and does something more with the report before it is printed.
+pub(super) fn run_and<B: Benchmark>(
+    config: Result<B, TpccError>,
+    options: &BenchmarkOptions,
+    start: impl FnOnce(&Valid<B>, &Arc<dyn Progress>) -> Result<Report<B>, TpccError>,
+    more: impl FnOnce(&Report<B>) -> Result<(), String>,
+) -> ExitCode {
     let progress = match Stderr::mind_signals() {
         Ok(progress) => progress,
         Err(error) => return exit::fail(&error),
@@ -161,7 +172,11 @@ pub(super) fn run<B: Benchmark>(
         Err(error) => return fail_driver(&interrupt, &error),
     };
     let text = if options.json { format!("{}\n", report.to_json()) } else { report.to_string() };
-    let code = exit::print(&text, report.holds());
+    let done = more(&report);
+    let code = exit::print(&text, report.holds() && done.is_ok());
+    if let Err(error) = done {
+        complain!("error: {error}");
+    }
     for violation in report.findings.violations() {
         complain!("error: {violation}");
     }

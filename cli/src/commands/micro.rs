@@ -97,13 +97,23 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum CoherenceArgument {
+pub(super) enum CoherenceArgument {
     /// Pages and latches are cached until another node asks for them
     Selcc,
     /// Baseline: the remote latch is taken for every access, nothing is cached
     Sel,
     /// Baseline: pages are cached, and a directory on each memory node's processor says by whom
     Rpc,
+}
+
+impl CoherenceArgument {
+    pub(super) fn coherence(self) -> Coherence {
+        match self {
+            Self::Selcc => Coherence::Selcc,
+            Self::Sel => Coherence::Sel,
+            Self::Rpc => Coherence::Rpc,
+        }
+    }
 }
 
 fn part(name: &str) -> Result<ProtocolFeature, String> {
@@ -152,11 +162,7 @@ fn config(arguments: &Arguments) -> Config {
     };
     let duration_ms = arguments.duration_ms.unwrap_or(duration_ms);
     Config {
-        coherence: match arguments.coherence {
-            CoherenceArgument::Selcc => Coherence::Selcc,
-            CoherenceArgument::Sel => Coherence::Sel,
-            CoherenceArgument::Rpc => Coherence::Rpc,
-        },
+        coherence: arguments.coherence.coherence(),
         compute_nodes: arguments.compute_nodes,
         memory_nodes: arguments.memory_nodes,
         workers: arguments.workers,

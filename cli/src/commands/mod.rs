@@ -24,4 +24,5 @@ pub(crate) mod sql;
 mod sql_database;
 pub(crate) mod tatp;
 pub(crate) mod tpcc;
-mod tpcc_via;
+mod via;
+pub(crate) mod ycsb;

@@ -17,7 +17,7 @@ use selkie::shared::{Network, Place, PoolUrl, SharedPool, SharedPoolError};
 use selkie::txn::Protocol;
 use selkie_tpcc::{LoadPolicy, Purpose};
 
-use super::tpcc_via::ViaArgument;
+use super::via::ViaArgument;
 use crate::options::durability::DurabilityArguments;
 use crate::options::network::NetworkArguments;
 use crate::options::values;

@@ -10,10 +10,10 @@ mod command;
 mod figure;
 mod measure;
 mod page;
-mod plot;
+pub(crate) mod plot;
 mod point;
 mod sweeps;
-mod table;
+pub(crate) mod table;
 mod work;
 
 pub(crate) use command::{Arguments, run};

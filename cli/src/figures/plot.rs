@@ -27,7 +27,7 @@ const GRID: RGBColor = RGBColor(0xDD, 0xDD, 0xDD);
 const WIDE: f64 = 30.0;
 
 /// Draws a plot into the file at `path`.
-pub(super) fn draw(
+pub(crate) fn draw(
     path: &Path,
     title: &str,
     x_label: &str,

@@ -27,17 +27,17 @@ pub(super) struct Row {
 }
 
 /// What is drawn.
-pub(super) struct Plot {
-    pub(super) y_label: &'static str,
-    pub(super) lines: Vec<PlotLine>,
+pub(crate) struct Plot {
+    pub(crate) y_label: &'static str,
+    pub(crate) lines: Vec<PlotLine>,
     /// What stands at the places 0, 1, 2 of the axis if it is no scale of numbers.
-    pub(super) labels: Vec<String>,
+    pub(crate) labels: Vec<String>,
 }
 
 /// One line of a plot.
-pub(super) struct PlotLine {
-    pub(super) name: String,
-    pub(super) points: Vec<(f64, f64)>,
+pub(crate) struct PlotLine {
+    pub(crate) name: String,
+    pub(crate) points: Vec<(f64, f64)>,
 }
 
 impl Plot {

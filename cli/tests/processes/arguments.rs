@@ -198,7 +198,7 @@ fn an_embedded_pool_writes_nothing_home_that_its_end_throws_away() {
 /// `--pool` was taken for a misspelt `--protocol`, and `--reload` for `--threads`.
 #[test]
 fn options_of_other_commands_are_named_as_theirs() {
-    for name in ["smallbank", "tatp"] {
+    for name in ["smallbank", "tatp", "ycsb"] {
         let pool = "demo, tpcc, sql, server, memnode";
         for (option, owners) in [("--pool", pool), ("--reload", "tpcc"), ("--homes", "tpcc")] {
             let output = command(name, &[option, "x"]);
@@ -216,7 +216,7 @@ fn options_of_other_commands_are_named_as_theirs() {
 }
 
 /// Short runs of the other benchmarks, with the names of their transactions.
-const BENCHMARKS: [(&str, [&str; 2], &[&str]); 2] = [
+const BENCHMARKS: [(&str, [&str; 2], &[&str]); 3] = [
     (
         "smallbank",
         ["--accounts", "1000"],
@@ -242,6 +242,7 @@ const BENCHMARKS: [(&str, [&str; 2], &[&str]); 2] = [
             "delete_call_forwarding",
         ],
     ),
+    ("ycsb", ["--records", "1000"], &["read", "update"]),
 ];
 
 /// Runs one of them for a short time.
@@ -258,6 +259,7 @@ fn other_benchmarks_refuse_bad_arguments_before_anything_starts() {
         (["--workers", "0"], "--workers 0: must be 1 to 1024"),
         (["--threads", "1025"], "--threads 1025: must be 1 to 1024"),
         (["--gcl", "1000"], "--gcl 1000: must be a power of two in 512 to 8192"),
+        (["--overflow-mb", "9999999"], "--overflow-mb 9999999: must be 0 to 1048576"),
         (["--gcl", "256"], "--gcl 256: must be a power of two in 512 to 8192"),
         (["--cache-mb", "1"], "--cache-mb 1: must be 2 to "),
         (["--memory-mb", "1"], "--memory-mb 1: must be 4 to "),
@@ -269,8 +271,15 @@ fn other_benchmarks_refuse_bad_arguments_before_anything_starts() {
         ("smallbank", ["--hot-accounts", "100001"], "--hot-accounts 100001: must be 1 to 100000"),
         ("smallbank", ["--hot-share", "-0.1"], "--hot-share -0.1: must be 0 to 1"),
         ("tatp", ["--subscribers", "0"], "--subscribers 0: must be 1 to 20000000"),
+        ("ycsb", ["--records", "0"], "--records 0: must be 1 to 1000000000"),
+        ("ycsb", ["--operations", "0"], "--operations 0: must be 1 to 1000000000000"),
+        ("ycsb", ["--value-bytes", "79"], "--value-bytes 79: must be 80 to 1933 with --gcl 2048"),
+        ("ycsb", ["--value-bytes", "1934"], "--value-bytes 1934: must be 80 to 1933 with --gcl"),
+        ("ycsb", ["--zipf", "1"], "--zipf 1: must be above 0 and below 1"),
+        ("ycsb", ["--zipf", "-0.5"], "--zipf -0.5: must be above 0 and below 1"),
+        ("ycsb", ["--svg", "/no/such/place.svg"], "--svg /no/such/place.svg: must be a file in a"),
     ];
-    let names = ["smallbank", "tatp"];
+    let names = ["smallbank", "tatp", "ycsb"];
     let common = names.into_iter().flat_map(|name| common.map(|(given, what)| (name, given, what)));
     for (name, arguments, expected) in common.chain(of_one) {
         let output = command(name, &arguments);
@@ -300,6 +309,95 @@ fn other_benchmarks_refuse_bad_arguments_before_anything_starts() {
             assert_eq!(output.status.code(), Some(2), "{name} {arguments:?}: {text}");
             assert!(text.contains(expected), "{name} {arguments:?}: {text}");
         }
+    }
+}
+
+#[test]
+fn options_of_ycsb_that_do_not_go_together_are_refused() {
+    for (arguments, expected) in [
+        (&["--workload", "g"][..], "there is no such workload; there are a, b, c, d, e and f"),
+        (&["--distribution", "zipf"], "there is no such distribution; there are uniform, zipfian"),
+        (&["--via", "wire"], "[possible values: tree, table, sql]"),
+        (&["--coherence", "mesi"], "[possible values: selcc, sel, rpc]"),
+        (&["--load", "random"], "[possible values: bulk, rows]"),
+        (&["--operations", "5", "--duration", "1"], "cannot be used with"),
+        (
+            &["--distribution", "uniform", "--zipf", "0.5"],
+            "--zipf 0.5: goes with --distribution zipfian and latest only",
+        ),
+        (&["--via", "tree", "--protocol", "occ"], "--protocol occ: is of transactions: --via tree"),
+        (
+            &["--via", "tree", "--durability", "memory"],
+            "--durability memory: is of transactions: --via tree",
+        ),
+        (&["--via", "sql", "--protocol", "2pl"], "--protocol 2pl: with --via sql must be snapshot"),
+        (&["--via", "sql", "--sim", "paper"], "--via sql: must be tree or table where time is"),
+        (
+            &["--coherence", "rpc", "--coding", "2+1"],
+            "--coherence rpc: must be selcc or sel with --coding 2+1",
+        ),
+        (
+            &["--coherence", "rpc", "--durability", "memory"],
+            "--coherence rpc: must be selcc or sel with --durability memory",
+        ),
+    ] {
+        let output = command("ycsb", arguments);
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {text}");
+        assert!(text.contains(expected), "{arguments:?}: {text}");
+        assert!(output.stdout.is_empty() && !text.contains("memory node"), "{text}");
+    }
+}
+
+#[test]
+fn ycsb_runs_by_tree_table_and_sql_and_draws_its_latency() {
+    let place = tempfile::tempdir().unwrap();
+    for (workload, via) in ["a", "b", "c", "d", "e", "f"]
+        .into_iter()
+        .zip(["tree", "sql", "table", "sql", "sql", "sql"])
+    {
+        let svg = place.path().join(format!("{workload}.svg"));
+        let more = ["--workload", workload, "--via", via, "--operations", "1500", "--json"];
+        let drawn = ["--records", "2000", "--threads", "2", "--svg", svg.to_str().unwrap()];
+        let output = command("ycsb", &[&more[..], &drawn].concat());
+        assert!(output.status.success(), "{workload} {via}: {}", stderr(&output));
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!((&json["operations"], &json["consistency"]), (&1_500.into(), &"ok".into()));
+        let config = &json["config"];
+        assert_eq!((&config["workload"], &config["via"]), (&workload.into(), &via.into()));
+        for key in ["ops_per_second", "hit_ratio", "round_trips_per_op", "bytes_per_record"] {
+            assert!(json[key].as_f64().is_some_and(|value| value > 0.0), "{key}: {json}");
+        }
+        let drawn = std::fs::read_to_string(svg).unwrap();
+        let operation = match workload {
+            "e" => "Scan",
+            _ => "Read",
+        };
+        for text in ["<svg", "99 %", "operations that took no longer", operation] {
+            assert!(drawn.contains(text), "{workload}: {text}: {drawn}");
+        }
+    }
+    let baseline = ["--coherence", "rpc", "--operations", "500", "--records", "500", "--json"];
+    let output = command("ycsb", &baseline);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let config = &json["config"];
+    assert_eq!((&config["coherence"], &config["coding"]), (&"rpc".into(), &"plain".into()));
+}
+
+#[test]
+fn a_load_that_a_full_pool_ends_says_how_far_it_got() {
+    let small = ["--memory-nodes", "1", "--memory-mb", "10", "--cache-mb", "2"];
+    for load in ["bulk", "rows"] {
+        let many = ["--records", "200000", "--value-bytes", "100", "--load", load];
+        let output = command("ycsb", &[&many[..], &small].concat());
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        assert!(
+            text.contains("error: pool full: used ") && text.contains(" MiB; the load"),
+            "{text}"
+        );
+        assert!(text.contains(" of 200,000 keys") && !text.contains("panicked"), "{text}");
     }
 }
 

@@ -102,6 +102,8 @@ fn sample((name, value_name, default): &HelpOption) -> String {
         (Some(default), _) if default.parse::<f64>().is_ok() => default.clone(),
         (Some(default), _) => format!("{default:?}"),
         (None, "N") => "6".to_owned(),
+        (None, "KIND") => "\"latest\"".to_owned(),
+        (None, "F") => "0.5".to_owned(),
         (None, "BYTES") => "4096".to_owned(),
         (None, "SIZE") => "\"1G\"".to_owned(),
         (None, "NAME") if name == "protocol" => "\"occ\"".to_owned(),
@@ -167,11 +169,11 @@ fn every_option_of_every_command_is_a_key_and_takes_what_the_option_takes() {
                 ("server", "require-tls") => {
                     "tls-cert = \"Cargo.toml\"\ntls-key = \"Cargo.toml\"\n"
                 }
-                ("micro" | "smallbank" | "tatp" | "server", "insecure") => {
+                ("micro" | "smallbank" | "tatp" | "ycsb" | "server", "insecure") => {
                     "metrics = \"127.0.0.1:0\"\n"
                 }
-                ("tpcc" | "smallbank" | "tatp", "log-dir") => "durability = \"disk\"\n",
-                ("tpcc" | "smallbank" | "tatp", "log-mb") => "durability = \"memory\"\n",
+                ("tpcc" | "smallbank" | "tatp" | "ycsb", "log-dir") => "durability = \"disk\"\n",
+                ("tpcc" | "smallbank" | "tatp" | "ycsb", "log-mb") => "durability = \"memory\"\n",
                 ("recover", "into") => "log-dir = \"logs\"\n",
                 ("recover", "log-dir") => "dry-run = true\n",
                 ("recover", "dry-run") => "log-dir = \"logs\"\n",
@@ -202,7 +204,7 @@ fn every_option_of_every_command_is_a_key_and_takes_what_the_option_takes() {
 
 #[test]
 fn sections_and_keys_that_do_not_exist_are_refused_with_those_that_do() {
-    let commands = "demo, tpcc, smallbank, tatp, sql, server, pool, backup, restore, recover, memnode, cert, top, micro, figures, sim, scenario, doctor";
+    let commands = "demo, tpcc, smallbank, tatp, ycsb, sql, server, pool, backup, restore, recover, memnode, cert, top, micro, figures, sim, scenario, doctor";
     let no_command = format!("there is no such command; there are {commands}\n");
     let meant = format!("there is no such command, did you mean `tpcc`? there are {commands}\n");
     is_refused("\n[tpc]\na = 1", &format!("2: [tpc]: {meant}"));

@@ -180,14 +180,19 @@ fn the_benchmarks_of_the_guide_are_run() {
                 "--accounts 1000 --hot-accounts 40 --duration 1",
             ),
             ("--subscribers 100000", "--subscribers 1000 --duration 1"),
+            ("--records 1000000", "--records 1000 --duration 1"),
+            ("--records 100000", "--records 1000 --duration 1"),
+            ("--operations 20000", "--operations 2000 --records 1000"),
+            ("--via sql --dist", "--via sql --records 1000 --duration 1 --dist"),
+            ("--coherence rpc", "--coherence rpc --records 1000"),
             ("selkie micro --compute-nodes 2", "selkie micro --duration-ms 500 --compute-nodes 2"),
         ],
         left_out: &[("cargo bench", "`cargo test` runs each benchmark once")],
         ..Page::default()
     }
     .is_run(place.path());
-    assert_eq!(said.matches("consistency: ok").count(), 12, "{said}");
-    assert_eq!(said.matches("\"consistency\":\"ok\"").count(), 2, "{said}");
+    assert_eq!(said.matches("consistency: ok").count(), 16, "{said}");
+    assert_eq!(said.matches("\"consistency\":\"ok\"").count(), 3, "{said}");
 }
 
 #[test]

@@ -9,10 +9,11 @@ use std::time::Duration;
 use selkie_txn::retry;
 
 use super::findings::Findings;
+use super::load_progress::LoadProgress;
 use crate::cluster::{ClusterShape, Node, TableSet};
 use crate::error::TpccError;
 use crate::run::retries::PATIENCE;
-use crate::run::{Terminal, TransactionOutcome};
+use crate::run::{Interval, LoadReport, Terminal, TransactionOutcome};
 use crate::workload::{Mix, Random};
 
 /// First stream of the generators of what is loaded, one for each key.
@@ -52,6 +53,19 @@ pub trait Benchmark: Clone + fmt::Debug + Send + Sync + 'static {
 
     /// The ledger of a database that was just loaded.
     fn ledger(&self) -> Self::Ledger;
+
+    /// Loads all keys at once, where the benchmark has a way to; returns how many rows. `None` if
+    /// it has not, and they are to be loaded piece by piece.
+    ///
+    /// # Errors
+    /// What the database reports, [`TpccError::Interrupted`].
+    fn load_at_once(
+        &self,
+        _node: &Node<Self::Tables>,
+        _progress: &LoadProgress,
+    ) -> impl Future<Output = Result<Option<u64>, TpccError>> + Send {
+        async { Ok(None) }
+    }
 
     /// Inserts the rows of these keys in one transaction; returns how many rows.
     ///
@@ -93,6 +107,15 @@ pub trait Benchmark: Clone + fmt::Debug + Send + Sync + 'static {
 
     /// Settings of its own, for programs: an object.
     fn settings_to_json(&self) -> serde_json::Value;
+
+    /// Figures of its own, for programs: an object.
+    fn figures_to_json(
+        &self,
+        _load: &LoadReport,
+        _interval: &Interval<Self::TransactionType, ()>,
+    ) -> serde_json::Value {
+        serde_json::json!({})
+    }
 }
 
 /// A benchmark whose configuration was found to be valid, in every field.

@@ -76,7 +76,7 @@ impl Findings {
     }
 
     /// Adds what was found elsewhere.
-    pub(super) fn merge(&mut self, other: Self) {
+    pub(crate) fn merge(&mut self, other: Self) {
         for (total, amount) in other.totals {
             self.add(total, amount);
         }

@@ -1,7 +1,7 @@
-//! What SmallBank and TATP have in common: everything but their tables, inputs, transactions and
+//! What SmallBank, TATP and YCSB have in common: everything but their tables, inputs, transactions and
 //! rules.
 //!
-//! A benchmark numbers its rows by keys from 1, accounts or subscribers, and makes what it loads
+//! A benchmark numbers its rows by keys from 1, as accounts or subscribers, and makes what it loads
 //! for a key from seed and key alone. Workers on all compute nodes run its mix on the same data,
 //! and note in its *ledger*, after each commit, what the transaction has changed. The check reads
 //! every table once, after all writes, and compares it with what was loaded and what the
@@ -21,6 +21,7 @@
 mod change_sums;
 mod definition;
 mod findings;
+mod load_progress;
 mod report;
 mod runner;
 mod scan;
@@ -30,6 +31,7 @@ pub use change_sums::ChangeSums;
 pub(crate) use definition::LOAD_STREAMS;
 pub use definition::{Benchmark, Valid, WorkerContext};
 pub use findings::{Findings, Violation};
+pub use load_progress::LoadProgress;
 pub use report::Report;
 #[cfg(test)]
 pub(crate) use runner::tests;

@@ -102,6 +102,7 @@ impl<B: Benchmark> Report<B> {
             "consistency": consistency,
             "totals": self.findings.totals(),
         })));
+        all.extend(object(self.config.figures_to_json(&self.load, &self.interval)));
         Value::Object(all)
     }
 }

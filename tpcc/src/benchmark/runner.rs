@@ -11,11 +11,13 @@ use selkie_txn::retry;
 
 use super::definition::{Benchmark, Valid, WorkerContext};
 use super::findings::Findings;
+use super::load_progress::LoadProgress;
 use super::report::Report;
 use crate::cluster::{Cluster, MAX_VIRTUAL_DURATION, Network};
 use crate::error::TpccError;
 use crate::run::pieces::{Pieces, batches, in_pieces};
 use crate::run::retries::{LOADING, PATIENCE};
+use crate::run::tasks::unless_interrupted;
 use crate::run::{
     Interval, LoadReport, Progress, WORKER_STREAMS, advance, measure, tell_load, work,
 };
@@ -155,30 +157,52 @@ impl<B: Benchmark> BenchmarkRun<B> {
         let env = self.cluster.env();
         let started = env.now();
         progress.begin("load", self.config.keys().unsigned_abs().into());
-        let (sum, told) = (Arc::new(Mutex::new(0)), Arc::clone(progress));
+        let told = LoadProgress::new(progress);
+        let loaded = self.load_keys(progress, &told).await;
+        progress.end();
+        let rows = loaded.map_err(|error| {
+            let keys = self.config.keys().unsigned_abs().into();
+            let error = error.or_pool_full(self.cluster.shape().needed_bytes());
+            error.or_load_stopped(told.loaded(), keys)
+        })?;
+        let duration = env.now() - started;
+        let load = LoadReport { duration, rows, database_bytes: self.cluster.used_bytes().await? };
+        tell_load(&load, self.cluster.shape(), progress);
+        Ok(load)
+    }
+
+    /// Loads all keys, at once or in pieces; how many rows.
+    async fn load_keys(
+        &self,
+        progress: &Arc<dyn Progress>,
+        told: &LoadProgress,
+    ) -> Result<u64, TpccError> {
+        if let Some(node) = self.cluster.nodes.first() {
+            let at_once = self.config.load_at_once(node, told);
+            if let Some(rows) =
+                unless_interrupted(&self.cluster.env(), &**progress, at_once).await?
+            {
+                return Ok(rows);
+            }
+        }
+        let (sum, told) = (Arc::new(Mutex::new(0)), told.clone());
         let (config, rows) = (Arc::clone(&self.config), Arc::clone(&sum));
-        let loaded =
+        let pieces =
             in_pieces(&self.cluster.nodes, "load", self.pieces(), progress, move |node, keys| {
-                let (config, rows, told) =
-                    (Arc::clone(&config), Arc::clone(&rows), Arc::clone(&told));
+                let (config, rows, told) = (Arc::clone(&config), Arc::clone(&rows), told.clone());
                 async move {
                     for keys in batches(keys, BATCH) {
                         let load = || config.load(&node, keys.clone());
                         let loaded = retry(node.engine.env(), &LOADING, load).await;
                         *rows.lock() +=
                             loaded.map_err(|error| TpccError::of_retry("load", error))?;
-                        advance(&*told, keys.len() as u64)?;
+                        told.advance(keys.len() as u64)?;
                     }
                     Ok(())
                 }
             });
-        let loaded = loaded.await;
-        progress.end();
-        loaded.map_err(|error| error.or_pool_full(self.cluster.shape().needed_bytes()))?;
-        let (duration, rows) = (env.now() - started, *sum.lock());
-        let load = LoadReport { duration, rows, database_bytes: self.cluster.used_bytes().await? };
-        tell_load(&load, self.cluster.shape(), progress);
-        Ok(load)
+        pieces.await?;
+        Ok(*sum.lock())
     }
 
     /// Runs the mix for the configured time.

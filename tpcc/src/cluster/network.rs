@@ -51,6 +51,14 @@ impl Network {
         }
     }
 
+    /// Processor time of a message that a memory node serves; real time passes by itself.
+    pub(crate) fn message_time(&self) -> Duration {
+        match self {
+            Self::Real { .. } => Duration::ZERO,
+            Self::Simulated(cost) => cost.rpc,
+        }
+    }
+
     /// Processor time of an access; real time passes by itself.
     pub(crate) fn access_time(&self) -> Duration {
         match self {

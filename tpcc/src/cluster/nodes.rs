@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use selkie_engine::{ComputeId, Engine, EngineConfig, EngineError, Entered, Roster, UserCounts};
+use selkie_engine::{
+    Coherence, ComputeId, DirectoryConfig, DirectoryHost, Engine, EngineConfig, EngineError,
+    Entered, Roster, UserCounts, start_directories,
+};
 use selkie_fabric::env::Env;
 use selkie_fabric::meter::{Meter, MeterSnapshot};
 use selkie_fabric::{Fabric, PeerId};
@@ -20,6 +23,8 @@ use crate::run::Progress;
 /// Heartbeats after which a process knows whether the others have declared it dead; a lease has at
 /// least as many.
 const BEATS_TO_KNOW: u32 = 4;
+/// Cores of each memory node that serve a directory, where the protocol has directories.
+const DIRECTORY_CORES: f64 = 1.0;
 /// How often it looks.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
@@ -63,12 +68,31 @@ impl<T: TableSet> Cluster<T> {
         let memory = shape.start_pool(&fabric, told)?;
         let (nodes, needed) = (shape.setup.compute_nodes, shape.needed_bytes());
         let mut cluster = Self::empty(meter, Arc::clone(memory.pool()), env, shape);
+        cluster.start_directories(&memory).await?;
         cluster.memory = Some(memory);
         for index in 0..nodes {
             let node = cluster.start_node(&fabric, &env_of(index), index).await;
             cluster.nodes.push(Arc::new(node.map_err(|error| error.or_pool_full(needed))?));
         }
         Ok(cluster)
+    }
+
+    /// Starts the directories at the memory nodes, if the protocol has such.
+    async fn start_directories(&self, memory: &EmbeddedPool) -> Result<(), TpccError> {
+        let setup = &self.shape.setup;
+        if setup.coherence != Coherence::Rpc {
+            return Ok(());
+        }
+        let message = setup.network.message_time();
+        let ring_bytes = EngineConfig::default().ring_bytes;
+        let config = DirectoryConfig { cores: DIRECTORY_CORES, message, ring_bytes };
+        // A list: as a closure over references it would not be known to be `Send`.
+        let mut hosts = Vec::new();
+        for node in memory.memory_nodes() {
+            let (endpoint, region) = (Arc::clone(node.endpoint()), Arc::clone(node.region()));
+            hosts.push(DirectoryHost { endpoint, region });
+        }
+        Ok(start_directories(memory.pool(), hosts, |_| self.env.clone(), config).await?)
     }
 
     /// A cluster of no compute nodes yet.
@@ -160,7 +184,11 @@ impl<T: TableSet> Cluster<T> {
 
     fn schema(&self) -> DatabaseSchema {
         let nodes = self.shape.setup.compute_nodes;
-        let tables = if self.shape.divided { T::divided_schemas(nodes) } else { T::schemas() };
+        let tables = match &self.shape.tables {
+            Some(tables) => tables.clone(),
+            None if self.shape.divided => T::divided_schemas(nodes),
+            None => T::schemas(),
+        };
         DatabaseSchema::from(tables).protocol(self.shape.setup.protocol)
     }
 

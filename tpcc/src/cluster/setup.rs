@@ -26,6 +26,8 @@ pub const MAX_VIRTUAL_DURATION: Duration = Duration::from_secs(3_600);
 /// How long an access may wait for a page, unless it is set: far above any stall of a machine that
 /// does something else meanwhile.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// Most transactions that may be asked for.
+const MAX_TRANSACTIONS: u64 = 1_000_000_000_000;
 /// Largest memory or cache, in MiB: a tebibyte.
 const MAX_MEMORY_MIB: u64 = 1 << 20;
 
@@ -64,8 +66,7 @@ pub struct Setup {
     pub memory_bytes: Option<u64>,
     /// Bytes of a global cache line.
     pub gcl_bytes: usize,
-    /// How nodes agree on who may use a page; all but [`Coherence::Rpc`], for which no directories
-    /// are started.
+    /// How nodes agree on who may use a page.
     pub coherence: Coherence,
     /// How the pool keeps pages.
     pub coding: Coding,
@@ -77,6 +78,8 @@ pub struct Setup {
     pub request_timeout: Duration,
     /// Seed of data and inputs.
     pub seed: u64,
+    /// How many transactions all workers together run, if that ends the run before its time.
+    pub transactions: Option<u64>,
 }
 
 impl Default for Setup {
@@ -101,6 +104,7 @@ impl Default for Setup {
             durability: Durability::default(),
             request_timeout: REQUEST_TIMEOUT,
             seed: 1,
+            transactions: None,
         }
     }
 }
@@ -120,9 +124,10 @@ impl Setup {
         if let Network::Real { threads } = self.network {
             within("threads", threads as u64, 1, MAX_THREADS as u64)?;
         }
-        if self.coherence == Coherence::Rpc {
-            return Err(refused("coherence", "rpc", "must be selcc or sel".to_owned()));
+        if let Some(transactions) = self.transactions {
+            within("operations", transactions, 1, MAX_TRANSACTIONS)?;
         }
+        self.validate_coherence()?;
         self.validate_gcl(title, schemas)?;
         if let Err(PoolError::Config { key, value, allowed }) =
             self.coding.validate_for(self.gcl_bytes, self.memory_nodes)
@@ -142,6 +147,21 @@ impl Setup {
             within("memory-mb", memory.div_ceil(MIB), self.least_memory_mib(), MAX_MEMORY_MIB)?;
         }
         Ok(())
+    }
+
+    /// What the directories of the baseline cannot do.
+    fn validate_coherence(&self) -> Result<(), TpccError> {
+        if self.coherence != Coherence::Rpc {
+            return Ok(());
+        }
+        let allowed = if !self.coding.is_plain() {
+            format!("must be selcc or sel with --coding {}", self.coding)
+        } else if self.durability != Durability::None {
+            format!("must be selcc or sel with --durability {}", self.durability.name())
+        } else {
+            return Ok(());
+        };
+        Err(refused("coherence", "rpc", allowed))
     }
 
     fn validate_duration(&self) -> Result<(), TpccError> {

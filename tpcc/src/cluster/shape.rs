@@ -6,6 +6,7 @@ use selkie_engine::EngineConfig;
 use selkie_fabric::Fabric;
 use selkie_memnode::EmbeddedPool;
 use selkie_pool::PoolConfig;
+use selkie_txn::TableSchema;
 
 use super::population::start_populated;
 use super::setup::{MIB, RANGE_BYTES, Setup};
@@ -28,6 +29,8 @@ pub struct ClusterShape {
     pub growth_bytes: u64,
     /// Whether each compute node has tables of its own.
     pub divided: bool,
+    /// The tables, if they are not the same in every run of the driver.
+    pub tables: Option<Vec<TableSchema>>,
 }
 
 impl ClusterShape {

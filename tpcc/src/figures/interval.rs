@@ -81,7 +81,10 @@ impl<K: Mix, C> Interval<K, C> {
             "p99 us",
             "max us",
         ]);
-        for (kind, stats) in self.measurements.iter() {
+        let is_run = |(kind, stats): &(K, &TransactionStats)| {
+            stats.completed + stats.lost > 0 || kind.percent() > 0
+        };
+        for (kind, stats) in self.measurements.iter().filter(is_run) {
             let latency = stats.latency();
             table.add_row(vec![
                 kind.title().to_owned(),

@@ -13,5 +13,6 @@ mod run;
 mod workload;
 
 pub use config::{Config, ProtocolFeature};
+pub(crate) use report::name as coherence_name;
 pub use report::{AdapterLoad, Report, ThroughputSample};
 pub use run::run;

@@ -178,7 +178,7 @@ impl Report {
 }
 
 /// The name of a protocol on the command line.
-pub(super) fn name(coherence: Coherence) -> &'static str {
+pub(crate) fn name(coherence: Coherence) -> &'static str {
     match coherence {
         Coherence::Selcc => "selcc",
         Coherence::Sel => "sel",

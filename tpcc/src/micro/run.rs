@@ -179,10 +179,7 @@ impl MicroRun {
         fabric: &Arc<dyn Fabric>,
     ) -> Result<Vec<Engine>, TpccError> {
         if self.config.coherence == Coherence::Rpc {
-            let message = match &self.config.network {
-                Network::Real { .. } => Duration::ZERO,
-                Network::Simulated(cost) => cost.rpc,
-            };
+            let message = self.config.network.message_time();
             let (cores, ring_bytes) = (self.config.memnode_cores, self.config.engine().ring_bytes);
             let directories = DirectoryConfig { cores, message, ring_bytes };
             let nodes = memory.memory_nodes();

@@ -166,7 +166,8 @@ where
     F: Future<Output = Result<(), TpccError>> + Send + 'static,
 {
     let env = cluster.env();
-    let control = Arc::new(RunControl::new()?);
+    let workers = cluster.nodes.len() * setup.workers;
+    let control = Arc::new(RunControl::new(workers, setup.transactions)?);
     let state = cluster.pool().state();
     let mut tasks = Vec::new();
     for node in &cluster.nodes {
@@ -182,11 +183,13 @@ where
                 if result.is_err() {
                     control.stop();
                 }
+                control.worker_ended();
                 result
             });
         }
     }
-    progress.begin("run", u64::try_from(setup.duration.as_millis()).unwrap_or(u64::MAX));
+    let millis = u64::try_from(setup.duration.as_millis()).unwrap_or(u64::MAX);
+    progress.begin("run", setup.transactions.unwrap_or(millis));
     let clock = async {
         wait(&env, setup.warmup, &control, None).await;
         // By the clock of now, as this task may wake up late: workers and counters begin as one.
@@ -228,15 +231,17 @@ async fn wait<K: Mix>(
     progress: Option<&Arc<dyn Progress>>,
 ) -> bool {
     let started = env.now();
-    let (mut told_ms, waker) = (0, control.waker());
+    let (mut told, waker, all) = (0, control.waker(), control.left());
     loop {
         let elapsed = (env.now() - started).min(duration);
         if let Some(progress) = progress {
             // Of the whole time: parts of milliseconds that each look dropped would be missing at
             // the end.
             let elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
-            progress.advance(elapsed_ms - told_ms);
-            told_ms = elapsed_ms;
+            let taken = all.zip(control.left()).map(|(all, left)| all.saturating_sub(left));
+            let steps = taken.unwrap_or(elapsed_ms);
+            progress.advance(steps.saturating_sub(told));
+            told = steps;
         }
         let is_over = progress.is_some_and(|progress| progress.is_over());
         if elapsed >= duration || control.stopped() || is_over {

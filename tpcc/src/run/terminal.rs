@@ -3,7 +3,7 @@
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
@@ -20,6 +20,10 @@ pub(crate) const WORKER_STREAMS: u64 = 1 << 32;
 
 /// Longest sleep before a thinking worker looks whether the run is over.
 const NAP: Duration = Duration::from_millis(200);
+
+/// Transactions that a worker takes on at once: few, so that all end at about the same time, and
+/// not one by one, which all workers would count in one place.
+const BATCH: u64 = 16;
 
 /// Wakes a worker at the end of the run.
 #[derive(Default)]
@@ -40,18 +44,24 @@ pub(crate) struct RunControl<K> {
     dropped: AtomicBool,
     workers: Mutex<Vec<Arc<WorkerWaker>>>,
     measurements: Mutex<Measurements<K>>,
+    /// Transactions that no worker has taken on as yet, if their number is limited.
+    left: Option<AtomicU64>,
+    /// Workers that are at work.
+    working: AtomicUsize,
     /// When the measurement began, in nanoseconds of the environment's clock. What completes
     /// before does not count.
     began: AtomicU64,
 }
 
 impl<K: Mix> RunControl<K> {
-    /// Of a run that counts nothing until it is told to.
-    pub(super) fn new() -> Result<Self, TpccError> {
+    /// Of a run that counts nothing until it is told to, of so many workers and, if that is
+    /// limited, transactions.
+    pub(super) fn new(workers: usize, transactions: Option<u64>) -> Result<Self, TpccError> {
+        let (left, working) = (transactions.map(AtomicU64::new), AtomicUsize::new(workers));
         let (measurements, workers) = (Mutex::new(Measurements::new()?), Mutex::default());
         let (stop, dropped) = (AtomicBool::new(false), AtomicBool::new(false));
         let began = AtomicU64::new(u64::MAX);
-        Ok(Self { stop, dropped, workers, measurements, began })
+        Ok(Self { stop, dropped, workers, measurements, left, working, began })
     }
 
     /// Counts what completes from then on, by the environment's clock.
@@ -68,6 +78,27 @@ impl<K: Mix> RunControl<K> {
     /// What all workers that are over have measured.
     pub(super) fn take_measurements(&self) -> Result<Measurements<K>, TpccError> {
         Ok(std::mem::replace(&mut *self.measurements.lock(), Measurements::new()?))
+    }
+
+    /// Takes transactions for a worker to run; none if all are taken.
+    fn take(&self) -> u64 {
+        let Some(left) = &self.left else { return u64::MAX };
+        let taken = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+            (left > 0).then_some(left.saturating_sub(BATCH))
+        });
+        taken.map_or(0, |left| left.min(BATCH))
+    }
+
+    /// Transactions that workers have not taken on; `None` if their number is not limited.
+    pub(super) fn left(&self) -> Option<u64> {
+        self.left.as_ref().map(|left| left.load(Ordering::Relaxed))
+    }
+
+    /// A worker has ended. The run ends with the last: there is nothing left to do.
+    pub(super) fn worker_ended(&self) {
+        if self.working.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.stop();
+        }
     }
 
     pub(super) fn stop(&self) {
@@ -123,6 +154,10 @@ pub trait Terminal: Send {
     /// The types.
     type TransactionType: Mix;
 
+    /// Transactions after which the worker lets other tasks run. More than one where they are
+    /// shorter than a turn of the scheduler.
+    const TURN: u64 = 1;
+
     /// What they are drawn from.
     fn deck(&self) -> Deck<Self::TransactionType> {
         Deck::new()
@@ -165,7 +200,15 @@ pub(crate) async fn work<T: Terminal>(
     let mut measured = Measurements::new()?;
     let mut deck = terminal.deck();
     let waker = control.waker();
+    let (mut taken, mut turn) = (0, T::TURN);
     while !control.stopped() {
+        if taken == 0 {
+            taken = control.take();
+        }
+        if taken == 0 {
+            break;
+        }
+        taken -= 1;
         let kind = deck.draw(terminal.random());
         pause(env, terminal.keying(kind), control).await;
         if control.stopped() {
@@ -201,10 +244,14 @@ pub(crate) async fn work<T: Terminal>(
             continue;
         }
         let thinking = terminal.thinking(kind);
-        if thinking.is_zero() {
-            yield_now().await;
-        } else {
+        turn -= 1;
+        if !thinking.is_zero() {
             pause(env, thinking, control).await;
+        } else if turn == 0 {
+            yield_now().await;
+        }
+        if turn == 0 {
+            turn = T::TURN;
         }
     }
     control.measurements.lock().add(&measured)
@@ -274,6 +321,19 @@ mod tests {
     use super::*;
     use crate::tpcc::TransactionType;
 
+    #[test]
+    fn no_more_transactions_are_taken_than_there_are() {
+        let control = RunControl::<TransactionType>::new(2, Some(2 * BATCH + 3)).unwrap();
+        assert_eq!([(); 5].map(|()| control.take()), [BATCH, BATCH, 3, 0, 0]);
+        assert_eq!(control.left(), Some(0));
+        control.worker_ended();
+        assert!(!control.stopped());
+        control.worker_ended();
+        assert!(control.stopped(), "no worker is left");
+        let control = RunControl::<TransactionType>::new(1, None).unwrap();
+        assert_eq!((control.take(), control.left()), (u64::MAX, None));
+    }
+
     /// A transaction that waits for what does not come ends soon after the run; one that ends by
     /// itself is awaited.
     #[test]
@@ -281,7 +341,7 @@ mod tests {
         let world = World::new(WorldConfig::new(1));
         let env = world.env();
         let main = async {
-            let control = RunControl::<TransactionType>::new().unwrap();
+            let control = RunControl::<TransactionType>::new(1, None).unwrap();
             let control = Arc::new(control);
             let (stops, own) = (Arc::clone(&control), env.clone());
             let stopper = env.spawn("stops", async move {

@@ -64,7 +64,13 @@ impl Config {
     /// What pool and caches take.
     pub(super) fn cluster_shape(&self) -> ClusterShape {
         let database_bytes = u64::from(self.accounts) * ACCOUNT_BYTES;
-        ClusterShape { setup: self.setup.clone(), database_bytes, growth_bytes: 0, divided: false }
+        ClusterShape {
+            setup: self.setup.clone(),
+            database_bytes,
+            growth_bytes: 0,
+            divided: false,
+            tables: None,
+        }
     }
 }
 

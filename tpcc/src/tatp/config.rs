@@ -49,7 +49,13 @@ impl Config {
     pub(super) fn cluster_shape(&self) -> ClusterShape {
         let database_bytes = u64::from(self.subscribers) * SUBSCRIBER_BYTES;
         let growth_bytes = database_bytes / GROWTH;
-        ClusterShape { setup: self.setup.clone(), database_bytes, growth_bytes, divided: false }
+        ClusterShape {
+            setup: self.setup.clone(),
+            database_bytes,
+            growth_bytes,
+            divided: false,
+            tables: None,
+        }
     }
 }
 

@@ -126,6 +126,9 @@ impl Config {
     /// [`TpccError::Config`] with the key, the value and what is allowed, for the first bad field.
     pub fn validate(&self) -> Result<(), TpccError> {
         within("warehouses", u64::from(self.warehouses), 1, u64::from(MAX_WAREHOUSES))?;
+        if self.coherence == Coherence::Rpc {
+            return Err(refused("coherence", "rpc", "must be selcc or sel".to_owned()));
+        }
         self.setup().validate("TPC-C", &schemas())?;
         if let Some(path) = self.verify_commits.iter().find(|path| !path.is_file()) {
             return Err(refused(
@@ -225,6 +228,7 @@ impl Config {
             durability: self.durability.clone(),
             request_timeout: self.request_timeout,
             seed: self.seed,
+            transactions: None,
         }
     }
 
@@ -242,6 +246,7 @@ impl Config {
             database_bytes: self.database_bytes(),
             growth_bytes,
             divided,
+            tables: None,
         }
     }
 

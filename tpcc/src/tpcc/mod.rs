@@ -40,7 +40,7 @@ pub mod transactions;
 mod worker;
 
 pub use affinity::Affinity;
-pub use by_sql::{SqlConnection, SqlConnector, SqlRow, SqlStatement, SqlValue, Via};
+pub use by_sql::{SqlStatement, Via};
 pub use commit_record::{CommitRecords, MAX_COMMIT_RECORDS};
 pub use config::{Config, MAX_WAREHOUSES};
 pub use input::{

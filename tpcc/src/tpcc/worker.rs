@@ -8,10 +8,11 @@ use selkie_txn::partition::Partition;
 use selkie_txn::retry;
 
 use crate::cluster::MAX_WORKERS;
+use crate::connection::SqlConnection;
 use crate::error::TpccError;
 use crate::run::retries::PATIENCE;
 use crate::run::{Terminal, TransactionOutcome, WORKER_STREAMS, WorkerIdentity};
-use crate::tpcc::by_sql::{self, SqlConnection, Via};
+use crate::tpcc::by_sql::{self, Via};
 use crate::tpcc::commit_record::{CommitFile, CommitRecorder, CommitRecords, CommittedTransaction};
 use crate::tpcc::config::Config;
 use crate::tpcc::input::{DeliveryInput, InputSource, NewOrderInput, PaymentInput};

@@ -41,7 +41,13 @@ impl<K: Mix> Deck<K> {
     /// A full deck; it is shuffled when the first card is drawn.
     #[must_use]
     pub fn new() -> Self {
-        let cards = K::ALL.iter().flat_map(|kind| std::iter::repeat_n(*kind, kind.percent()));
+        Self::of(K::percent)
+    }
+
+    /// A deck with so many cards of each type, of one at least.
+    #[must_use]
+    pub(crate) fn of(count: impl Fn(K) -> usize) -> Self {
+        let cards = K::ALL.iter().flat_map(|kind| std::iter::repeat_n(*kind, count(*kind)));
         let cards: Vec<_> = cards.collect();
         Self { next: cards.len(), cards }
     }

@@ -52,6 +52,22 @@ impl Random {
         low.wrapping_add_unsigned(offset as u64)
     }
 
+    /// A number below `bound`, which is above 0.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        // The high half of the product is uniform below the bound.
+        ((u128::from(self.0.next_u64()) * u128::from(bound)) >> 64) as u64
+    }
+
+    /// 64 random bits.
+    pub fn bits(&mut self) -> u64 {
+        self.0.next_u64()
+    }
+
+    /// A number at least 0 and below 1, with 53 bits.
+    pub fn unit(&mut self) -> f64 {
+        (self.0.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
     /// True in `percent` of a hundred cases.
     pub fn percent(&mut self, percent: i32) -> bool {
         self.uniform(1, 100) <= percent

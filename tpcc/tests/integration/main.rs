@@ -15,3 +15,4 @@ mod rollback;
 mod runs;
 mod setup;
 mod transactions;
+mod ycsb;

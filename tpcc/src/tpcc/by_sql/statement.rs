@@ -1,5 +1,7 @@
 //! The statements.
 
+use crate::connection::StatementText;
+
 /// A statement of one of the five transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SqlStatement {
@@ -63,14 +65,9 @@ pub enum SqlStatement {
     LowStock,
 }
 
-impl SqlStatement {
-    /// All of them; the number of each is its position.
-    pub const COUNT: usize = 38;
-
-    /// A number below [`COUNT`](Self::COUNT), by which connections keep what they have prepared.
-    #[must_use]
-    pub fn number(self) -> usize {
-        match self {
+impl StatementText for SqlStatement {
+    fn number(&self) -> usize {
+        match *self {
             Self::Begin => 0,
             Self::BeginReading => 1,
             Self::BeginReadCommitted => 2,
@@ -103,16 +100,12 @@ impl SqlStatement {
         }
     }
 
-    /// Whether it begins or ends a transaction, and takes no values.
-    #[must_use]
-    pub fn is_control(self) -> bool {
+    fn is_control(&self) -> bool {
         self.number() <= Self::Rollback.number()
     }
 
-    /// Its text, in the SQL of PostgreSQL, with `$1` and so on for its parameters.
-    #[must_use]
-    pub fn text(self) -> String {
-        let text = match self {
+    fn text(&self) -> String {
+        let text = match *self {
             Self::TakeStock(district) => return take_stock(district),
             Self::Begin => "begin isolation level serializable",
             Self::BeginReading => "begin isolation level repeatable read read only",
@@ -146,6 +139,11 @@ impl SqlStatement {
         };
         text.to_owned()
     }
+}
+
+impl SqlStatement {
+    /// All of them; the number of each is its position.
+    pub const COUNT: usize = 38;
 
     /// Of all transactions but NewOrder.
     fn text_of_others(self) -> &'static str {

@@ -3,7 +3,8 @@
 
 use std::fmt::Write;
 
-use super::{SqlConnection, SqlRow, SqlStatement, SqlValue};
+use super::SqlStatement;
+use crate::connection::{SqlConnection, SqlRow, SqlValue};
 use crate::error::{TpccError, missing};
 use crate::tpcc::input::{
     CustomerBy, DeliveryInput, LineInput, NewOrderInput, OrderStatusInput, PaymentInput,
@@ -17,7 +18,7 @@ const ORDERS: i32 = 20;
 /// A statement of a connection, with values of any kinds of numbers and texts.
 macro_rules! sql {
     ($connection:expr, $statement:ident $(($of:expr))? $(, $value:expr)* $(,)?) => {
-        $connection.run(SqlStatement::$statement $(($of))?, &[$(SqlValue::from($value)),*])
+        $connection.run(&SqlStatement::$statement $(($of))?, &[$(SqlValue::from($value)),*])
     };
 }
 

@@ -1,4 +1,4 @@
-//! How workers of `selkie tpcc` run SQL: in sessions of the process, or over the wire.
+//! How workers of `selkie tpcc` and `selkie ycsb` run SQL: in sessions of the process, or over the wire.
 
 use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -11,12 +11,12 @@ use selkie::sql::clock;
 use selkie::txn::{Database, Protocol};
 use selkie_server::{Clear, Server, ServerConfig};
 use selkie_sql::{Datum, PlanCache, Prepared, Session, SqlError};
-use selkie_tpcc::{SqlConnection, SqlConnector, SqlRow, SqlStatement, SqlValue, TpccError, Via};
+use selkie_tpcc::{SqlConnection, SqlConnector, SqlRow, SqlValue, StatementText, TpccError, Via};
 use tokio::runtime::Runtime;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, NoTls, Row, Statement};
 
-/// How workers run transactions.
+/// How workers of `selkie tpcc` run transactions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ViaArgument {
     /// By calls of the database
@@ -45,10 +45,15 @@ impl ViaArgument {
     pub(crate) fn connector(self) -> Result<Via, TpccError> {
         Ok(match self {
             Self::Native => Via::Native,
-            Self::Sql => Via::Sql(Arc::new(InProcess::default())),
+            Self::Sql => Via::Sql(in_process()),
             Self::Wire => Via::Sql(Arc::new(OverWire::start()?)),
         })
     }
+}
+
+/// What makes connections of sessions in the process.
+pub(super) fn in_process() -> Arc<dyn SqlConnector> {
+    Arc::new(InProcess::default())
 }
 
 /// The same for each node, which is told by its number.
@@ -109,7 +114,7 @@ impl SqlConnector for InProcess {
             let node = number(database);
             let plans = self.plans.put(node, PlanCache::default());
             let session = Session::new(database, "tpcc", clock).map_err(|error| of_sql(&error))?;
-            let (session, prepared) = (session.with_plans(&plans), vec![None; SqlStatement::COUNT]);
+            let (session, prepared) = (session.with_plans(&plans), Vec::new());
             let own = tokio::sync::Mutex::new(InSession { session, prepared });
             Ok(Box::new(OfSession(own)) as Box<dyn SqlConnection>)
         })
@@ -125,7 +130,7 @@ struct InSession {
 impl InSession {
     async fn run(
         &mut self,
-        statement: SqlStatement,
+        statement: &dyn StatementText,
         values: &[SqlValue],
     ) -> Result<Vec<SqlRow>, SqlError> {
         let number = statement.number();
@@ -134,9 +139,7 @@ impl InSession {
             Some(prepared) => prepared,
             None => {
                 let prepared = self.session.prepare(&statement.text(), &[]).await?;
-                self.prepared.get_mut(number).into_iter().for_each(|place| {
-                    *place = Some(prepared.clone());
-                });
+                keep(&mut self.prepared, number, prepared.clone());
                 prepared
             }
         };
@@ -154,13 +157,21 @@ struct OfSession(tokio::sync::Mutex<InSession>);
 impl SqlConnection for OfSession {
     fn run<'a>(
         &'a self,
-        statement: SqlStatement,
+        statement: &'a dyn StatementText,
         values: &'a [SqlValue],
     ) -> BoxFuture<'a, Result<Vec<SqlRow>, TpccError>> {
         Box::pin(async move {
             self.0.lock().await.run(statement, values).await.map_err(|error| of_sql(&error))
         })
     }
+}
+
+/// Keeps what was prepared under its number.
+fn keep<T: Clone>(prepared: &mut Vec<Option<T>>, number: usize, value: T) {
+    if prepared.len() <= number {
+        prepared.resize(number + 1, None);
+    }
+    prepared.get_mut(number).into_iter().for_each(|place| *place = Some(value.clone()));
 }
 
 /// A value of a parameter of this type.
@@ -269,7 +280,7 @@ impl SqlConnector for OverWire {
                 Ok::<_, tokio_postgres::Error>(client)
             });
             let client = connected.await?.map_err(|error| of_wire(&error))?;
-            let statements = Mutex::new(vec![None; SqlStatement::COUNT]);
+            let statements = Mutex::default();
             Ok(Box::new(OfClient { client, statements, _server: server }) as Box<dyn SqlConnection>)
         })
     }
@@ -286,7 +297,7 @@ struct OfClient {
 impl OfClient {
     async fn run(
         &self,
-        statement: SqlStatement,
+        statement: &dyn StatementText,
         values: &[SqlValue],
     ) -> Result<Vec<SqlRow>, tokio_postgres::Error> {
         if statement.is_control() {
@@ -298,10 +309,7 @@ impl OfClient {
             Some(prepared) => prepared,
             None => {
                 let prepared = self.client.prepare(&statement.text()).await?;
-                let mut statements = self.statements.lock();
-                statements.get_mut(number).into_iter().for_each(|place| {
-                    *place = Some(prepared.clone());
-                });
+                keep(&mut self.statements.lock(), number, prepared.clone());
                 prepared
             }
         };
@@ -316,7 +324,7 @@ impl OfClient {
 impl SqlConnection for OfClient {
     fn run<'a>(
         &'a self,
-        statement: SqlStatement,
+        statement: &'a dyn StatementText,
         values: &'a [SqlValue],
     ) -> BoxFuture<'a, Result<Vec<SqlRow>, TpccError>> {
         Box::pin(async move {

@@ -1,6 +1,6 @@
-//! Benchmarks over a Selkie pool: TPC-C, [`smallbank`], [`tatp`], [`ycsb`], and a micro-benchmark of the
-//! coherence protocols ([`micro`]). Each benchmark loads its data, runs its mix on all compute
-//! nodes, checks the result, and reports.
+//! Benchmarks over a Selkie pool: TPC-C, [`smallbank`], [`tatp`], [`ycsb`], and a micro-benchmark
+//! of the coherence protocols ([`micro`]). Each benchmark loads its data, runs its mix on all
+//! compute nodes, checks the result, and reports.
 //!
 //! TPC-C follows revision 5.11 of the specification: nine tables at their cardinalities, all five
 //! transactions in full, the mix 45/43/4/4/4, NURand, and the consistency conditions 1 to 12 after

@@ -1,5 +1,5 @@
-//! Shared by `selkie smallbank`, `selkie tatp` and `selkie ycsb`: options of nodes and workers, the run, the
-//! report.
+//! Shared by `selkie smallbank`, `selkie tatp` and `selkie ycsb`: options of nodes and workers, the
+//! run, the report.
 
 use std::process::ExitCode;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! How workers of `selkie tpcc` and `selkie ycsb` run SQL: in sessions of the process, or over the wire.
+//! How workers of `selkie tpcc` and `selkie ycsb` run SQL: in sessions of the process, or over the
+//! wire.
 
 use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -1,8 +1,8 @@
 //! An INSERT whose rows are inserted together with other changes of the statement
 //! ([`together`](super::together)).
 //!
-//! With ON CONFLICT it is known before whether a row is inserted, as RETURNING gives only those that
-//! are: the table is looked at, and the keys of the rows that this command will insert.
+//! With ON CONFLICT it is known before whether a row is inserted, as RETURNING gives only those
+//! that are: the table is looked at, and the keys of the rows that this command will insert.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -462,8 +462,8 @@ impl Run {
         Ok(context.affected)
     }
 
-    /// Gives a table that the transaction has created the rows of a plan, which come in the order of
-    /// its primary key if `is_in_order` says so. How many there are.
+    /// Gives a table that the transaction has created the rows of a plan, which come in the order
+    /// of its primary key if `is_in_order` says so. How many there are.
     pub(super) async fn fill(
         &self,
         txn: &mut Txn<'_>,

@@ -1,5 +1,5 @@
-//! What SmallBank, TATP and YCSB have in common: everything but their tables, inputs, transactions and
-//! rules.
+//! What SmallBank, TATP and YCSB have in common: everything but their tables, inputs, transactions
+//! and rules.
 //!
 //! A benchmark numbers its rows by keys from 1, as accounts or subscribers, and makes what it loads
 //! for a key from seed and key alone. Workers on all compute nodes run its mix on the same data,

@@ -43,8 +43,8 @@ impl Database {
         before(env, env.now().saturating_add(at_most), all).await.is_some()
     }
 
-    /// As [`finish_maintenance`](Self::finish_maintenance), of what can be done now: it waits for no
-    /// snapshot, and for no page that is in use.
+    /// As [`finish_maintenance`](Self::finish_maintenance), of what can be done now: it waits for
+    /// no snapshot, and for no page that is in use.
     pub async fn maintain(&self, at_most: Duration) {
         let (state, env) = (self.state(), self.engine().env());
         let all = async {

@@ -12,8 +12,9 @@
 //!   -> all trees become those of the table in one change    (finish)
 //! ```
 //!
-//! *Stamps.* New leaves have the stamp of the first leaf, which was drawn when the tree was created:
-//! the transaction sees the rows at once, and others see the table at later snapshots only.
+//! *Stamps.* New leaves have the stamp of the first leaf, which was drawn when the tree was
+//! created: the transaction sees the rows at once, and others see the table at later snapshots
+//! only.
 //!
 //! *Log.* The pages are in the log before the commit that makes the table known, and in the same
 //! log. After a failure of the node before that, they are leaked as those of other trees that were
@@ -101,8 +102,8 @@ impl<'db> Txn<'db> {
         Ok(TableFill { table, info, built: Vec::new() })
     }
 
-    /// Fails if a tree of a table was not created by this transaction, or if it would be there, with
-    /// its rows, after a rollback to a savepoint.
+    /// Fails if a tree of a table was not created by this transaction, or if it would be there,
+    /// with its rows, after a rollback to a savepoint.
     fn check_new(&self, info: &TableInfo) -> Result<(), TxnError> {
         let last = self.savepoints.last_changes();
         let is_new = |index: &IndexInfo| {
@@ -118,8 +119,8 @@ impl<'db> Txn<'db> {
 }
 
 impl<'db> TableFill<'db> {
-    /// How many trees there are to be filled: that of the rows, which has number 0, and one for each
-    /// index, in the order of the table.
+    /// How many trees there are to be filled: that of the rows, which has number 0, and one for
+    /// each index, in the order of the table.
     #[must_use]
     pub fn trees(&self) -> usize {
         1 + self.info.indexes.len()
@@ -200,8 +201,8 @@ impl<'db> TableFill<'db> {
     /// Makes the entries of all trees that were ended those of the table.
     ///
     /// # Errors
-    /// [`BulkLoadError::NotEmpty`] if rows were inserted meanwhile; [`BulkLoadError::NotNew`] as for
-    /// [`Txn::fill_table`]; what the engine reports.
+    /// [`BulkLoadError::NotEmpty`] if rows were inserted meanwhile; [`BulkLoadError::NotNew`] as
+    /// for [`Txn::fill_table`]; what the engine reports.
     pub async fn finish(self, txn: &mut Txn<'db>) -> Result<(), TxnError> {
         let Self { table, info, built } = self;
         txn.open_read_for(LatchMode::Exclusive)?;

@@ -108,7 +108,10 @@ fn sample((name, value_name, default): &HelpOption) -> String {
         (None, "SIZE") => "\"1G\"".to_owned(),
         (None, "NAME") if name == "protocol" => "\"occ\"".to_owned(),
         (None, "NAME") if name == "envelope" => "\"gentle\"".to_owned(),
+        (None, "NAME") if name == "rdma-device" => "\"rxe0\"".to_owned(),
         (None, "NAME") => "\"counter\"".to_owned(),
+        (None, "PORT" | "INDEX") => "1".to_owned(),
+        (None, "ADDR:PORT/KEY") => "\"127.0.0.1:7000/1f\"".to_owned(),
         (None, "POOL") => "\"demo\"".to_owned(),
         (None, "FABRIC") => "\"tcp\"".to_owned(),
         (None, "ADDR:PORT") => "\"127.0.0.1:7000\"".to_owned(),
@@ -158,9 +161,8 @@ fn every_option_of_every_command_is_a_key_and_takes_what_the_option_takes() {
             // Some need another, or do not go with its default.
             let with = match (section.as_str(), name.as_str()) {
                 ("tpcc", "load-only" | "reload") => "pool = \"shm:a\"\n",
-                ("tpcc", "listen" | "advertise" | "insecure" | "tls" | "token") => {
-                    "pool = \"tcp:a:1\"\n"
-                }
+                ("tpcc", "listen" | "advertise" | "insecure" | "tls" | "token")
+                | ("tpcc", "rdma-device" | "rdma-port" | "rdma-gid") => "pool = \"tcp:a:1\"\n",
                 ("pool.forgive", "pages") => "name = \"a\"\n",
                 ("pool.forgive", _) => "name = \"a\"\npages = true\n",
                 ("pool.create", "trust-network") => "fabric = \"tcp\"\n",
@@ -204,7 +206,7 @@ fn every_option_of_every_command_is_a_key_and_takes_what_the_option_takes() {
 
 #[test]
 fn sections_and_keys_that_do_not_exist_are_refused_with_those_that_do() {
-    let commands = "demo, tpcc, smallbank, tatp, ycsb, sql, server, pool, backup, restore, recover, memnode, cert, top, micro, figures, sim, scenario, doctor";
+    let commands = "demo, tpcc, smallbank, tatp, ycsb, sql, server, pool, backup, restore, recover, memnode, cert, top, micro, bench, figures, sim, scenario, doctor";
     let no_command = format!("there is no such command; there are {commands}\n");
     let meant = format!("there is no such command, did you mean `tpcc`? there are {commands}\n");
     is_refused("\n[tpc]\na = 1", &format!("2: [tpc]: {meant}"));

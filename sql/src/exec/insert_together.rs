@@ -106,6 +106,12 @@ impl InsertRows {
         context: &mut ExecContext<'_, '_>,
     ) -> SqlResult<Conflict> {
         let Some(action) = &self.on_conflict else { return Ok(Conflict::None) };
+        if context.is_changed_by_several(self.table.table) {
+            // The rows that it would meet are those of before the statement.
+            return Err(SqlError::unsupported(
+                "ON CONFLICT on a table that another part of the statement changes",
+            ));
+        }
         let targets = match action.target {
             Some(target) => vec![target],
             None => self.unique_keys(),

@@ -155,6 +155,11 @@ fn changed_table(plan: &Plan) -> Option<Table> {
 }
 
 impl ExecContext<'_, '_> {
+    /// Whether more than one part of the statement changes a table.
+    pub(super) fn is_changed_by_several(&self, table: Table) -> bool {
+        self.gathered.as_ref().is_some_and(|gathered| gathered.several.contains(&table))
+    }
+
     /// Adds a change to those that are made in the end.
     pub(super) fn gather(&mut self, change: GatheredChange) -> SqlResult<()> {
         let Some(gathered) = &mut self.gathered else {
